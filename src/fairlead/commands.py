@@ -1,0 +1,61 @@
+"""What the core wants done. Commands are its only output."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.snapshot import Snapshot
+
+
+class End(IntEnum):
+    """Why a job left."""
+
+    COMPLETED = 1
+    DROPPED = 2  # failed too often
+    KILLED = 3  # ended early by its owner or by its own crash
+    CANCELLED = 4  # withdrawn by its owner
+
+
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """Ask the planner for an allocation; answered by ``Solved``."""
+
+    time_s: float
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class StartRound:
+    """Who runs from now on, and where. What is in force and not named here stops."""
+
+    time_s: float
+    round: int
+    until_s: float  # the leases end here at the latest
+    units: Ints  # (units, width) job ids, -1 behind the last member
+    slot: Ints  # (units,) columns of the cluster's slot types
+    devices: Ints  # (all devices of all units,) device ids, unit by unit
+    first: Ints  # (units + 1,) unit u holds devices[first[u]:first[u + 1]]
+    kept: Bools  # (units,) runs on from the round before on the same devices
+    active: int  # jobs in the system
+
+
+@dataclass(frozen=True, slots=True)
+class EndRound:
+    """End the round in force now, so that it can be planned again; answered by ``RoundEnded``."""
+
+    time_s: float
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndJobs:
+    """These jobs have left."""
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    end: Ints  # (jobs,) of End
+    end_s: Floats  # (jobs,) when
+
+
+Command: TypeAlias = Solve | StartRound | EndRound | EndJobs

@@ -1,0 +1,1 @@
+"""The scheduler: a state machine that turns events into commands."""

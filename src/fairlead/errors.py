@@ -1,0 +1,65 @@
+"""Every error that Fairlead raises on purpose, in one tree.
+
+    FairleadError
+    |-- InputError            something that the user gave cannot be used (exit code 2)
+    |   |-- TraceError        a trace file, line or field
+    |   |-- ThroughputError   a throughput table, row or key
+    |   |-- ClusterError      a cluster description
+    |   |-- ConfigError       an option, or a policy name
+    |   `-- RunError          a run directory or its journal
+    |-- CheckError            a comparison that was asked for does not hold (exit code 1)
+    |-- SolveError            a solver ended without an answer
+    |-- AllocationError       a policy answered with shares that break a constraint
+    |-- ProtocolError         an event that the core cannot accept in its present state
+    `-- SimulationError       the simulation cannot go on (every job waits for ever)
+
+Messages are one sentence that names the file, the line, the field and the value.
+"""
+
+
+class FairleadError(Exception):
+    """Root of the tree: catch this to catch all that Fairlead raises on purpose."""
+
+
+class InputError(FairleadError):
+    """Something that the user gave cannot be used."""
+
+
+class TraceError(InputError):
+    """A trace file, line or field cannot be used."""
+
+
+class ThroughputError(InputError):
+    """A throughput table, row or key cannot be used."""
+
+
+class ClusterError(InputError):
+    """A cluster description cannot be used."""
+
+
+class ConfigError(InputError):
+    """An option or a name cannot be used."""
+
+
+class RunError(InputError):
+    """A run directory or its journal cannot be used."""
+
+
+class CheckError(FairleadError):
+    """A comparison that was asked for does not hold."""
+
+
+class SolveError(FairleadError):
+    """A solver ended without an answer."""
+
+
+class AllocationError(FairleadError):
+    """A policy answered with shares that break a constraint."""
+
+
+class ProtocolError(FairleadError):
+    """An event arrived that the core cannot accept in its present state."""
+
+
+class SimulationError(FairleadError):
+    """The simulation cannot go on."""

@@ -1,0 +1,1 @@
+"""From long-run shares to who runs in this round."""

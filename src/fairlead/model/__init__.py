@@ -1,0 +1,1 @@
+"""Frozen data that every layer speaks: jobs, clusters, rates, snapshots, allocations, plans."""

@@ -1,0 +1,125 @@
+"""Nodes, accelerator types, prices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+
+from fairlead.errors import ClusterError
+from fairlead.model.arrays import Floats, Ints
+
+
+class Locality(Enum):
+    """Where the devices of one job sit."""
+
+    CONSOLIDATED = "consolidated"  # on one server, or on as few as can hold them
+    SPREAD = "spread"  # anywhere
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SlotType:
+    """A way to run: an accelerator type and a locality. Both localities draw on the same devices."""
+
+    accelerator: str
+    locality: Locality = Locality.CONSOLIDATED
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A server with devices of one accelerator type."""
+
+    name: str
+    accelerator: str
+    devices: int
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes and the price of a device-hour per accelerator type.
+
+    Device ids are positions: accelerator types in alphabetical order, within a type node by node as
+    given (Gavel's numbering of workers).
+    """
+
+    nodes: tuple[Node, ...]
+    prices: Mapping[str, float] = field(default_factory=dict)  # $ per device-hour; absent = 0
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise ClusterError("a cluster needs at least one node, got none")
+        seen: set[str] = set()
+        for node in self.nodes:
+            if node.devices < 1:
+                raise ClusterError(f"node {node.name!r}: devices must be >= 1, got {node.devices}")
+            if node.name in seen:
+                raise ClusterError(f"node {node.name!r}: the name appears twice")
+            seen.add(node.name)
+        for accelerator, price in self.prices.items():
+            if not price >= 0 or price == float("inf"):
+                raise ClusterError(f"price of {accelerator!r}: must be a number >= 0, got {price}")
+        ordered = tuple(sorted(self.nodes, key=lambda node: node.accelerator))
+        object.__setattr__(self, "nodes", ordered)
+
+    @staticmethod
+    def of(
+        counts: Mapping[str, int],
+        devices_per_server: int | Mapping[str, int] = 1,
+        prices: Mapping[str, float] | None = None,
+    ) -> "Cluster":
+        """A cluster from device counts, e.g. ``{"v100": 8, "k80": 24}``; the last server of a type
+        holds what is left over. Types with 0 devices are absent."""
+        nodes: list[Node] = []
+        for accelerator, count in counts.items():
+            if count < 0:
+                raise ClusterError(f"{accelerator}: devices must be >= 0, got {count}")
+            per = (
+                devices_per_server
+                if isinstance(devices_per_server, int)
+                else devices_per_server.get(accelerator, 1)
+            )
+            if per < 1:
+                raise ClusterError(f"{accelerator}: devices per server must be >= 1, got {per}")
+            for first in range(0, count, per):
+                name = f"{accelerator}-{first // per}"
+                nodes.append(Node(name, accelerator, min(per, count - first)))
+        if not nodes:
+            raise ClusterError("the cluster has no devices: every count is 0")
+        return Cluster(tuple(nodes), prices or {})
+
+    def without(self, name: str) -> "Cluster":
+        """The cluster less one node."""
+        return Cluster(tuple(n for n in self.nodes if n.name != name), self.prices)
+
+    @cached_property
+    def accelerators(self) -> tuple[str, ...]:
+        """Accelerator types, alphabetical: the columns of every (types,) array."""
+        return tuple(sorted({node.accelerator for node in self.nodes}))
+
+    @cached_property
+    def slots(self) -> tuple[SlotType, ...]:
+        """One consolidated slot type per accelerator type: the columns of every (slots,) array."""
+        return tuple(SlotType(accelerator) for accelerator in self.accelerators)
+
+    @cached_property
+    def capacity(self) -> Floats:
+        """(types,) devices."""
+        return np.bincount(self.device_type, minlength=len(self.accelerators)).astype(np.float64)
+
+    @cached_property
+    def price(self) -> Floats:
+        """(types,) $ per device-hour."""
+        return np.array([self.prices.get(a, 0.0) for a in self.accelerators], np.float64)
+
+    @cached_property
+    def device_node(self) -> Ints:
+        """(devices,) index into ``nodes``."""
+        return np.repeat(np.arange(len(self.nodes)), [node.devices for node in self.nodes])
+
+    @cached_property
+    def device_type(self) -> Ints:
+        """(devices,) index into ``accelerators``; non-decreasing."""
+        column = {a: i for i, a in enumerate(self.accelerators)}
+        kinds = np.array([column[node.accelerator] for node in self.nodes], np.int64)
+        return kinds[self.device_node]

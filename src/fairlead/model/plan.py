@@ -1,0 +1,72 @@
+"""What decides: policies give long-run shares, planners give rounds."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Ints
+from fairlead.model.snapshot import Snapshot
+
+PlannerState: TypeAlias = Any  # whatever a planner threads from one call to the next
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPlan:
+    """Who runs in one round, before devices are chosen; the order is the order of placement."""
+
+    unit: Ints  # (running,) rows of the snapshot's units
+    slot: Ints  # (running,) columns of the snapshot's slots
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Long-run shares: the Gavel family. A pure function of the snapshot."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def aware(self) -> bool:
+        """Does it use the rates of the accelerator types? (Gavel's mechanism shuffles types if not.)"""
+
+    @property
+    def packed(self) -> bool:
+        """Does it want units of two jobs?"""
+
+    @property
+    def conserving(self) -> bool:
+        """May jobs without a share fill devices that are left over?"""
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares that solve the policy's programme."""
+
+
+@runtime_checkable
+class Planner(Protocol):
+    """Decides rounds. The core knows only this; ``SharesPlanner`` makes one of a policy.
+
+    All that lasts between calls is in the snapshot or in the state, so that a replay is exact.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def packed(self) -> bool:
+        """Does it want units of two jobs?"""
+
+    def start(self) -> PlannerState:
+        """The state before the first call."""
+
+    def due(self, now_s: float, changed: bool, stalled: bool, state: PlannerState) -> bool:
+        """Is a solve wanted before the next round? changed: jobs or devices differ from those of the
+        last solve; stalled: nothing runs and nothing will happen by itself."""
+
+    def solve(self, snapshot: Snapshot) -> Allocation:
+        """The heavy part: pure, run outside the core in answer to a ``Solve`` command."""
+
+    def settle(self, snapshot: Snapshot, state: PlannerState) -> PlannerState:
+        """Called when an answer has been put in force, before the round is planned."""
+
+    def plan(self, snapshot: Snapshot, state: PlannerState) -> tuple[RoundPlan, PlannerState]:
+        """The next round."""

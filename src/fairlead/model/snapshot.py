@@ -1,0 +1,56 @@
+"""The one input of every policy and planner."""
+
+from dataclasses import dataclass
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import SlotType
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the scheduler knows at one moment, as aligned arrays.
+
+    Jobs stand in order of submission (ids ascending). A unit is a row of ``member``: positions of its
+    jobs in ``jobs``, -1 behind the last. Without packing there is one unit per job, in the same order.
+    The arrays are views of the scheduler's own: read them, never write or keep them.
+    """
+
+    now_s: float
+    jobs: Ints  # (jobs,) ids
+    weight: Floats  # (jobs,)
+    steps_left: Floats  # (jobs,)
+    age_s: Floats  # (jobs,) since submission
+    deadline_s: Floats  # (jobs,) seconds from now to the deadline, inf = none
+    job_class: Ints  # (jobs,) jobs of one class have the same rate row, scale factor and weight
+    restart_s: Floats  # (jobs,) seconds that a start on new devices costs
+    slots: tuple[SlotType, ...]
+    slot_type: Ints  # (slots,) the accelerator type that a slot type draws on
+    capacity: Floats  # (types,) devices that work
+    price: Floats  # (types,) $ per device-hour
+    member: Ints  # (units, width) positions in jobs, -1 = none
+    scale: Ints  # (units,) devices
+    rate: Floats  # (units, slots, width) steps/s of each member; 0 = cannot run there
+    received_s: Floats  # (units, slots) run time since the accounts were last settled
+    deficit_s: Floats  # (units, slots) time owed from before that
+    share: Floats  # (units, slots) the allocation in force, 0 where a unit is not in it
+    allocated: Bools  # (units,) was the unit part of the allocation in force
+    running_on: Ints  # (units,) slot of the round that has just ended, -1 = did not run
+    previous: Allocation | None  # the answer in force, for warm starts
+
+    @property
+    def packed(self) -> bool:
+        """Are there units of more than one job?"""
+        return bool(self.member.shape[1] > 1)
+
+    @property
+    def solo_rate(self) -> Floats:
+        """(jobs, slots) steps/s of each job alone."""
+        if not self.packed:
+            return self.rate[:, :, 0]
+        return self.rate[self.member[:, 1] < 0, :, 0]
+
+    @property
+    def job_scale(self) -> Ints:
+        """(jobs,) devices that each job uses."""
+        return self.scale if not self.packed else self.scale[self.member[:, 1] < 0]

@@ -1,0 +1,1 @@
+"""From who runs to which devices."""

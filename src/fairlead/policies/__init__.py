@@ -1,0 +1,1 @@
+"""One file per policy; each states its programme and its source."""

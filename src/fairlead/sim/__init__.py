@@ -1,0 +1,1 @@
+"""The simulated cluster: a backend that needs no hardware."""

@@ -1,0 +1,1 @@
+"""Readers and generators of jobs; every reader gives a list of arrivals."""
