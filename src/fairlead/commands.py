@@ -31,7 +31,7 @@ class StartRound:
 
     time_s: float
     round: int
-    until_s: float  # the leases end here at the latest
+    length_s: float  # the leases end after this many seconds at the latest
     units: Ints  # (units, width) job ids, -1 behind the last member
     slot: Ints  # (units,) columns of the cluster's slot types
     devices: Ints  # (all devices of all units,) device ids, unit by unit

@@ -1,6 +1,7 @@
 """A training job, and its arrival."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NewType
 
 JobId = NewType("JobId", int)
@@ -26,3 +27,16 @@ class Arrival:
 
     time_s: float
     job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class RestartCosts:
+    """Seconds that a job loses each time it starts on devices which it did not hold before."""
+
+    default_s: float = 0.0
+    by_family: Mapping[str, float] = field(default_factory=dict)
+    by_job: Mapping[JobId, float] = field(default_factory=dict)
+
+    def of(self, job: Job) -> float:
+        """Seconds for one job: its own figure, else its family's, else the default."""
+        return self.by_job.get(job.id, self.by_family.get(job.family, self.default_s))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from fairlead.model.allocation import Allocation
-from fairlead.model.arrays import Ints
+from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 
 PlannerState: TypeAlias = Any  # whatever a planner threads from one call to the next
@@ -16,6 +16,15 @@ class RoundPlan:
 
     unit: Ints  # (running,) rows of the snapshot's units
     slot: Ints  # (running,) columns of the snapshot's slots
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Who has had how much time, per unit and slot type; see ``Snapshot``."""
+
+    received_s: Floats  # (units, slots)
+    deficit_s: Floats  # (units, slots)
+    handed_out_s: Floats  # (slots,)
 
 
 @runtime_checkable
@@ -65,8 +74,11 @@ class Planner(Protocol):
     def solve(self, snapshot: Snapshot) -> Allocation:
         """The heavy part: pure, run outside the core in answer to a ``Solve`` command."""
 
-    def settle(self, snapshot: Snapshot, state: PlannerState) -> PlannerState:
-        """Called when an answer has been put in force, before the round is planned."""
+    def settle(
+        self, snapshot: Snapshot, state: PlannerState
+    ) -> tuple[Accounts | None, PlannerState]:
+        """Called with the old shares when an answer is about to come into force: the accounts from
+        here on, or None to leave them as they are."""
 
     def plan(self, snapshot: Snapshot, state: PlannerState) -> tuple[RoundPlan, PlannerState]:
         """The next round."""

@@ -33,6 +33,7 @@ class Snapshot:
     rate: Floats  # (units, slots, width) steps/s of each member; 0 = cannot run there
     received_s: Floats  # (units, slots) run time since the accounts were last settled
     deficit_s: Floats  # (units, slots) time owed from before that
+    handed_out_s: Floats  # (slots,) sum of received_s over units, those that have left included
     share: Floats  # (units, slots) the allocation in force, 0 where a unit is not in it
     allocated: Bools  # (units,) was the unit part of the allocation in force
     running_on: Ints  # (units,) slot of the round that has just ended, -1 = did not run

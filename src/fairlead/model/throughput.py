@@ -1,13 +1,14 @@
 """How fast each job family runs on each slot type, alone and beside another."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from fairlead.errors import ThroughputError
 from fairlead.model.arrays import Floats
-from fairlead.model.cluster import SlotType
+from fairlead.model.cluster import Locality, SlotType
 
 Kind: TypeAlias = tuple[str, int]  # (family, scale factor)
 
@@ -40,6 +41,14 @@ class Throughputs:
     def row(self, family: str, scale_factor: int) -> int | None:
         """The row of a kind, or None where the table has none."""
         return self._row.get((family, scale_factor))  # type: ignore[attr-defined, no-any-return]
+
+    @cached_property
+    def fastest(self) -> Floats:
+        """(kinds,) steps/s alone on the fastest accelerator type, consolidated where the table has it;
+        0 = runs nowhere."""
+        side_by_side = [s.locality is Locality.CONSOLIDATED for s in self.slots]
+        rate = self.rate[:, side_by_side] if any(side_by_side) else self.rate
+        return rate.max(axis=1, initial=0.0)
 
     def columns(self, slots: tuple[SlotType, ...]) -> "Throughputs":
         """The same table with these columns in this order; a slot type that it lacks raises."""

@@ -1,0 +1,82 @@
+"""Book what a round did. One pass in a fixed order, so that every sum is the same to the last bit."""
+
+import numba
+
+from fairlead.commands import End
+from fairlead.events import Outcome
+from fairlead.model.arrays import Floats, Ints
+
+_FAILED, _LOST, _ENDED = int(Outcome.FAILED), int(Outcome.LOST), int(Outcome.ENDED)
+_COMPLETED, _DROPPED, _KILLED = int(End.COMPLETED), int(End.DROPPED), int(End.KILLED)
+
+
+@numba.njit(
+    "b1(i8[::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8, i8[:,::1], f8[::1], f8[::1],"
+    " i8[::1], i8, f8[:,::1], f8[::1], i8[::1], f8[::1])",
+    cache=True,
+)
+def credit(
+    order: Ints,
+    unit: Ints,
+    slot: Ints,
+    steps: Floats,
+    finish_s: Floats,
+    outcome: Ints,
+    from_s: float,
+    member: Ints,
+    total: Floats,
+    done: Floats,
+    fails: Ints,
+    max_failures: int,
+    received_s: Floats,
+    handed_out_s: Floats,
+    end: Ints,
+    end_s: Floats,
+) -> bool:
+    """Book a round in place; True if an attempt failed.
+
+    order, unit, slot, finish_s: (running,), unit -1 where a unit has left meanwhile; steps, outcome:
+    (running, width); member: (units, width); total, done, fails, end, end_s: (jobs,); received_s:
+    (units, slots); handed_out_s: (slots,). A unit is booked whole or, when an attempt failed or its
+    node was lost, not at all.
+    """
+    failure = False
+    for i in order:
+        u = unit[i]
+        if u < 0:
+            continue
+        failed = False
+        lost = False
+        for k in range(member.shape[1]):
+            if member[u, k] >= 0:
+                failed = failed or outcome[i, k] == _FAILED
+                lost = lost or outcome[i, k] == _LOST
+        alone = member.shape[1] == 1 or member[u, 1] < 0
+        if lost:
+            continue
+        if failed:
+            failure = True
+            if alone:
+                j = member[u, 0]
+                fails[j] += 1
+                if fails[j] >= max_failures:
+                    end[j] = _DROPPED
+                    end_s[j] = finish_s[i]
+            continue
+        for k in range(member.shape[1]):
+            j = member[u, k]
+            if j < 0:
+                continue
+            if alone:
+                fails[j] = 0
+            done[j] += steps[i, k]
+            if total[j] - done[j] <= 0:
+                end[j] = _COMPLETED
+                end_s[j] = finish_s[i]
+            elif outcome[i, k] == _ENDED:
+                end[j] = _KILLED
+                end_s[j] = finish_s[i]
+        lasted = finish_s[i] - from_s
+        received_s[u, slot[i]] += lasted
+        handed_out_s[slot[i]] += lasted
+    return failure

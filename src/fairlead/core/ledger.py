@@ -1,0 +1,180 @@
+"""The scheduler's books: jobs, units and running units as aligned arrays, compacted as jobs leave."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.job import Job, JobId
+
+
+class Table:
+    """Aligned arrays with one row count. The attributes are views of larger buffers, so that adding
+    rows seldom copies; they are made anew whenever the number of rows changes."""
+
+    columns: ClassVar[dict[str, Any]] = {}  # name -> dtype, or (dtype, key of a trailing shape)
+
+    def __init__(self, **shapes: tuple[int, ...]) -> None:
+        self.n = 0
+        self._buffers: dict[str, Any] = {}
+        for name, kind in self.columns.items():
+            dtype, shape = (kind[0], shapes[kind[1]]) if isinstance(kind, tuple) else (kind, ())
+            self._buffers[name] = np.zeros((16, *shape), dtype)
+        self._view()
+
+    def _view(self) -> None:
+        for name, buffer in self._buffers.items():
+            setattr(self, name, buffer[: self.n])
+
+    def grow(self, rows: int) -> slice:
+        """Room for more rows, zeroed; returns where they are."""
+        start, self.n = self.n, self.n + rows
+        for name, buffer in self._buffers.items():
+            if self.n > len(buffer):
+                larger = np.zeros((max(self.n, 2 * len(buffer)), *buffer.shape[1:]), buffer.dtype)
+                larger[:start] = buffer[:start]
+                self._buffers[name] = larger
+            else:
+                buffer[start : self.n] = 0
+        self._view()
+        return slice(start, self.n)
+
+    def keep(self, rows: Ints) -> None:
+        """Keep these rows, in this order."""
+        self.n = len(rows)
+        for buffer in self._buffers.values():
+            buffer[: self.n] = buffer[rows]
+        self._view()
+
+
+class JobTable(Table):
+    """(jobs,) one row per job in the system, in order of submission."""
+
+    columns: ClassVar[dict[str, Any]] = {
+        "id": np.int64,
+        "arrival_s": np.float64,
+        "weight": np.float64,
+        "deadline_s": np.float64,  # absolute; inf = none
+        "scale": np.int64,
+        "kind": np.int64,  # row of the throughput table
+        "job_class": np.int64,
+        "restart_s": np.float64,
+        "total": np.float64,  # steps
+        "done": np.float64,  # steps
+        "fails": np.int64,  # failed attempts in a row
+        "state": np.int64,  # of lifecycle.State
+    }
+    id: Ints
+    arrival_s: Floats
+    weight: Floats
+    deadline_s: Floats
+    scale: Ints
+    kind: Ints
+    job_class: Ints
+    restart_s: Floats
+    total: Floats
+    done: Floats
+    fails: Ints
+    state: Ints
+
+
+class UnitTable(Table):
+    """(units,) one row per job and, where units may be packed, one per pair of equal scale factor:
+    behind each job its pairs with the jobs before it. This order breaks ties."""
+
+    columns: ClassVar[dict[str, Any]] = {
+        "member": (np.int64, "width"),  # rows of jobs, -1 = none
+        "scale": np.int64,
+        "rate": (np.float64, "rate"),  # (units, slots, width)
+        "received_s": (np.float64, "slots"),
+        "deficit_s": (np.float64, "slots"),
+        "share": (np.float64, "slots"),
+        "allocated": np.bool_,
+        "running_on": np.int64,  # slot, -1 = not running
+    }
+    member: Ints
+    scale: Ints
+    rate: Floats
+    received_s: Floats
+    deficit_s: Floats
+    share: Floats
+    allocated: Bools
+    running_on: Ints
+
+
+class Ledger:
+    """Jobs, their units, and the time that each unit and slot type has been given."""
+
+    def __init__(
+        self, slots: int, packed: bool, head_start_s: float, rate: Floats, pair: Floats | None
+    ) -> None:
+        self.width = 2 if packed else 1
+        self.head_start_s = head_start_s
+        self.kind_rate = rate  # (kinds, slots)
+        self.kind_pair = pair  # (kinds, kinds, slots)
+        self.jobs = JobTable()
+        self.units = UnitTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
+        self.handed_out_s = np.zeros(slots)
+        self._classes: dict[tuple[int, float], int] = {}
+        self._row: dict[int, int] = {}
+
+    def row(self, job: JobId) -> int | None:
+        """The row of a job, None if it is not in the system."""
+        if len(self._row) != self.jobs.n:
+            self._row = {j: i for i, j in enumerate(self.jobs.id.tolist())}
+        return self._row.get(job)
+
+    def add(self, job: Job, time_s: float, kind: int, restart_s: float) -> None:
+        """A job and its units. A single unit starts with the head start on every slot type, a pair with none
+        (Gavel's rule: it keeps the first priorities finite)."""
+        jobs, units = self.jobs, self.units
+        others = np.flatnonzero(jobs.scale == job.scale_factor) if self.width > 1 else ()
+        row = jobs.n
+        at = jobs.grow(1).start
+        jobs.id[at] = job.id
+        jobs.arrival_s[at] = time_s
+        jobs.weight[at] = job.weight
+        jobs.deadline_s[at] = np.inf if job.slo_s is None else time_s + job.slo_s
+        jobs.scale[at] = job.scale_factor
+        jobs.kind[at] = kind
+        jobs.job_class[at] = self._classes.setdefault((kind, job.weight), len(self._classes))
+        jobs.restart_s[at] = restart_s
+        jobs.total[at] = job.total_steps
+        new = units.grow(1 + len(others))
+        units.running_on[new] = -1
+        units.scale[new] = job.scale_factor
+        single = new.start
+        units.member[single] = -1
+        units.member[single, 0] = row
+        units.rate[single, :, 0] = self.kind_rate[kind]
+        units.received_s[single] = self.head_start_s
+        if len(others):
+            pairs = slice(single + 1, new.stop)
+            units.member[pairs, 0] = others
+            units.member[pairs, 1] = row
+            if self.kind_pair is not None:
+                beside = jobs.kind[others]
+                units.rate[pairs, :, 0] = self.kind_pair[beside, kind]
+                units.rate[pairs, :, 1] = self.kind_pair[kind, beside]
+
+    def remove(self, gone: Bools) -> Ints:
+        """Take jobs out; returns the new row of every old unit, -1 where it is gone."""
+        jobs, units = self.jobs, self.units
+        stay = ~gone
+        job_row = np.where(stay, np.cumsum(stay) - 1, -1)
+        jobs.keep(np.flatnonzero(stay))
+        member = units.member
+        whole = ((member < 0) | stay[member]).all(axis=1)
+        unit_row = np.where(whole, np.cumsum(whole) - 1, -1)
+        units.keep(np.flatnonzero(whole))
+        units.member[:] = np.where(units.member < 0, -1, job_row[units.member])
+        self._row = {}
+        return unit_row
+
+    def unit_ids(self) -> Ints:
+        """(units, width) job ids, -1 = none."""
+        if self.width == 1:
+            return self.jobs.id[:, None]
+        ids = self.jobs.id[self.units.member]
+        ids[self.units.member < 0] = -1
+        return ids

@@ -1,0 +1,315 @@
+"""The scheduler: a state machine that turns events into commands.
+
+It reads no clock, file, socket, environment or random source. Time is a field of every event.
+"""
+
+import numpy as np
+
+from fairlead.commands import Command, End, EndJobs, EndRound, Solve, StartRound
+from fairlead.core.credit import credit
+from fairlead.core.ledger import Ledger
+from fairlead.core.lifecycle import State, move
+from fairlead.errors import ProtocolError
+from fairlead.events import (
+    Event,
+    JobsCancelled,
+    JobsSubmitted,
+    NodeLost,
+    NodeRecovered,
+    RoundEnded,
+    Solved,
+    Stalled,
+)
+from fairlead.mechanism.profile import Profile
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Job, RestartCosts
+from fairlead.model.plan import Planner
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.throughput import Throughputs
+from fairlead.placement.pack import fewest_servers, in_order
+
+
+class Scheduler:
+    """Decides, round by round, who runs where. ``handle`` is its only verb."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        throughputs: Throughputs,
+        planner: Planner,
+        profile: Profile,
+        restart_costs: RestartCosts | None = None,
+        overlap_solves: bool = False,
+    ) -> None:
+        """throughputs: what the scheduler believes; overlap_solves: rounds go on with the last
+        allocation while a solve is under way, instead of waiting for it."""
+        self.cluster = cluster
+        self.slots = cluster.slots
+        self.throughputs = throughputs.columns(self.slots)
+        self.planner = planner
+        self.profile = profile
+        self.restart_costs = restart_costs or RestartCosts()
+        self.overlap_solves = overlap_solves
+        self.draws_on: Ints = np.arange(len(self.slots))
+        self.works: Bools = np.ones(len(cluster.device_type), np.bool_)
+        self.capacity: Floats = cluster.capacity.copy()
+        self.ledger = Ledger(
+            len(self.slots),
+            planner.packed,
+            profile.round_s / 2 if profile.reset_accounts else 0.0,
+            self.throughputs.rate,
+            self.throughputs.pair,
+        )
+        self.state = planner.start()
+        self.previous: Allocation | None = None
+        self.round = -1  # number of the round in force
+        self.active = False  # does a round with units run?
+        self.ending = False  # has its end been asked for?
+        self.solving = False
+        self.changed = True  # since the last solve
+        self.started_s = 0.0
+        self.last_end_s: float | None = None  # end of the last round that was not empty
+        none: Ints = np.zeros(0, np.int64)
+        self.run_unit, self.run_slot, self.run_devices = none, none, none
+        self.run_first: Ints = np.zeros(1, np.int64)
+
+    def handle(self, event: Event) -> list[Command]:
+        """What to do about an event. The core's state changes here and nowhere else."""
+        match event:
+            case RoundEnded():
+                return self._round_ended(event)
+            case JobsSubmitted():
+                return self._submitted(event)
+            case Solved():
+                return self._solved(event)
+            case NodeLost():
+                return self._node(event.time_s, event.node, False)
+            case NodeRecovered():
+                return self._node(event.time_s, event.node, True)
+            case JobsCancelled():
+                return self._cancelled(event)
+            case Stalled():
+                return self._decide(event.time_s, stalled=True)
+
+    # --- one short method per event -------------------------------------------------------------
+
+    def _submitted(self, event: JobsSubmitted) -> list[Command]:
+        for job in event.jobs:
+            self._admit(job, event.time_s)
+        self.changed = True
+        return self._when_idle(event.time_s)
+
+    def _admit(self, job: Job, time_s: float) -> None:
+        kind = self.throughputs.row(job.family, job.scale_factor)
+        if kind is None:
+            raise ProtocolError(
+                f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
+            )
+        if self.ledger.row(job.id) is not None:
+            raise ProtocolError(f"job {job.id}: a job with this id is in the system already")
+        self.ledger.add(job, time_s, kind, self.restart_costs.of(job))
+
+    def _cancelled(self, event: JobsCancelled) -> list[Command]:
+        jobs = self.ledger.jobs
+        end = np.zeros(jobs.n, np.int64)
+        for job in event.jobs:
+            row = self.ledger.row(job)
+            if row is None:
+                raise ProtocolError(f"job {job}: cannot cancel, it is not in the system")
+            end[row] = End.CANCELLED
+        left = self._retire(end, np.full(jobs.n, event.time_s), event.time_s)
+        if self.active:
+            return [*left, *self._cut(event.time_s)]
+        return [*left, *self._when_idle(event.time_s)]
+
+    def _node(self, time_s: float, name: str, works: bool) -> list[Command]:
+        index = next((i for i, n in enumerate(self.cluster.nodes) if n.name == name), None)
+        if index is None:
+            raise ProtocolError(f"node {name!r}: not in the cluster")
+        self.works[self.cluster.device_node == index] = works
+        kinds = self.cluster.device_type[self.works]
+        self.capacity = np.bincount(kinds, minlength=len(self.capacity)).astype(np.float64)
+        self.changed = True
+        return self._cut(time_s) if self.active else self._when_idle(time_s)
+
+    def _cut(self, time_s: float) -> list[Command]:
+        """End the round in force, once, so that the next one reacts to what has happened."""
+        if self.ending:
+            return []
+        self.ending = True
+        return [EndRound(time_s, self.round)]
+
+    def _round_ended(self, event: RoundEnded) -> list[Command]:
+        if not self.active or event.round != self.round:
+            raise ProtocolError(
+                f"report for round {event.round} refused: round {self.round} is "
+                f"{'in force' if self.active else 'over'}"
+            )
+        if len(event.finish_s) != len(self.run_unit):
+            raise ProtocolError(
+                f"report for round {event.round} has {len(event.finish_s)} units, "
+                f"{len(self.run_unit)} ran"
+            )
+        jobs, units = self.ledger.jobs, self.ledger.units
+        end = np.zeros(jobs.n, np.int64)
+        end_s = np.zeros(jobs.n)
+        from_s = self.started_s
+        if self.profile.charge_idle_gaps:
+            from_s = 0.0 if self.last_end_s is None else self.last_end_s
+        failed = credit(
+            np.argsort(-event.finish_s, kind="stable"),
+            self.run_unit,
+            self.run_slot,
+            event.steps,
+            event.finish_s,
+            event.outcome,
+            from_s,
+            units.member,
+            jobs.total,
+            jobs.done,
+            jobs.fails,
+            self.profile.max_failures,
+            units.received_s,
+            self.ledger.handed_out_s,
+            end,
+            end_s,
+        )
+        self.changed = self.changed or bool(failed)
+        self.last_end_s = event.time_s
+        self.active = self.ending = False
+        return [*self._retire(end, end_s, event.time_s), *self._decide(event.time_s)]
+
+    def _solved(self, event: Solved) -> list[Command]:
+        if not self.solving:
+            raise ProtocolError("an allocation arrived that nobody had asked for")
+        self.solving = False
+        if event.allocation is not None:
+            accounts, self.state = self.planner.settle(self._snapshot(event.time_s), self.state)
+            units = self.ledger.units
+            if accounts is not None:
+                units.received_s[:] = accounts.received_s
+                units.deficit_s[:] = accounts.deficit_s
+                self.ledger.handed_out_s[:] = accounts.handed_out_s
+            self._put_in_force(event.allocation)
+        return [] if self.overlap_solves else self._start_round(event.time_s)
+
+    def _put_in_force(self, allocation: Allocation) -> None:
+        units = self.ledger.units
+        self.previous = allocation
+        ids = self.ledger.unit_ids()
+        if np.array_equal(ids, allocation.units):
+            units.share[:] = allocation.share
+            units.allocated[:] = True
+            return
+        rows = {tuple(unit): i for i, unit in enumerate(allocation.units.tolist())}
+        found = np.array([rows.get(tuple(unit), -1) for unit in ids.tolist()], np.int64)
+        units.allocated[:] = found >= 0
+        units.share[:] = np.where((found >= 0)[:, None], allocation.share[found], 0.0)
+
+    # --- from one round to the next --------------------------------------------------------------
+
+    def _when_idle(self, time_s: float) -> list[Command]:
+        return [] if self.active or self.solving else self._decide(time_s)
+
+    def _decide(self, time_s: float, stalled: bool = False) -> list[Command]:
+        wanted = not self.solving and self.planner.due(time_s, self.changed, stalled, self.state)
+        solve: list[Command] = []
+        if wanted:
+            self.solving = True
+            self.changed = False
+            solve = [Solve(time_s, self._snapshot(time_s))]
+        if self.solving and not self.overlap_solves:
+            return solve
+        return [*solve, *self._start_round(time_s)]
+
+    def _start_round(self, time_s: float) -> list[Command]:
+        units, jobs = self.ledger.units, self.ledger.jobs
+        plan, self.state = self.planner.plan(self._snapshot(time_s), self.state)
+        place = in_order if self.profile.keep_in_order else fewest_servers
+        order, first, devices, kept = place(
+            plan.unit,
+            plan.slot,
+            units.scale,
+            self.run_unit,
+            self.run_slot,
+            self.run_first,
+            self.run_devices,
+            self.cluster.device_type,
+            self.cluster.device_node,
+            self.works,
+            units.n,
+            self.draws_on,
+        )
+        self.run_unit, self.run_slot = plan.unit[order], plan.slot[order]
+        self.run_first, self.run_devices = first, devices
+        units.running_on[:] = -1
+        units.running_on[self.run_unit] = self.run_slot
+        self._set_states()
+        self.round += 1
+        self.active = len(self.run_unit) > 0
+        self.started_s = time_s
+        ids = self.ledger.unit_ids()[self.run_unit]
+        return [
+            StartRound(
+                time_s,
+ self.round,
+ self.profile.round_s,
+ ids,
+ self.run_slot,
+ devices,
+ first,
+ kept,
+ jobs.n,
+
+            )
+        ]
+
+    def _set_states(self) -> None:
+        jobs = self.ledger.jobs
+        to = np.where(jobs.state == State.WAITING, State.WAITING, State.PREEMPTED)
+        members = self.ledger.units.member[self.run_unit]
+        to[members[members >= 0]] = State.RUNNING
+        move(jobs.state, to, jobs.id)
+
+    def _retire(self, end: Ints, end_s: Floats, time_s: float) -> list[Command]:
+        gone = end > 0
+        if not gone.any():
+            return []
+        jobs = self.ledger.jobs
+        to = jobs.state.copy()
+        to[gone] = end[gone] + 2
+        move(jobs.state, to, jobs.id)
+        command = EndJobs(time_s, jobs.id[gone], end[gone], end_s[gone])
+        row = self.ledger.remove(gone)
+        self.run_unit = np.where(self.run_unit >= 0, row[self.run_unit], -1)
+        self.changed = True
+        return [command]
+
+    def _snapshot(self, time_s: float) -> Snapshot:
+        jobs, units = self.ledger.jobs, self.ledger.units
+        return Snapshot(
+            now_s=time_s,
+            jobs=jobs.id,
+            weight=jobs.weight,
+            steps_left=jobs.total - jobs.done,
+            age_s=time_s - jobs.arrival_s,
+            deadline_s=jobs.deadline_s - time_s,
+            job_class=jobs.job_class,
+            restart_s=jobs.restart_s,
+            slots=self.slots,
+            slot_type=self.draws_on,
+            capacity=self.capacity,
+            price=self.cluster.price,
+            member=units.member,
+            scale=units.scale,
+            rate=units.rate,
+            received_s=units.received_s,
+            deficit_s=units.deficit_s,
+            handed_out_s=self.ledger.handed_out_s,
+            share=units.share,
+            allocated=units.allocated,
+            running_on=units.running_on,
+            previous=self.previous,
+        )

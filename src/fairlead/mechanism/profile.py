@@ -1,0 +1,37 @@
+"""The named differences between Gavel's released mechanism and the one that Fairlead recommends."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Switches of the mechanism. docs/profiles.md tells what each is worth."""
+
+    name: str
+    round_s: float = 360.0
+    solve_interval_s: float = 0.0  # least time between solves
+    reset_accounts: bool = False  # forget time received at each solve, instead of carrying it on
+    type_by_type: bool = False  # fill one accelerator type after the other, not the most owed first
+    type_order: tuple[str, ...] = ()  # the order in which types are filled; the rest follow by name
+    place_unallocated: bool = True  # run jobs that arrived after the last solve
+    keep_in_order: bool = False  # place by device number, not on the fewest servers
+    charge_idle_gaps: bool = False  # charge the idle time before a round to the jobs in it
+    whole_steps: bool = False  # steps per round are cut to integers and split over devices
+    patience: float = 10.0  # a start must be owed this many times what it costs
+    max_failures: int = 5  # failed attempts in a row that drop a job
+
+
+DEFAULT = Profile("default")
+GAVEL = Profile(
+    "gavel",
+    solve_interval_s=1920.0,
+    reset_accounts=True,
+    type_by_type=True,
+    type_order=("v100", "p100", "k80"),
+    place_unallocated=False,
+    keep_in_order=True,
+    charge_idle_gaps=True,
+    whole_steps=True,
+    patience=0.0,
+)
+PROFILES = {profile.name: profile for profile in (DEFAULT, GAVEL)}

@@ -1,0 +1,346 @@
+"""The simulated cluster: it owns the clock, says what happened, and makes commands so."""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.commands import Command, EndJobs, EndRound, Solve, StartRound
+from fairlead.errors import SimulationError
+from fairlead.events import (
+    Event,
+    JobsSubmitted,
+    NodeLost,
+    NodeRecovered,
+    Outcome,
+    RoundEnded,
+    Solved,
+    Stalled,
+)
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.throughput import Throughputs
+from fairlead.sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Measure jobs first .. stop-1 by order of submission; the run ends when all of them have ended."""
+
+    first: int
+    stop: int
+
+
+class SimBackend:
+    """A backend of events in place of machines.
+
+    ``next()`` gives the next event or None at the end; ``perform(command)`` takes a command.
+    At one time, a node's events come first, then arrivals, then the end of the round.
+    """
+
+    def __init__(
+        self,
+        arrivals: Iterable[Arrival],
+        cluster: Cluster,
+        throughputs: Throughputs,
+        solve: Callable[[Snapshot], Allocation],
+        world: World | None = None,
+        *,
+        whole_steps: bool = False,
+        window: Window | None = None,
+        until_s: float | None = None,
+        solve_s: float = 0.0,
+    ) -> None:
+        """throughputs: the true rates before noise; solve: the planner's heavy part; whole_steps: cut
+        steps per round to integers and split them over devices, as Gavel does; solve_s: how long a
+        solve takes in simulated time."""
+        self.now_s = 0.0
+        self.world = world or World()
+        self.cluster = cluster
+        self.throughputs = throughputs.columns(cluster.slots)
+        self.solve = solve
+        self.whole_steps = whole_steps
+        self.window = window
+        self.until_s = until_s
+        self.solve_s = solve_s
+        self.submitted = 0
+        self.ended = 0
+        self.window_open = 0 if window is None else window.stop - window.first
+        self._arrivals: Iterator[Arrival] = iter(arrivals)
+        self._next_arrival = next(self._arrivals, None)
+        self._node_events: list[tuple[float, int, bool]] = []
+        self._clocks: list[np.random.Generator] = []
+        self._lost: Bools = np.zeros(len(cluster.nodes), np.bool_)
+        self._problem: tuple[float, Snapshot] | None = None
+        self._round: _Round | None = None
+        self._stalled = False
+        self._jobs = _Jobs(len(cluster.slots))
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    def next(self) -> Event | None:
+        """The next event; None when there is nothing left to do."""
+        if self._problem is not None and self.solve_s <= 0:
+            return self._answer()
+        if self._finished():
+            return None
+        if not self._clocks and self.world.mtbf_s is not None:
+            self._start_clocks()
+        event = self._earliest()
+        if event is not None and self.until_s is not None and event.time_s > self.until_s:
+            return None
+        if event is not None:
+            self.now_s = event.time_s
+        return event
+
+    def _finished(self) -> bool:
+        if self.window is not None:
+            return self.window_open == 0
+        return self._next_arrival is None and self.ended == self.submitted
+
+    def _earliest(self) -> Event | None:
+        round_s = np.inf if self._round is None else self._round.end_s
+        arrival_s = np.inf if self._next_arrival is None else self._next_arrival.time_s
+        node_s = self._node_events[0][0] if self._node_events else np.inf
+        answer_s = np.inf if self._problem is None else self._problem[0] + self.solve_s
+        first = min(round_s, arrival_s, node_s, answer_s)
+        if first == np.inf:
+            return self._stall()
+        if node_s == first:
+            return self._node_event()
+        if arrival_s == first:
+            return self._submit()
+        if answer_s == first:
+            return self._answer()
+        return self._end_round(round_s)
+
+    def _stall(self) -> Event | None:
+        if self._stalled:
+            jobs = self._jobs.waiting()
+            named = ", ".join(str(j) for j in jobs[:5]) + (", ..." if len(jobs) > 5 else "")
+            raise SimulationError(
+                f"at {self.now_s:.0f} s nothing runs, nothing is to come, and {len(jobs)} jobs wait "
+                f"for ever (jobs {named})"
+            )
+        self._stalled = True
+        return Stalled(self.now_s)
+
+    def _submit(self) -> Event:
+        first = self._next_arrival
+        assert first is not None
+        batch = []
+        arrival: Arrival | None = first
+        while arrival is not None and arrival.time_s == first.time_s:
+            job = arrival.job
+            batch.append(job)
+            kind = self.throughputs.row(job.family, job.scale_factor)
+            if kind is None:
+                raise SimulationError(
+                    f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
+                )
+            self._jobs.add(
+                job.id,
+                kind,
+                job.total_steps,
+                self.world.last_step(job),
+                self.world.restart_costs.of(job),
+                self.world.bias(job, len(self.cluster.slots)),
+            )
+            self.submitted += 1
+            arrival = next(self._arrivals, None)
+        self._next_arrival = arrival
+        self._stalled = False
+        return JobsSubmitted(first.time_s, tuple(batch))
+
+    def _answer(self) -> Event:
+        assert self._problem is not None
+        asked_s, snapshot = self._problem
+        self._problem = None
+        return Solved(asked_s + self.solve_s, self.solve(snapshot))
+
+    # --- rounds ----------------------------------------------------------------------------------
+
+    def perform(self, command: Command) -> None:
+        """Make a command so."""
+        match command:
+            case StartRound():
+                self._start_round(command)
+            case Solve():
+                self._problem = (command.time_s, command.snapshot)
+            case EndRound():
+                assert self._round is not None
+                self._round.end_s = command.time_s
+            case EndJobs():
+                self._end_jobs(command)
+
+    def _end_jobs(self, command: EndJobs) -> None:
+        self.ended += len(command.jobs)
+        for job in command.jobs.tolist():
+            index = self._jobs.index.pop(job)
+            if self.window is not None and self.window.first <= index < self.window.stop:
+                self.window_open -= 1
+
+    def _start_round(self, command: StartRound) -> None:
+        if not len(command.units):
+            self._round = None
+            return
+        self._stalled = False
+        jobs = self._jobs
+        here = command.units >= 0
+        index = jobs.find(command.units)
+        rate = self._rates(index, here, command)
+        jobs.owes_s[index[~command.kept]] = np.where(
+            jobs.started[index[~command.kept]], jobs.restart_s[index[~command.kept]], 0.0
+        )
+        jobs.started[index] = True
+        length_s = command.length_s
+        setup_s = np.where(here, jobs.owes_s[index], 0.0).max(axis=1)
+        left = np.where(here, np.minimum(jobs.total, jobs.last)[index] - jobs.done[index], 0.0)
+        steps = self._possible(rate, left, np.maximum(length_s - setup_s, 0.0)[:, None])
+        work_s = np.divide(steps, rate, out=np.zeros_like(rate), where=rate > 0).max(axis=1)
+        finish_s = command.time_s + np.minimum(setup_s, length_s) + work_s
+        self._round = _Round(command, index, here, rate, left, setup_s, steps, finish_s)
+
+    def _rates(self, index: Ints, here: Bools, command: StartRound) -> Floats:
+        """(units, width) true steps/s in this round."""
+        jobs, table = self._jobs, self.throughputs
+        slot = command.slot
+        rate = table.rate[jobs.kind[index], slot[:, None]]
+        if index.shape[1] > 1 and table.pair is not None:
+            both = here[:, 1]
+            one, other = jobs.kind[index[both, 0]], jobs.kind[index[both, 1]]
+            rate[both, 0] = table.pair[one, other, slot[both]]
+            rate[both, 1] = table.pair[other, one, slot[both]]
+        if self.world.rate_bias > 0:
+            rate = rate * jobs.bias[index, slot[:, None]]
+        if self.world.rate_noise > 0:
+            rate = rate * self.world.noise(command.round, len(slot))[:, None]
+        return np.where(here, rate, 0.0)
+
+    def _possible(self, rate: Floats, left: Floats, time_s: Floats | float) -> Floats:
+        steps = rate * time_s
+        return np.minimum(np.floor(steps) if self.whole_steps else steps, left)
+
+    def _end_round(self, time_s: float) -> Event:
+        now = self._round
+        assert now is not None
+        self._round = None
+        jobs, command = self._jobs, now.command
+        start_s = command.time_s
+        steps, finish_s = now.steps, now.finish_s
+        if time_s < finish_s.max():  # cut short
+            elapsed = time_s - start_s
+            possible = self._possible(
+                now.rate, now.left, np.maximum(elapsed - now.setup_s, 0.0)[:, None]
+            )
+            steps = np.minimum(possible, steps)
+            finish_s = np.minimum(finish_s, time_s)
+        restart_s = np.minimum(now.setup_s, finish_s - start_s)
+        outcome = self._outcome(now, steps)
+        counts = (outcome == Outcome.RAN) | (outcome == Outcome.ENDED)
+        counts &= counts.all(axis=1, keepdims=True) & now.here
+        steps = np.where(counts, steps, 0.0)
+        index = now.index[now.here]
+        jobs.done[index] += steps[now.here]
+        paid = np.broadcast_to(restart_s[:, None], steps.shape)[now.here]
+        jobs.owes_s[index] = np.maximum(jobs.owes_s[index] - paid, 0.0)
+        ended = now.here & counts & (jobs.last[now.index] < jobs.total[now.index])
+        ended &= jobs.done[now.index] >= jobs.last[now.index]
+        outcome[ended] = Outcome.ENDED
+        return RoundEnded(time_s, command.round, steps, finish_s, outcome, restart_s)
+
+    def _outcome(self, now: "_Round", steps: Floats) -> Ints:
+        outcome = np.zeros(now.here.shape, np.int64)
+        if self.whole_steps:  # every device must get at least one step
+            scale = np.diff(now.command.first)[:, None]
+            each = np.floor_divide(steps, scale)
+            last = steps - (scale - 1) * each
+            nothing = ((scale > 1) & (each <= 0)) | (last <= 0)
+            outcome[nothing & now.here] = Outcome.FAILED
+        if self._lost.any():
+            hit = self._lost[self.cluster.device_node[now.command.devices]]
+            units = np.add.reduceat(hit, now.command.first[:-1]) > 0
+            outcome[units] = Outcome.LOST
+        return outcome
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def _start_clocks(self) -> None:
+        assert self.world.mtbf_s is not None
+        for node in range(len(self.cluster.nodes)):
+            clock = self.world.node_clock(node)
+            self._clocks.append(clock)
+            at = self.now_s + clock.exponential(self.world.mtbf_s)
+            heapq.heappush(self._node_events, (at, node, False))
+
+    def _node_event(self) -> Event:
+        time_s, node, works = heapq.heappop(self._node_events)
+        assert self.world.mtbf_s is not None
+        mean = self.world.mtbf_s if works else self.world.mttr_s
+        later = time_s + self._clocks[node].exponential(mean)
+        heapq.heappush(self._node_events, (later, node, not works))
+        self._lost[node] = not works
+        name = self.cluster.nodes[node].name
+        return NodeRecovered(time_s, name) if works else NodeLost(time_s, name)
+
+
+@dataclass(slots=True)
+class _Round:
+    """The round in force. Arrays are (units, width) or (units,)."""
+
+    command: StartRound
+    index: Ints
+    here: Bools
+    rate: Floats
+    left: Floats
+    setup_s: Floats
+    steps: Floats
+    finish_s: Floats
+    end_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.end_s = float(self.finish_s.max())
+
+
+class _Jobs:
+    """The true state of every job ever submitted, by order of submission."""
+
+    def __init__(self, slots: int) -> None:
+        self.index: dict[int, int] = {}  # of jobs in the system
+        self.n = 0
+        self.kind: Ints = np.zeros(64, np.int64)
+        self.total: Floats = np.zeros(64)
+        self.last: Floats = np.zeros(64)  # the step at which it really ends
+        self.done: Floats = np.zeros(64)
+        self.restart_s: Floats = np.zeros(64)
+        self.owes_s: Floats = np.zeros(64)  # start-up time still to be spent
+        self.started: Bools = np.zeros(64, np.bool_)
+        self.bias: Floats = np.ones((64, slots))
+
+    def add(
+        self, job: int, kind: int, total: float, last: float, restart_s: float, bias: Floats
+    ) -> None:
+        """A job at the end."""
+        i = self.n
+        if i == len(self.kind):
+            for name in ("kind", "total", "last", "done", "restart_s", "owes_s", "started", "bias"):
+                old = getattr(self, name)
+                setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
+        self.kind[i], self.total[i], self.last[i] = kind, total, last
+        self.restart_s[i], self.bias[i] = restart_s, bias
+        self.index[job] = i
+        self.n += 1
+
+    def find(self, units: Ints) -> Ints:
+        """(units, width) positions of job ids; 0 where there is no member."""
+        index = self.index
+        flat = [index[j] if j >= 0 else 0 for j in units.ravel().tolist()]
+        return np.array(flat, np.int64).reshape(units.shape)
+
+    def waiting(self) -> list[int]:
+        """Ids of the jobs in the system."""
+        return list(self.index)
