@@ -116,22 +116,30 @@ class Ledger:
         self.units = UnitTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
         self.handed_out_s = np.zeros(slots)
         self._classes: dict[tuple[int, float], int] = {}
-        self._row: dict[int, int] = {}
+        self._ids: set[int] = set()
 
-    def row(self, job: JobId) -> int | None:
-        """The row of a job, None if it is not in the system."""
-        if len(self._row) != self.jobs.n:
-            self._row = {j: i for i, j in enumerate(self.jobs.id.tolist())}
-        return self._row.get(job)
+    def __contains__(self, job: JobId) -> bool:
+        """Is the job in the system?"""
+        return job in self._ids
 
-    def add(self, job: Job, time_s: float, kind: int, restart_s: float) -> None:
-        """A job and its units. A single unit starts with the head start on every slot type, a pair with none
-        (Gavel's rule: it keeps the first priorities finite)."""
+    def row(self, job: JobId) -> int:
+        """The row of a job in the system."""
+        return int(np.flatnonzero(self.jobs.id == job)[0])
+
+    def add(
+        self, job: Job, time_s: float, kind: int, restart_s: float, fits: Bools | None = None
+    ) -> None:
+        """A job and its units. fits: (slots,) where the job may run at all, None = everywhere.
+
+        A single unit starts with the head start on every slot type, a pair with none (Gavel's rule: it
+        keeps the first priorities finite).
+        """
         jobs, units = self.jobs, self.units
         others = np.flatnonzero(jobs.scale == job.scale_factor) if self.width > 1 else ()
         row = jobs.n
         at = jobs.grow(1).start
         jobs.id[at] = job.id
+        self._ids.add(job.id)
         jobs.arrival_s[at] = time_s
         jobs.weight[at] = job.weight
         jobs.deadline_s[at] = np.inf if job.slo_s is None else time_s + job.slo_s
@@ -156,19 +164,21 @@ class Ledger:
                 beside = jobs.kind[others]
                 units.rate[pairs, :, 0] = self.kind_pair[beside, kind]
                 units.rate[pairs, :, 1] = self.kind_pair[kind, beside]
+        if fits is not None:
+            units.rate[new] *= fits[:, None]
 
     def remove(self, gone: Bools) -> Ints:
         """Take jobs out; returns the new row of every old unit, -1 where it is gone."""
         jobs, units = self.jobs, self.units
         stay = ~gone
         job_row = np.where(stay, np.cumsum(stay) - 1, -1)
+        self._ids.difference_update(jobs.id[gone].tolist())
         jobs.keep(np.flatnonzero(stay))
         member = units.member
         whole = ((member < 0) | stay[member]).all(axis=1)
         unit_row = np.where(whole, np.cumsum(whole) - 1, -1)
         units.keep(np.flatnonzero(whole))
         units.member[:] = np.where(units.member < 0, -1, job_row[units.member])
-        self._row = {}
         return unit_row
 
     def unit_ids(self) -> Ints:

@@ -7,6 +7,7 @@ WAITING --> RUNNING --> PREEMPTED --> RUNNING ...
 
 from enum import IntEnum
 
+import numba
 import numpy as np
 
 from fairlead.errors import ProtocolError
@@ -51,3 +52,29 @@ def move(state: Ints, to: Ints, jobs: Ints) -> None:
             f"job {jobs[i]}: cannot go from {State(int(state[i])).name} to {State(int(to[i])).name}"
         )
     state[:] = to
+
+
+_WAITING, _RUNNING, _PREEMPTED = int(State.WAITING), int(State.RUNNING), int(State.PREEMPTED)
+
+
+@numba.njit("i8(i8[::1], i8[:,::1], i8[::1], b1[:,::1])", cache=True)
+def _advance(state: Ints, member: Ints, run_unit: Ints, allowed: Bools) -> int:
+    runs = np.zeros(len(state), np.bool_)
+    for u in run_unit:
+        for k in range(member.shape[1]):
+            if member[u, k] >= 0:
+                runs[member[u, k]] = True
+    for j in range(len(state)):
+        to = _RUNNING if runs[j] else (_WAITING if state[j] == _WAITING else _PREEMPTED)
+        if not allowed[state[j], to]:
+            return j
+        state[j] = to
+    return -1
+
+
+def start_round(state: Ints, member: Ints, run_unit: Ints, jobs: Ints) -> None:
+    """Set (jobs,) states in place for a round: whoever is a member of run_unit's rows runs, the others
+    wait. ProtocolError if the table forbids a move."""
+    bad = _advance(state, member, run_unit, ALLOWED)
+    if bad >= 0:
+        raise ProtocolError(f"job {jobs[bad]}: cannot run or wait, it is {State(state[bad]).name}")

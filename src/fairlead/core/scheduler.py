@@ -8,7 +8,7 @@ import numpy as np
 from fairlead.commands import Command, End, EndJobs, EndRound, Solve, StartRound
 from fairlead.core.credit import credit
 from fairlead.core.ledger import Ledger
-from fairlead.core.lifecycle import State, move
+from fairlead.core.lifecycle import move, start_round
 from fairlead.errors import ProtocolError
 from fairlead.events import (
     Event,
@@ -107,18 +107,20 @@ class Scheduler:
             raise ProtocolError(
                 f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
             )
-        if self.ledger.row(job.id) is not None:
+        if job.id in self.ledger:
             raise ProtocolError(f"job {job.id}: a job with this id is in the system already")
-        self.ledger.add(job, time_s, kind, self.restart_costs.of(job))
+        fits: Bools | None = None
+        if not self.profile.offer_too_small:
+            fits = self.cluster.capacity[self.draws_on] >= job.scale_factor
+        self.ledger.add(job, time_s, kind, self.restart_costs.of(job), fits)
 
     def _cancelled(self, event: JobsCancelled) -> list[Command]:
         jobs = self.ledger.jobs
         end = np.zeros(jobs.n, np.int64)
         for job in event.jobs:
-            row = self.ledger.row(job)
-            if row is None:
+            if job not in self.ledger:
                 raise ProtocolError(f"job {job}: cannot cancel, it is not in the system")
-            end[row] = End.CANCELLED
+            end[self.ledger.row(job)] = End.CANCELLED
         left = self._retire(end, np.full(jobs.n, event.time_s), event.time_s)
         if self.active:
             return [*left, *self._cut(event.time_s)]
@@ -254,24 +256,20 @@ class Scheduler:
         return [
             StartRound(
                 time_s,
- self.round,
- self.profile.round_s,
- ids,
- self.run_slot,
- devices,
- first,
- kept,
- jobs.n,
-
+                self.round,
+                self.profile.round_s,
+                ids,
+                self.run_slot,
+                devices,
+                first,
+                kept,
+                jobs.n,
             )
         ]
 
     def _set_states(self) -> None:
         jobs = self.ledger.jobs
-        to = np.where(jobs.state == State.WAITING, State.WAITING, State.PREEMPTED)
-        members = self.ledger.units.member[self.run_unit]
-        to[members[members >= 0]] = State.RUNNING
-        move(jobs.state, to, jobs.id)
+        start_round(jobs.state, self.ledger.units.member, self.run_unit, jobs.id)
 
     def _retire(self, end: Ints, end_s: Floats, time_s: float) -> list[Command]:
         gone = end > 0

@@ -13,6 +13,9 @@ class Profile:
     reset_accounts: bool = False  # forget time received at each solve, instead of carrying it on
     type_by_type: bool = False  # fill one accelerator type after the other, not the most owed first
     type_order: tuple[str, ...] = ()  # the order in which types are filled; the rest follow by name
+    offer_too_small: bool = (
+        False  # let shares be given on types with fewer devices than a job needs
+    )
     place_unallocated: bool = True  # run jobs that arrived after the last solve
     keep_in_order: bool = False  # place by device number, not on the fewest servers
     charge_idle_gaps: bool = False  # charge the idle time before a round to the jobs in it
@@ -28,6 +31,7 @@ GAVEL = Profile(
     reset_accounts=True,
     type_by_type=True,
     type_order=("v100", "p100", "k80"),
+    offer_too_small=True,
     place_unallocated=False,
     keep_in_order=True,
     charge_idle_gaps=True,

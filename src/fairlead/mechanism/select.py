@@ -86,6 +86,7 @@ def select(
     out_unit = np.empty(jobs, np.int64)
     out_slot = np.empty(jobs, np.int64)
     count = 0
+    untaken = jobs
     largest = 1
     for u in range(units):
         largest = max(largest, scale[u])
@@ -131,17 +132,19 @@ def select(
                 for k in range(member.shape[1]):
                     if member[u, k] >= 0:
                         taken[member[u, k]] = True
+                        untaken -= 1
                 out_unit[count] = u
                 out_slot[count] = t
                 count += 1
             elif scale[u] <= left[kind]:
                 continue
-            # Nothing that is left fits: stop instead of emptying the queue.
+            # Stop when nothing that is left fits, instead of emptying the queue.
             fits = False
-            for q in range(len(left)):
-                for s in range(1, min(largest, left[q]) + 1):
-                    if waiting[q, s] > 0:
-                        fits = True
+            if untaken > 0:
+                for q in range(len(left)):
+                    for s in range(1, min(largest, left[q]) + 1):
+                        if waiting[q, s] > 0:
+                            fits = True
             if not fits:
                 break
     return out_unit[:count].copy(), out_slot[:count].copy()

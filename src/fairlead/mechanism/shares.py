@@ -1,10 +1,11 @@
 """From long-run shares to rounds: the adapters that make a planner of a policy."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from fairlead.mechanism.keys import gavel_keys, owed_keys
 from fairlead.mechanism.profile import Profile
 from fairlead.mechanism.select import select
 from fairlead.model.allocation import Allocation, SolveReport
@@ -27,6 +28,7 @@ class SharesState:
     settled_s: float = 0.0
     solved: bool = False
     shuffler: Shuffler | None = None
+    order: list[int] = field(default_factory=list)  # slots, before shuffling; empty until known
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,7 @@ class SharesPlanner:
 
     def plan(self, snapshot: Snapshot, state: SharesState) -> tuple[RoundPlan, SharesState]:
         """The next round."""
-        runs = _runs(snapshot)
-        if self.profile.type_by_type:
-            first, second, third = _gavel_keys(snapshot, runs)
-        else:
-            first, second, third = self._keys(snapshot, state, runs)
+        first, second, third, runs = self._keys(snapshot, state)
         if not self.policy.conserving:
             runs &= first > 0
         unit, slot = select(
@@ -122,32 +120,41 @@ class SharesPlanner:
 
     def _order(self, snapshot: Snapshot, state: SharesState) -> Ints:
         """Slots in the order in which they are filled."""
-        rank = {name: i for i, name in enumerate(self.profile.type_order)}
-        names = [slot.accelerator for slot in snapshot.slots]
-        order = sorted(range(len(names)), key=lambda i: (rank.get(names[i], len(rank)), names[i]))
+        if not state.order:
+            rank = {name: i for i, name in enumerate(self.profile.type_order)}
+            names = [slot.accelerator for slot in snapshot.slots]
+            state.order = sorted(
+                range(len(names)), key=lambda i: (rank.get(names[i], len(rank)), names[i])
+            )
+        order = state.order.copy()
         if self.profile.type_by_type and not (self.policy.aware or self.policy.packed):
             assert state.shuffler is not None
             state.shuffler.shuffle(order)
         return np.array(order, np.int64)
 
-    def _keys(
-        self, snapshot: Snapshot, state: SharesState, runs: Bools
-    ) -> tuple[Floats, Floats, Floats]:
-        """What each unit is owed by the end of the coming round, on slots where it has a share; what is
-        left over goes to whoever runs fastest there relative to its best.
-
-        A unit keeps its slot unless another is owed more by ``patience`` times what moving costs.
-        """
-        owed = _owed(snapshot, snapshot.now_s - state.settled_s)
-        first = np.maximum(owed + snapshot.share * self.profile.round_s, 0.0)
-        first[snapshot.share <= 0] = 0.0
-        here = np.arange(len(snapshot.slots)) == snapshot.running_on[:, None]
-        cost = np.where(snapshot.member >= 0, snapshot.restart_s[snapshot.member], 0.0).max(axis=1)
-        first += here * (self.profile.patience * cost)[:, None]
-        speed = snapshot.rate.sum(axis=2)
-        best = speed.max(axis=1, initial=0.0, keepdims=True)
-        relative = np.divide(speed, best, out=np.zeros_like(speed), where=best > 0)
-        return first, here * 1.0, np.where(runs, relative, 0.0)
+    def _keys(self, snapshot: Snapshot, state: SharesState) -> tuple[Floats, Floats, Floats, Bools]:
+        if self.profile.type_by_type:
+            first, runs = gavel_keys(
+                snapshot.member,
+                snapshot.rate,
+                snapshot.share,
+                snapshot.received_s,
+                snapshot.handed_out_s,
+                snapshot.allocated,
+            )
+            return first, snapshot.deficit_s, snapshot.share, runs
+        return owed_keys(
+            snapshot.member,
+            snapshot.rate,
+            snapshot.share,
+            snapshot.received_s,
+            snapshot.deficit_s,
+            snapshot.running_on,
+            snapshot.restart_s,
+            snapshot.now_s - state.settled_s,
+            self.profile.round_s,
+            self.profile.patience,
+        )
 
 
 def _owed(snapshot: Snapshot, elapsed_s: float) -> Floats:
@@ -155,22 +162,3 @@ def _owed(snapshot: Snapshot, elapsed_s: float) -> Floats:
     on slots without a share was left over by others and is not held against the unit."""
     owed = snapshot.deficit_s + snapshot.share * elapsed_s - snapshot.received_s
     return np.where(snapshot.share > 0, owed, 0.0)
-
-
-def _runs(snapshot: Snapshot) -> Bools:
-    """(units, slots) where every member of the unit has a rate."""
-    runs: Bools = snapshot.rate[:, :, 0] > 0
-    for k in range(1, snapshot.member.shape[1]):
-        runs &= (snapshot.rate[:, :, k] > 0) | (snapshot.member[:, k] < 0)[:, None]
-    return runs
-
-
-def _gavel_keys(snapshot: Snapshot, runs: Bools) -> tuple[Floats, Floats, Floats]:
-    """Gavel's order: share over the fraction of time received, then deficit, then share."""
-    share, handed_out = snapshot.share, snapshot.handed_out_s
-    some = np.broadcast_to(handed_out != 0, share.shape)
-    fraction = np.divide(snapshot.received_s, handed_out, out=np.zeros_like(share), where=some)
-    priority = share * 1e9
-    np.divide(share, fraction, out=priority, where=fraction > 0)
-    priority[(share == 0) | ~runs | ~snapshot.allocated[:, None]] = 0.0
-    return priority, snapshot.deficit_s, share

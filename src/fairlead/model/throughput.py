@@ -48,7 +48,8 @@ class Throughputs:
         0 = runs nowhere."""
         side_by_side = [s.locality is Locality.CONSOLIDATED for s in self.slots]
         rate = self.rate[:, side_by_side] if any(side_by_side) else self.rate
-        return rate.max(axis=1, initial=0.0)
+        best: Floats = rate.max(axis=1, initial=0.0)
+        return best
 
     def columns(self, slots: tuple[SlotType, ...]) -> "Throughputs":
         """The same table with these columns in this order; a slot type that it lacks raises."""

@@ -13,7 +13,6 @@ from fairlead.events import (
     JobsSubmitted,
     NodeLost,
     NodeRecovered,
-    Outcome,
     RoundEnded,
     Solved,
     Stalled,
@@ -21,10 +20,15 @@ from fairlead.events import (
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
+from fairlead.model.index import JobIndex
 from fairlead.model.job import Arrival
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
+from fairlead.sim.kernels import begin, finish
 from fairlead.sim.world import World
+
+_NO_PAIRS: Floats = np.zeros((0, 0, 0))
+_NO_BIAS: Floats = np.zeros((0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class SimBackend:
         self._next_arrival = next(self._arrivals, None)
         self._node_events: list[tuple[float, int, bool]] = []
         self._clocks: list[np.random.Generator] = []
-        self._lost: Bools = np.zeros(len(cluster.nodes), np.bool_)
+        self._lost: Bools = np.zeros(len(cluster.device_node), np.bool_)  # (devices,)
         self._problem: tuple[float, Snapshot] | None = None
         self._round: _Round | None = None
         self._stalled = False
@@ -120,7 +124,7 @@ class SimBackend:
 
     def _stall(self) -> Event | None:
         if self._stalled:
-            jobs = self._jobs.waiting()
+            jobs = self._jobs.index.jobs()
             named = ", ".join(str(j) for j in jobs[:5]) + (", ..." if len(jobs) > 5 else "")
             raise SimulationError(
                 f"at {self.now_s:.0f} s nothing runs, nothing is to come, and {len(jobs)} jobs wait "
@@ -189,83 +193,57 @@ class SimBackend:
             self._round = None
             return
         self._stalled = False
-        jobs = self._jobs
-        here = command.units >= 0
-        index = jobs.find(command.units)
-        rate = self._rates(index, here, command)
-        jobs.owes_s[index[~command.kept]] = np.where(
-            jobs.started[index[~command.kept]], jobs.restart_s[index[~command.kept]], 0.0
+        jobs, world = self._jobs, self.world
+        index = jobs.index.find(command.units)
+        noise = jobs.ones[: len(index)]
+        if world.rate_noise > 0:
+            noise = world.noise(command.round, len(index))
+        pair = self.throughputs.pair
+        work = begin(
+            index,
+            command.slot,
+            command.kept,
+            command.time_s,
+            command.length_s,
+            self.whole_steps,
+            self.throughputs.rate,
+            _NO_PAIRS if pair is None else pair,
+            jobs.bias if world.rate_bias > 0 else _NO_BIAS,
+            noise,
+            jobs.kind,
+            jobs.total,
+            jobs.last,
+            jobs.done,
+            jobs.restart_s,
+            jobs.owes_s,
+            jobs.started,
         )
-        jobs.started[index] = True
-        length_s = command.length_s
-        setup_s = np.where(here, jobs.owes_s[index], 0.0).max(axis=1)
-        left = np.where(here, np.minimum(jobs.total, jobs.last)[index] - jobs.done[index], 0.0)
-        steps = self._possible(rate, left, np.maximum(length_s - setup_s, 0.0)[:, None])
-        work_s = np.divide(steps, rate, out=np.zeros_like(rate), where=rate > 0).max(axis=1)
-        finish_s = command.time_s + np.minimum(setup_s, length_s) + work_s
-        self._round = _Round(command, index, here, rate, left, setup_s, steps, finish_s)
-
-    def _rates(self, index: Ints, here: Bools, command: StartRound) -> Floats:
-        """(units, width) true steps/s in this round."""
-        jobs, table = self._jobs, self.throughputs
-        slot = command.slot
-        rate = table.rate[jobs.kind[index], slot[:, None]]
-        if index.shape[1] > 1 and table.pair is not None:
-            both = here[:, 1]
-            one, other = jobs.kind[index[both, 0]], jobs.kind[index[both, 1]]
-            rate[both, 0] = table.pair[one, other, slot[both]]
-            rate[both, 1] = table.pair[other, one, slot[both]]
-        if self.world.rate_bias > 0:
-            rate = rate * jobs.bias[index, slot[:, None]]
-        if self.world.rate_noise > 0:
-            rate = rate * self.world.noise(command.round, len(slot))[:, None]
-        return np.where(here, rate, 0.0)
-
-    def _possible(self, rate: Floats, left: Floats, time_s: Floats | float) -> Floats:
-        steps = rate * time_s
-        return np.minimum(np.floor(steps) if self.whole_steps else steps, left)
+        self._round = _Round(command, index, *work)
 
     def _end_round(self, time_s: float) -> Event:
         now = self._round
         assert now is not None
         self._round = None
         jobs, command = self._jobs, now.command
-        start_s = command.time_s
-        steps, finish_s = now.steps, now.finish_s
-        if time_s < finish_s.max():  # cut short
-            elapsed = time_s - start_s
-            possible = self._possible(
-                now.rate, now.left, np.maximum(elapsed - now.setup_s, 0.0)[:, None]
-            )
-            steps = np.minimum(possible, steps)
-            finish_s = np.minimum(finish_s, time_s)
-        restart_s = np.minimum(now.setup_s, finish_s - start_s)
-        outcome = self._outcome(now, steps)
-        counts = (outcome == Outcome.RAN) | (outcome == Outcome.ENDED)
-        counts &= counts.all(axis=1, keepdims=True) & now.here
-        steps = np.where(counts, steps, 0.0)
-        index = now.index[now.here]
-        jobs.done[index] += steps[now.here]
-        paid = np.broadcast_to(restart_s[:, None], steps.shape)[now.here]
-        jobs.owes_s[index] = np.maximum(jobs.owes_s[index] - paid, 0.0)
-        ended = now.here & counts & (jobs.last[now.index] < jobs.total[now.index])
-        ended &= jobs.done[now.index] >= jobs.last[now.index]
-        outcome[ended] = Outcome.ENDED
-        return RoundEnded(time_s, command.round, steps, finish_s, outcome, restart_s)
-
-    def _outcome(self, now: "_Round", steps: Floats) -> Ints:
-        outcome = np.zeros(now.here.shape, np.int64)
-        if self.whole_steps:  # every device must get at least one step
-            scale = np.diff(now.command.first)[:, None]
-            each = np.floor_divide(steps, scale)
-            last = steps - (scale - 1) * each
-            nothing = ((scale > 1) & (each <= 0)) | (last <= 0)
-            outcome[nothing & now.here] = Outcome.FAILED
-        if self._lost.any():
-            hit = self._lost[self.cluster.device_node[now.command.devices]]
-            units = np.add.reduceat(hit, now.command.first[:-1]) > 0
-            outcome[units] = Outcome.LOST
-        return outcome
+        report = finish(
+            now.index,
+            command.first,
+            command.devices,
+            command.time_s,
+            time_s,
+            self.whole_steps,
+            self._lost,
+            now.rate,
+            now.left,
+            now.setup_s,
+            now.steps,
+            now.finish_s,
+            jobs.total,
+            jobs.last,
+            jobs.done,
+            jobs.owes_s,
+        )
+        return RoundEnded(time_s, command.round, *report)
 
     # --- nodes -----------------------------------------------------------------------------------
 
@@ -283,7 +261,7 @@ class SimBackend:
         mean = self.world.mtbf_s if works else self.world.mttr_s
         later = time_s + self._clocks[node].exponential(mean)
         heapq.heappush(self._node_events, (later, node, not works))
-        self._lost[node] = not works
+        self._lost[self.cluster.device_node == node] = not works
         name = self.cluster.nodes[node].name
         return NodeRecovered(time_s, name) if works else NodeLost(time_s, name)
 
@@ -294,7 +272,6 @@ class _Round:
 
     command: StartRound
     index: Ints
-    here: Bools
     rate: Floats
     left: Floats
     setup_s: Floats
@@ -310,7 +287,7 @@ class _Jobs:
     """The true state of every job ever submitted, by order of submission."""
 
     def __init__(self, slots: int) -> None:
-        self.index: dict[int, int] = {}  # of jobs in the system
+        self.index = JobIndex()  # of jobs in the system
         self.n = 0
         self.kind: Ints = np.zeros(64, np.int64)
         self.total: Floats = np.zeros(64)
@@ -320,6 +297,7 @@ class _Jobs:
         self.owes_s: Floats = np.zeros(64)  # start-up time still to be spent
         self.started: Bools = np.zeros(64, np.bool_)
         self.bias: Floats = np.ones((64, slots))
+        self.ones: Floats = np.ones(64)  # as long as the others
 
     def add(
         self, job: int, kind: int, total: float, last: float, restart_s: float, bias: Floats
@@ -330,17 +308,8 @@ class _Jobs:
             for name in ("kind", "total", "last", "done", "restart_s", "owes_s", "started", "bias"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
+            self.ones = np.ones(len(self.kind))
         self.kind[i], self.total[i], self.last[i] = kind, total, last
         self.restart_s[i], self.bias[i] = restart_s, bias
-        self.index[job] = i
+        self.index.add(job, i)
         self.n += 1
-
-    def find(self, units: Ints) -> Ints:
-        """(units, width) positions of job ids; 0 where there is no member."""
-        index = self.index
-        flat = [index[j] if j >= 0 else 0 for j in units.ravel().tolist()]
-        return np.array(flat, np.int64).reshape(units.shape)
-
-    def waiting(self) -> list[int]:
-        """Ids of the jobs in the system."""
-        return list(self.index)

@@ -14,7 +14,9 @@ class World:
     """Everything that can go otherwise than planned. All of it is off by default, and seeded."""
 
     restart_costs: RestartCosts = field(default_factory=RestartCosts)
-    rate_noise: float = 0.0  # sigma of a lognormal factor with mean 1 on each unit's rate, each round
+    rate_noise: float = (
+        0.0  # sigma of a lognormal factor with mean 1 on each unit's rate, each round
+    )
     rate_bias: float = 0.0  # sigma of a lognormal factor with mean 1 on each job's rates, for good
     mtbf_s: float | None = None  # mean time between failures of a node; None = nodes never fail
     mttr_s: float = 3600.0  # mean time to repair a node

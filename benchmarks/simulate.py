@@ -1,0 +1,177 @@
+"""How fast the simulator is, and where the time goes. CPU seconds of one process, without imports.
+
+    python benchmarks/simulate.py rounds              # a plain round with 100 running jobs
+    python benchmarks/simulate.py large               # 100,000 jobs, 10,000 devices of 10 types
+    python benchmarks/simulate.py file TRACE TABLE CLUSTER POLICY PROFILE S:E   # any run
+
+Journal and Parquet output are included, the HTML report is not.
+"""
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fairlead.simulation as simulation
+from fairlead.core.scheduler import Scheduler
+from fairlead.driver import Backend, Observer
+from fairlead.model.cluster import Cluster, SlotType
+from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.throughput import Throughputs
+from fairlead.traces.cluster import parse_cluster
+from fairlead.traces.throughputs import read_throughputs
+
+SCALES = (1, 2, 4, 8)
+
+
+def timed_drive(
+    spent: dict[str, float],
+) -> Callable[[Scheduler, Backend, Sequence[Observer], Callable[[], bool]], bool]:
+    """The driver's loop with a stopwatch around each part."""
+
+    def drive(
+        scheduler: Scheduler,
+        backend: Backend,
+        observers: Sequence[Observer],
+        stop: Callable[[], bool],
+    ) -> bool:
+        clock = time.perf_counter
+        names = [type(observer).__name__.strip("_") for observer in observers]
+        spent.update(dict.fromkeys(["backend and solver", "core", *names], 0.0))
+        while not stop():
+            t = clock()
+            event = backend.next()
+            spent["backend and solver"] += clock() - t
+            if event is None:
+                return True
+            for name, observer in zip(names, observers, strict=True):
+                t = clock()
+                observer.event(event)
+                spent[name] += clock() - t
+            t = clock()
+            commands = scheduler.handle(event)
+            spent["core"] += clock() - t
+            for command in commands:
+                for name, observer in zip(names, observers, strict=True):
+                    t = clock()
+                    observer.command(command)
+                    spent[name] += clock() - t
+                t = clock()
+                backend.perform(command)
+                spent["backend and solver"] += clock() - t
+        return False
+
+    return drive
+
+
+def measure(name: str, *args: Any, **more: Any) -> None:
+    """Run once plain for the total, once with stopwatches for the parts."""
+    plain = simulation.drive
+    for parts in (False, True):
+        spent: dict[str, float] = {}
+        simulation.drive = timed_drive(spent) if parts else plain  # type: ignore[assignment]
+        with tempfile.TemporaryDirectory() as out:
+            metrics = simulation.simulate(*args, out=Path(out), **more).metrics
+            journal_mb = (Path(out) / "journal").stat().st_size / 1e6
+        rounds, cpu_s = metrics["n_rounds"], metrics["cpu_s"]
+        if not parts:
+            peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            print(
+                f"{name}: {cpu_s:.2f} CPU s, {rounds} rounds ({rounds / cpu_s:.0f} rounds/s, "
+                f"{1e3 * cpu_s / rounds:.3f} ms each), {metrics['n_solves']} solves, journal "
+                f"{journal_mb:.0f} MB, peak memory {peak_mb:.0f} MB"
+            )
+            continue
+        spent["solver"] = metrics["solve_s"]
+        spent["backend"] = spent.pop("backend and solver") - spent["solver"]
+        spent["tables and Parquet"] = cpu_s - sum(spent.values())
+        for part, seconds in sorted(spent.items(), key=lambda item: -item[1]):
+            print(f"  {part:20} {seconds:8.3f} s   {1e6 * seconds / rounds:9.1f} us per round")
+    simulation.drive = plain  # type: ignore[assignment]
+
+
+def table(types: Sequence[str], families: int, seed: int = 0) -> Throughputs:
+    """Made-up rates with the spread of the measured ones."""
+    rng = np.random.default_rng(seed)
+    kinds = tuple((f"family {f}", s) for f in range(families) for s in SCALES)
+    alone = rng.lognormal(2, 1.5, (families, 1, 1)) * rng.lognormal(0, 0.6, (1, 1, len(types)))
+    rate = alone * rng.lognormal(0, 0.3, (families, len(SCALES), len(types)))
+    rate *= np.array(SCALES)[None, :, None] ** 0.9
+    slots = tuple(SlotType(name) for name in types)
+    return Throughputs(slots, kinds, rate.reshape(len(kinds), len(types)), origin="made up")
+
+
+def jobs(n: int, rates: Throughputs, devices: int, load: float, seed: int = 0) -> list[Arrival]:
+    """Poisson arrivals of log-normal durations that ask for `load` of the devices."""
+    rng = np.random.default_rng(seed)
+    scale = rng.choice(SCALES, n, p=[0.7, 0.1, 0.15, 0.05])
+    family = rng.integers(0, len(rates.kinds) // len(SCALES), n)
+    duration_s = np.exp(rng.normal(9.0, 1.2, n))
+    gap_s = (duration_s * scale).mean() / (devices * load)
+    time_s = np.concatenate([[0.0], np.cumsum(rng.exponential(gap_s, n - 1))])
+    arrivals = []
+    for i in range(n):
+        kind = (f"family {family[i]}", int(scale[i]))
+        row = rates.row(*kind)
+        assert row is not None
+        steps = float(duration_s[i] * np.median(rates.rate[row]))
+        arrivals.append(Arrival(float(time_s[i]), Job(JobId(i), *kind, steps)))
+    return arrivals
+
+
+def rounds() -> None:
+    """100 long jobs on 108 devices: after the first solve nothing but plain rounds."""
+    names = ("k80", "p100", "v100")
+    rates = table(names, 26)
+    long = [Arrival(0.0, Job(JobId(i), f"family {i % 26}", 1, 1e12)) for i in range(100)]
+    cluster = Cluster.of(dict.fromkeys(names, 36))
+    for profile in ("gavel", "default"):
+        measure(
+            f"100 running jobs, {profile} profile",
+            long,
+            cluster,
+            "las_perf",
+            throughputs=rates,
+            profile=profile,
+            until_s=360.0 * 5000,
+        )
+
+
+def large() -> None:
+    """A 100,000-job trace on 10,000 devices of 10 types."""
+    names = [f"type{i}" for i in range(10)]
+    rates = table(names, 26)
+    cluster = Cluster.of(dict.fromkeys(names, 1000), 8)
+    trace = jobs(100_000, rates, 10_000, 0.9)
+    for profile in sys.argv[2:] or ["default"]:
+        measure(
+            f"100,000 jobs, 10,000 devices, {profile} profile",
+            trace,
+            cluster,
+            "las_perf",
+            throughputs=rates,
+            profile=profile,
+        )
+
+
+def file(trace: str, rates: str, cluster: str, policy: str, profile: str, window: str) -> None:
+    """Any run from files."""
+    first, _, stop = window.partition(":")
+    measure(
+        f"{Path(trace).name}, {policy}, {profile} profile",
+        trace,
+        parse_cluster(cluster),
+        policy,
+        throughputs=read_throughputs(rates),
+        profile=profile,
+        window=(int(first), int(stop)),
+    )
+
+
+if __name__ == "__main__":
+    {"rounds": rounds, "large": large, "file": file}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,194 @@
+"""``fairlead simulate``: one policy on one trace."""
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from fairlead.cli import options as o
+from fairlead.errors import ConfigError, FairleadError, InputError, RunError
+from fairlead.report import html, progress, tables
+from fairlead.report.metrics import Result
+from fairlead.simulation import Run
+
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="NAME[:ARG]",
+        help="A policy of 'fairlead policies'; recorded:LOG plays allocations from a file.",
+    ),
+]
+ProfileOption = Annotated[
+    str,
+    typer.Option(
+        "--profile",
+        metavar="default|gavel",
+        help="How shares become rounds: as Fairlead recommends, or exactly as Gavel's release.",
+    ),
+]
+
+
+def simulate(
+    trace: o.TraceOption = None,
+    generate: o.GenerateOption = None,
+    throughputs: o.ThroughputsOption = "builtin",
+    cluster: o.ClusterOption = "v100=8,p100=16,k80=24",
+    policy: PolicyOption = None,
+    profile: ProfileOption = "default",
+    round_s: o.RoundOption = None,
+    seed: o.SeedOption = 0,
+    window: o.WindowOption = None,
+    until_s: o.UntilOption = None,
+    devices_per_server: o.PerServerOption = None,
+    prices: o.PricesOption = None,
+    restart_cost: o.RestartOption = None,
+    rate_noise: o.NoiseOption = 0.0,
+    rate_bias: o.BiasOption = 0.0,
+    mtbf_h: o.MtbfOption = None,
+    mttr_h: o.MttrOption = 1.0,
+    early_end: o.EarlyEndOption = 0.0,
+    solve_time_s: o.SolveTimeOption = 0.0,
+    expect_rounds: Annotated[
+        Path | None,
+        typer.Option(
+            "--expect-rounds",
+            metavar="LOG",
+            help="Exit with 1 at the first round that differs from those recorded in this file.",
+        ),
+    ] = None,
+    out: o.OutOption = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="DIR", help="Go on with an interrupted run."),
+    ] = None,
+    json: o.JsonOption = False,
+) -> None:
+    """Simulate a cluster under one policy.
+
+    Writes a folder: run.json (configuration and metrics), jobs, rounds and stints as Parquet, the
+    journal, and report.html.
+    """
+    if resume is not None:
+        _resume(resume, json)
+        return
+    if policy is None:
+        raise ConfigError("give a policy: --policy NAME ('fairlead policies' lists them)")
+    given = o.Input(
+        None if trace is None else str(trace),
+        generate,
+        throughputs,
+        cluster,
+        devices_per_server,
+        prices,
+        round_s,
+        seed,
+        window,
+        until_s,
+        tuple(restart_cost or ()),
+        rate_noise,
+        rate_bias,
+        mtbf_h,
+        mttr_h,
+        early_end,
+        solve_time_s,
+    )
+    run = given.run(policy, profile)
+    name = f"{Path(run.trace_name).stem}-{policy.partition(':')[0]}-{profile}"
+    folder = o.new_folder(out, name)
+    arguments = {"input": asdict(given), "policy": policy, "profile": profile}
+    execute(run, folder, arguments, json=json, expect=expect_rounds)
+
+
+def execute(
+    run: Run,
+    folder: Path,
+    arguments: dict[str, Any],
+    *,
+    json: bool,
+    expect: Path | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> Result:
+    """Run into a folder, write everything, print the outcome. Interrupted: says how to go on."""
+    record = {"status": "running", "arguments": arguments, "config": run.config()}
+    o.write_json(folder / "run.json", record)
+    total = run.n_measured
+    try:
+        with (
+            o.interruptible() as stop,
+            progress.progress(f"{run.policy} ({run.profile.name})", total) as update,
+        ):
+            result = run.execute(folder, expect, resume, stop, update)
+    except InputError:
+        if not resume:  # nothing half-written is left behind
+            for path in folder.iterdir():
+                path.unlink()
+            folder.rmdir()
+        raise
+    except FairleadError as problem:
+        o.write_json(folder / "run.json", record | {"status": "failed", "error": str(problem)})
+        raise
+    except KeyboardInterrupt:
+        o.write_json(folder / "run.json", record | {"status": "interrupted"})
+        _say_how_to_go_on(folder)
+        raise typer.Exit(130) from None
+    if not quiet:
+        say_skipped(result)
+    result.config["command"] = shlex.join(["fairlead", *sys.argv[1:]])
+    record["config"] = result.config
+    status = "complete" if result.complete else "interrupted"
+    record |= {"status": status, "skipped": result.skipped, "metrics": result.metrics}
+    o.write_json(folder / "run.json", record)
+    if not result.complete:
+        _say_how_to_go_on(folder)
+        raise typer.Exit(130)
+    page = html.run_report(result.config, result.metrics, result.jobs, result.rounds, result.stints)
+    (folder / "report.html").write_text(page, encoding="utf-8")
+    if quiet:
+        return result
+    if json:
+        o.print_json(json_of(result, folder))
+    else:
+        tables.show(tables.summary_table(result.config, result.metrics))
+        print(f"Report: {folder / 'report.html'}")
+    return result
+
+
+def say_skipped(result: Result) -> None:
+    """What of the input could not be used, on stderr."""
+    for line in result.skipped:
+        print(f"fairlead: {line}", file=sys.stderr)
+
+
+def json_of(result: Result, folder: Path) -> dict[str, Any]:
+    """The machine form: configuration, metrics, and the JCT of every job (null = not completed)."""
+    jct = dict(result.jobs.select(pl.col("job").cast(pl.String), "jct_s").iter_rows())
+    return {"config": result.config, **result.metrics, "jct_s": jct, "out": str(folder)}
+
+
+def _say_how_to_go_on(folder: Path) -> None:
+    print(
+        f"fairlead: interrupted; the journal is saved in {folder}. Go on with: "
+        f"fairlead simulate --resume {shlex.quote(str(folder))}",
+        file=sys.stderr,
+    )
+
+
+def _resume(folder: Path, json: bool) -> None:
+    record = o.read_json(folder / "run.json")
+    try:
+        arguments = record["arguments"]
+        given = arguments["input"]
+        given["restart_cost"] = tuple(given["restart_cost"])
+        source, policy, profile = o.Input(**given), arguments["policy"], arguments["profile"]
+        status = record["status"]
+    except (KeyError, TypeError) as problem:
+        raise RunError(f"{folder / 'run.json'}: not a run that can go on ({problem})") from None
+    if status == "complete":
+        raise RunError(f"{folder}: this run is complete, there is nothing to go on with")
+    execute(source.run(policy, profile), folder, arguments, json=json, resume=True)

@@ -1,0 +1,279 @@
+"""``fairlead trace``: look at traces, convert them, generate them."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from fairlead.errors import ConfigError
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival
+from fairlead.model.throughput import Throughputs
+from fairlead.sim.arrivals import bursty_arrivals, gavel_arrivals
+from fairlead.traces.cluster import parse_cluster
+from fairlead.traces.describe import Description, describe
+from fairlead.traces.read import read_trace
+from fairlead.traces.throughputs import read_throughputs
+from fairlead.traces.trace import Trace, skipped_summary, usable
+from fairlead.traces.write import write_trace
+
+app = typer.Typer(
+    name="trace",
+    no_args_is_help=True,
+    help="Look at a trace of jobs, convert it to another format, or generate one.\n\n"
+    "A trace says which job arrives when, how many devices it uses and how much work it is. "
+    "The formats of Gavel, Shockwave, Philly and ITP and Fairlead's own are recognised from the "
+    "content; docs/formats.md describes them.",
+)
+
+ThroughputsOption = Annotated[
+    str,
+    typer.Option(
+        metavar="builtin|FILE",
+        help="How fast each model family runs on each accelerator type: the catalogue that ships "
+        "with Fairlead, or a file (our CSV or Gavel's JSON).",
+    ),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC",
+        help="Keep to jobs that can run on this cluster: v100=8,p100=16,k80=24 or a TOML file.",
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option(min=0, help="Where random choices start; the same seed gives the same jobs.")
+]
+VcOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Read one virtual cluster only (Philly traces have several)."
+    ),
+]
+
+
+class Kind(StrEnum):
+    """The generators."""
+
+    GAVEL = "gavel"
+    BURSTY = "bursty"
+
+
+@app.command("describe")
+def describe_command(
+    file: Annotated[Path, typer.Argument(help="The trace.")],
+    throughputs: ThroughputsOption = "builtin",
+    cluster: ClusterOption = None,
+    seed: SeedOption = 0,
+    vc: VcOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what is in a trace: how many jobs, how long, how wide, how bursty."""
+    table, on = _rates(throughputs, cluster)
+    trace = usable(read_trace(file, table, seed=seed, vc=vc), table, on)
+    _warn(trace)
+    figures = describe(trace, table)
+    if json:
+        sys.stdout.write(msgspec.json.encode(figures).decode() + "\n")
+    else:
+        _show(figures)
+
+
+@app.command("convert")
+def convert_command(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The trace to read.")],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="The file to write: .csv, .parquet or .trace (Gavel's 10 columns)."
+        ),
+    ],
+    throughputs: ThroughputsOption = "builtin",
+    cluster: ClusterOption = None,
+    seed: SeedOption = 0,
+    vc: VcOption = None,
+) -> None:
+    """Read a trace in any known format and write it in another."""
+    table, on = _rates(throughputs, cluster)
+    trace = read_trace(source, table, seed=seed, vc=vc)
+    if on is not None:
+        trace = usable(trace, table, on)
+    _warn(trace)
+    write_trace(trace, target, table)
+    _say(f"{len(trace.arrivals)} jobs written to {target}")
+
+
+@app.command("generate")
+def generate_command(
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="The file to write: .csv, .parquet or .trace (Gavel's 10 columns)."
+        ),
+    ],
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            help="gavel: Poisson arrivals and log-uniform durations, equal to Gavel's own generator. "
+            "bursty: sweeps submitted together and heavy-tailed durations, as on real clusters."
+        ),
+    ] = Kind.GAVEL,
+    jobs: Annotated[int, typer.Option(min=1, help="How many jobs.")] = 200,
+    interarrival: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Mean time between arrivals; gavel: 0 = none.")
+    ] = 600.0,
+    seed: SeedOption = 0,
+    throughputs: ThroughputsOption = "builtin",
+    cluster: ClusterOption = None,
+    multi_gpu: Annotated[
+        bool, typer.Option("--multi-gpu", help="gavel: 30 % of the jobs use 2, 4 or 8 devices.")
+    ] = False,
+    priorities: Annotated[
+        bool, typer.Option("--priorities", help="gavel: 20 % of the jobs have weight 5.")
+    ] = False,
+    deadlines: Annotated[
+        bool, typer.Option("--deadlines", help="gavel: deadlines of 1.2, 2 or 10 durations.")
+    ] = False,
+    duration: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="gavel: the same duration for all jobs.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="gavel: start with jobs that fill --cluster.")
+    ] = False,
+) -> None:
+    """Generate a trace."""
+    table, on = _rates(throughputs, cluster)
+    arrivals: Iterator[Arrival]
+    if kind is Kind.GAVEL:
+        if full and on is None:
+            raise ConfigError("--full needs --cluster: the devices that the first jobs fill")
+        arrivals = gavel_arrivals(
+            table,
+            mean_interarrival_s=interarrival,
+            seed=seed,
+            jobs=jobs,
+            multi_gpu=multi_gpu,
+            multi_priority=priorities,
+            slos=deadlines,
+            steady_state=on if full else None,
+            fixed_duration_s=duration,
+        )
+    else:
+        _refuse_gavel_options(multi_gpu, priorities, deadlines, duration is not None, full)
+        arrivals = bursty_arrivals(
+            table, mean_interarrival_s=interarrival, rng=np.random.default_rng(seed), jobs=jobs
+        )
+    trace = usable(
+        Trace(f"generated ({kind.value}, seed {seed})", kind.value, list(arrivals)), table, on
+    )
+    _warn(trace)
+    write_trace(trace, target, table)
+    _say(f"{len(trace.arrivals)} jobs written to {target}")
+
+
+def _refuse_gavel_options(*given: bool) -> None:
+    names = ("--multi-gpu", "--priorities", "--deadlines", "--duration", "--full")
+    for name, is_given in zip(names, given, strict=True):
+        if is_given:
+            raise ConfigError(f"{name} belongs to --kind gavel and cannot be used with bursty")
+
+
+def _rates(throughputs: str, cluster: str | None) -> tuple[Throughputs, Cluster | None]:
+    """The table, cut to the cluster's accelerator types where there is a cluster."""
+    table = read_throughputs(throughputs)
+    if cluster is None:
+        return table, None
+    on = parse_cluster(cluster)
+    return table.columns(on.slots), on
+
+
+def _warn(trace: Trace) -> None:
+    """Notes and skipped rows, on stderr so that stdout can be piped."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for line in (*trace.notes, *skipped_summary(trace)):
+        console.print(f"{trace.name}: {line}", markup=False)
+
+
+def _say(text: str) -> None:
+    Console(highlight=False, soft_wrap=True).print(text, markup=False)
+
+
+def _show(figures: Description) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=160)
+    for table in _tables(figures):
+        console.print(table)
+
+
+def _tables(figures: Description) -> Iterator[Table]:
+    yield _table(f"{figures.name} ({figures.format})", ("", ""), _summary_rows(figures))
+    rows = [(one.devices, _share(one.jobs), _share(one.device_time)) for one in figures.demand]
+    yield _table("Demand", ("devices", "share of jobs", "share of device time"), rows)
+    for title, counts in (("Model families", figures.families), ("Tenants", figures.tenants)):
+        if counts:
+            named = [(name, f"{n:,}", _share(n / figures.jobs)) for name, n in counts.items()]
+            yield _table(title, ("", "jobs", "share"), named)
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        show_header=any(columns),
+    )
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="right" if index else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _summary_rows(figures: Description) -> Sequence[tuple[str, ...]]:
+    arrivals = figures.arrivals
+    rows = [
+        ("jobs", f"{figures.jobs:,}"),
+        ("rows skipped", f"{figures.skipped:,}"),
+        ("jobs with a deadline", f"{figures.with_deadline:,}"),
+        ("largest job", f"{figures.largest_demand:,} devices"),
+        ("first to last arrival", _time(arrivals.span_s)),
+        ("arrivals per hour", _figure(arrivals.jobs_per_hour)),
+        ("inter-arrival CV (Poisson: 1)", _figure(arrivals.gap_cv)),
+        ("within 10 s of the one before", _share(arrivals.within_10_s)),
+        ("hourly Fano factor (Poisson: 1)", _figure(arrivals.hourly_fano)),
+        ("busiest hour over mean", _figure(arrivals.peak_hour)),
+    ]
+    if (durations := figures.durations) is not None:
+        basis = "stated" if durations.stated else "on the fastest type"
+        rows.append((f"duration ({basis}), mean", _time(durations.mean_s)))
+        rows += [
+            (f"duration, {percent} % of jobs below", _time(value))
+            for percent, value in durations.percentiles_s.items()
+        ]
+        rows.append(("longer than a day", _share(durations.over_a_day)))
+    return rows
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit} ({seconds:,.0f} s)"
+    return f"{seconds:.0f} s"

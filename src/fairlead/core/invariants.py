@@ -1,0 +1,56 @@
+"""What must hold of a scheduler after every event. Tests and debugging call this; the hot path does not."""
+
+import numpy as np
+
+from fairlead.core.lifecycle import State
+from fairlead.core.scheduler import Scheduler
+from fairlead.errors import FairleadError
+
+
+class InvariantError(FairleadError):
+    """The scheduler's state contradicts itself: a defect of Fairlead."""
+
+
+def check(scheduler: Scheduler) -> None:
+    """Raise InvariantError with the first thing that does not hold."""
+    if scheduler.active:
+        _check_devices(scheduler)
+    _check_jobs(scheduler)
+
+
+def _check_devices(s: Scheduler) -> None:
+    devices = s.run_devices
+    if len(np.unique(devices)) != len(devices):
+        raise InvariantError(f"round {s.round}: a device runs two units")
+    for i, unit in enumerate(s.run_unit.tolist()):
+        if unit < 0:  # the unit's job has left since the round began
+            continue
+        mine = devices[s.run_first[i] : s.run_first[i + 1]]
+        if len(mine) != s.ledger.units.scale[unit]:
+            raise InvariantError(f"round {s.round}: unit row {unit} holds {len(mine)} devices")
+        kind = s.draws_on[s.run_slot[i]]
+        if (s.cluster.device_type[mine] != kind).any():
+            raise InvariantError(f"round {s.round}: unit row {unit} holds devices of another type")
+
+
+def _check_jobs(s: Scheduler) -> None:
+    jobs, units = s.ledger.jobs, s.ledger.units
+    if len(np.unique(jobs.id)) != jobs.n:
+        raise InvariantError("a job is in the system twice")
+    rows = s.run_unit[s.run_unit >= 0]
+    member = units.member[rows]
+    running = member[member >= 0]
+    if len(np.unique(running)) != len(running):
+        raise InvariantError(f"round {s.round}: a job runs in two places")
+    if s.active:
+        expected = np.zeros(jobs.n, np.bool_)
+        expected[running] = True
+        wrong = np.flatnonzero((jobs.state == State.RUNNING) != expected)
+        if len(wrong):
+            raise InvariantError(f"job {jobs.id[wrong[0]]}: its state is not what it does")
+    if (jobs.done < 0).any() or (jobs.done >= jobs.total).any():
+        raise InvariantError("a job in the system has no steps left, or more than it began with")
+    if len(units.member) and (units.member.max(axis=1) >= jobs.n).any():
+        raise InvariantError("a unit names a job that is not there")
+    if (units.share < -1e-9).any() or (units.share > 1 + 1e-6).any():
+        raise InvariantError("a share is outside [0, 1]")

@@ -1,0 +1,296 @@
+"""The journal: every event and every command of a run, in order, in one append-only file.
+
+Layout: the magic line, then records. A record is its length and its CRC-32 (two little-endian u32),
+one byte for its kind, and a msgpack payload. The first record is the ``Setup`` that a fresh scheduler
+is made of. Nothing in it depends on the wall clock, so equal runs give equal bytes. A file that was
+cut off anywhere can be read up to its last whole record.
+
+Arrays are msgpack extensions: a dtype character, the shape, then the values, or, where most of them
+are zero, the positions and values of the others. Integers are stored in 32 bits where they fit.
+"""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+import msgspec
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead import commands as c
+from fairlead import events as e
+from fairlead.errors import CheckError, RunError
+from fairlead.model.snapshot import Snapshot
+from fairlead.setup import Setup, build
+
+MAGIC = b"fairlead journal 1\n"
+_HEAD = struct.Struct("<II")
+_SHAPES = [struct.Struct(f"<B{ndim}I") for ndim in range(4)]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the journal keeps of a ``Solve``: when, for how many jobs, and a digest of the snapshot."""
+
+    time_s: float
+    jobs: int
+    digest: bytes
+
+
+Record: TypeAlias = Setup | e.Event | c.Command | Asked
+
+_KINDS: dict[bytes, Any] = {
+    b"H": Setup,
+    b"j": e.JobsSubmitted,
+    b"x": e.JobsCancelled,
+    b"l": e.NodeLost,
+    b"r": e.NodeRecovered,
+    b"e": e.RoundEnded,
+    b"s": e.Solved,
+    b"w": e.Stalled,
+    b"S": Asked,
+    b"R": c.StartRound,
+    b"C": c.EndRound,
+    b"J": c.EndJobs,
+}
+_CODE = {kind: code for code, kind in _KINDS.items()}
+_EVENTS = frozenset(b"jxlresw")
+
+
+@numba.njit(["Tuple((b1, i8))(i8[::1])", "Tuple((b1, i8))(f8[::1])"], cache=True)
+def _scan(flat: NDArray[Any]) -> tuple[bool, int]:
+    """Do all values fit 32 bits, and how many are not zero?"""
+    fits, some = True, 0
+    for value in flat:
+        if value != 0:
+            some += 1
+            if value >= 2147483648 or value < -2147483648:
+                fits = False
+    return fits, some
+
+
+def _pack(array: NDArray[Any]) -> bytes:
+    head = array.dtype.char.encode() + _SHAPES[array.ndim].pack(array.ndim, *array.shape)
+    if array.dtype.kind == "b":
+        return b"d" + head + array.tobytes()
+    flat = array.reshape(-1)
+    fits, some = _scan(flat)
+    if array.dtype.kind == "i" and fits:
+        flat = flat.astype(np.int32)
+        head = b"i" + head[1:]
+    if 2 * some < len(flat):
+        where = np.flatnonzero(flat)
+        return b"z" + head + where.astype(np.uint32).tobytes() + flat[where].tobytes()
+    return b"d" + head + flat.tobytes()
+
+
+def _unpack(data: bytes) -> NDArray[Any]:
+    dtype, ndim = np.dtype(chr(data[1])), data[2]
+    shape = struct.unpack_from(f"<{ndim}I", data, 3)
+    body = data[3 + 4 * ndim :]
+    if data[:1] == b"d":
+        array = np.frombuffer(body, dtype).reshape(shape)
+    else:
+        some = len(body) // (4 + dtype.itemsize)
+        array = np.zeros(shape, dtype)
+        array.ravel()[np.frombuffer(body, np.uint32, some)] = np.frombuffer(body[4 * some :], dtype)
+    return array.astype(np.int64) if dtype.kind == "i" else array.copy()
+
+
+def _encode_array(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return msgspec.msgpack.Ext(1, _pack(value))
+    raise TypeError(f"cannot journal a {type(value).__name__}")
+
+
+def _ext(_: int, data: memoryview) -> NDArray[Any]:
+    return _unpack(bytes(data))
+
+
+def _check_array(kind: type, value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value
+    raise TypeError(f"expected {kind}")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_array)
+_decoders: dict[bytes, Any] = {
+    code: msgspec.msgpack.Decoder(kind, ext_hook=_ext, dec_hook=_check_array)
+    for code, kind in _KINDS.items()
+}
+
+
+def encode(record: Setup | e.Event | c.Command) -> bytes:
+    """Kind and payload of a record."""
+    thing = _asked(record) if isinstance(record, c.Solve) else record
+    return _CODE[type(thing)] + _encoder.encode(thing)
+
+
+def decode(record: bytes) -> Record:
+    """The record behind the bytes; a Solve comes back as ``Asked``."""
+    return _decoders[record[:1]].decode(record[1:])  # type: ignore[no-any-return]
+
+
+def _asked(solve: c.Solve) -> Asked:
+    shot: Snapshot = solve.snapshot
+    digest = hashlib.blake2b(digest_size=8)
+    for array in (
+        shot.jobs,
+        shot.weight,
+        shot.steps_left,
+        shot.age_s,
+        shot.capacity,
+        shot.member,
+        shot.rate,
+        shot.received_s,
+        shot.deficit_s,
+    ):
+        digest.update(array.tobytes())
+    return Asked(solve.time_s, len(shot.jobs), digest.digest())
+
+
+class Journal:
+    """Writes a run as it happens: an observer of the driver. Also a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records = 0
+        self._file: IO[bytes] | None = None
+        self._hash = hashlib.sha256()
+
+    def open(self, setup: Setup) -> "Journal":
+        """Start the file."""
+        self._file = self.path.open("wb", buffering=1 << 20)
+        self._write(MAGIC)
+        self._append(encode(setup))
+        return self
+
+    def event(self, event: e.Event) -> None:
+        """Append an event."""
+        self._append(encode(event))
+
+    def command(self, command: c.Command) -> None:
+        """Append a command."""
+        self._append(encode(command))
+
+    def _append(self, record: bytes) -> None:
+        self._write(_HEAD.pack(len(record), zlib.crc32(record)))
+        self._write(record)
+        self.records += 1
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        self._file.write(data)
+        self._hash.update(data)
+
+    def close(self) -> None:
+        """Write out what is buffered and close the file; a second call does nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def sha256(self) -> str:
+        """Hash of all bytes written so far."""
+        return self._hash.hexdigest()
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """Whole records of a journal, in order; stops without a word where the file was cut off."""
+    try:
+        file = path.open("rb")
+    except OSError as problem:
+        raise RunError(f"{path}: cannot read the journal: {problem.strerror}") from None
+    with file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise RunError(f"{path}: not a journal of this version (it must start with {MAGIC!r})")
+        while len(head := file.read(_HEAD.size)) == _HEAD.size:
+            length, crc = _HEAD.unpack(head)
+            record = file.read(length)
+            if len(record) < length or zlib.crc32(record) != crc:
+                return
+            yield record
+
+
+def setup_of(path: Path) -> Setup:
+    """The first record of a journal."""
+    first = next(records(path), None)
+    if first is None or first[:1] != b"H":
+        raise RunError(f"{path}: the journal holds no whole setup record")
+    setup = decode(first)
+    assert isinstance(setup, Setup)
+    return setup
+
+
+def answers(path: Path) -> Iterator[e.Solved]:
+    """The allocations of a journal in order: what a run that goes on need not solve again."""
+    for record in records(path):
+        if record[:1] == b"s":
+            solved = decode(record)
+            assert isinstance(solved, e.Solved)
+            yield solved
+
+
+def replay(path: Path) -> int:
+    """Drive the events of a journal through a fresh core; the number of records compared.
+
+    Raises CheckError with the first command that differs. A journal that was cut off is compared as
+    far as it goes. No solver is called: the allocations are events.
+    """
+    scheduler = build(setup_of(path))
+    expected: list[c.Command] = []
+    count = 0
+    for number, record in enumerate(records(path)):
+        count += 1
+        if number == 0:
+            continue
+        if record[0] in _EVENTS:
+            if expected:
+                raise CheckError(
+                    f"{path}: record {number}: the core also commands {describe(expected[0])}, "
+                    "the journal does not have it"
+                )
+            event: Any = decode(record)
+            expected = scheduler.handle(event)
+            continue
+        if not expected:
+            raise CheckError(
+                f"{path}: record {number}: the journal has {describe(decode(record))}, "
+                "the core commands nothing"
+            )
+        command = expected.pop(0)
+        if encode(command) != record:
+            raise CheckError(f"{path}: record {number}: {_difference(command, decode(record))}")
+    return count
+
+
+def describe(record: Any) -> str:
+    """A record in a few words."""
+    number = f" {record.round}" if hasattr(record, "round") else ""
+    return f"{type(record).__name__}{number} at {record.time_s:.3f} s"
+
+
+def _difference(command: c.Command, record: Any) -> str:
+    mine: Any = _asked(command) if isinstance(command, c.Solve) else command
+    if type(mine) is not type(record):
+        return f"the core commands {describe(mine)}, the journal has {describe(record)}"
+    fields = getattr(mine, "__struct_fields__", None) or list(type(mine).__dataclass_fields__)
+    for field in fields:
+        a, b = getattr(mine, field), getattr(record, field)
+        if not np.array_equal(a, b):
+            return f"{describe(record)}: {field} is {_brief(b)} in the journal, {_brief(a)} now"
+    return f"{describe(record)} differs"
+
+
+def _brief(value: Any) -> str:
+    text = str(value.tolist() if isinstance(value, np.ndarray) else value)
+    return text if len(text) <= 80 else text[:77] + "..."

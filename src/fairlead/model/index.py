@@ -1,0 +1,58 @@
+"""Positions of jobs by id, for many jobs at once."""
+
+import numpy as np
+
+from fairlead.model.arrays import Ints
+
+_DENSE = 1 << 24  # ids below this are looked up in an array, the others in a dict
+
+
+class JobIndex:
+    """Maps job ids to positions. Ids may be any integers >= 0; -1 stands for no job and stays -1."""
+
+    def __init__(self) -> None:
+        self._position: dict[int, int] = {}
+        self._dense: Ints = np.full(1024, -1, np.int64)
+        self._large = 0  # ids that the array does not hold
+
+    def __len__(self) -> int:
+        return len(self._position)
+
+    def add(self, job: int, position: int) -> None:
+        """A new job."""
+        self._position[job] = position
+        if job >= _DENSE:
+            self._large += 1
+            return
+        if job >= len(self._dense):
+            larger = np.full(max(job + 1, 2 * len(self._dense)), -1, np.int64)
+            larger[: len(self._dense)] = self._dense
+            self._dense = larger
+        self._dense[job] = position
+
+    def pop(self, job: int) -> int:
+        """Take a job out; its position."""
+        position = self._position.pop(job)
+        if job >= _DENSE:
+            self._large -= 1
+        else:
+            self._dense[job] = -1
+        return position
+
+    def jobs(self) -> list[int]:
+        """The ids, in order of addition."""
+        return list(self._position)
+
+    def positions(self) -> Ints:
+        """The positions, in order of addition."""
+        return np.fromiter(self._position.values(), np.int64, len(self._position))
+
+    def find(self, units: Ints) -> Ints:
+        """Positions of an array of ids, -1 for -1."""
+        if self._large:
+            flat = [self._position[j] if j >= 0 else -1 for j in units.reshape(-1).tolist()]
+            return np.array(flat, np.int64).reshape(units.shape)
+        found = self._dense[units]
+        if units.shape[1] > 1:
+            found[units < 0] = -1
+        return found

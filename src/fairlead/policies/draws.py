@@ -1,0 +1,19 @@
+"""Random numbers without a stream: a pure function of a seed and a number."""
+
+_MASK = (1 << 64) - 1
+
+
+def draw(seed: int, number: int, choices: int) -> int:
+    """One of range(choices), evenly; the same for the same seed and number, in any order of calls.
+
+    Two rounds of the SplitMix64 finaliser (Steele, Lea, Flood 2014) over seed and number.
+    """
+    mixed = _mix(_mix(seed & _MASK) ^ (number & _MASK))
+    return mixed * choices >> 64
+
+
+def _mix(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) & _MASK
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK
+    return x ^ (x >> 31)

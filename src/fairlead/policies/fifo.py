@@ -1,0 +1,172 @@
+"""First in, first out: jobs in order of submission, each on one accelerator type.
+
+``FifoPerfShares`` and ``FifoShares`` give shares of 0 and 1 at each solve, as Gavel does;
+``FifoPlanner`` plans the rounds itself.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.errors import ConfigError
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.plan import Accounts, PlannerState, RoundPlan
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.draws import draw
+from fairlead.policies.shares import allocation
+
+
+class FifoPerfShares:
+    """x_ij = 1 for the type j with the largest T_ij among those with s_i devices left, jobs by id.
+
+    From scratch at each solve. A job for which no type has enough devices left holds up those behind
+    it; one whose best such type has rate 0 is passed over. Source: FIFO_Perf of Gavel's release, whose
+    allocations it equals.
+    """
+
+    name = "fifo_perf"
+    aware = True
+    packed = False
+    conserving = False
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares; they have no objective."""
+        share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
+        free = snapshot.capacity.copy()
+        for job, scale in enumerate(snapshot.job_scale.tolist()):
+            fits = free[snapshot.slot_type] >= scale
+            if not fits.any():
+                break
+            slot = int(np.where(fits, snapshot.solo_rate[job], -1.0).argmax())
+            if snapshot.solo_rate[job, slot] > 0:
+                share[job, slot] = 1.0
+                free[snapshot.slot_type[slot]] -= scale
+        return allocation(snapshot, share, SolveReport("closed-form")).check(snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class FifoShares:
+    """x_ij = 1 for a type j drawn at random among those with s_i devices left, kept until job i is done.
+
+    New jobs by id; the first that fits nowhere holds up those behind it. This is what FIFO of Gavel's
+    release means to do; the release itself never applies the type that it draws and gives out more
+    devices than there are (its defect D1), which is not reproduced.
+    """
+
+    seed: int
+    name: str = "fifo"
+    aware: bool = False
+    packed: bool = False
+    conserving: bool = False
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares; they have no objective."""
+        queue = _Queue(snapshot, aware=False, seed=self.seed)
+        in_force = (
+            snapshot.share if not snapshot.packed else snapshot.share[snapshot.member[:, 1] < 0]
+        )
+        had = np.where(in_force.max(axis=1) > 0, in_force.argmax(axis=1), -1)
+        job, slot = queue.fill(had)
+        share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
+        share[job, slot] = 1.0
+        return allocation(snapshot, share, SolveReport("closed-form")).check(snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class FifoPlanner:
+    """Rounds in order of submission: a running job keeps its type until it is done; waiting jobs by id
+    take the fastest type with enough free devices, or one drawn at random.
+
+    The first waiting job that fits nowhere holds up those behind it, but a job that no type could run
+    even if it were empty is passed over. Where devices are lost, running jobs give way from the last id
+    on. No job ever overtakes: no one starts while an earlier job that could run waits.
+    """
+
+    seed: int
+    aware: bool
+    packed: bool = False
+
+    @property
+    def name(self) -> str:
+        """``fifo_perf`` takes the fastest type, ``fifo`` a random one."""
+        return "fifo_perf" if self.aware else "fifo"
+
+    def start(self) -> PlannerState:
+        """There is no state: what lasts is in the snapshot."""
+        return None
+
+    def due(self, now_s: float, changed: bool, stalled: bool, state: PlannerState) -> bool:  # noqa: ARG002
+        """Never: there is nothing to solve."""
+        return False
+
+    def solve(self, snapshot: Snapshot) -> Allocation:  # noqa: ARG002
+        """Never called, since never due."""
+        raise ConfigError(f"{self.name} plans rounds itself and has no shares to solve for")
+
+    def settle(
+        self,
+        snapshot: Snapshot,  # noqa: ARG002
+        state: PlannerState,
+    ) -> tuple[Accounts | None, PlannerState]:
+        """Never called, since nothing is solved."""
+        return None, state
+
+    def plan(self, snapshot: Snapshot, state: PlannerState) -> tuple[RoundPlan, PlannerState]:
+        """The next round."""
+        job, slot = _Queue(snapshot, self.aware, self.seed).fill(snapshot.running_on)
+        return RoundPlan(job, slot), state
+
+
+class _Queue:
+    """Fills free devices by id; ``fill`` is called once."""
+
+    def __init__(self, snapshot: Snapshot, aware: bool, seed: int) -> None:
+        self.rate: Floats = snapshot.solo_rate
+        self.scale: Ints = snapshot.job_scale
+        self.id: Ints = snapshot.jobs
+        self.slot_type: Ints = snapshot.slot_type
+        self.capacity: Floats = snapshot.capacity
+        self.free: Floats = snapshot.capacity.copy()
+        self.aware, self.seed = aware, seed
+
+    def fill(self, had: Ints) -> tuple[Ints, Ints]:
+        """(running,) jobs in order of id, and their slots. had: (jobs,) slot so far, -1 = none."""
+        slot = np.full(len(had), -1, np.int64)
+        self._keep(had, slot)
+        waiting = np.flatnonzero((slot < 0) & self._could_run())
+        for job in waiting.tolist():
+            if not (self.free > 0).any():
+                break
+            fits = (self.free[self.slot_type] >= self.scale[job]) & (self.rate[job] > 0)
+            if not fits.any():
+                break
+            slot[job] = self._choose(job, fits)
+            self.free[self.slot_type[slot[job]]] -= self.scale[job]
+        runs = np.flatnonzero(slot >= 0)
+        return runs, slot[runs]
+
+    def _keep(self, had: Ints, slot: Ints) -> None:
+        """Jobs stay where they are, the earliest first where not all fit any more."""
+        held = np.flatnonzero(had >= 0)
+        kind, scale = self.slot_type[had[held]], self.scale[held]
+        if (np.bincount(kind, scale, len(self.free)) <= self.free).all():
+            slot[held] = had[held]
+            self.free -= np.bincount(kind, scale, len(self.free))
+            return
+        for job, k, devices in zip(held.tolist(), kind.tolist(), scale.tolist(), strict=True):
+            if devices <= self.free[k]:
+                slot[job] = had[job]
+                self.free[k] -= devices
+
+    def _could_run(self) -> Bools:
+        """(jobs,) is there a type that could run it if it were empty?"""
+        large_enough = self.capacity[self.slot_type] >= self.scale[:, None]
+        could = (large_enough & (self.rate > 0)).any(axis=1)
+        return np.asarray(could)
+
+    def _choose(self, job: int, fits: Bools) -> int:
+        if self.aware:
+            return int(np.where(fits, self.rate[job], -1.0).argmax())
+        among = np.flatnonzero(fits)
+        return int(among[draw(self.seed, int(self.id[job]), len(among))])

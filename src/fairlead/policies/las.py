@@ -1,0 +1,121 @@
+"""Least attained service, as max-min fairness over shares: agnostic and heterogeneity-aware."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Floats
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.shares import allocation, by_slot, proportional_rate, violation
+from fairlead.solve.classes import group
+from fairlead.solve.maxmin import MaxMin, solve
+
+
+@dataclass(frozen=True, slots=True)
+class Las:
+    """max_x min_i  s_i / (w_i p_i) * sum_j T_ij x_ij   s.t.  time of each job, devices of each type.
+
+    T_ij rate of job i on slot type j, p_i = sum_j T_ij N_j / sum_j N_j its rate under proportional
+    shares, s_i its devices, w_i its weight, N_j devices of type j. Source: Gavel (OSDI'20), LAS;
+    spec (c) max_min_fairness_perf. Among the optima, the one with the largest total of
+    sum_j T_ij x_ij / p_i; or, if central, the one in their middle, as Gavel's interior-point solver
+    has it. A job that can run nowhere gets nothing and is left out of the minimum.
+    """
+
+    central: bool = False
+    name: str = "las_perf"
+    aware: bool = True
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified; a linear program over classes of jobs (``fairlead.solve.maxmin``)."""
+        p = proportional_rate(snapshot)
+        gain = np.divide(1.0, p, out=np.zeros_like(p), where=p > 0)
+        scale = snapshot.job_scale.astype(np.float64)
+        problem = MaxMin(
+            snapshot.job_class,
+            snapshot.solo_rate,
+            gain * scale / snapshot.weight,
+            gain,
+            scale,
+            snapshot.slot_type,
+            snapshot.capacity,
+        )
+        previous = snapshot.previous
+        basis = () if previous is None else previous.report.basis
+        share, report = solve(problem, basis, self.central)
+        return allocation(snapshot, share, report).check(snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class AgnosticLas:
+    """max_x min_i  s_i / w_i * sum_j x_ij   s.t.  time of each job, devices of each type.
+
+    Las with every rate 1: accelerator types are taken for equal, one where a job cannot run included.
+    Source: spec (c) max_min_fairness. Only the time y_i = sum_j x_ij matters, so there is a closed form:
+    y_i = min(1, z w_i / s_i) with z as large as the devices allow, spread over the types as the devices
+    are. That is the optimum with the largest second-lowest level, then third-lowest, and so on; its
+    objective is min(z, min_i s_i / w_i), bounded by sum N / sum w and by every s_i / w_i. If central, it
+    is instead the centre of the optima, as for ``Las``.
+    """
+
+    central: bool = False
+    name: str = "las"
+    aware: bool = False
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        if self.central:
+            ones = np.ones(len(snapshot.jobs))
+            problem = MaxMin(
+                snapshot.job_class,
+                np.ones((len(ones), len(snapshot.slots))),
+                snapshot.job_scale / snapshot.weight,
+                ones,
+                snapshot.job_scale.astype(np.float64),
+                snapshot.slot_type,
+                snapshot.capacity,
+            )
+            share, report = solve(problem, central=True)
+            return allocation(snapshot, share, report).check(snapshot)
+        return self._closed_form(snapshot)
+
+    def _closed_form(self, snapshot: Snapshot) -> Allocation:
+        capacity, total = snapshot.capacity, float(snapshot.capacity.sum())
+        worth = snapshot.job_scale / snapshot.weight
+        classes = group(snapshot.job_class)
+        devices = classes.count * snapshot.job_scale[classes.first]
+        time = fill(worth[classes.first], devices, total)[classes.of]
+        mix = capacity / total if total > 0 else capacity
+        share = by_slot(snapshot, np.outer(time, mix))
+        report = SolveReport(
+            "closed-form",
+            objective=float((worth * share.sum(axis=1)).min()),
+            bound=min(total / float(snapshot.weight.sum()), float(worth.min())),
+            violation=violation(snapshot, share),
+        )
+        return allocation(snapshot, share, report).check(snapshot)
+
+
+def fill(worth: Floats, devices: Floats, supply: float) -> Floats:
+    """(classes,) times y = min(1, z / worth) with the largest z that sum(devices * y) <= supply allows.
+
+    worth: what a share of 1 is worth to a job of the class; devices: of all jobs of the class.
+    """
+    if devices.sum() <= supply:
+        return np.ones_like(worth)
+    order = np.argsort(
+        worth, kind="stable"
+    )  # the lower its worth, the earlier a class has all its time
+    full = np.cumsum(devices[order])  # devices of the classes that are full when the next one fills
+    rising = np.cumsum((devices / worth)[order][::-1])[
+        ::-1
+    ]  # devices per level of those that are not
+    before = np.append(0.0, full[:-1])
+    filled = int(np.count_nonzero((before + worth[order] * rising)[:-1] <= supply))
+    level = (supply - before[filled]) / rising[filled]
+    return np.asarray(np.minimum(1.0, level / worth))

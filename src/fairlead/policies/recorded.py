@@ -1,0 +1,210 @@
+"""Recorded: the allocations of an earlier run, by the time of the solve. For comparing mechanisms."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+import msgspec
+import numpy as np
+
+from fairlead.errors import ConfigError
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.shares import unit_ids
+
+Shares: TypeAlias = dict[str, dict[str, float]]  # unit -> accelerator type -> share, zeros left out
+
+_LOG_SUFFIXES = (".log.json.gz", ".log.json")
+_CLASS_NAMES = {"allox": "allox_perf", "gandiva": "gandiva_packing"}  # as policy_name has them
+_UNIT = re.compile(r"^\(?(\d+)(?:, (\d+)\))?$")  # "7", or "(3, 7)" for a pair
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the mechanism needs to know about the policy that made the recording."""
+
+    aware: bool
+    packed: bool
+    conserving: bool
+    global_queue: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """One recorded answer."""
+
+    time_s: float
+    units: Ints  # (entries, 2) job ids, -1 = none
+    accelerator: tuple[str, ...]  # (entries,)
+    share: Floats  # (entries,)
+    jobs: frozenset[int]  # all jobs of the solve, those without a share included
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """x_ij = whatever a recorded run had at this time.
+
+    Nothing is solved and nothing is checked: recordings of Gavel's FIFO promise more than there is. The
+    time of the solve must be a recorded one, to the bit; where a time repeats, the set of jobs decides.
+    Source: a log whose ``allocs`` are [time, {unit: {type: share}}, [jobs]], as a JSON file.
+    """
+
+    name: str
+    aware: bool
+    packed: bool
+    conserving: bool
+    global_queue: bool  # one queue over all types, Gavel's option --enable_global_queue
+    origin: str
+    solves: dict[float, tuple[Solve, ...]]
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The recorded shares; what the recording does not name is 0."""
+        solve = self._find(snapshot)
+        units = unit_ids(snapshot)
+        share = np.zeros((len(units), len(snapshot.slots)))
+        row, known = _rows(units, solve.units)
+        column = self._columns(snapshot, solve)
+        share[row[known], column[known]] = solve.share[known]
+        return Allocation(units, share, SolveReport("recorded"))
+
+    def _find(self, snapshot: Snapshot) -> Solve:
+        found = self.solves.get(snapshot.now_s, ())
+        if len(found) > 1:
+            jobs = frozenset(snapshot.jobs.tolist())
+            found = tuple(solve for solve in found if solve.jobs == jobs)
+        if len(found) != 1:
+            nearest = min(self.solves, key=lambda time_s: abs(time_s - snapshot.now_s))
+            raise ConfigError(
+                f"{self.origin}: no allocation was recorded at {snapshot.now_s!r} s for these "
+                f"{len(snapshot.jobs)} jobs; the nearest solve is at {nearest!r} s"
+            )
+        return found[0]
+
+    def _columns(self, snapshot: Snapshot, solve: Solve) -> Ints:
+        """(entries,) column of each entry's accelerator type."""
+        column = {slot.accelerator: i for i, slot in reversed(list(enumerate(snapshot.slots)))}
+        for name in solve.accelerator:
+            if name not in column:
+                raise ConfigError(
+                    f"{self.origin}: the allocation at {solve.time_s!r} s has accelerator type "
+                    f"{name!r}, the cluster has {', '.join(column)}"
+                )
+        return np.array([column[name] for name in solve.accelerator], np.int64)
+
+
+def load(path: str) -> Recorded:
+    """Read a recording, and from the file beside it (or from its name) what kind of policy made it."""
+    log = Path(path)
+    document = _read(log, _Log)
+    if not document.allocs:
+        raise ConfigError(f"{path}: allocs: expected recorded allocations, got none")
+    solves: dict[float, list[Solve]] = {}
+    for position, (time_s, shares, jobs) in enumerate(document.allocs):
+        solve = _solve(f"{path}: allocs[{position}]", time_s, shares, jobs)
+        solves.setdefault(time_s, []).append(solve)
+    traits = _traits(log)
+    return Recorded(
+        f"recorded:{log.name}",
+        traits.aware,
+        traits.packed,
+        traits.conserving,
+        traits.global_queue,
+        path,
+        {time_s: tuple(several) for time_s, several in solves.items()},
+    )
+
+
+class _Log(msgspec.Struct):
+    allocs: list[tuple[float, Shares, list[int | str]]]
+
+
+class _Config(msgspec.Struct):
+    enable_global_queue: bool = False
+
+
+class _Run(msgspec.Struct):
+    policy_name: str
+    config: _Config
+
+
+_Document = TypeVar("_Document", _Log, _Run)
+
+
+def _read(path: Path, kind: type[_Document]) -> _Document:
+    try:
+        data = path.read_bytes()
+        return msgspec.json.decode(
+            gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, type=kind
+        )
+    except (OSError, EOFError, zlib.error) as problem:
+        raise ConfigError(f"{path}: cannot be read ({problem})") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"{path}: not a recorded run: {problem}") from None
+
+
+def _traits(log: Path) -> Traits:
+    """From ``policy_name`` in X.json beside X.log.json.gz; else from TRACE__POLICY__... in the name."""
+    stem = log.name
+    for suffix in _LOG_SUFFIXES:
+        stem = stem.removesuffix(suffix)
+    beside = log.with_name(f"{stem}.json")
+    if beside.is_file() and beside != log:
+        run = _read(beside, _Run)
+        return _named(run.policy_name, run.config.enable_global_queue)
+    parts = stem.split("__")
+    if len(parts) < 2:
+        raise ConfigError(
+            f"{log}: cannot tell which policy made it: there is no {beside.name} beside it, and its "
+            "name is not TRACE__POLICY__..."
+        )
+    return _named(_CLASS_NAMES.get(parts[1], parts[1].replace("packed", "packing")), False)
+
+
+def _named(policy: str, global_queue: bool) -> Traits:
+    """Gavel's mechanism goes by parts of the policy's name; so does this."""
+    name = policy.lower()
+    packed = "packing" in name
+    return Traits("perf" in name or packed, packed, not name.startswith("fifo"), global_queue)
+
+
+def _rows(units: Ints, wanted: Ints) -> tuple[Ints, Bools]:
+    """(entries,) row of each wanted unit, and whether it is there."""
+    if units.shape[1] == 1:
+        units = np.column_stack([units[:, 0], np.full(len(units), -1)])
+    base = 2 + max(units.max(initial=0), wanted.max(initial=0))
+    key, want = (u[:, 0] * base + u[:, 1] + 1 for u in (units, wanted))
+    order = np.argsort(key)
+    at = np.minimum(np.searchsorted(key, want, sorter=order), len(key) - 1)
+    row = order[at]
+    return row, key[row] == want
+
+
+def _solve(where: str, time_s: float, shares: Shares, jobs: Iterable[int | str]) -> Solve:
+    units: list[tuple[int, int]] = []
+    accelerator: list[str] = []
+    share: list[float] = []
+    for name, by_type in shares.items():
+        unit = _unit(where, name)
+        for kind, value in by_type.items():
+            units.append(unit)
+            accelerator.append(kind)
+            share.append(value)
+    return Solve(
+        time_s,
+        np.array(units, np.int64).reshape(-1, 2),
+        tuple(accelerator),
+        np.array(share, np.float64),
+        frozenset(int(job) for job in jobs),
+    )
+
+
+def _unit(where: str, name: str) -> tuple[int, int]:
+    match = _UNIT.match(name)
+    if match is None:
+        raise ConfigError(f"{where}: a unit is a job id or a pair like '(3, 7)', got {name!r}")
+    return int(match[1]), int(match[2] or -1)

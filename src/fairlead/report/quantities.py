@@ -1,0 +1,258 @@
+"""The numbers of a report: where each is found, in what unit people read it, and which is better."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from numbers import Real
+
+DASH = "-"  # what a missing number looks like
+
+
+class Kind(Enum):
+    """What a number measures."""
+
+    TIME = "time"  # seconds, shown in s, min, h or days
+    SHARE = "share"  # a fraction, shown in %
+    MONEY = "money"  # $
+    COUNT = "count"
+    RATIO = "ratio"
+
+
+class Better(Enum):
+    """Which of two values of a quantity is better."""
+
+    LOWER = -1
+    NEITHER = 0
+    HIGHER = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How a column of numbers is written, so that all of them share one unit and precision."""
+
+    name: str  # "h", "%", "$", ...; empty for bare numbers
+    size: float  # one unit, in the measure that the number is held in
+    decimals: int
+
+    def bare(self, value: float | None) -> str:
+        """The number without its unit."""
+        return DASH if value is None else f"{value / self.size:,.{self.decimals}f}"
+
+    def full(self, value: float | None) -> str:
+        """The number with its unit."""
+        if value is None or not self.name:
+            return self.bare(value)
+        if self.name == "$":
+            return f"-${self.bare(-value)}" if value < 0 else f"${self.bare(value)}"
+        return f"{self.bare(value)} {self.name}"
+
+
+_TIME_UNITS = (("s", 1.0, 120.0), ("min", 60.0, 7200.0), ("h", 3600.0, 3600.0 * 2000))
+
+
+def number(value: object) -> float | None:
+    """A finite number, or None for whatever is none."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def unit_for(kind: Kind, values: Iterable[float | None], digits: int = 4) -> Unit:
+    """The unit in which people read these numbers, with so many digits for the largest."""
+    known = [value for value in values if value is not None]
+    largest = max((abs(value) for value in known), default=0.0)
+    match kind:
+        case Kind.TIME:
+            return _time_unit(largest, digits)
+        case Kind.SHARE:
+            return Unit("%", 0.01, 1)
+        case Kind.MONEY:
+            return Unit("$", 1.0, 2 if largest < 1000 else 0)
+        case Kind.COUNT:
+            return Unit("", 1.0, 0 if all(value == round(value) for value in known) else 1)
+        case Kind.RATIO:
+            return Unit("", 1.0, max(_decimals(largest, digits), 2) if largest < 1000 else 0)
+
+
+def text(kind: Kind, value: object, digits: int = 4) -> str:
+    """One number with its unit."""
+    known = number(value)
+    return unit_for(kind, [known], digits).full(known)
+
+
+def _time_unit(largest_s: float, digits: int) -> Unit:
+    for name, size, below in _TIME_UNITS:
+        if largest_s < below:
+            return Unit(name, size, _decimals(largest_s / size, digits))
+    return Unit("days", 86400.0, _decimals(largest_s / 86400.0, digits))
+
+
+def _decimals(largest: float, digits: int) -> int:
+    whole = 1 if largest < 10 else int(math.log10(largest)) + 1
+    return max(digits - whole, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number of a report."""
+
+    name: str
+    path: tuple[object, ...]  # keys into the metrics, outermost first
+    kind: Kind
+    better: Better
+    group: str
+    short: str = ""  # for narrow columns
+    meaning: str = ""
+    optional: bool = False  # left out where no run has it
+
+    def of(self, metrics: Mapping[str, object]) -> float | None:
+        """Its value in the metrics of one run; None if missing."""
+        found: object = metrics
+        for key in self.path:
+            if not isinstance(found, Mapping):
+                return None
+            found = found.get(key)
+        return number(found)
+
+    def best(self, values: Sequence[float | None], unit: Unit) -> frozenset[int]:
+        """Positions of the best value as it is shown; none where nothing sets the runs apart."""
+        known = [value for value in values if value is not None]
+        shown = {unit.bare(value) for value in known}
+        if self.better is Better.NEITHER or len(shown) < 2:
+            return frozenset()
+        best = unit.bare(min(known) if self.better is Better.LOWER else max(known))
+        return frozenset(i for i, value in enumerate(values) if unit.bare(value) == best)
+
+
+_ISOLATED = "completion time over the time under an equal, isolated share of the cluster"
+_STATIC = "completion time over exclusive run time x max(1, jobs of the trace / devices)"
+
+AVERAGE_JCT = Quantity(
+    "Average JCT", ("avg_jct_s",), Kind.TIME, Better.LOWER, "Completion", "avg JCT",
+    "job completion time: from arrival to completion",
+)  # fmt: skip
+P99_JCT = Quantity(
+    "99th percentile JCT", ("jct_percentiles_s", "p99"), Kind.TIME, Better.LOWER, "Completion", "p99 JCT",
+)  # fmt: skip
+MAKESPAN = Quantity(
+    "Makespan", ("makespan_s",), Kind.TIME, Better.LOWER, "Completion", "makespan",
+    "when the run ended",
+)  # fmt: skip
+QUEUEING = Quantity(
+    "Average queueing delay", ("avg_queueing_delay_s",), Kind.TIME, Better.LOWER, "Completion", "queueing",
+    "from arrival to the first start",
+)  # fmt: skip
+UTILIZATION = Quantity(
+    "Utilisation", ("utilization",), Kind.SHARE, Better.NEITHER, "Cluster", "util",
+    "busy device time over available device time; a slower policy keeps devices busy for longer",
+)  # fmt: skip
+COST = Quantity("Cost", ("cost",), Kind.MONEY, Better.LOWER, "Cluster", "cost")
+WORST_RHO = Quantity(
+    "Worst rho (isolated)", ("rho", "isolated", "max"), Kind.RATIO, Better.LOWER, "Finish-time fairness",
+    "worst\nrho", _ISOLATED,
+)  # fmt: skip
+COMPLETED = Quantity("Completed", ("n_completed",), Kind.COUNT, Better.HIGHER, "Jobs", "jobs\ndone")
+
+
+def _rho(which: str, meaning: str) -> tuple[Quantity, ...]:
+    group, low = "Finish-time fairness", Better.LOWER
+    unfair = (("unfair_1", "1"), ("unfair_1_05", "1.05"), ("unfair_1_1", "1.1"))
+    return (
+        Quantity(f"Worst rho ({which})", ("rho", which, "max"), Kind.RATIO, low, group, meaning=meaning),
+        Quantity(f"Mean rho ({which})", ("rho", which, "mean"), Kind.RATIO, low, group, meaning=meaning),
+        Quantity(f"Median rho ({which})", ("rho", which, "p50"), Kind.RATIO, low, group, meaning=meaning),
+        *(
+            Quantity(
+                f"Jobs with rho > {limit} ({which})", ("rho", which, key), Kind.SHARE, low, group,
+                meaning=meaning,
+            )
+            for key, limit in unfair
+        ),
+    )  # fmt: skip
+
+
+def _fixed() -> tuple[Quantity, ...]:
+    low, neither = Better.LOWER, Better.NEITHER
+    jct, cluster, changes = "Completion", "Cluster", "Changes of place"
+    jobs, effort = "Jobs", "Scheduler"
+    return (
+        AVERAGE_JCT,
+        Quantity("Median JCT", ("jct_percentiles_s", "p50"), Kind.TIME, low, jct, "p50 JCT"),
+        Quantity("90th percentile JCT", ("jct_percentiles_s", "p90"), Kind.TIME, low, jct, "p90 JCT"),
+        P99_JCT,
+        MAKESPAN,
+        QUEUEING,
+        UTILIZATION,
+        Quantity(
+            "Utilisation, Gavel's definition", ("gavel_utilization",), Kind.SHARE, neither, cluster,
+            meaning="counts idle gaps between rounds as busy", optional=True,
+        ),
+        COST,
+        WORST_RHO,
+        *_rho("isolated", _ISOLATED)[1:],
+        *_rho("static", _STATIC),
+        Quantity("Preemptions", ("preemptions",), Kind.COUNT, low, changes),
+        Quantity("Moves", ("moves",), Kind.COUNT, low, changes),
+        Quantity("Restarts", ("restarts",), Kind.COUNT, low, changes),
+        Quantity("Device time lost to restarts", ("restart_lost_s",), Kind.TIME, low, changes),
+        Quantity("Jobs", ("n_jobs",), Kind.COUNT, neither, jobs),
+        COMPLETED,
+        Quantity("Dropped", ("n_dropped",), Kind.COUNT, low, jobs),
+        Quantity("Killed", ("n_killed",), Kind.COUNT, neither, jobs),
+        Quantity("Cancelled", ("n_cancelled",), Kind.COUNT, neither, jobs, optional=True),
+        Quantity("Unfinished", ("n_unfinished",), Kind.COUNT, neither, jobs, optional=True),
+        Quantity(
+            "Measured", ("n_measured",), Kind.COUNT, neither, jobs,
+            meaning="jobs of the measurement window", optional=True,
+        ),
+        Quantity("Jobs with a deadline", ("slo_jobs",), Kind.COUNT, neither, jobs),
+        Quantity("Deadlines missed", ("slo_violations",), Kind.COUNT, low, jobs),
+        Quantity("Rounds", ("n_rounds",), Kind.COUNT, neither, effort),
+        Quantity("Solves", ("n_solves",), Kind.COUNT, neither, effort),
+        Quantity("CPU time of the simulation", ("cpu_s",), Kind.TIME, neither, effort),
+        Quantity("of it in the solver", ("solve_s",), Kind.TIME, neither, effort),
+    )  # fmt: skip
+
+
+QUANTITIES: tuple[Quantity, ...] = _fixed()
+
+
+def quantities(runs: Sequence[Mapping[str, object]]) -> list[Quantity]:
+    """Every number that a report on these runs shows, in order and group by group."""
+    parts = {MAKESPAN: _by_scale(runs), UTILIZATION: _by_type(runs)}
+    found = [part for quantity in QUANTITIES for part in (quantity, *parts.get(quantity, ()))]
+    return [q for q in found if not q.optional or any(q.of(run) is not None for run in runs)]
+
+
+def utilization_of(accelerator: str) -> Quantity:
+    """The utilisation of one accelerator type."""
+    path = ("utilization_by_type", accelerator)
+    return Quantity(f"Utilisation of {accelerator}", path, Kind.SHARE, Better.NEITHER, "Cluster")
+
+
+def keys_of(runs: Sequence[Mapping[str, object]], name: str) -> list[object]:
+    """Keys of a metric that is itself a table, over all runs, each once."""
+    tables = [run.get(name) for run in runs]
+    return list(
+        dict.fromkeys(key for table in tables if isinstance(table, Mapping) for key in table)
+    )
+
+
+def _by_type(runs: Sequence[Mapping[str, object]]) -> list[Quantity]:
+    return [utilization_of(str(key)) for key in keys_of(runs, "utilization_by_type")]
+
+
+def _by_scale(runs: Sequence[Mapping[str, object]]) -> list[Quantity]:
+    def quantity(scale: object) -> Quantity:
+        name, path = f"Average JCT, {devices(scale)}", ("avg_jct_by_scale_s", scale)
+        return Quantity(name, path, Kind.TIME, Better.LOWER, "Completion")
+
+    scales = keys_of(runs, "avg_jct_by_scale_s")
+    return [quantity(scale) for scale in sorted(scales, key=lambda scale: int(str(scale)))]
+
+
+def devices(count: object) -> str:
+    """A number of devices, in words."""
+    return "1 device" if str(count) == "1" else f"{count} devices"

@@ -1,0 +1,222 @@
+"""From a run of any length to as many points as a picture can show."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+
+from fairlead.model.arrays import Floats, Ints
+
+Device: TypeAlias = tuple[str, int]  # accelerator type, device id
+
+
+@dataclass(frozen=True, slots=True)
+class OverTime:
+    """Averages of a run over successive bins of time."""
+
+    edges_s: Floats  # (bins + 1,) increasing
+    active: Floats  # (bins,) jobs in the system
+    running: Floats  # (bins,) jobs that run
+    utilization: Mapping[str, Floats]  # accelerator type -> (bins,) busy over available
+
+
+def over_time(rounds: pl.DataFrame, most_bins: int = 400) -> OverTime | None:
+    """Exact averages per bin; a bin is a round where the rounds are few. None without rounds."""
+    start, seconds = _column(rounds, "time_s"), _column(rounds, "seconds")
+    if not start.size or not seconds.sum() > 0:
+        return None
+    end = start + seconds
+    if start.size <= most_bins:
+        edges = np.unique(np.concatenate([start, end]))
+    else:
+        edges = np.linspace(start[0], end.max(), most_bins + 1)
+    ran = np.maximum.accumulate(np.column_stack([start, end]).ravel())
+    held = np.maximum.accumulate(np.append(start, end[-1]))  # capacity lasts through idle gaps
+
+    def in_bins(amount: Floats) -> Floats:
+        total = np.concatenate([[0.0], np.cumsum(amount)])
+        return np.diff(np.interp(edges, ran, np.repeat(total, 2)[1:-1]))
+
+    def mean(count: Floats) -> Floats:
+        return in_bins(count * seconds) / np.diff(edges)
+
+    def available(capacity: Floats) -> Floats:
+        total = np.concatenate([[0.0], np.cumsum(capacity * np.diff(held))])
+        return np.diff(np.interp(edges, held, total))
+
+    shares = {
+        name: _ratio(
+            in_bins(_column(rounds, f"busy_{name}")), available(_column(rounds, f"capacity_{name}"))
+        )
+        for name in accelerators(rounds)
+    }
+    return OverTime(
+        edges, mean(_column(rounds, "active")), mean(_column(rounds, "running")), shares
+    )
+
+
+def accelerators(rounds: pl.DataFrame) -> list[str]:
+    """The accelerator types that the rounds count."""
+    names = [name.removeprefix("busy_") for name in rounds.columns if name.startswith("busy_")]
+    return [name for name in names if f"capacity_{name}" in rounds.columns]
+
+
+def completion_times(jobs: pl.DataFrame) -> Floats:
+    """(completed jobs,) seconds from arrival to completion, increasing."""
+    if "jct_s" not in jobs.columns:
+        return np.empty(0)
+    times = jobs["jct_s"].cast(pl.Float64).drop_nulls().drop_nans().to_numpy()
+    return np.sort(times[np.isfinite(times)])
+
+
+def worst_jobs(jobs: pl.DataFrame, most: int) -> pl.DataFrame:
+    """At most so many jobs: first those that did not complete (a fifth at most), then the slowest."""
+    if jobs.height <= most:
+        return jobs
+    ordered = jobs.sort("jct_s", descending=True, nulls_last=True, maintain_order=True)
+    lost = ordered.filter(pl.col("end") != "completed").head(most // 5)
+    completed = ordered.filter(pl.col("end") == "completed").head(most - lost.height)
+    return pl.concat([lost, completed])
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Which job held which device, at the middle of each of some columns of time."""
+
+    start_s: float
+    end_s: float
+    columns: int
+    groups: tuple[tuple[str, int, int], ...]  # accelerator type, devices shown, devices there are
+    rows: tuple[Device, ...]
+    bars: pl.DataFrame  # job, row, half (0 whole, 1 upper, 2 lower), first, last: [first, last)
+
+
+def timeline(
+    stints: pl.DataFrame,
+    sizes: Mapping[str, int],
+    window_s: tuple[float, float],
+    *,
+    columns: int = 1000,
+    most_rows: int = 96,
+) -> Timeline | None:
+    """The stints inside a window of time, on the first devices of each type. None without stints.
+
+    ``sizes`` is the number of devices per accelerator type. A stint shorter than a column shows only
+    if it covers the middle of one, so the picture is a fair sample however long the run is.
+    """
+    start_s, end_s = window_s
+    if not stints.height or not end_s > start_s:
+        return None
+    shown = _shown_devices(stints, sizes, most_rows)
+    rows = [(name, device) for name, (ids, _) in shown.items() for device in ids]
+    column = [
+        ((pl.col(name) - start_s) / (end_s - start_s) * columns - 0.5)
+        .ceil()
+        .clip(0, columns)
+        .cast(pl.Int64)
+        .alias(alias)
+        for name, alias in (("start_s", "first"), ("end_s", "last"))
+    ]
+    seen = _members(stints).with_columns(column).filter(pl.col("first") < pl.col("last"))
+    where = pl.DataFrame(
+        {
+            "accelerator": [name for name, _ in rows],
+            "device": [device for _, device in rows],
+            "row": range(len(rows)),
+        },
+        schema={"accelerator": pl.String, "device": pl.Int64, "row": pl.Int64},
+    )
+    bars = (
+        seen.explode("devices")
+        .rename({"devices": "device"})
+        .join(where, on=["accelerator", "device"])
+    )
+    groups = tuple((name, len(ids), size) for name, (ids, size) in shown.items())
+    return Timeline(start_s, end_s, columns, groups, tuple(rows), _merged(bars))
+
+
+def _members(stints: pl.DataFrame) -> pl.DataFrame:
+    """One row per job and stint; of a packed pair the lower id is drawn in the upper half."""
+    keep = ["job", "half", "accelerator", "devices", "start_s", "end_s"]
+    if "partner" not in stints.columns:
+        return stints.with_columns(half=pl.lit(0, pl.Int64)).select(keep)
+    job, partner = pl.col("job").cast(pl.Int64), pl.col("partner").cast(pl.Int64)
+    half = pl.when(partner.is_null()).then(0).when(job < partner).then(1).otherwise(2)
+    ours = stints.with_columns(job, half.cast(pl.Int64).alias("half"))
+    packed = ours.filter(partner.is_not_null())
+    theirs = packed.with_columns(job=partner, half=3 - pl.col("half"))  # whether listed or not
+    return pl.concat([ours.select(keep), theirs.select(keep)])
+
+
+def _merged(bars: pl.DataFrame) -> pl.DataFrame:
+    """Bars of one job on one device that touch or overlap, as one."""
+    place = ["row", "half", "job"]
+    ordered = bars.select(*place, "first", "last").sort("row", "half", "first", "job")
+    fresh = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in place) | (
+        pl.col("first") > pl.col("last").shift(1)
+    )
+    return (
+        ordered.with_columns(run=fresh.fill_null(True).cum_sum())
+        .group_by(*place, "run", maintain_order=True)
+        .agg(pl.col("first").min(), pl.col("last").max())
+        .drop("run")
+    )
+
+
+def _shown_devices(
+    stints: pl.DataFrame, sizes: Mapping[str, int], most_rows: int
+) -> dict[str, tuple[list[int], int]]:
+    """Accelerator type -> (ids of the devices shown, number of devices)."""
+    every = _numbered(sizes)
+    known = set(every)
+    others = sorted(set(stints["accelerator"].unique().to_list()) - known)
+    for name in others:
+        used = stints.filter(pl.col("accelerator") == name)["devices"].explode().drop_nulls()
+        every[name] = sorted(used.unique().to_list())
+    most = max(most_rows // max(len(every), 1), 2)
+    spare = most_rows - sum(min(len(ids), most) for ids in every.values())
+    shown: dict[str, tuple[list[int], int]] = {}
+    for name, ids in every.items():
+        extra = max(min(len(ids) - most, spare), 0)
+        spare -= extra
+        shown[name] = (ids[: most + extra], len(ids))
+    return shown
+
+
+def _numbered(sizes: Mapping[str, int]) -> dict[str, list[int]]:
+    """Device ids as a cluster gives them: types in alphabetical order, one after the other."""
+    ids: dict[str, list[int]] = {}
+    first = 0
+    for name in sorted(sizes):
+        ids[name] = list(range(first, first + sizes[name]))
+        first += sizes[name]
+    return ids
+
+
+def busiest_window(over: OverTime, share: float) -> tuple[float, float]:
+    """The part of the run, so long, around the time with the most jobs running."""
+    start, end = float(over.edges_s[0]), float(over.edges_s[-1])
+    middle = float(over.edges_s[int(np.argmax(over.running))])
+    half = share * (end - start) / 2
+    first = min(max(middle - half, start), end - 2 * half)
+    return first, first + 2 * half
+
+
+def _column(frame: pl.DataFrame, name: str) -> Floats:
+    if name not in frame.columns:
+        return np.zeros(frame.height)
+    return frame[name].cast(pl.Float64).fill_null(0.0).fill_nan(0.0).to_numpy().astype(np.float64)
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    ratio = np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+    return np.asarray(ratio, np.float64)
+
+
+def steps_of(values: Floats, most: int = 500) -> tuple[Floats, Floats]:
+    """The empirical distribution of increasing values: where it steps, and to what share."""
+    n = values.size
+    at: Ints = np.arange(n) if n <= most else np.linspace(0, n - 1, most).round().astype(np.int64)
+    return values[at], (at + 1) / n

@@ -1,0 +1,108 @@
+"""What a fresh scheduler is made of: enough to build it again from a journal, without any other file."""
+
+import random
+from dataclasses import dataclass, field
+
+from fairlead.core.scheduler import Scheduler
+from fairlead.errors import ConfigError
+from fairlead.mechanism.profile import Profile
+from fairlead.mechanism.shares import SharesPlanner
+from fairlead.model.allocation import Allocation
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import RestartCosts
+from fairlead.model.plan import Planner, Policy
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.throughput import Throughputs
+from fairlead.policies import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the mechanism needs to know of a policy. Stands for it in a replay, where nothing is solved."""
+
+    name: str
+    aware: bool
+    packed: bool
+    conserving: bool
+    global_queue: bool
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """Never called: in a replay the allocations are events."""
+        raise NotImplementedError(f"{self.name}: a replay does not solve (at {snapshot.now_s} s)")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Cluster, believed rates, policy, profile, seed. ``traits`` is None for a planner of its own."""
+
+    version: str
+    cluster: Cluster
+    throughputs: Throughputs
+    policy: str
+    profile: Profile
+    seed: int
+    restart_costs: RestartCosts = field(default_factory=RestartCosts)
+    overlap_solves: bool = False
+    traits: Traits | None = None
+
+
+def prepare(
+    version: str,
+    cluster: Cluster,
+    throughputs: Throughputs,
+    policy: str,
+    profile: Profile,
+    seed: int,
+    restart_costs: RestartCosts,
+    overlap_solves: bool,
+) -> tuple[Setup, Policy | Planner]:
+    """The setup of a run, and its policy or planner, made by name."""
+    made = registry.make(policy, seed=seed, profile=profile.name)
+    return (
+        Setup(
+            version,
+            cluster,
+            throughputs.columns(cluster.slots),
+            policy,
+            profile,
+            seed,
+            restart_costs,
+            overlap_solves,
+            None if isinstance(made, Planner) else traits_of(made),
+        ),
+        made,
+    )
+
+
+def traits_of(policy: Policy) -> Traits:
+    """The traits of a policy."""
+    return Traits(
+        policy.name,
+        policy.aware,
+        policy.packed,
+        policy.conserving,
+        bool(getattr(policy, "global_queue", False)),
+    )
+
+
+def build(setup: Setup, policy: Policy | Planner | None = None) -> Scheduler:
+    """A fresh scheduler. Without the policy, as for a replay, its traits stand in for it."""
+    if policy is None:
+        policy = setup.traits or registry.make(
+            setup.policy, seed=setup.seed, profile=setup.profile.name
+        )
+    if isinstance(policy, Planner):
+        planner: Planner = policy
+    elif isinstance(policy, Policy):
+        shuffler = random.Random(setup.seed + 5)  # Gavel's stream for the order of types
+        planner = SharesPlanner(policy, setup.profile, shuffler)
+    else:
+        raise ConfigError(f"{setup.policy!r} is neither a policy nor a planner")
+    return Scheduler(
+        setup.cluster,
+        setup.throughputs,
+        planner,
+        setup.profile,
+        setup.restart_costs,
+        setup.overlap_solves,
+    )

@@ -1,0 +1,355 @@
+"""Simulate a cluster: the whole of Fairlead in one call."""
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import fairlead
+from fairlead.driver import Observer, drive
+from fairlead.errors import CheckError, ConfigError
+from fairlead.events import Event, Solved
+from fairlead.journal import Journal, answers, records
+from fairlead.mechanism.profile import PROFILES, Profile
+from fairlead.model.allocation import Allocation
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival
+from fairlead.model.plan import Planner
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.throughput import Throughputs
+from fairlead.report.expect import ExpectRounds
+from fairlead.report.metrics import Result, measure
+from fairlead.report.recorder import Recorder
+from fairlead.setup import Setup, build, prepare
+from fairlead.sim.backend import SimBackend, Window
+from fairlead.sim.world import World
+from fairlead.traces.atomic import write_atomically
+from fairlead.traces.cluster import parse_cluster
+from fairlead.traces.read import read_trace
+from fairlead.traces.throughputs import read_throughputs
+from fairlead.traces.trace import Skipped, Trace, only_usable, summarise, usable
+
+
+class Watch(Protocol):
+    """Told now and then how far a run has come."""
+
+    def __call__(self, done: float, note: str = "") -> None:
+        """done: jobs that have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything about a simulation besides trace, cluster and policy; each has its default."""
+
+    throughputs: Throughputs | str | Path = "builtin"
+    profile: str | Profile = "default"
+    round_s: float | None = None  # None: the profile's
+    seed: int = 0
+    window: tuple[int, int] | None = None  # measure jobs s .. e-1, and stop when they have ended
+    until_s: float | None = None  # stop at this time
+    world: World | None = None
+    solve_s: float = 0.0  # simulated seconds that a solve takes
+
+
+def simulate(
+    trace: Trace | Iterable[Arrival] | str | Path,
+    cluster: Cluster | str,
+    policy: str,
+    *,
+    out: Path | None = None,
+    expect_rounds: Path | None = None,
+    resume: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    watch: Watch | None = None,
+    **options: Any,
+) -> Result:
+    """Run a trace on a cluster under a policy.
+
+    trace: a path (any format that ``fairlead trace describe`` knows), what ``read_trace`` gave, or any
+    iterable of arrivals in order of time, endless ones included if there is a window or ``until_s``.
+    cluster: a ``Cluster`` or text such as "v100=8,k80=24". policy: a name of ``fairlead policies``.
+    out: where to write journal and tables; resume: go on with an interrupted run there. stop: asked
+    between events whether to break off. The other keywords are the fields of ``Options``.
+
+    Raises InputError for what cannot be used and CheckError when ``expect_rounds`` (a recorded run, see
+    ``report.expect``) does not hold. Returns a ``Result`` with metrics and tables.
+    """
+    try:
+        chosen = Options(**options)
+    except TypeError as problem:
+        raise ConfigError(f"simulate(): {problem}") from None
+    return Run.of(trace, cluster, policy, chosen).execute(out, expect_rounds, resume, stop, watch)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A simulation with all its inputs read and checked, ready to execute."""
+
+    trace_name: str
+    arrivals: Iterable[Arrival]
+    n_jobs: int | None  # None: endless
+    notes: tuple[str, ...]
+    skipped: list[Skipped]  # grows while an endless stream is read
+    cluster: Cluster
+    throughputs: Throughputs
+    policy: str
+    profile: Profile
+    options: Options
+
+    @staticmethod
+    def of(
+        trace: Trace | Iterable[Arrival] | str | Path,
+        cluster: Cluster | str,
+        policy: str,
+        options: Options,
+        name: str = "arrivals",
+    ) -> "Run":
+        """Read what is named by path or text, and check it all. name: of arrivals without a file."""
+        machines = parse_cluster(cluster) if isinstance(cluster, str) else cluster
+        table = options.throughputs
+        rates = table if isinstance(table, Throughputs) else read_throughputs(table)
+        here = rates.columns(machines.slots)  # says which accelerator type has no rates
+        arrivals: Iterable[Arrival]
+        n_jobs: int | None = None
+        notes: tuple[str, ...] = ()
+        skipped: list[Skipped] = []
+        if isinstance(trace, str | Path):
+            jobs: Trace | Iterable[Arrival] = read_trace(trace, here, seed=options.seed)
+        elif isinstance(trace, list | tuple):
+            jobs = Trace(name, "arrivals", list(trace))
+        else:
+            jobs = trace
+        if isinstance(jobs, Trace):
+            jobs = usable(jobs, here, machines)
+            if not jobs.arrivals:
+                raise ConfigError(f"{jobs.name}: no job of the trace can run on this cluster")
+            name, n_jobs, arrivals = jobs.name, len(jobs.arrivals), jobs.arrivals
+            notes, skipped = jobs.notes, list(jobs.skipped)
+        else:
+            arrivals = only_usable(jobs, here, machines, skipped)
+        _check(options, n_jobs)
+        return Run(
+            name,
+            arrivals,
+            n_jobs,
+            notes,
+            skipped,
+            machines,
+            rates,
+            policy,
+            _profile(options),
+            options,
+        )
+
+    @property
+    def n_measured(self) -> int | None:
+        """Jobs whose end is awaited; None where nobody can tell."""
+        window = self.options.window
+        return self.n_jobs if window is None else window[1] - window[0]
+
+    def execute(
+        self,
+        out: Path | None = None,
+        expect_rounds: Path | None = None,
+        resume: bool = False,
+        stop: Callable[[], bool] = lambda: False,
+        watch: Watch | None = None,
+    ) -> Result:
+        """Run it. With ``out``, journal and tables are written there."""
+        options, world = self.options, self.options.world or World()
+        setup, made = prepare(
+            fairlead.__version__,
+            self.cluster,
+            self.throughputs,
+            self.policy,
+            self.profile,
+            options.seed,
+            world.restart_costs,
+            options.solve_s > 0,
+        )
+        began = time.process_time()
+        scheduler = build(setup, made)
+        solver = _Solver(scheduler.planner)
+        window = None if options.window is None else Window(*options.window)
+        backend = SimBackend(
+            self.arrivals,
+            self.cluster,
+            self.throughputs,
+            solver,
+            world,
+            whole_steps=self.profile.whole_steps,
+            window=window,
+            until_s=options.until_s,
+            solve_s=options.solve_s,
+        )
+        recorder = Recorder(
+            self.cluster,
+            self.throughputs,
+            self.profile.charge_idle_gaps,
+            setup.traits is not None,
+        )
+        expect = None if expect_rounds is None else ExpectRounds(expect_rounds, self.cluster)
+        with ExitStack() as stack:
+            observers: list[Observer] = [recorder]
+            log = None
+            if out is not None:
+                log = stack.enter_context(_RunLog(out, setup, resume))
+                solver.recorded = log.answers
+                observers.append(log)
+            if expect is not None:
+                observers.append(expect)
+            if watch is not None:
+                observers.append(_Watcher(backend, watch))
+            complete = drive(scheduler, backend, observers, stop)
+        recorder.finish()
+        if expect is not None and complete:
+            expect.finish()
+        jobs = recorder.job_table()
+        rounds, stints = recorder.round_table(), recorder.stint_table()
+        metrics = measure(recorder, jobs, options.window, self.profile.charge_idle_gaps)
+        if out is not None:
+            for name, table in (("jobs", jobs), ("rounds", rounds), ("stints", stints)):
+                with write_atomically(out / f"{name}.parquet") as path:
+                    table.write_parquet(path, compression="lz4", statistics=False)
+        metrics["cpu_s"] = time.process_time() - began
+        metrics["solve_s"] = solver.seconds
+        metrics["solve_gap"], metrics["solve_violation"] = solver.gap, solver.violation
+        if log is not None:
+            metrics["journal_sha256"] = log.sha256
+        said = (*self.notes, *summarise(self.skipped))
+        return Result(self.config(), metrics, jobs, rounds, stints, complete, said)
+
+    def config(self) -> dict[str, Any]:
+        """What was run, for people and for ``run.json``."""
+        options = self.options
+        counts = dict(zip(self.cluster.accelerators, map(int, self.cluster.capacity), strict=True))
+        return {
+            "version": fairlead.__version__,
+            "trace": self.trace_name,
+            "n_jobs": self.n_jobs,
+            "throughputs": self.throughputs.origin,
+            "cluster": counts,
+            "prices": dict(self.cluster.prices),
+            "policy": self.policy,
+            "profile": self.profile.name,
+            "round_s": self.profile.round_s,
+            "seed": options.seed,
+            "window": options.window,
+            "until_s": options.until_s,
+            "solve_s": options.solve_s,
+            "world": options.world,
+        }
+
+
+def _profile(options: Options) -> Profile:
+    if isinstance(options.profile, Profile):
+        profile = options.profile
+    elif options.profile in PROFILES:
+        profile = PROFILES[options.profile]
+    else:
+        names = ", ".join(sorted(PROFILES))
+        raise ConfigError(f"profile {options.profile!r} is not known (choose from {names})")
+    return profile if options.round_s is None else replace(profile, round_s=options.round_s)
+
+
+def _check(options: Options, n_jobs: int | None) -> None:
+    if options.round_s is not None and not 10 <= options.round_s < float("inf"):
+        raise ConfigError(f"round: must be at least 10 seconds, got {options.round_s}")
+    if options.until_s is not None and not options.until_s > 0:
+        raise ConfigError(f"until: must be a number of seconds > 0, got {options.until_s}")
+    if not 0 <= options.solve_s < float("inf"):
+        raise ConfigError(f"solve time: must be a number of seconds >= 0, got {options.solve_s}")
+    if options.window is None:
+        if n_jobs is None and options.until_s is None:
+            raise ConfigError("an endless stream of jobs needs a window or a time to stop at")
+        return
+    first, stop = options.window
+    if not 0 <= first < stop:
+        raise ConfigError(f"window {first}:{stop}: must be S:E with 0 <= S < E")
+    if n_jobs is not None and stop > n_jobs:
+        raise ConfigError(f"window {first}:{stop}: the trace has only {n_jobs} jobs")
+
+
+class _Solver:
+    """The planner's heavy part, timed; answers that a journal holds are taken from there."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+        self.recorded: Iterable[Solved] = ()
+        self.seconds = 0.0
+        self.gap: float | None = None
+        self.violation = 0.0
+
+    def __call__(self, snapshot: Snapshot) -> Allocation:
+        began = time.perf_counter()
+        known = next(iter(self.recorded), None)
+        if known is not None and known.allocation is not None:
+            allocation = known.allocation
+        else:
+            allocation = self.planner.solve(snapshot)
+        gap = allocation.report.gap
+        if gap is not None:
+            self.gap = max(self.gap or 0.0, gap)
+        self.violation = max(self.violation, allocation.report.violation)
+        self.seconds += time.perf_counter() - began
+        return allocation
+
+
+class _RunLog(Journal):
+    """The journal of a run directory.
+
+    To go on with an interrupted run, the run is driven again from its start with the allocations of the
+    old journal in place of solves, and the new records are compared with the old ones as they come.
+    """
+
+    def __init__(self, out: Path, setup: Setup, resume: bool) -> None:
+        super().__init__(out / ("journal.resumed" if resume else "journal"))
+        self.final = out / "journal"
+        self.setup = setup
+        self.old = records(self.final) if resume else iter(())
+        self.answers = answers(self.final) if resume else iter(())
+        self.caught_up = not resume
+
+    def __enter__(self) -> "_RunLog":
+        self.open(self.setup)
+        return self
+
+    def _append(self, record: bytes) -> None:
+        super()._append(record)
+        if not self.caught_up:
+            old = next(self.old, None)
+            self.caught_up = old is None
+            if old is not None and old != record:
+                raise CheckError(
+                    f"{self.final}: record {self.records - 1} differs from the run that it is to "
+                    "go on with: was the trace, the table or the version changed?"
+                )
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        if self.path != self.final:
+            if self.caught_up:
+                self.path.replace(self.final)
+            else:
+                self.path.unlink()
+
+
+class _Watcher:
+    """Tells a progress bar, at every end of a round."""
+
+    def __init__(self, backend: SimBackend, watch: Watch) -> None:
+        self.backend = backend
+        self.watch = watch
+
+    def event(self, event: Event) -> None:
+        """How many jobs have ended; under a window, of its jobs."""
+        window = self.backend.window
+        done = self.backend.ended
+        if window is not None:
+            done = window.stop - window.first - self.backend.window_open
+        self.watch(done, f"day {event.time_s / 86400:.1f}")
+
+    def command(self, command: object) -> None:
+        """Nothing to tell."""

@@ -1,0 +1,179 @@
+"""The boundary to HiGHS: a linear program as sparse arrays in, a checked optimum out.
+
+Three steps: pass the program, set a starting basis, run. The status is checked every time; anything but
+an optimum raises. Every program gets a solver of its own, so nothing is carried over from one solve to
+the next except what the caller passes in: the same program and basis give the same bits anywhere.
+
+Allocation programs are small once jobs are grouped (tens of columns per accelerator type) and almost
+always start next to their optimum, so presolve is off and the method is the primal simplex: 0.2 ms cold
+and under 0.1 ms warm at 25 classes and 3 types, against 1.8 ms with presolve.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.errors import SolveError
+from fairlead.model.arrays import Floats
+
+Int32s: TypeAlias = NDArray[np.int32]
+Statuses: TypeAlias = NDArray[np.uint8]  # HiGHS basis codes; see LOWER, BASIC
+
+INFINITY = float("inf")
+LOWER = np.uint8(int(highspy.HighsBasisStatus.kLower))  # nonbasic at the lower bound
+BASIC = np.uint8(int(highspy.HighsBasisStatus.kBasic))
+
+_STATUS = sorted(highspy.HighsBasisStatus.__members__.values(), key=int)
+_MAX_CODE = len(_STATUS) - 1
+_COLWISE = 1
+_MINIMISE = 1
+
+_OPTIONS: Mapping[str, object] = {
+    "output_flag": False,
+    "threads": 1,
+    "parallel": "off",
+    "presolve": "off",
+    "solver": "simplex",
+    "simplex_strategy": 4,  # primal: the phases of one solve and most warm starts are primal feasible
+    "simplex_scale_strategy": 0,  # programs come in with rows of order one
+    "primal_feasibility_tolerance": 1e-9,
+    "dual_feasibility_tolerance": 1e-10,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LinearProgram:
+    """Maximise cost @ x subject to row_lower <= A x <= row_upper, col_lower <= x <= col_upper.
+
+    A is stored by columns: column c has the rows ``index[start[c]:start[c + 1]]``.
+    """
+
+    cost: Floats  # (columns,)
+    col_lower: Floats  # (columns,)
+    col_upper: Floats  # (columns,)
+    row_lower: Floats  # (rows,)
+    row_upper: Floats  # (rows,)
+    start: Int32s  # (columns + 1,)
+    index: Int32s  # (nonzeros,)
+    value: Floats  # (nonzeros,)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """Where a simplex run may start: one HiGHS status per column and per row."""
+
+    columns: Statuses  # (columns,)
+    rows: Statuses  # (rows,)
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """A proven optimum of a linear program."""
+
+    objective: float
+    value: Floats  # (columns,)
+    dual: Floats  # (rows,) gain of the objective per unit of right-hand side
+    iterations: int
+
+
+class Model:
+    """One program inside HiGHS, for the phases of a single solve; ``close`` is not needed."""
+
+    def __init__(self, program: LinearProgram) -> None:
+        self._program = program
+        self._highs: Any = None
+
+    def load(self, basis: Basis | None = None) -> bool:
+        """Pass the program and, if given, a starting basis; False where the basis was refused."""
+        self._highs = _solver()
+        self._pass()
+        if basis is None:
+            return False
+        if self._highs.setBasis(_to_highs(basis)) == highspy.HighsStatus.kOk:
+            return True
+        self._pass()  # a refused basis may leave traces
+        return False
+
+    def maximise(self, cost: Floats | None = None) -> Optimum:
+        """The optimum of the program, or with another cost from where the last run ended."""
+        highs = self._highs
+        if cost is not None:
+            columns = np.arange(len(cost), dtype=np.int32)
+            _ok(highs.changeColsCost(len(cost), columns, -cost), "take the second cost")
+        highs.run()
+        status = highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise SolveError(
+                f"the linear program ({len(self._program.cost)} columns, "
+                f"{len(self._program.row_lower)} rows) ended as "
+                f"{highs.modelStatusToString(status)!r} instead of optimal"
+            )
+        solution = highs.getSolution()
+        return Optimum(
+            objective=-float(highs.getObjectiveValue()),
+            value=np.array(solution.col_value),
+            dual=-np.array(solution.row_dual),
+            iterations=int(highs.getInfoValue("simplex_iteration_count")[1]),
+        )
+
+    def basis(self) -> Basis:
+        """Where the last run ended."""
+        basis = self._highs.getBasis()
+        return Basis(
+            np.array([status.value for status in basis.col_status], np.uint8),
+            np.array([status.value for status in basis.row_status], np.uint8),
+        )
+
+    def bound(self, column: int, lower: float, upper: float) -> None:
+        """Change the bounds of one column."""
+        _ok(self._highs.changeColBounds(column, lower, upper), f"bound column {column}")
+
+    def _pass(self) -> None:
+        p = self._program
+        columns, rows = len(p.cost), len(p.row_lower)
+        _ok(
+            self._highs.passModel(
+                columns,
+                rows,
+                len(p.value),
+                _COLWISE,
+                _MINIMISE,
+                0.0,
+                -p.cost,
+                p.col_lower,
+                p.col_upper,
+                p.row_lower,
+                p.row_upper,
+                p.start,
+                p.index,
+                p.value,
+                np.zeros(columns, np.int32),  # every column is continuous
+            ),
+            f"take a program of {columns} columns and {rows} rows",
+        )
+
+
+def _solver() -> Any:
+    highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    for name, value in _OPTIONS.items():
+        highs.setOptionValue(name, value)
+    return highs
+
+
+def _ok(status: Any, what: str) -> None:
+    if status == highspy.HighsStatus.kError:
+        raise SolveError(f"the solver refused to {what}")
+
+
+def _to_highs(basis: Basis) -> Any:
+    out = highspy.HighsBasis()
+    out.col_status = [_STATUS[code] for code in np.minimum(basis.columns, _MAX_CODE).tolist()]
+    out.row_status = [_STATUS[code] for code in np.minimum(basis.rows, _MAX_CODE).tolist()]
+    out.valid = True
+    basic = np.count_nonzero(basis.columns == BASIC) + np.count_nonzero(basis.rows == BASIC)
+    out.alien = basic != len(basis.rows)  # HiGHS then completes it or takes what is too much out
+    return out

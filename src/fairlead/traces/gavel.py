@@ -1,0 +1,148 @@
+"""Gavel's formats and Shockwave's: tab-separated lines without a header, and generated jobs as JSON.
+
+Source: spec of the released code of Gavel (OSDI'20) and of Shockwave (NSDI'23); docs/formats.md.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from fairlead.model.job import Arrival, Job, JobId
+from fairlead.traces.fields import above_zero, at_least_zero, number, whole
+from fairlead.traces.lines import Source
+from fairlead.traces.request import Checks, Format, Request
+from fairlead.traces.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the fields stand in a line; the others (commands, folders, flags, mode) are not read."""
+
+    name: str
+    width: int
+    steps: int
+    scale: int
+    arrival: int
+    weight: int | None = None
+    slo: int | None = None
+    duration: int | None = None
+
+
+LAYOUTS = (
+    Layout("Gavel, 7 columns", width=7, steps=4, arrival=5, scale=6),
+    Layout("Gavel, 10 columns", width=10, steps=5, scale=6, weight=7, slo=8, arrival=9),
+    Layout(
+        "Shockwave, 12 columns",
+        width=12,
+        steps=5,
+        scale=6,
+        weight=8,  # column 7 is the mode of batch-size adaptation
+        slo=9,
+        duration=10,
+        arrival=11,
+    ),
+)
+
+
+def _tab_format(layout: Layout) -> Format:
+    def fits(head: bytes) -> bool:
+        return head.count(b"\t") == layout.width - 1
+
+    def read(source: Source, request: Request) -> Trace:
+        return _read_tabs(source, request, layout)
+
+    return Format(layout.name, f"{layout.width} tab-separated columns", fits, read)
+
+
+def _read_tabs(source: Source, request: Request, layout: Layout) -> Trace:
+    checks = Checks(source, request.throughputs)
+    lines: list[int] = []
+    arrivals: list[Arrival] = []
+    for line, text in source.lines():
+        if not text.strip():
+            continue
+        cells = text.split("\t")
+        if len(cells) != layout.width:
+            raise source.fault(
+                line, f"expected {layout.width} tab-separated columns, got {len(cells)}"
+            )
+        lines.append(line)
+        arrivals.append(_tab_arrival(checks, line, cells, layout))
+    return Trace(str(source.path), layout.name, arrivals, lines=tuple(lines))
+
+
+def _tab_arrival(checks: Checks, line: int, cells: list[str], layout: Layout) -> Arrival:
+    source = checks.source
+    family = checks.family(line, "job_type", cells[0])
+    steps = above_zero(source, line, "total_steps", cells[layout.steps])
+    scale = whole(source, line, "scale_factor", cells[layout.scale], least=1)
+    weight, slo_s, duration_s = 1.0, None, None
+    if layout.weight is not None:
+        weight = above_zero(source, line, "priority_weight", cells[layout.weight])
+    if layout.duration is not None:
+        duration_s = at_least_zero(source, line, "duration", cells[layout.duration])
+    if layout.slo is not None:
+        multiple = number(source, line, "SLO", cells[layout.slo])
+        if multiple >= 0:  # Gavel writes -1 where there is none
+            nominal_s = duration_s or checks.nominal_s(family, scale, steps)
+            slo_s = None if nominal_s is None else multiple * nominal_s
+    arrival_s = at_least_zero(source, line, "arrival_time", cells[layout.arrival])
+    # The line number is the id, as in Gavel.
+    job = Job(JobId(line - 1), family, scale, steps, weight, "", slo_s, duration_s)
+    return Arrival(checks.arrival(line, "arrival_time", arrival_s), job)
+
+
+class GeneratedJob(msgspec.Struct):
+    """One job of a list that Gavel's generator made; other keys are not read."""
+
+    id: int
+    arrival: float
+    job_type: str
+    scale_factor: int
+    total_steps: float  # not whole: duration times rate
+    duration: float  # seconds on the reference accelerator type
+    priority: float = 1.0
+    SLO: float | None = None  # multiple of the duration
+
+
+def _read_jobs(source: Source, request: Request) -> Trace:
+    data = source.document()
+    try:
+        jobs = msgspec.json.decode(data, type=list[GeneratedJob])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        raise source.json_fault(problem, data) from None
+    arrivals = list(_job_arrivals(Checks(source, request.throughputs), jobs))
+    return Trace(str(source.path), "Gavel, generated jobs", arrivals)
+
+
+def _job_arrivals(checks: Checks, jobs: list[GeneratedJob]) -> Iterator[Arrival]:
+    source = checks.source
+    for row, one in enumerate(jobs, start=1):
+        duration_s = above_zero(source, row, "duration", one.duration)
+        slo_s = None
+        if one.SLO is not None and one.SLO >= 0:
+            slo_s = one.SLO * duration_s
+        job = Job(
+            JobId(checks.id(row, "id", one.id)),
+            checks.family(row, "job_type", one.job_type),
+            whole(source, row, "scale_factor", one.scale_factor, least=1),
+            above_zero(source, row, "total_steps", one.total_steps),
+            above_zero(source, row, "priority", one.priority),
+            "",
+            slo_s,
+            duration_s,
+        )
+        arrival_s = at_least_zero(source, row, "arrival", one.arrival)
+        yield Arrival(checks.arrival(row, "arrival", arrival_s), job)
+
+
+FORMATS = (
+    *(_tab_format(layout) for layout in LAYOUTS),
+    Format(
+        "Gavel, generated jobs",
+        "a JSON list of jobs",
+        lambda head: head.lstrip().startswith(b"["),
+        _read_jobs,
+    ),
+)

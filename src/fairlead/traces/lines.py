@@ -1,0 +1,153 @@
+"""Files as lines of bounded length, gzip or not, with one sentence for whatever is wrong with them.
+
+Nothing here knows what a trace or a throughput table is: the error class is a parameter.
+"""
+
+import csv
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from fairlead.errors import InputError
+
+MAX_LINE = 1 << 20  # bytes; a longer line is an error and is never loaded
+MAX_DOCUMENT = 1 << 27  # bytes of a JSON document, unpacked: it has to be held as a whole
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+class Source:
+    """A file that can be opened, looked into and read; every fault raises ``error``."""
+
+    def __init__(self, path: str | Path, error: type[InputError]) -> None:
+        self.path = Path(path)
+        self.error = error
+
+    def fault(self, line: int | None, message: str) -> InputError:
+        """The error to raise: ``FILE:LINE: message``."""
+        where = str(self.path) if line is None else f"{self.path}:{line}"
+        return self.error(f"{where}: {message}")
+
+    def too_long(self, line: int) -> InputError:
+        """The error for a line that is not loaded because of its length."""
+        return self.fault(line, f"the line is longer than {MAX_LINE} bytes")
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The file's bytes, unpacked if it is gzip; what goes wrong while reading is one sentence."""
+        try:
+            with self.path.open("rb") as raw:
+                packed = raw.read(2) == GZIP_MAGIC
+                raw.seek(0)
+                if packed:
+                    with gzip.GzipFile(fileobj=raw) as unpacked:
+                        yield unpacked  # type: ignore[misc]
+                else:
+                    yield raw
+        except FileNotFoundError:
+            raise self.fault(None, "no such file") from None
+        except IsADirectoryError:
+            raise self.fault(None, "is a directory, expected a file") from None
+        except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
+            raise self.fault(None, f"the gzip data is damaged or cut off ({problem})") from None
+        except OSError as problem:
+            raise self.fault(None, f"cannot be read ({problem.strerror or problem})") from None
+
+    def head(self) -> tuple[int, bytes]:
+        """(number, text) of the first line that is neither empty nor a comment; of a line that is too
+        long, as much as a line may hold."""
+        number = 0
+        with self.open() as handle:
+            while line := handle.readline(MAX_LINE + 1):
+                number += 1
+                text = line.strip()
+                if len(line) > MAX_LINE or (text and not text.startswith(b"#")):
+                    return number, line
+        raise self.fault(None, "is empty")
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """(line number from 1, text without its end), empty lines included."""
+        with self.open() as handle:
+            number = 0
+            while raw := handle.readline(MAX_LINE + 1):
+                number += 1
+                if len(raw) > MAX_LINE:
+                    raise self.too_long(number)
+                try:
+                    text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as problem:
+                    byte = raw[problem.start]
+                    raise self.fault(
+                        number, f"not UTF-8 text: byte 0x{byte:02x} at column {problem.start + 1}"
+                    ) from None
+                yield number, text.rstrip("\r\n")
+
+    def document(self) -> bytes:
+        """The whole file, for JSON."""
+        with self.open() as handle:
+            data = handle.read(MAX_DOCUMENT + 1)
+        if len(data) > MAX_DOCUMENT:
+            raise self.fault(None, f"the JSON document is longer than {MAX_DOCUMENT} bytes")
+        return data
+
+    def json_fault(self, problem: Exception, data: bytes) -> InputError:
+        """What msgspec found wrong, with the line where it says so."""
+        message = str(problem) or type(problem).__name__
+        if isinstance(problem, msgspec.ValidationError):
+            return self.fault(None, message)
+        byte = re.search(r"\(byte (\d+)\)", message)
+        line = data.count(b"\n", 0, int(byte[1])) + 1 if byte else None
+        return self.fault(line, f"not valid JSON: {message.removeprefix('JSON is malformed: ')}")
+
+
+def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of the rows of a CSV file; empty lines and ``#`` comments are left out."""
+    number = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal number
+        for number, text in source.lines():  # noqa: B007 - the enclosing function reads it
+            if text and not text.startswith("#"):
+                yield text
+
+    rows = csv.reader(texts(), strict=True)
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as problem:
+            raise source.fault(number, f"not valid CSV: {problem}") from None
+        yield number, row
+
+
+class Columns:
+    """Where the columns of a CSV file stand, by name; columns with other names are ignored."""
+
+    def __init__(
+        self, source: Source, line: int, header: list[str], required: tuple[str, ...]
+    ) -> None:
+        self.source = source
+        self.width = len(header)
+        self.index = {name.strip(): i for i, name in enumerate(header)}
+        for name in required:
+            if name not in self.index:
+                raise source.fault(
+                    line, f"column {name!r} is missing; it needs {','.join(required)}"
+                )
+
+    def check(self, line: int, row: list[str]) -> None:
+        """Has the row as many cells as the header?"""
+        if len(row) != self.width:
+            raise self.source.fault(line, f"expected {self.width} columns, got {len(row)}")
+
+
+def shown(value: object) -> str:
+    """A value as it appears in a message: never longer than a line of text."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,131 @@
+"""Fairlead's own traces: CSV and Parquet with the same columns (docs/formats.md)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import polars as pl
+
+from fairlead.model.job import Arrival, Job, JobId
+from fairlead.traces.fields import above_zero, at_least_zero, whole
+from fairlead.traces.lines import Columns, Source, csv_rows, shown
+from fairlead.traces.request import Checks, Format, Request
+from fairlead.traces.trace import Trace
+
+REQUIRED = ("job", "arrival_s", "family", "scale_factor", "total_steps")
+OPTIONAL = ("weight", "tenant", "slo_s", "duration_s")
+COLUMNS = REQUIRED + OPTIONAL
+PARQUET_MAGIC = b"PAR1"
+SCHEMA = {
+    "job": pl.Int64,
+    "arrival_s": pl.Float64,
+    "family": pl.String,
+    "scale_factor": pl.Int64,
+    "total_steps": pl.Float64,
+    "weight": pl.Float64,
+    "tenant": pl.String,
+    "slo_s": pl.Float64,  # null = no deadline
+    "duration_s": pl.Float64,  # null = not known
+}
+
+
+def cells(arrival: Arrival) -> tuple[Any, ...]:
+    """An arrival as a row of ``COLUMNS``."""
+    job = arrival.job
+    return (
+        job.id,
+        arrival.time_s,
+        job.family,
+        job.scale_factor,
+        job.total_steps,
+        job.weight,
+        job.tenant,
+        job.slo_s,
+        job.duration_s,
+    )
+
+
+def _csv_fits(head: bytes) -> bool:
+    names = {name.strip() for name in head.decode("utf-8-sig", "replace").split(",")}
+    return names.issuperset(REQUIRED)
+
+
+def _read_csv(source: Source, request: Request) -> Trace:
+    return _trace("Fairlead CSV", Checks(source, request.throughputs), _csv_cells(source))
+
+
+def _csv_cells(source: Source) -> Iterator[tuple[int, list[Any]]]:
+    """(line, cells in the order of ``COLUMNS``); a column that the file lacks is None throughout."""
+    rows = csv_rows(source)
+    line, header = next(rows)
+    columns = Columns(source, line, header, REQUIRED)
+    index = [columns.index.get(name) for name in COLUMNS]
+    for line, row in rows:
+        columns.check(line, row)
+        yield line, [None if i is None or row[i] == "" else row[i] for i in index]
+
+
+def _read_parquet(source: Source, request: Request) -> Trace:
+    try:
+        frame = pl.read_parquet(source.path)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+        # Damage in the middle of a file ends in a panic, which is no PolarsError.
+        reason = (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise source.fault(None, f"not a readable Parquet file: {shown(reason)}") from None
+    for name in REQUIRED:
+        if name not in frame.columns:
+            raise source.fault(None, f"column {name!r} is missing; it needs {','.join(REQUIRED)}")
+    columns: list[Iterable[Any]] = [
+        frame[name].to_list() if name in frame.columns else [None] * len(frame) for name in COLUMNS
+    ]
+    rows = enumerate(zip(*columns, strict=True), start=1)
+    return _trace("Fairlead Parquet", Checks(source, request.throughputs), rows)
+
+
+def _trace(name: str, checks: Checks, rows: Iterable[tuple[int, Iterable[Any]]]) -> Trace:
+    lines: list[int] = []
+    arrivals: list[Arrival] = []
+    for line, row in rows:
+        lines.append(line)
+        arrivals.append(_arrival(checks, line, *row))
+    return Trace(str(checks.source.path), name, arrivals, lines=tuple(lines))
+
+
+def _arrival(
+    checks: Checks,
+    line: int,
+    job: Any,
+    arrival_s: Any,
+    family: Any,
+    scale_factor: Any,
+    total_steps: Any,
+    weight: Any,
+    tenant: Any,
+    slo_s: Any,
+    duration_s: Any,
+) -> Arrival:
+    source = checks.source
+    time_s = at_least_zero(source, line, "arrival_s", arrival_s)
+    return Arrival(
+        checks.arrival(line, "arrival_s", time_s),
+        Job(
+            JobId(checks.id(line, "job", whole(source, line, "job", job, least=0))),
+            checks.family(line, "family", family),
+            whole(source, line, "scale_factor", scale_factor, least=1),
+            above_zero(source, line, "total_steps", total_steps),
+            1.0 if weight is None else above_zero(source, line, "weight", weight),
+            "" if tenant is None else str(tenant),
+            None if slo_s is None else at_least_zero(source, line, "slo_s", slo_s),
+            None if duration_s is None else at_least_zero(source, line, "duration_s", duration_s),
+        ),
+    )
+
+
+FORMATS = (
+    Format("Fairlead CSV", ",".join(REQUIRED), _csv_fits, _read_csv),
+    Format(
+        "Fairlead Parquet",
+        "the same columns",
+        lambda head: head.startswith(PARQUET_MAGIC),
+        _read_parquet,
+    ),
+)

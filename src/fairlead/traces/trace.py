@@ -1,0 +1,132 @@
+"""A trace: who arrives when, and what of the file could not be used."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.throughput import Kind, Throughputs
+
+NAMED = 5  # lines that a summary names before it says "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row that is left out, and why."""
+
+    line: int | None  # from 1; None where the trace was not read from a file
+    reason: str
+    job: JobId | None = None  # the id that it would have had, where it had one
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Jobs in order of arrival."""
+
+    name: str  # the file, or what generated it
+    format: str
+    arrivals: list[Arrival]
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()  # what the reader did with the rows that it kept
+    lines: tuple[int, ...] = ()  # line of each arrival; () = not from a file
+    devices: tuple[int, ...] = ()  # devices that the file asks for; () = the scale factors
+
+
+def usable(trace: Trace, throughputs: Throughputs, cluster: Cluster | None = None) -> Trace:
+    """The trace without the jobs that can never run on this cluster (on any accelerator of the table,
+    if there is no cluster); each of them is in ``skipped`` with its reason."""
+    obstacles = _Obstacles(throughputs, cluster)
+    reasons = [obstacles.reason(arrival.job) for arrival in trace.arrivals]
+    if not any(reasons):
+        return trace
+    keep = [i for i, reason in enumerate(reasons) if reason is None]
+    skipped = tuple(
+        Skipped(trace.lines[i] if trace.lines else None, reason, trace.arrivals[i].job.id)
+        for i, reason in enumerate(reasons)
+        if reason is not None
+    )
+    return replace(
+        trace,
+        arrivals=[trace.arrivals[i] for i in keep],
+        skipped=trace.skipped + skipped,
+        lines=_chosen(trace.lines, keep),
+        devices=_chosen(trace.devices, keep),
+    )
+
+
+def only_usable(
+    arrivals: Iterable[Arrival],
+    throughputs: Throughputs,
+    cluster: Cluster,
+    skipped: list[Skipped],
+) -> Iterator[Arrival]:
+    """The same for a stream that may have no end: jobs that can never run are added to ``skipped``."""
+    obstacles = _Obstacles(throughputs, cluster)
+    for arrival in arrivals:
+        reason = obstacles.reason(arrival.job)
+        if reason is None:
+            yield arrival
+        else:
+            skipped.append(Skipped(None, reason, arrival.job.id))
+
+
+def _chosen(values: Sequence[int], keep: list[int]) -> tuple[int, ...]:
+    return tuple(values[i] for i in keep) if values else ()
+
+
+class _Obstacles:
+    """Why jobs of a kind cannot run, worked out once per kind."""
+
+    def __init__(self, throughputs: Throughputs, cluster: Cluster | None) -> None:
+        self.table = throughputs if cluster is None else throughputs.columns(cluster.slots)
+        self.cluster = cluster
+        self.known: dict[Kind, str | None] = {}
+
+    def reason(self, job: Job) -> str | None:
+        """Why this job cannot run, or None if it can."""
+        kind = (job.family, job.scale_factor)
+        if kind not in self.known:
+            self.known[kind] = self._find(kind)
+        return self.known[kind]
+
+    def _find(self, kind: Kind) -> str | None:
+        family, scale = kind
+        row = self.table.row(family, scale)
+        slots = [
+            slot
+            for i, slot in enumerate(self.table.slots)
+            if row is not None and self.table.rate[row, i] > 0
+        ]
+        if not slots:
+            where = "" if self.cluster is None else f" on {', '.join(self.cluster.accelerators)}"
+            return f"no rate for {family} at scale factor {scale}{where}"
+        if self.cluster is None:
+            return None
+        size = dict(zip(self.cluster.accelerators, self.cluster.capacity.tolist(), strict=True))
+        if any(size[slot.accelerator] >= scale for slot in slots):
+            return None
+        have = ", ".join(f"{int(size[slot.accelerator])} {slot.accelerator}" for slot in slots)
+        return f"{family} at scale factor {scale} needs more devices than there are ({have})"
+
+
+def skipped_summary(trace: Trace) -> list[str]:
+    """One line per reason for a trace; see ``summarise``."""
+    return summarise(trace.skipped)
+
+
+def summarise(rows: Iterable[Skipped]) -> list[str]:
+    """One line per reason, e.g. ``4 rows skipped: no rate for A3C at scale factor 4 (lines 3, 9)``."""
+    groups: dict[str, list[Skipped]] = {}
+    for skipped in rows:
+        groups.setdefault(skipped.reason, []).append(skipped)
+    return [_summary(reason, group) for reason, group in groups.items()]
+
+
+def _summary(reason: str, group: list[Skipped]) -> str:
+    from_file = group[0].line is not None
+    what = "row" if from_file else "job"
+    where = "line" if from_file else "job"
+    numbers = [one.line if from_file else one.job for one in group]
+    named = ", ".join(str(n) for n in numbers[:NAMED]) + (", ..." if len(group) > NAMED else "")
+    many = "" if len(group) == 1 else "s"
+    return f"{len(group)} {what}{many} skipped: {reason} ({where}{many} {named})"

@@ -1,0 +1,206 @@
+"""The command line as a person meets it: what it prints, writes and exits with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fairlead.cli.main import main
+
+JOBS = ["--generate", "gavel,jobs=25,interarrival=1500", "--cluster", "v100=3,p100=3,k80=3"]
+
+
+def call(*arguments: str) -> int:
+    """Run a command in this process; its exit code."""
+    try:
+        main(arguments)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(bool(end.code))
+    return 0
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_compare_without_options_shows_which_is_better(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("compare", *JOBS) == 0
+    out = capsys.readouterr().out
+    for policy in ("fifo", "fifo_perf", "isolated", "las", "las_perf"):
+        assert policy in out
+    (folder,) = Path("runs").iterdir()
+    page = (folder / "report.html").read_text()
+    assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
+    assert len(list(folder.glob("*/journal"))) == 5
+
+
+def test_simulate_writes_a_whole_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", *JOBS, "--policy", "las_perf", "--out", "one", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    keys = {"makespan_s", "avg_jct_s", "jct_s", "utilization", "cost", "n_rounds", "n_solves"}
+    assert keys | {"cpu_s"} <= printed.keys()
+    assert len(printed["jct_s"]) == 25
+    jobs = pl.read_parquet("one/jobs.parquet")
+    assert jobs["jct_s"].mean() == pytest.approx(printed["avg_jct_s"])
+    rounds, stints = pl.read_parquet("one/rounds.parquet"), pl.read_parquet("one/stints.parquet")
+    assert len(rounds) == printed["n_rounds"]
+    used = stints.select(
+        ((pl.col("end_s") - pl.col("start_s")) * pl.col("devices").list.len()).sum()
+    ).item()
+    busy = sum(rounds[name].sum() for name in rounds.columns if name.startswith("busy_"))
+    assert used == pytest.approx(busy, rel=0.02)  # a stint also spans the wait for a round's end
+    record = json.loads(Path("one/run.json").read_text())
+    assert record["status"] == "complete"
+    assert record["metrics"]["makespan_s"] == printed["makespan_s"]
+    assert Path("one/report.html").stat().st_size > 10_000
+    assert not list(Path("one").glob("*partial*"))
+    assert call("replay", "one") == 0
+    assert "all commands are the same" in capsys.readouterr().out
+
+
+def test_equal_commands_give_equal_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    hashes = set()
+    for out in ("a", "b"):
+        call("simulate", *JOBS, "--policy", "fifo", "--seed", "3", "--out", out, "--json")
+        hashes.add(json.loads(capsys.readouterr().out)["journal_sha256"])
+    assert len(hashes) == 1
+
+
+def test_a_window_ends_the_run_and_measures_its_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = ["--generate", "gavel,interarrival=20000", "--cluster", "v100=3,p100=3,k80=3"]
+    assert call("simulate", *spec, "--policy", "las", "--window", "5:15", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["n_measured"] == 10
+    of_window = [printed["jct_s"][str(job)] for job in range(5, 15)]
+    assert sum(of_window) / 10 == pytest.approx(printed["avg_jct_s"])
+
+
+def test_an_interrupted_run_goes_on_to_the_same_journal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = ["--generate", "gavel,jobs=1500,interarrival=1500", "--cluster", "v100=9,p100=9,k80=9"]
+    spec += ["--policy", "las_perf"]
+    program = [sys.executable, "-c", "from fairlead.cli.main import main; main()", "simulate"]
+    child = subprocess.Popen([*program, *spec, "--out", "part"], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not Path("part/journal").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    os.kill(child.pid, signal.SIGINT)
+    said = child.communicate(timeout=60)[1]
+    assert child.returncode == 130
+    assert "fairlead simulate --resume part" in said
+    assert json.loads(Path("part/run.json").read_text())["status"] == "interrupted"
+    assert call("simulate", *spec, "--out", "whole", "--json") == 0
+    whole = json.loads(capsys.readouterr().out)
+    cut = Path("part/journal").stat().st_size
+    assert 0 < cut < Path("whole/journal").stat().st_size
+    assert call("simulate", "--resume", "part", "--json") == 0
+    resumed = json.loads(capsys.readouterr().out)
+    assert resumed["journal_sha256"] == whole["journal_sha256"]
+    assert resumed["jct_s"] == whole["jct_s"]
+    assert call("simulate", "--resume", "part") == 2
+    assert "this run is complete" in capsys.readouterr().err
+
+
+def test_rows_that_cannot_run_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.csv").write_text(
+        "job,arrival_s,family,scale_factor,total_steps\n"
+        "0,0,A3C,1,1000\n1,5,LM (batch size 5),8,1000\n2,9,A3C,1,1000\n"
+    )
+    assert call("simulate", "--trace", "t.csv", "--cluster", "v100=4", "--policy", "las") == 0
+    said = capsys.readouterr().err
+    assert "1 row skipped" in said
+    assert "line 3" in said
+
+
+BAD = [
+    (["--policy", "best"], "'best'"),
+    (["--policy", "las", "--profile", "fast"], "profile 'fast' is not known"),
+    (["--policy", "las", "--round", "5"], "at least 10 seconds, got 5.0"),
+    (["--policy", "las", "--round", "nan"], "at least 10 seconds, got nan"),
+    (["--policy", "las", "--window", "5"], "--window: expected S:E, two whole numbers, got '5'"),
+    (["--policy", "las", "--window", "9:5"], "window 9:5"),
+    (["--policy", "las", "--window", "0:26"], "the trace has only 25 jobs"),
+    (["--policy", "las", "--until", "-1"], "until: must be a number of seconds > 0"),
+    (["--policy", "las", "--restart-cost", "x=y"], "--restart-cost: expected a number"),
+    (["--policy", "las", "--mtbf", "0"], "mtbf_s: must be a number > 0, got 0"),
+    (["--policy", "las", "--rate-noise", "nan"], "rate_noise: must be a number >= 0, got nan"),
+    (["--policy", "recorded:absent.json"], "absent.json"),
+    (["--policy", "las", "--throughputs", "absent.json"], "absent.json"),
+    (["--policy", "las", "--cluster", "v100=0"], "the cluster has no devices"),
+    (["--policy", "las", "--cluster", "abacus=4"], "'abacus'"),
+    (["--policy", "las", "--cluster", "absent.toml"], "absent.toml"),
+    (["--policy", "las", "--expect-rounds", "absent.json.gz"], "absent.json.gz"),
+    ([], "give a policy"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), BAD)
+def test_bad_options_get_one_sentence_and_leave_nothing(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("simulate", *JOBS, *options, "--out", "run") == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("poisson", "'poisson' is not known"),
+        ("gavel,jobs=0", "jobs must be a number in range, got '0'"),
+        ("gavel,jobs=2.5", "jobs must be a number in range, got '2.5'"),
+        ("gavel,interarrival=abc", "interarrival must be a number in range, got 'abc'"),
+        ("bursty,full", "bursty takes only"),
+        ("gavel,what", "'what' is not known"),
+        ("gavel", "an endless stream of jobs needs a window or a time to stop at"),
+    ],
+)
+def test_bad_generators_are_named(spec: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", "--generate", spec, "--policy", "las") == 2
+    assert said in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_a_run_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine").mkdir()
+    Path("mine/thesis.txt").write_text("years of work")
+    assert call("simulate", *JOBS, "--policy", "las", "--out", "mine") == 2
+    assert "not an empty folder" in capsys.readouterr().err
+    assert os.listdir("mine") == ["thesis.txt"]
+
+
+def test_no_jobs_and_two_kinds_of_jobs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", "--policy", "las") == 2
+    assert "either --trace FILE or --generate SPEC" in capsys.readouterr().err
+    assert call("simulate", *JOBS, "--trace", "x", "--policy", "las") == 2
+
+
+def test_what_cannot_be_resumed_or_replayed_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", "--resume", "nowhere") == 2
+    assert "nowhere" in capsys.readouterr().err
+    Path("odd").mkdir()
+    Path("odd/run.json").write_text("{}")
+    assert call("simulate", "--resume", "odd") == 2
+    assert call("replay", "odd") == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_the_recorded_answers_of_another_run_are_refused(
+    shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = shared / "golden" / "gavel" / "static" / "small_test__fifo_perf__8-16-24.log.json.gz"
+    assert call("simulate", *JOBS, "--policy", f"recorded:{log}", "--out", "run") == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not Path("run").exists()

@@ -1,0 +1,91 @@
+"""``fairlead solve`` and ``fairlead policies`` as a user calls them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fairlead.cli.policies import policies
+from fairlead.cli.solve import solve
+from fairlead.errors import ConfigError, InputError
+
+RATES = "family,scale_factor,accelerator,locality,steps_per_s\nLM,1,fast,consolidated,4\n" + (
+    "LM,1,slow,consolidated,1\n"
+)
+PROBLEM = {
+    "k": 7,
+    "cluster_spec": {"fast": 1, "slow": 1},
+    "jobs": [{"id": i, "job_type": "LM", "scale_factor": 1} for i in range(4)],
+}
+
+app = typer.Typer()
+app.command()(solve)
+app.command()(policies)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    (tmp_path / "rates.csv").write_text(RATES)
+    (tmp_path / "problems.jsonl").write_text(json.dumps(PROBLEM) + "\n")
+    return [
+        "--throughputs",
+        str(tmp_path / "rates.csv"),
+        "--instances",
+        str(tmp_path / "problems.jsonl"),
+    ]
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_one_object_per_problem(files: list[str]) -> None:
+    [line] = run("solve", *files, "--policy", "las_perf", "--shares", "--json").splitlines()
+    answer = json.loads(line)
+    assert list(answer) == ["k", "objective", "violation", "gap", "seconds", "shares"]
+    assert answer["k"] == 7
+    assert answer["objective"] == pytest.approx(0.5)  # half of a proportional share each
+    assert answer["gap"] <= 1e-6
+    assert answer["violation"] <= 1e-9
+    assert sum(held["fast"] for held in answer["shares"].values()) == pytest.approx(1.0)
+
+
+def test_shares_only_if_asked_and_no_objective_where_there_is_none(files: list[str]) -> None:
+    answer = json.loads(run("solve", *files, "--policy", "isolated", "--json"))
+    assert answer["objective"] is None
+    assert answer["gap"] is None
+    assert "shares" not in answer
+
+
+def test_the_table_is_plain_text(files: list[str]) -> None:
+    out = run("solve", *files, "--policy", "max_min_fairness", "--shares")
+    assert "las: 1 problems" in out
+    assert "7: job 3: fast 0.2500  slow 0.2500" in out
+    assert "\x1b" not in out
+
+
+def test_bad_input_prints_nothing(files: list[str]) -> None:
+    with open(files[3], "a", encoding="utf-8") as handle:
+        handle.write("{}\n")
+    result = CliRunner().invoke(app, ["solve", *files, "--policy", "las", "--json"])
+    assert isinstance(result.exception, InputError)
+    assert result.stdout == ""
+
+
+def test_an_unknown_policy(files: list[str]) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'las_perf'"):
+        CliRunner().invoke(app, ["solve", *files, "--policy", "las_pref"], catch_exceptions=False)
+
+
+def test_the_list_of_policies() -> None:
+    listed = json.loads(run("policies", "--json"))
+    assert {"isolated", "proportional", "fifo", "fifo_perf", "las", "las_perf", "recorded"} <= {
+        one["name"] for one in listed
+    }
+    out = run("policies")
+    assert "max_min_fairness_perf" in out
+    assert "recorded:LOG" in out

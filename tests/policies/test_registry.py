@@ -1,0 +1,118 @@
+"""Policies by name."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairlead.errors import ConfigError
+from fairlead.model.plan import Planner, Policy
+from fairlead.policies import registry
+from fairlead.policies.fifo import FifoPerfShares, FifoPlanner, FifoShares
+from fairlead.policies.las import AgnosticLas, Las
+
+
+def make(spec: str, profile: str = "default") -> Policy | Planner:
+    return registry.make(spec, seed=4, profile=profile)
+
+
+def test_names_and_aliases() -> None:
+    assert isinstance(make("las"), AgnosticLas)
+    assert isinstance(make("max_min_fairness"), AgnosticLas)
+    assert make("las_perf") == make("max_min_fairness_perf") == Las(central=False)
+
+
+def test_the_gavel_profile_has_policies_as_gavel_has_them() -> None:
+    assert make("fifo", "gavel") == FifoShares(4)
+    assert isinstance(make("fifo_perf", "gavel"), FifoPerfShares)
+    assert make("las_perf", "gavel") == Las(central=True)
+    assert make("fifo") == FifoPlanner(4, aware=False)
+    assert make("fifo_perf") == FifoPlanner(4, aware=True)
+
+
+def test_every_policy_keeps_the_contract_and_has_a_programme() -> None:
+    for one in registry.describe():
+        assert one.programme
+        assert one.source == "fairlead"
+        if not one.argument:
+            for profile in ("gavel", "default"):
+                made = make(one.name, profile)
+                assert isinstance(made, Policy) != isinstance(made, Planner)
+                assert made.name == one.name
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("lass", "did you mean 'las'"),
+        ("max_min_fairnes_perf", "did you mean 'max_min_fairness_perf'"),
+        ("", "no such policy, there are isolated, proportional, fifo"),
+        ("las:3", "las takes nothing after a colon"),
+        ("recorded", "recorded needs recorded:LOG"),
+        ("recorded:", "recorded needs recorded:LOG"),
+        ("recorded:nowhere", "nowhere: cannot be read"),
+    ],
+)
+def test_what_cannot_be_made_is_one_sentence(spec: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        make(spec)
+
+
+PLUGIN = '''
+from fairlead.policies.isolated import Isolated
+
+
+class Mine(Isolated):
+    """x_ij = mine."""
+
+    name = "mine"
+
+    def __init__(self, request):
+        self.seed = request.seed
+
+
+class Broken:
+    """Neither."""
+
+    def __init__(self, request):
+        pass
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another package on the path, with entry points of its own."""
+    (tmp_path / "some_policies.py").write_text(PLUGIN)
+    info = tmp_path / "some_policies-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-policies\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[fairlead.policies]\n"
+        "mine = some_policies:Mine\n"
+        "broken = some_policies:Broken\n"
+        "gone = some_policies:Gone\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "some_policies", raising=False)
+
+
+@pytest.mark.usefixtures("plugin")
+def test_another_package_can_bring_policies() -> None:
+    mine = make("mine")
+    assert isinstance(mine, Policy)
+    assert mine.name == "mine"
+    assert getattr(mine, "seed", None) == 4
+    with pytest.raises(ConfigError, match="made a Broken, which is neither"):
+        make("broken")
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        make("gone")
+    with pytest.raises(ConfigError, match="did you mean 'mine'"):
+        make("mime")
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_policy_that_cannot_be_loaded_does_not_spoil_the_list() -> None:
+    found = {one.name: one for one in registry.describe()}
+    assert found["mine"].programme == "x_ij = mine."
+    assert found["mine"].source == "some-policies"
+    assert "cannot be loaded" in found["gone"].programme

@@ -1,0 +1,252 @@
+"""What must hold for every cluster, trace, policy and accident."""
+
+import itertools
+import tempfile
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from fairlead.commands import Command, End, EndJobs, StartRound
+from fairlead.core import invariants
+from fairlead.core.scheduler import Scheduler
+from fairlead.driver import drive
+from fairlead.events import Event, JobsCancelled, JobsSubmitted, RoundEnded
+from fairlead.journal import replay
+from fairlead.mechanism.profile import DEFAULT, GAVEL, Profile
+from fairlead.model.cluster import Cluster, SlotType
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.throughput import Throughputs
+from fairlead.setup import build, prepare
+from fairlead.sim.backend import SimBackend
+from fairlead.sim.world import World
+from fairlead.simulation import simulate
+
+TYPES = ("a", "b", "c")
+SCALES = (1, 2, 3, 4)
+POLICIES = ("las", "las_perf", "isolated", "proportional", "fifo", "fifo_perf")
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Throughputs:
+    """Rates of three families; every kind runs somewhere, not everywhere."""
+    kinds = tuple((family, scale) for family in ("x", "y", "z") for scale in SCALES)
+    rates = st.floats(0.05, 20).map(lambda r: round(r, 3))
+    rows = []
+    for _ in kinds:
+        row = [draw(st.one_of(st.just(0.0), rates)) for _ in TYPES]
+        if not any(row):
+            row[draw(st.integers(0, 2))] = draw(rates)
+        rows.append(row)
+    return Throughputs(tuple(SlotType(t) for t in TYPES), kinds, np.array(rows))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    counts = {t: draw(st.integers(4, 9)) for t in TYPES}
+    return Cluster.of(counts, draw(st.sampled_from([1, 2, 4])), {"a": 1.0, "b": 0.5})
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> list[Arrival]:
+    gaps = st.one_of(st.just(0.0), st.floats(0, 3000))
+    time_s, result = 0.0, []
+    for number in range(draw(st.integers(1, 14))):
+        time_s += draw(gaps)
+        job = Job(
+            JobId(number),
+            draw(st.sampled_from(["x", "y", "z"])),
+            draw(st.sampled_from(SCALES)),
+            draw(st.floats(0.5, 5000)),
+            draw(st.sampled_from([1.0, 1.0, 5.0])),
+        )
+        result.append(Arrival(time_s, job))
+    return result
+
+
+def worlds(accidents: bool) -> st.SearchStrategy[World]:
+    if not accidents:
+        return st.just(World())
+    return st.builds(
+        World,
+        restart_costs=st.sampled_from([RestartCosts(), RestartCosts(30.0), RestartCosts(500.0)]),
+        rate_noise=st.sampled_from([0.0, 0.2]),
+        rate_bias=st.sampled_from([0.0, 0.3]),
+        mtbf_s=st.sampled_from([None, 20_000.0]),
+        mttr_s=st.just(2_000.0),
+        early_end=st.sampled_from([0.0, 0.5]),
+        seed=st.integers(0, 5),
+    )
+
+
+class Watch:
+    """Checks the state after every event, and counts steps and devices on its own."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.jobs: dict[int, Job] = {}
+        self.done: dict[int, float] = {}
+        self.ended: dict[int, int] = {}
+        self.round: StartRound | None = None
+
+    def event(self, event: Event) -> None:
+        invariants.check(self.scheduler)
+        match event:
+            case JobsSubmitted():
+                self.jobs |= {job.id: job for job in event.jobs}
+                self.done |= {job.id: 0.0 for job in event.jobs}
+            case RoundEnded():
+                assert self.round is not None
+                for unit, steps in zip(self.round.units.tolist(), event.steps, strict=True):
+                    for job, n in zip(unit, steps.tolist(), strict=True):
+                        if job >= 0 and job not in self.ended:
+                            assert n >= 0
+                            self.done[job] += n
+
+    def command(self, command: Command) -> None:
+        match command:
+            case StartRound():
+                assert len(set(command.devices.tolist())) == len(command.devices)
+                jobs = command.units[command.units >= 0].tolist()
+                assert len(set(jobs)) == len(jobs)
+                assert not set(jobs) & set(self.ended)
+                self.round = command
+            case EndJobs():
+                for job, end in zip(command.jobs.tolist(), command.end.tolist(), strict=True):
+                    assert job not in self.ended, "a job ended twice"
+                    self.ended[job] = end
+                    total = self.jobs[job].total_steps
+                    assert self.done[job] <= total * (1 + 1e-9)
+                    if end == End.COMPLETED:
+                        assert self.done[job] == pytest.approx(total)
+        if isinstance(command, StartRound):
+            invariants.check(self.scheduler)
+
+
+def conserving(scheduler: Scheduler) -> None:
+    """No job waits beside devices that it could use."""
+    jobs, units = scheduler.ledger.jobs, scheduler.ledger.units
+    used = np.bincount(
+        scheduler.cluster.device_type[scheduler.run_devices], minlength=len(scheduler.capacity)
+    )
+    free = scheduler.capacity - used
+    waits = units.running_on < 0
+    could = (units.rate[:, :, 0] > 0) & (units.scale[:, None] <= free)
+    assert not (waits[:, None] & could).any(), f"jobs {jobs.id[waits]} wait beside free devices"
+
+
+MANY = 20_000  # events; no run of these sizes needs nearly as many
+
+
+def run(
+    trace: list[Arrival],
+    cluster: Cluster,
+    table: Throughputs,
+    policy: str,
+    profile: Profile,
+    world: World,
+) -> Watch:
+    """Drive a run with all checks."""
+    setup, made = prepare("0", cluster, table, policy, profile, 0, world.restart_costs, False)
+    scheduler = build(setup, made)
+    backend = SimBackend(
+        trace, cluster, table, scheduler.planner.solve, world, whole_steps=profile.whole_steps
+    )
+    watch = Watch(scheduler)
+    events = itertools.count()
+    assert drive(scheduler, backend, [watch], lambda: next(events) > MANY), "the run does not end"
+    return watch
+
+
+SLOW = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+@SLOW
+@given(arrivals(), clusters(), tables(), st.sampled_from(POLICIES), worlds(accidents=True))
+def test_every_run_keeps_the_invariants_and_starves_nobody(
+    trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str, world: World
+) -> None:
+    watch = run(trace, cluster, table, policy, DEFAULT, world)
+    assert set(watch.ended) == {arrival.job.id for arrival in trace}
+    assert all(end in (End.COMPLETED, End.KILLED) for end in watch.ended.values())
+
+
+@SLOW
+@given(arrivals(), clusters(), tables(), st.sampled_from(POLICIES))
+def test_gavels_profile_keeps_the_invariants(
+    trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str
+) -> None:
+    watch = run(trace, cluster, table, policy, GAVEL, World())
+    assert set(watch.ended) == {arrival.job.id for arrival in trace}
+
+
+@SLOW
+@given(arrivals(), clusters(), tables(), st.sampled_from(["las", "las_perf", "isolated"]))
+def test_no_job_waits_beside_devices_that_it_could_use(
+    trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str
+) -> None:
+    setup, made = prepare("0", cluster, table, policy, DEFAULT, 0, RestartCosts(), False)
+    scheduler = build(setup, made)
+    backend = SimBackend(trace, cluster, table, scheduler.planner.solve)
+
+    class Conserve:
+        def event(self, event: Event) -> None:
+            pass
+
+        def command(self, command: Command) -> None:
+            if isinstance(command, StartRound):
+                conserving(scheduler)
+
+    assert drive(scheduler, backend, [Conserve()])
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    arrivals(),
+    clusters(),
+    tables(),
+    st.sampled_from(POLICIES),
+    worlds(accidents=True),
+    st.sampled_from(["default", "gavel"]),
+)
+def test_a_replay_gives_the_same_commands(
+    trace: list[Arrival],
+    cluster: Cluster,
+    table: Throughputs,
+    policy: str,
+    world: World,
+    profile: str,
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name)
+        simulate(trace, cluster, policy, throughputs=table, profile=profile, world=world, out=out)
+        assert replay(out / "journal") > 2
+
+
+@SLOW
+@given(arrivals(), clusters(), tables(), st.sampled_from(POLICIES), st.data())
+def test_cancelled_jobs_are_gone(
+    trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str, data: st.DataObject
+) -> None:
+    """Jobs withdrawn at random moments leave at once, and the others still finish."""
+    setup, made = prepare("0", cluster, table, policy, DEFAULT, 0, RestartCosts(), False)
+    scheduler = build(setup, made)
+    backend = SimBackend(trace, cluster, table, scheduler.planner.solve)
+    watch = Watch(scheduler)
+    while (event := backend.next()) is not None:
+        batch: list[Event] = [event]
+        here = sorted(set(watch.jobs) - set(watch.ended))
+        quiet = not isinstance(event, RoundEnded) and not scheduler.solving
+        if here and quiet and data.draw(st.integers(0, 3)) == 0:
+            victim = data.draw(st.sampled_from(here))
+            batch.insert(0, JobsCancelled(event.time_s, (JobId(victim),)))
+        for one in batch:
+            watch.event(one)
+            for command in scheduler.handle(one):
+                watch.command(command)
+                backend.perform(command)
+    assert set(watch.ended) == {arrival.job.id for arrival in trace}
