@@ -1,7 +1,7 @@
 """How fast the simulator is, and where the time goes. CPU seconds of one process, without imports.
 
-    python benchmarks/simulate.py rounds              # a plain round with 100 running jobs
-    python benchmarks/simulate.py large               # 100,000 jobs, 10,000 devices of 10 types
+    python benchmarks/simulate.py rounds [PROFILE]    # a plain round with 100 running jobs
+    python benchmarks/simulate.py large [PROFILE]     # 100,000 jobs, 10,000 devices of 10 types
     python benchmarks/simulate.py file TRACE TABLE CLUSTER POLICY PROFILE S:E   # any run
 
 Journal and Parquet output are included, the HTML report is not.
@@ -124,7 +124,7 @@ def jobs(n: int, rates: Throughputs, devices: int, load: float, seed: int = 0) -
     return arrivals
 
 
-def rounds() -> None:
+def rounds(*profiles: str) -> None:
     """100 long jobs on 108 devices: after the first solve nothing but plain rounds."""
     names = ("k80", "p100", "v100")
     rates = table(names, 26)
@@ -142,7 +142,7 @@ def rounds() -> None:
         )
 
 
-def large() -> None:
+def large(*profiles: str) -> None:
     """A 100,000-job trace on 10,000 devices of 10 types."""
     names = [f"type{i}" for i in range(10)]
     rates = table(names, 26)

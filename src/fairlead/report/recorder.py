@@ -333,18 +333,26 @@ class Recorder:
 
     def stint_table(self) -> pl.DataFrame:
         """One row per stint, in order of end; ``partner`` is the other job of a packed pair."""
+        stints, self._stints = self._stints, []
+        tables = [self._some_stints(stints[i : i + 256]) for i in range(0, len(stints), 256)]
+        return pl.concat(tables or [self._some_stints([])])
+
+    def _some_stints(self, stints: list[tuple[Any, ...]]) -> pl.DataFrame:
+        """A part of the table, for made in one piece it would be in memory several times."""
         ids = np.array([job.id for job in self.jobs] + [-1], np.int64)
-        parts = list(zip(*self._stints, strict=True)) or [()] * 6
-        self._stints = []
+        parts = list(zip(*stints, strict=True)) or [()] * 6
         first, last = _join([m[:, 0] for m in parts[0]]), _join([m[:, -1] for m in parts[0]])
         packed = (last >= 0) & (last != first)
-        names = pl.Series(self.cluster.accelerators, dtype=pl.String)
+        names = pl.Enum(self.cluster.accelerators)
         offsets = np.concatenate([[0], np.cumsum(_join(parts[2]))])
+        stints.clear()
         table = pl.DataFrame(
             {
                 "job": ids[first],
                 "partner": ids[np.where(packed, last, -1)],
-                "accelerator": names.gather(_join(parts[1])),
+                "accelerator": pl.Series(self.cluster.accelerators, dtype=names).gather(
+                    _join(parts[1])
+                ),
                 "start_s": _join(parts[4], np.float64),
                 "end_s": _join(parts[5], np.float64),
                 "devices": _lists(_join(parts[3]), offsets),

@@ -131,6 +131,7 @@ def timeline(
     bars = (
         seen.explode("devices")
         .rename({"devices": "device"})
+        .with_columns(pl.col("accelerator").cast(pl.String), pl.col("device").cast(pl.Int64))
         .join(where, on=["accelerator", "device"])
     )
     groups = tuple((name, len(ids), size) for name, (ids, size) in shown.items())
