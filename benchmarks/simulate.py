@@ -135,7 +135,7 @@ def rounds(*profiles: str) -> None:
             f"100 running jobs, {profile} profile",
             long,
             cluster,
-            "las_perf",
+            "las_aware",
             throughputs=rates,
             profile=profile,
             until_s=360.0 * 5000,
@@ -153,7 +153,7 @@ def large(*profiles: str) -> None:
             f"100,000 jobs, 10,000 devices, {profile} profile",
             trace,
             cluster,
-            "las_perf",
+            "las_aware",
             throughputs=rates,
             profile=profile,
         )

@@ -53,11 +53,11 @@ def a_run(out: Path, policy: str, hash_seed: str = "0") -> str:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "one"
-    a_run(out, "las_perf")
+    a_run(out, "las_aware")
     return out
 
 
-@pytest.mark.parametrize("policy", ["las_perf", "fifo", "isolated"])
+@pytest.mark.parametrize("policy", ["las_aware", "fifo", "isolated"])
 def test_equal_runs_give_equal_journals_in_every_process(tmp_path: Path, policy: str) -> None:
     hashes = {a_run(tmp_path / seed, policy, seed) for seed in ("0", "1", "4242")}
     assert len(hashes) == 1
@@ -137,11 +137,11 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_journal(tmp_path: Path) -> N
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
     part.mkdir()
-    expected = simulate(jobs, cluster, "las_perf", out=whole)
+    expected = simulate(jobs, cluster, "las_aware", out=whole)
     calls = iter(range(10**9))
-    stopped = simulate(jobs, cluster, "las_perf", out=part, stop=lambda: next(calls) > 300)
+    stopped = simulate(jobs, cluster, "las_aware", out=part, stop=lambda: next(calls) > 300)
     assert not stopped.complete
-    again = simulate(jobs, cluster, "las_perf", out=part, resume=True)
+    again = simulate(jobs, cluster, "las_aware", out=part, resume=True)
     assert again.complete
     assert again.metrics["journal_sha256"] == expected.metrics["journal_sha256"]
     assert (part / "journal").read_bytes() == (whole / "journal").read_bytes()

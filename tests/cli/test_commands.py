@@ -33,7 +33,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_compare_without_options_shows_which_is_better(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("compare", *JOBS) == 0
     out = capsys.readouterr().out
-    for policy in ("fifo", "fifo_perf", "isolated", "las", "las_perf"):
+    for policy in ("fifo", "fifo_aware", "isolated", "las", "las_aware"):
         assert policy in out
     (folder,) = Path("runs").iterdir()
     page = (folder / "report.html").read_text()
@@ -42,7 +42,7 @@ def test_compare_without_options_shows_which_is_better(capsys: pytest.CaptureFix
 
 
 def test_simulate_writes_a_whole_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("simulate", *JOBS, "--policy", "las_perf", "--out", "one", "--json") == 0
+    assert call("simulate", *JOBS, "--policy", "las_aware", "--out", "one", "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     keys = {"makespan_s", "avg_jct_s", "jct_s", "utilization", "cost", "n_rounds", "n_solves"}
     assert keys | {"cpu_s"} <= printed.keys()
@@ -86,7 +86,7 @@ def test_an_interrupted_run_goes_on_to_the_same_journal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     spec = ["--generate", "gavel,jobs=1500,interarrival=1500", "--cluster", "v100=9,p100=9,k80=9"]
-    spec += ["--policy", "las_perf"]
+    spec += ["--policy", "las_aware"]
     program = [sys.executable, "-c", "from fairlead.cli.main import main; main()", "simulate"]
     child = subprocess.Popen([*program, *spec, "--out", "part"], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

@@ -44,7 +44,7 @@ def run(*arguments: str) -> str:
 
 
 def test_one_object_per_problem(files: list[str]) -> None:
-    [line] = run("solve", *files, "--policy", "las_perf", "--shares", "--json").splitlines()
+    [line] = run("solve", *files, "--policy", "las_aware", "--shares", "--json").splitlines()
     answer = json.loads(line)
     assert list(answer) == ["k", "objective", "violation", "gap", "seconds", "shares"]
     assert answer["k"] == 7
@@ -77,13 +77,13 @@ def test_bad_input_prints_nothing(files: list[str]) -> None:
 
 
 def test_an_unknown_policy(files: list[str]) -> None:
-    with pytest.raises(ConfigError, match="did you mean 'las_perf'"):
+    with pytest.raises(ConfigError, match="did you mean 'las_aware'"):
         CliRunner().invoke(app, ["solve", *files, "--policy", "las_pref"], catch_exceptions=False)
 
 
 def test_the_list_of_policies() -> None:
     listed = json.loads(run("policies", "--json"))
-    assert {"isolated", "proportional", "fifo", "fifo_perf", "las", "las_perf", "recorded"} <= {
+    assert {"isolated", "proportional", "fifo", "fifo_aware", "las", "las_aware", "recorded"} <= {
         one["name"] for one in listed
     }
     out = run("policies")

@@ -66,14 +66,14 @@ def ended(round_: StartRound, time_s: float, steps: float, outcome: int = 0) -> 
     )
 
 
-@pytest.mark.parametrize("policy", ["las_perf", "fifo_perf"])
+@pytest.mark.parametrize("policy", ["las_aware", "fifo_perf"])
 def test_a_job_starts_on_one_server_as_soon_as_it_arrives(policy: str) -> None:
     first = start(run(scheduler(policy, a=1, b=2), submit(1, devices=2)))
     assert first.units.tolist() == [[1]]
     assert first.devices.tolist() == [1, 2]  # both on node b
 
 
-@pytest.mark.parametrize("policy", ["las_perf", "fifo_perf"])
+@pytest.mark.parametrize("policy", ["las_aware", "fifo_perf"])
 def test_a_lost_node_frees_its_jobs(policy: str) -> None:
     core = scheduler(policy, a=2, b=2)
     first = start(run(core, submit(1, devices=2)))
@@ -100,7 +100,7 @@ def test_a_round_is_cut_once_however_much_happens() -> None:
 
 
 def test_a_job_that_stays_keeps_its_devices() -> None:
-    core = scheduler("las_perf", a=2, b=2)
+    core = scheduler("las_aware", a=2, b=2)
     first = start(run(core, submit(1, devices=2)))
     run(core, submit(2, time_s=50.0))
     second = start(run(core, ended(first, 360.0, 3600.0)))
@@ -110,7 +110,7 @@ def test_a_job_that_stays_keeps_its_devices() -> None:
 
 
 def test_a_finished_job_leaves_with_the_time_of_its_finish() -> None:
-    core = scheduler("las_perf", a=1)
+    core = scheduler("las_aware", a=1)
     first = start(run(core, submit(1, steps=100.0)))
     commands = run(core, ended(first, 10.0, 100.0))
     (left,) = [c for c in commands if isinstance(c, EndJobs)]
@@ -122,7 +122,7 @@ def test_a_finished_job_leaves_with_the_time_of_its_finish() -> None:
 
 
 def test_five_failed_attempts_in_a_row_drop_a_job() -> None:
-    core = scheduler("las_perf", a=1)
+    core = scheduler("las_aware", a=1)
     commands = run(core, submit(1))
     for attempt in range(5):
         commands = run(core, ended(start(commands), 360.0 * (attempt + 1), 50.0, outcome=1))
@@ -131,7 +131,7 @@ def test_five_failed_attempts_in_a_row_drop_a_job() -> None:
 
 
 def test_a_good_round_forgives_failed_attempts() -> None:
-    core = scheduler("las_perf", a=1)
+    core = scheduler("las_aware", a=1)
     commands = run(core, submit(1))
     for attempt in range(12):
         outcome = 0 if attempt % 4 == 3 else 1
@@ -140,7 +140,7 @@ def test_a_good_round_forgives_failed_attempts() -> None:
 
 
 def test_two_jobs_share_one_device_evenly() -> None:
-    core = scheduler("las_perf", a=1)
+    core = scheduler("las_aware", a=1)
     commands = run(core, submit(1, 2))
     ran = []
     for number in range(10):
@@ -151,7 +151,7 @@ def test_two_jobs_share_one_device_evenly() -> None:
 
 
 def test_a_report_for_another_round_is_refused() -> None:
-    core = scheduler("las_perf", a=1)
+    core = scheduler("las_aware", a=1)
     first = start(run(core, submit(1)))
     second = start(run(core, ended(first, 360.0, 3600.0)))
     with pytest.raises(ProtocolError, match="report for round 0 refused: round 1 is in force"):
@@ -160,14 +160,14 @@ def test_a_report_for_another_round_is_refused() -> None:
 
 
 def test_a_job_is_submitted_once() -> None:
-    core = scheduler("las_perf", a=1)
+    core = scheduler("las_aware", a=1)
     run(core, submit(1))
     with pytest.raises(ProtocolError, match="job 1: a job with this id is in the system already"):
         core.handle(submit(1, time_s=3.0))
 
 
 def test_what_is_not_there_cannot_be_cancelled_or_lost() -> None:
-    core = scheduler("las_perf", a=1)
+    core = scheduler("las_aware", a=1)
     with pytest.raises(ProtocolError, match="job 7: cannot cancel, it is not in the system"):
         core.handle(JobsCancelled(1.0, (JobId(7),)))
     with pytest.raises(ProtocolError, match="node 'z': not in the cluster"):
@@ -175,7 +175,7 @@ def test_what_is_not_there_cannot_be_cancelled_or_lost() -> None:
 
 
 def test_a_failed_solve_leaves_the_last_allocation_in_force() -> None:
-    core = scheduler("las_perf", a=1)
+    core = scheduler("las_aware", a=1)
     first = start(run(core, submit(1)))
     core.handle(submit(2, time_s=5.0))
     solve = core.handle(ended(first, 360.0, 3600.0))

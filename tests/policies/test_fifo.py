@@ -12,7 +12,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.plan import Planner, RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.draws import draw
-from fairlead.policies.fifo import FifoPerfShares, FifoPlanner, FifoShares
+from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
 from fairlead.traces.instances import JobRow, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
 
@@ -140,7 +140,7 @@ def test_aware_shares_pass_over_a_job_that_its_free_types_cannot_run() -> None:
     rate[:3, 1] = 0.0
     jobs = [JobRow(0, FAMILIES[1]), JobRow(1, FAMILIES[0]), JobRow(2, FAMILIES[1])]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 1, "b": 4}), table(rate))
-    share = FifoPerfShares().allocate(snapshot).share
+    share = FifoAwareShares().allocate(snapshot).share
     assert share.tolist() == [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
 
 

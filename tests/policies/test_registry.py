@@ -8,7 +8,7 @@ import pytest
 from fairlead.errors import ConfigError
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import registry
-from fairlead.policies.fifo import FifoPerfShares, FifoPlanner, FifoShares
+from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
 from fairlead.policies.las import AgnosticLas, Las
 
 
@@ -19,13 +19,13 @@ def make(spec: str, profile: str = "default") -> Policy | Planner:
 def test_names_and_aliases() -> None:
     assert isinstance(make("las"), AgnosticLas)
     assert isinstance(make("max_min_fairness"), AgnosticLas)
-    assert make("las_perf") == make("max_min_fairness_perf") == Las(central=False)
+    assert make("las_aware") == make("max_min_fairness_perf") == Las(central=False)
 
 
 def test_the_gavel_profile_has_policies_as_gavel_has_them() -> None:
     assert make("fifo", "gavel") == FifoShares(4)
-    assert isinstance(make("fifo_perf", "gavel"), FifoPerfShares)
-    assert make("las_perf", "gavel") == Las(central=True)
+    assert isinstance(make("fifo_perf", "gavel"), FifoAwareShares)
+    assert make("las_aware", "gavel") == Las(central=True)
     assert make("fifo") == FifoPlanner(4, aware=False)
     assert make("fifo_perf") == FifoPlanner(4, aware=True)
 

@@ -26,7 +26,7 @@ from fairlead.simulation import simulate
 
 TYPES = ("a", "b", "c")
 SCALES = (1, 2, 3, 4)
-POLICIES = ("las", "las_perf", "isolated", "proportional", "fifo", "fifo_perf")
+POLICIES = ("las", "las_aware", "isolated", "proportional", "fifo", "fifo_perf")
 
 
 @st.composite
@@ -185,7 +185,7 @@ def test_gavels_profile_keeps_the_invariants(
 
 
 @SLOW
-@given(arrivals(), clusters(), tables(), st.sampled_from(["las", "las_perf", "isolated"]))
+@given(arrivals(), clusters(), tables(), st.sampled_from(["las", "las_aware", "isolated"]))
 def test_no_job_waits_beside_devices_that_it_could_use(
     trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str
 ) -> None:

@@ -10,7 +10,7 @@ from fairlead.cli import options as o
 from fairlead.cli.simulate import execute, say_skipped
 from fairlead.report import html, tables
 
-POLICIES = ("fifo", "fifo_perf", "isolated", "las", "las_perf")
+POLICIES = ("fifo", "fifo_aware", "isolated", "las", "las_aware")
 CLUSTER = "v100=8,p100=8,k80=8"
 JOBS = "gavel,jobs=200,interarrival=3000"
 

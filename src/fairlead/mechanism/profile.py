@@ -20,7 +20,7 @@ class Profile:
     keep_in_order: bool = False  # place by device number, not on the fewest servers
     charge_idle_gaps: bool = False  # charge the idle time before a round to the jobs in it
     whole_steps: bool = False  # steps per round are cut to integers and split over devices
-    patience: float = 10.0  # a start must be owed this many times what it costs
+    patience: float = 30.0  # a start must be owed this many times what it costs
     max_failures: int = 5  # failed attempts in a row that drop a job
 
 

@@ -1,6 +1,6 @@
 """First in, first out: jobs in order of submission, each on one accelerator type.
 
-``FifoPerfShares`` and ``FifoShares`` give shares of 0 and 1 at each solve, as Gavel does;
+``FifoAwareShares`` and ``FifoShares`` give shares of 0 and 1 at each solve, as Gavel does;
 ``FifoPlanner`` plans the rounds itself.
 """
 
@@ -17,7 +17,7 @@ from fairlead.policies.draws import draw
 from fairlead.policies.shares import allocation
 
 
-class FifoPerfShares:
+class FifoAwareShares:
     """x_ij = 1 for the type j with the largest T_ij among those with s_i devices left, jobs by id.
 
     From scratch at each solve. A job for which no type has enough devices left holds up those behind
@@ -25,7 +25,7 @@ class FifoPerfShares:
     allocations it equals.
     """
 
-    name = "fifo_perf"
+    name = "fifo_aware"
     aware = True
     packed = False
     conserving = False
@@ -89,8 +89,8 @@ class FifoPlanner:
 
     @property
     def name(self) -> str:
-        """``fifo_perf`` takes the fastest type, ``fifo`` a random one."""
-        return "fifo_perf" if self.aware else "fifo"
+        """``fifo_aware`` takes the fastest type, ``fifo`` a random one."""
+        return "fifo_aware" if self.aware else "fifo"
 
     def start(self) -> PlannerState:
         """There is no state: what lasts is in the snapshot."""

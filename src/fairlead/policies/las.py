@@ -24,7 +24,7 @@ class Las:
     """
 
     central: bool = False
-    name: str = "las_perf"
+    name: str = "las_aware"
     aware: bool = True
     packed: bool = False
     conserving: bool = True

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from fairlead.errors import ConfigError
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import recorded
-from fairlead.policies.fifo import FifoPerfShares, FifoPlanner, FifoShares
+from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.las import AgnosticLas, Las
 from fairlead.policies.proportional import Proportional
@@ -63,11 +63,11 @@ def _fifo(request: Request) -> Policy | Planner:
     )
 
 
-def _fifo_perf(request: Request) -> Policy | Planner:
-    return FifoPerfShares() if request.profile == GAVEL else FifoPlanner(request.seed, True)
+def _fifo_aware(request: Request) -> Policy | Planner:
+    return FifoAwareShares() if request.profile == GAVEL else FifoPlanner(request.seed, True)
 
 
-def _las_perf(request: Request) -> Policy:
+def _las_aware(request: Request) -> Policy:
     return Las(central=request.profile == GAVEL)
 
 
@@ -80,14 +80,14 @@ BUILT_IN = (
     Entry("isolated", (), lambda _: Isolated(), Isolated),
     Entry("proportional", (), lambda _: Proportional(), Proportional),
     Entry("fifo", (), _fifo, FifoShares),
-    Entry("fifo_perf", (), _fifo_perf, FifoPerfShares),
+    Entry("fifo_aware", ("fifo_perf",), _fifo_aware, FifoAwareShares),
     Entry(
         "las",
         ("max_min_fairness",),
         lambda request: AgnosticLas(central=request.profile == GAVEL),
         AgnosticLas,
     ),
-    Entry("las_perf", ("max_min_fairness_perf",), _las_perf, Las),
+    Entry("las_aware", ("max_min_fairness_perf",), _las_aware, Las),
     Entry("recorded", (), _recorded, recorded.Recorded, "LOG"),
 )
 

@@ -1,0 +1,70 @@
+"""From Gavel's mechanism to Fairlead's default, one change after the other, and what each is worth.
+
+python benchmarks/profiles.py TRACE TABLE CLUSTER [S:E]
+python benchmarks/profiles.py           # 300 generated jobs on 12 + 12 + 12 devices
+"""
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+from fairlead.mechanism.profile import DEFAULT, GAVEL, Profile
+from fairlead.sim.generate import generate
+from fairlead.simulation import simulate
+from fairlead.traces.cluster import parse_cluster
+from fairlead.traces.throughputs import read_throughputs
+
+POLICY = "las_aware"
+
+
+def ladder() -> list[tuple[str, Profile]]:
+    """Profiles, each the one before with one more change."""
+    steps: list[tuple[str, dict[str, Any]]] = [
+        ("no charge for idle gaps", {"charge_idle_gaps": False}),
+        ("steps need not be whole", {"whole_steps": False}),
+        ("place whoever is chosen", {"place_unallocated": True, "offer_too_small": False}),
+        ("optimum with most total gain", {"name": "ladder"}),  # the name picks the policy's form
+        ("most owed first, for ever", {"type_by_type": False, "reset_accounts": False}),
+        ("solve at every event", {"solve_interval_s": 0.0}),
+        ("fewest servers, keep devices", {"keep_in_order": False}),
+    ]
+    profiles = [("gavel", GAVEL)]
+    for name, change in steps:
+        profiles.append((f"+ {name}", replace(profiles[-1][1], **change)))
+    last = replace(
+        profiles[-1][1], name="default", patience=DEFAULT.patience, type_order=DEFAULT.type_order
+    )
+    assert last == DEFAULT, "the ladder must end at the default profile"
+    return profiles
+
+
+def main(arguments: list[str]) -> None:
+    window = None
+    if arguments:
+        trace: Any = arguments[0]
+        rates, cluster = read_throughputs(arguments[1]), parse_cluster(arguments[2])
+        if len(arguments) > 3:
+            first, _, stop = arguments[3].partition(":")
+            window = (int(first), int(stop))
+    else:
+        rates, cluster = read_throughputs("builtin"), parse_cluster("v100=12,p100=12,k80=12")
+        jobs, _ = generate("gavel,jobs=300,interarrival=2400", rates, cluster, 0)
+        trace = list(jobs)
+    print(
+        f"{'':34}{'avg JCT':>9}{'':>8}{'makespan':>10}{'queueing':>10}{'rho':>6}{'moves':>8}{'cost':>9}"
+    )
+    base = None
+    for name, profile in ladder():
+        got = simulate(
+            trace, cluster, POLICY, throughputs=rates, profile=profile, window=window
+        ).metrics
+        base = base or got["avg_jct_s"]
+        print(
+            f"{name:34}{got['avg_jct_s'] / 3600:7.2f} h{100 * (got['avg_jct_s'] / base - 1):+7.1f}%"
+            f"{got['makespan_s'] / 3600:8.1f} h{got['avg_queueing_delay_s']:8.0f} s"
+            f"{got['rho']['isolated']['max']:6.2f}{got['moves']:8}{got['cost']:8.0f} $"
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
