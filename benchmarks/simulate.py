@@ -130,7 +130,7 @@ def rounds(*profiles: str) -> None:
     rates = table(names, 26)
     long = [Arrival(0.0, Job(JobId(i), f"family {i % 26}", 1, 1e12)) for i in range(100)]
     cluster = Cluster.of(dict.fromkeys(names, 36))
-    for profile in ("gavel", "default"):
+    for profile in profiles or ("default",):
         measure(
             f"100 running jobs, {profile} profile",
             long,
@@ -148,7 +148,7 @@ def large(*profiles: str) -> None:
     rates = table(names, 26)
     cluster = Cluster.of(dict.fromkeys(names, 1000), 8)
     trace = jobs(100_000, rates, 10_000, 0.9)
-    for profile in sys.argv[2:] or ["default"]:
+    for profile in profiles or ("default",):
         measure(
             f"100,000 jobs, 10,000 devices, {profile} profile",
             trace,

@@ -1,0 +1,36 @@
+"""Small worlds that several tests share."""
+
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.cluster import Cluster, SlotType
+from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.throughput import Throughputs
+from fairlead.report.metrics import Result
+from fairlead.simulation import simulate
+
+# steps/s by scale factor on a fast and a slow type
+TABLE = Throughputs(
+    (SlotType("fast"), SlotType("slow")),
+    (("net", 1), ("net", 2), ("net", 4)),
+    np.array([[10.0, 5.0], [18.0, 9.0], [32.0, 16.0]]),
+)
+
+
+def job(number: int, time_s: float, steps: float, devices: int = 1, **more: Any) -> Arrival:
+    """An arrival of the only family."""
+    return Arrival(time_s, Job(JobId(number), "net", devices, steps, **more))
+
+
+def run(arrivals: list[Arrival], fast: int = 1, slow: int = 0, **options: Any) -> Result:
+    """Simulate LAS, unless told otherwise, on a cluster priced 3 and 1 $/h."""
+    counts = {"fast": fast, "slow": slow}
+    cluster = Cluster.of(counts, options.pop("per_server", 1), {"fast": 3.0, "slow": 1.0})
+    policy = options.pop("policy", "las_aware")
+    return simulate(arrivals, cluster, policy, throughputs=TABLE, **options)
+
+
+def jct(result: Result) -> dict[int, float | None]:
+    """JCT by job."""
+    return dict(result.jobs.select("job", "jct_s").iter_rows())
