@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import msgspec
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from fairlead import commands as c
 from fairlead import events as e
 from fairlead.errors import CheckError, RunError
+from fairlead.jit import kernel
 from fairlead.model.snapshot import Snapshot
 from fairlead.setup import Setup, build
 
@@ -60,7 +60,7 @@ _CODE = {kind: code for code, kind in _KINDS.items()}
 _EVENTS = frozenset(b"jxlresw")
 
 
-@numba.njit(["Tuple((b1, i8))(i8[::1])", "Tuple((b1, i8))(f8[::1])"], cache=True)
+@kernel(["Tuple((b1, i8))(i8[::1])", "Tuple((b1, i8))(f8[::1])"])
 def _scan(flat: NDArray[Any]) -> tuple[bool, int]:
     """Do all values fit 32 bits, and how many are not zero?"""
     fits, some = True, 0

@@ -1,8 +1,10 @@
 """``fairlead simulate``: one policy on one trace."""
 
+import platform
 import shlex
 import sys
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -115,7 +117,13 @@ def execute(
     quiet: bool = False,
 ) -> Result:
     """Run into a folder, write everything, print the outcome. Interrupted: says how to go on."""
-    record = {"status": "running", "arguments": arguments, "config": run.config()}
+    record = {
+        "status": "running",
+        "arguments": arguments,
+        "config": run.config(),
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in ("fairlead", "numpy", "numba", "highspy", "polars")},
+    }
     o.write_json(folder / "run.json", record)
     total = run.n_measured
     try:

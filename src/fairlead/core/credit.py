@@ -1,19 +1,17 @@
 """Book what a round did. One pass in a fixed order, so that every sum is the same to the last bit."""
 
-import numba
-
 from fairlead.commands import End
 from fairlead.events import Outcome
+from fairlead.jit import kernel
 from fairlead.model.arrays import Floats, Ints
 
 _FAILED, _LOST, _ENDED = int(Outcome.FAILED), int(Outcome.LOST), int(Outcome.ENDED)
 _COMPLETED, _DROPPED, _KILLED = int(End.COMPLETED), int(End.DROPPED), int(End.KILLED)
 
 
-@numba.njit(
+@kernel(
     "b1(i8[::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8, i8[:,::1], f8[::1], f8[::1],"
     " i8[::1], i8, f8[:,::1], f8[::1], i8[::1], f8[::1])",
-    cache=True,
 )
 def credit(
     order: Ints,

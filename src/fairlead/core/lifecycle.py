@@ -7,10 +7,10 @@ WAITING --> RUNNING --> PREEMPTED --> RUNNING ...
 
 from enum import IntEnum
 
-import numba
 import numpy as np
 
 from fairlead.errors import ProtocolError
+from fairlead.jit import kernel
 from fairlead.model.arrays import Bools, Ints
 
 
@@ -57,7 +57,7 @@ def move(state: Ints, to: Ints, jobs: Ints) -> None:
 _WAITING, _RUNNING, _PREEMPTED = int(State.WAITING), int(State.RUNNING), int(State.PREEMPTED)
 
 
-@numba.njit("i8(i8[::1], i8[:,::1], i8[::1], b1[:,::1])", cache=True)
+@kernel("i8(i8[::1], i8[:,::1], i8[::1], b1[:,::1])")
 def _advance(state: Ints, member: Ints, run_unit: Ints, allowed: Bools) -> int:
     runs = np.zeros(len(state), np.bool_)
     for u in run_unit:

@@ -1,12 +1,12 @@
 """How urgent each (unit, slot) is: the keys by which a round is filled, largest first."""
 
-import numba
 import numpy as np
 
+from fairlead.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
 
 
-@numba.njit("b1(i8[:,::1], f8[:,:,::1], i8, i8)", cache=True, inline="always")
+@kernel("b1(i8[:,::1], f8[:,:,::1], i8, i8)", inline="always")
 def _runs(member: Ints, rate: Floats, u: int, t: int) -> bool:
     """Has every member of the unit a rate on the slot?"""
     runs = True
@@ -15,9 +15,8 @@ def _runs(member: Ints, rate: Floats, u: int, t: int) -> bool:
     return runs
 
 
-@numba.njit(
+@kernel(
     "Tuple((f8[:,::1], b1[:,::1]))(i8[:,::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1], b1[::1])",
-    cache=True,
 )
 def gavel_keys(
     member: Ints,
@@ -46,10 +45,9 @@ def gavel_keys(
     return first, runs
 
 
-@numba.njit(
+@kernel(
     "Tuple((f8[:,::1], f8[:,::1], f8[:,::1], b1[:,::1]))"
     "(i8[:,::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[:,::1], i8[::1], f8[::1], f8, f8, f8)",
-    cache=True,
 )
 def owed_keys(
     member: Ints,

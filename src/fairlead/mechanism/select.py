@@ -4,13 +4,13 @@ An entry is a (unit, slot). Sorting all of them costs more than needed, for the 
 before the entries do; a heap per queue yields them in the order of a full stable sort.
 """
 
-import numba
 import numpy as np
 
+from fairlead.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
 
 
-@numba.njit("b1(i8, i8, i8, i8[::1], f8[:,::1], f8[:,::1], f8[:,::1])", cache=True, inline="always")
+@kernel("b1(i8, i8, i8, i8[::1], f8[:,::1], f8[:,::1], f8[:,::1])", inline="always")
 def _before(
     a: int, b: int, units: int, order: Ints, first: Floats, second: Floats, third: Floats
 ) -> bool:
@@ -26,7 +26,7 @@ def _before(
     return a < b
 
 
-@numba.njit("void(i8[::1], i8, i8, i8, i8[::1], f8[:,::1], f8[:,::1], f8[:,::1])", cache=True)
+@kernel("void(i8[::1], i8, i8, i8, i8[::1], f8[:,::1], f8[:,::1], f8[:,::1])")
 def _sift(
     heap: Ints,
     start: int,
@@ -54,11 +54,10 @@ def _sift(
     heap[i] = entry
 
 
-@numba.njit(
+@kernel(
     "Tuple((i8[::1], i8[::1]))"
     "(f8[:,::1], f8[:,::1], f8[:,::1], b1[:,::1], i8[:,::1], i8[::1], i8[::1], i8[::1], i8[::1],"
     " b1, i8)",
-    cache=True,
 )
 def select(
     first: Floats,

@@ -3,9 +3,9 @@
 A device id is a position; ``device_type`` is non-decreasing, and the devices of a node are neighbours.
 """
 
-import numba
 import numpy as np
 
+from fairlead.jit import kernel
 from fairlead.model.arrays import Bools, Ints
 
 _SIGNATURE = (
@@ -15,7 +15,7 @@ _SIGNATURE = (
 )
 
 
-@numba.njit(_SIGNATURE, cache=True)
+@kernel(_SIGNATURE)
 def in_order(
     unit: Ints,
     slot: Ints,
@@ -105,7 +105,7 @@ def in_order(
     return order, first, devices, kept
 
 
-@numba.njit(_SIGNATURE, cache=True)
+@kernel(_SIGNATURE)
 def fewest_servers(
     unit: Ints,
     slot: Ints,

@@ -1,19 +1,18 @@
 """The recorder's arithmetic, one pass each over the running units."""
 
-import numba
 import numpy as np
 
 from fairlead.events import Outcome
+from fairlead.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
 
 _FAILED, _LOST = int(Outcome.FAILED), int(Outcome.LOST)
 
 
-@numba.njit(
+@kernel(
     "Tuple((b1[::1], f8[::1], i8, i8, i8))"
     "(i8[:,::1], b1[::1], i8[:,::1], i8, f8, i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], i8[::1],"
     " i8[::1])",
-    cache=True,
 )
 def begin(
     member: Ints,
@@ -72,10 +71,9 @@ def begin(
     return over, began, started, preempted, moved
 
 
-@numba.njit(
+@kernel(
     "void(i8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8[::1], f8, f8, f8[::1],"
     " f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])",
-    cache=True,
 )
 def book(
     member: Ints,

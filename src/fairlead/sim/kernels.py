@@ -1,19 +1,18 @@
 """The arithmetic of a simulated round, one pass each over the running units."""
 
-import numba
 import numpy as np
 
 from fairlead.events import Outcome
+from fairlead.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
 
 _FAILED, _LOST, _ENDED = int(Outcome.FAILED), int(Outcome.LOST), int(Outcome.ENDED)
 
 
-@numba.njit(
+@kernel(
     "Tuple((f8[:,::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1]))"
     "(i8[:,::1], i8[::1], b1[::1], f8, f8, b1, f8[:,::1], f8[:,:,::1], f8[:,::1], f8[::1], i8[::1],"
     " f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], b1[::1])",
-    cache=True,
 )
 def begin(
     index: Ints,
@@ -81,11 +80,10 @@ def begin(
     return rate, left, setup_s, steps, finish_s
 
 
-@numba.njit(
+@kernel(
     "Tuple((f8[:,::1], f8[::1], i8[:,::1], f8[::1]))"
     "(i8[:,::1], i8[::1], i8[::1], f8, f8, b1, b1[::1], f8[:,::1], f8[:,::1], f8[::1], f8[:,::1],"
     " f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])",
-    cache=True,
 )
 def finish(
     index: Ints,

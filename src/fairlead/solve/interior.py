@@ -14,9 +14,9 @@ dual of x >= 0 for each slot, then the slack of the level row and its weight, th
 row and its rent. ``free`` and ``price`` are (types,) unused devices and their price.
 """
 
-import numba
 import numpy as np
 
+from fairlead.jit import kernel
 from fairlead.model.arrays import Floats, Ints
 
 STEPS = 100
@@ -26,7 +26,7 @@ _STEP = 0.99  # part of the way to the boundary
 _FLOOR = 1e-14  # rounding must not put a value on the boundary
 
 
-@numba.njit("void(f8[:,::1], f8[:,::1])", cache=True)
+@kernel("void(f8[:,::1], f8[:,::1])")
 def _solve_spd(matrix: Floats, right: Floats) -> None:
     """Solve matrix @ x = right in place for a symmetric positive definite matrix (Cholesky)."""
     n, columns = right.shape
@@ -50,7 +50,7 @@ def _solve_spd(matrix: Floats, right: Floats) -> None:
             right[i, c] /= matrix[i, i]
 
 
-@numba.njit("void(f8[:,::1], f8[::1])", cache=True)
+@kernel("void(f8[:,::1], f8[::1])")
 def _solve_general(matrix: Floats, right: Floats) -> None:
     """Solve matrix @ x = right in place (Gauss, partial pivoting). A library's kernel would depend on the
     processor in its last bits, and so would the journal."""
@@ -76,7 +76,7 @@ def _solve_general(matrix: Floats, right: Floats) -> None:
         right[i] /= matrix[i, i] if matrix[i, i] != 0 else 1e-300
 
 
-@numba.njit("f8(f8[::1], f8[::1])", cache=True)
+@kernel("f8(f8[::1], f8[::1])")
 def _reach(value: Floats, step: Floats) -> float:
     """The largest part of a step, at most 1, that leaves every value positive."""
     part = 1.0
@@ -86,7 +86,7 @@ def _reach(value: Floats, step: Floats) -> float:
     return part
 
 
-@numba.njit("f8(f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1])", cache=True)
+@kernel("f8(f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1])")
 def _products(primal: Floats, dual: Floats, free: Floats, price: Floats, count: Floats) -> float:
     """Sum of all complementarity products, over jobs: the gap between the objectives."""
     total = 0.0
@@ -100,10 +100,9 @@ def _products(primal: Floats, dual: Floats, free: Floats, price: Floats, count: 
     return total
 
 
-@numba.njit(
+@kernel(
     "f8(f8[:,::1], f8[::1], f8[::1], i8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8,"
     " f8[:,::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1])",
-    cache=True,
 )
 def _newton(
     worth: Floats,
@@ -201,9 +200,8 @@ def _newton(
     return float(dt)
 
 
-@numba.njit(
+@kernel(
     "Tuple((f8[:,::1], f8[::1], f8[::1], i8))(f8[:,::1], f8[::1], f8[::1], i8[::1], f8[::1], f8)",
-    cache=True,
 )
 def max_min(
     worth: Floats,
