@@ -1,6 +1,6 @@
 """``fairlead compare``: several policies on the same input, side by side."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +11,12 @@ from fairlead.cli.simulate import execute, say_skipped
 from fairlead.report import html, tables
 
 POLICIES = ("fifo", "fifo_aware", "isolated", "las", "las_aware")
-CLUSTER = "v100=8,p100=8,k80=8"
 JOBS = "gavel,jobs=200,interarrival=3000"
 
 
+@o.takes_input
 def compare(
+    given: o.Input,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -32,23 +33,6 @@ def compare(
             help="How shares become rounds; give it twice to compare both. Default: default.",
         ),
     ] = None,
-    trace: o.TraceOption = None,
-    generate: o.GenerateOption = None,
-    throughputs: o.ThroughputsOption = "builtin",
-    cluster: o.ClusterOption = CLUSTER,
-    round_s: o.RoundOption = None,
-    seed: o.SeedOption = 0,
-    window: o.WindowOption = None,
-    until_s: o.UntilOption = None,
-    devices_per_server: o.PerServerOption = None,
-    prices: o.PricesOption = None,
-    restart_cost: o.RestartOption = None,
-    rate_noise: o.NoiseOption = 0.0,
-    rate_bias: o.BiasOption = 0.0,
-    mtbf_h: o.MtbfOption = None,
-    mttr_h: o.MttrOption = 1.0,
-    early_end: o.EarlyEndOption = 0.0,
-    solve_time_s: o.SolveTimeOption = 0.0,
     out: o.OutOption = None,
     json: o.JsonOption = False,
 ) -> None:
@@ -57,27 +41,8 @@ def compare(
     Without options: generated jobs, the built-in catalogue of measured rates, a small mixed cluster
     and five policies. Writes a folder with one run per policy and report.html.
     """
-    if trace is None and generate is None:
-        generate = JOBS
-    given = o.Input(
-        None if trace is None else str(trace),
-        generate,
-        throughputs,
-        cluster,
-        devices_per_server,
-        prices,
-        round_s,
-        seed,
-        window,
-        until_s,
-        tuple(restart_cost or ()),
-        rate_noise,
-        rate_bias,
-        mtbf_h,
-        mttr_h,
-        early_end,
-        solve_time_s,
-    )
+    if given.trace is None and given.generate is None:
+        given = replace(given, generate=JOBS)
     names = policy or list(POLICIES)
     profiles = profile or ["default"]
     runs = [(name, kind, given.run(name, kind)) for kind in profiles for name in names]

@@ -1,11 +1,13 @@
 """Options that several commands share, and what they stand for."""
 
+import functools
+import inspect
 import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +24,7 @@ from fairlead.traces.cluster import parse_cluster, parse_prices
 from fairlead.traces.throughputs import read_throughputs
 
 TraceOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--trace",
         metavar="FILE",
@@ -140,25 +142,26 @@ JsonOption = Annotated[
 
 @dataclass(frozen=True)
 class Input:
-    """The common options of a command, as given: plain values, so that ``run.json`` can hold them."""
+    """The options that ``simulate`` and ``compare`` share, as given: plain values, so that ``run.json``
+    can hold them. ``takes_input`` puts them on a command."""
 
-    trace: str | None
-    generate: str | None
-    throughputs: str
-    cluster: str
-    devices_per_server: str | None
-    prices: str | None
-    round_s: float | None
-    seed: int
-    window: str | None
-    until_s: float | None
-    restart_cost: tuple[str, ...]
-    rate_noise: float
-    rate_bias: float
-    mtbf_h: float | None
-    mttr_h: float
-    early_end: float
-    solve_time_s: float
+    trace: TraceOption = None
+    generate: GenerateOption = None
+    throughputs: ThroughputsOption = "builtin"
+    cluster: ClusterOption = "v100=8,p100=8,k80=8"
+    devices_per_server: PerServerOption = None
+    prices: PricesOption = None
+    round_s: RoundOption = None
+    seed: SeedOption = 0
+    window: WindowOption = None
+    until_s: UntilOption = None
+    restart_cost: RestartOption = None
+    rate_noise: NoiseOption = 0.0
+    rate_bias: BiasOption = 0.0
+    mtbf_h: MtbfOption = None
+    mttr_h: MttrOption = 1.0
+    early_end: EarlyEndOption = 0.0
+    solve_time_s: SolveTimeOption = 0.0
 
     def run(self, policy: str, profile: str) -> Run:
         """A run with everything read and checked."""
@@ -186,7 +189,7 @@ class Input:
 
     def _world(self) -> World:
         default, by_family = 0.0, {}
-        for text in self.restart_cost:
+        for text in self.restart_cost or ():
             family, found, seconds = text.rpartition("=")
             value = _seconds("--restart-cost", seconds)
             if found:
@@ -202,6 +205,24 @@ class Input:
             self.early_end,
             self.seed,
         )
+
+
+def takes_input(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose first parameter is an ``Input`` gets that class's fields as its options."""
+    names = [field.name for field in fields(Input)]
+    shared = inspect.signature(Input).parameters
+    own = list(inspect.signature(command).parameters.values())[1:]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(Input(**{name: given.pop(name) for name in names}), **given)
+
+    parameters = [*shared.values(), *own]
+    for parameter in parameters:
+        run.__annotations__[parameter.name] = parameter.annotation
+    by_keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    run.__signature__ = inspect.Signature(by_keyword)  # type: ignore[attr-defined]
+    return run
 
 
 def _seconds(option: str, text: str) -> float:

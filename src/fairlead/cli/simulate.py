@@ -35,26 +35,11 @@ ProfileOption = Annotated[
 ]
 
 
+@o.takes_input
 def simulate(
-    trace: o.TraceOption = None,
-    generate: o.GenerateOption = None,
-    throughputs: o.ThroughputsOption = "builtin",
-    cluster: o.ClusterOption = "v100=8,p100=16,k80=24",
+    given: o.Input,
     policy: PolicyOption = None,
     profile: ProfileOption = "default",
-    round_s: o.RoundOption = None,
-    seed: o.SeedOption = 0,
-    window: o.WindowOption = None,
-    until_s: o.UntilOption = None,
-    devices_per_server: o.PerServerOption = None,
-    prices: o.PricesOption = None,
-    restart_cost: o.RestartOption = None,
-    rate_noise: o.NoiseOption = 0.0,
-    rate_bias: o.BiasOption = 0.0,
-    mtbf_h: o.MtbfOption = None,
-    mttr_h: o.MttrOption = 1.0,
-    early_end: o.EarlyEndOption = 0.0,
-    solve_time_s: o.SolveTimeOption = 0.0,
     expect_rounds: Annotated[
         Path | None,
         typer.Option(
@@ -80,25 +65,6 @@ def simulate(
         return
     if policy is None:
         raise ConfigError("give a policy: --policy NAME ('fairlead policies' lists them)")
-    given = o.Input(
-        None if trace is None else str(trace),
-        generate,
-        throughputs,
-        cluster,
-        devices_per_server,
-        prices,
-        round_s,
-        seed,
-        window,
-        until_s,
-        tuple(restart_cost or ()),
-        rate_noise,
-        rate_bias,
-        mtbf_h,
-        mttr_h,
-        early_end,
-        solve_time_s,
-    )
     run = given.run(policy, profile)
     name = f"{Path(run.trace_name).stem}-{policy.partition(':')[0]}-{profile}"
     folder = o.new_folder(out, name)
@@ -192,7 +158,6 @@ def _resume(folder: Path, json: bool) -> None:
     try:
         arguments = record["arguments"]
         given = arguments["input"]
-        given["restart_cost"] = tuple(given["restart_cost"])
         source, policy, profile = o.Input(**given), arguments["policy"], arguments["profile"]
         status = record["status"]
     except (KeyError, TypeError) as problem:
