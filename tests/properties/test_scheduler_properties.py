@@ -147,12 +147,19 @@ def run(
     policy: str,
     profile: Profile,
     world: World,
+    solve_s: float = 0.0,
 ) -> Watch:
     """Drive a run with all checks."""
-    setup, made = prepare("0", cluster, table, policy, profile, 0, world.restart_costs, False)
+    setup, made = prepare("0", cluster, table, policy, profile, 0, world.restart_costs, solve_s > 0)
     scheduler = build(setup, made)
     backend = SimBackend(
-        trace, cluster, table, scheduler.planner.solve, world, whole_steps=profile.whole_steps
+        trace,
+        cluster,
+        table,
+        scheduler.planner.solve,
+        world,
+        whole_steps=profile.whole_steps,
+        solve_s=solve_s,
     )
     watch = Watch(scheduler)
     events = itertools.count()
@@ -181,6 +188,28 @@ def test_gavels_profile_keeps_the_invariants(
     trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str
 ) -> None:
     watch = run(trace, cluster, table, policy, GAVEL, World())
+    assert set(watch.ended) == {arrival.job.id for arrival in trace}
+
+
+@SLOW
+@given(
+    arrivals(),
+    clusters(),
+    tables(),
+    st.sampled_from(POLICIES),
+    st.sampled_from([DEFAULT, GAVEL]),
+    st.sampled_from([1.0, 400.0, 5000.0]),
+)
+def test_slow_solves_change_nothing_of_that(
+    trace: list[Arrival],
+    cluster: Cluster,
+    table: Throughputs,
+    policy: str,
+    profile: Profile,
+    solve_s: float,
+) -> None:
+    """Rounds go on while the solver works on what it was given."""
+    watch = run(trace, cluster, table, policy, profile, World(), solve_s)
     assert set(watch.ended) == {arrival.job.id for arrival in trace}
 
 

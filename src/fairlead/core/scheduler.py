@@ -195,7 +195,7 @@ class Scheduler:
                 units.deficit_s[:] = accounts.deficit_s
                 self.ledger.handed_out_s[:] = accounts.handed_out_s
             self._put_in_force(event.allocation)
-        return [] if self.overlap_solves else self._start_round(event.time_s)
+        return [] if self.active else self._start_round(event.time_s)
 
     def _put_in_force(self, allocation: Allocation) -> None:
         units = self.ledger.units
@@ -221,7 +221,8 @@ class Scheduler:
         if wanted:
             self.solving = True
             self.changed = False
-            solve = [Solve(time_s, self._snapshot(time_s))]
+            snapshot = self._snapshot(time_s)
+            solve = [Solve(time_s, snapshot.copied() if self.overlap_solves else snapshot)]
         if self.solving and not self.overlap_solves:
             return solve
         return [*solve, *self._start_round(time_s)]

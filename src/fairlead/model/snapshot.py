@@ -1,6 +1,8 @@
 """The one input of every policy and planner."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
@@ -38,6 +40,15 @@ class Snapshot:
     allocated: Bools  # (units,) was the unit part of the allocation in force
     running_on: Ints  # (units,) slot of the round that has just ended, -1 = did not run
     previous: Allocation | None  # the answer in force, for warm starts
+
+    def copied(self) -> "Snapshot":
+        """The same with arrays of its own, to be kept while the scheduler goes on."""
+        arrays = {
+            field.name: getattr(self, field.name).copy()
+            for field in fields(self)
+            if isinstance(getattr(self, field.name), np.ndarray)
+        }
+        return replace(self, **arrays)
 
     @property
     def packed(self) -> bool:
