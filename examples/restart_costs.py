@@ -1,0 +1,35 @@
+"""How long should a job stay where it is? Restart costs against the profile's patience.
+
+python examples/restart_costs.py
+"""
+
+from dataclasses import replace
+
+import fairlead
+from fairlead import RestartCosts, World
+from fairlead.mechanism.profile import DEFAULT
+
+
+def main() -> None:
+    """One set of jobs, every start costs a minute, four degrees of patience."""
+    cluster = fairlead.parse_cluster("v100=6,p100=6,k80=6")
+    rates = fairlead.read_throughputs("builtin").columns(cluster.slots)
+    generated, _ = fairlead.generate("gavel,jobs=100,interarrival=3600", rates, cluster, 0)
+    jobs = list(generated)
+    world = World(restart_costs=RestartCosts(default_s=60.0))
+    print(
+        f"{'patience':>8}{'average JCT':>13}{'restarts':>10}{'lost to them':>14}{'worst rho':>11}"
+    )
+    for patience in (0.0, 10.0, 30.0, 100.0):
+        profile = replace(DEFAULT, patience=patience)
+        got = fairlead.simulate(
+            jobs, cluster, "las_aware", throughputs=rates, profile=profile, world=world
+        ).metrics
+        print(
+            f"{patience:8.0f}{got['avg_jct_s'] / 3600:11.2f} h{got['restarts']:10}"
+            f"{got['restart_lost_s'] / 3600:12.1f} h{got['rho']['isolated']['max']:11.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
