@@ -4,10 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.core.scheduler import Scheduler
+from fairlead.mechanism.profile import DEFAULT, Profile
 from fairlead.model.cluster import Cluster, SlotType
-from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.model.throughput import Throughputs
+from fairlead.policies import registry
 from fairlead.report.metrics import Result
+from fairlead.setup import Setup, build
 from fairlead.simulation import simulate
 
 # steps/s by scale factor on a fast and a slow type
@@ -34,3 +38,26 @@ def run(arrivals: list[Arrival], fast: int = 1, slow: int = 0, **options: Any) -
 def jct(result: Result) -> dict[int, float | None]:
     """JCT by job."""
     return dict(result.jobs.select("job", "jct_s").iter_rows())
+
+
+def core(
+    cluster: Cluster,
+    table: Throughputs,
+    policy: str,
+    profile: Profile = DEFAULT,
+    restart_costs: RestartCosts | None = None,
+    overlap_solves: bool = False,
+) -> Scheduler:
+    """A fresh scheduler."""
+    made = registry.make(policy, seed=0, profile=profile.name)
+    setup = Setup(
+        "0",
+        cluster,
+        table.columns(cluster.slots),
+        policy,
+        profile,
+        0,
+        restart_costs or RestartCosts(),
+        overlap_solves,
+    )
+    return build(setup, made)

@@ -46,34 +46,6 @@ class Setup:
     traits: Traits | None = None
 
 
-def prepare(
-    version: str,
-    cluster: Cluster,
-    throughputs: Throughputs,
-    policy: str,
-    profile: Profile,
-    seed: int,
-    restart_costs: RestartCosts,
-    overlap_solves: bool,
-) -> tuple[Setup, Policy | Planner]:
-    """The setup of a run, and its policy or planner, made by name."""
-    made = registry.make(policy, seed=seed, profile=profile.name)
-    return (
-        Setup(
-            version,
-            cluster,
-            throughputs.columns(cluster.slots),
-            policy,
-            profile,
-            seed,
-            restart_costs,
-            overlap_solves,
-            None if isinstance(made, Planner) else traits_of(made),
-        ),
-        made,
-    )
-
-
 def traits_of(policy: Policy) -> Traits:
     """The traits of a policy."""
     return Traits(

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,20 +16,21 @@ from fairlead.mechanism.profile import PROFILES, Profile
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
-from fairlead.model.plan import Planner
+from fairlead.model.plan import Planner, Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
+from fairlead.policies import registry
 from fairlead.report.expect import ExpectRounds
 from fairlead.report.metrics import Result, measure
 from fairlead.report.recorder import Recorder
-from fairlead.setup import Setup, build, prepare
+from fairlead.setup import Setup, build, traits_of
 from fairlead.sim.backend import SimBackend, Window
 from fairlead.sim.world import World
 from fairlead.traces.atomic import write_atomically
 from fairlead.traces.cluster import parse_cluster
 from fairlead.traces.read import read_trace
 from fairlead.traces.throughputs import read_throughputs
-from fairlead.traces.trace import Skipped, Trace, only_usable, summarise, usable
+from fairlead.traces.trace import Skipped, Trace, checked, only_usable, summarise, usable
 
 
 class Watch(Protocol):
@@ -47,6 +48,7 @@ class Options:
     profile: str | Profile = "default"
     round_s: float | None = None  # None: the profile's
     seed: int = 0
+    patience: float | None = None  # None: the profile's
     window: tuple[int, int] | None = None  # measure jobs s .. e-1, and stop when they have ended
     until_s: float | None = None  # stop at this time
     world: World | None = None
@@ -56,7 +58,7 @@ class Options:
 def simulate(
     trace: Trace | Iterable[Arrival] | str | Path,
     cluster: Cluster | str,
-    policy: str,
+    policy: str | Policy | Planner,
     *,
     out: Path | None = None,
     expect_rounds: Path | None = None,
@@ -68,18 +70,22 @@ def simulate(
     """Run a trace on a cluster under a policy.
 
     trace: a path (any format that ``fairlead trace describe`` knows), what ``read_trace`` gave, or any
-    iterable of arrivals in order of time, endless ones included if there is a window or ``until_s``.
-    cluster: a ``Cluster`` or text such as "v100=8,k80=24". policy: a name of ``fairlead policies``.
+    iterable of arrivals in order of time; one without end needs a window or ``until_s``.
+    cluster: a ``Cluster`` or text such as "v100=8,k80=24". policy: a name of ``fairlead policies``, or an
+    object with the methods of ``Policy`` or ``Planner``.
     out: where to write journal and tables; resume: go on with an interrupted run there. stop: asked
     between events whether to break off. The other keywords are the fields of ``Options``.
 
     Raises InputError for what cannot be used and CheckError when ``expect_rounds`` (a recorded run, see
     ``report.expect``) does not hold. Returns a ``Result`` with metrics and tables.
     """
-    try:
-        chosen = Options(**options)
-    except TypeError as problem:
-        raise ConfigError(f"simulate(): {problem}") from None
+    known = [field.name for field in fields(Options)]
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"simulate(): {name!r} is not an option (there are {', '.join(known)})"
+            )
+    chosen = Options(**options)
     return Run.of(trace, cluster, policy, chosen).execute(out, expect_rounds, resume, stop, watch)
 
 
@@ -95,6 +101,7 @@ class Run:
     cluster: Cluster
     throughputs: Throughputs
     policy: str
+    made: Policy | Planner
     profile: Profile
     options: Options
 
@@ -102,7 +109,7 @@ class Run:
     def of(
         trace: Trace | Iterable[Arrival] | str | Path,
         cluster: Cluster | str,
-        policy: str,
+        policy: str | Policy | Planner,
         options: Options,
         name: str = "arrivals",
     ) -> "Run":
@@ -118,10 +125,12 @@ class Run:
         if isinstance(trace, str | Path):
             jobs: Trace | Iterable[Arrival] = read_trace(trace, here, seed=options.seed)
         elif isinstance(trace, list | tuple):
-            jobs = Trace(name, "arrivals", list(trace))
+            jobs = Trace(name, "arrivals", list(checked(trace)))
         else:
-            jobs = trace
+            jobs = trace if isinstance(trace, Trace) else checked(trace)
         if isinstance(jobs, Trace):
+            if not jobs.arrivals:
+                raise ConfigError(f"{jobs.name}: there are no jobs")
             jobs = usable(jobs, here, machines)
             if not jobs.arrivals:
                 raise ConfigError(f"{jobs.name}: no job of the trace can run on this cluster")
@@ -130,6 +139,10 @@ class Run:
         else:
             arrivals = only_usable(jobs, here, machines, skipped)
         _check(options, n_jobs)
+        profile = _profile(options)
+        free = [a for a in machines.accelerators if a not in machines.prices]
+        if free:
+            notes = (*notes, f"no price for {', '.join(free)}: counted as 0 in the cost")
         return Run(
             name,
             arrivals,
@@ -138,8 +151,11 @@ class Run:
             skipped,
             machines,
             rates,
-            policy,
-            _profile(options),
+            policy if isinstance(policy, str) else policy.name,
+            registry.make(policy, seed=options.seed, profile=profile.name)
+            if isinstance(policy, str)
+            else policy,
+            profile,
             options,
         )
 
@@ -159,18 +175,19 @@ class Run:
     ) -> Result:
         """Run it. With ``out``, journal and tables are written there."""
         options, world = self.options, self.options.world or World()
-        setup, made = prepare(
+        setup = Setup(
             fairlead.__version__,
             self.cluster,
-            self.throughputs,
+            self.throughputs.columns(self.cluster.slots),
             self.policy,
             self.profile,
             options.seed,
             world.restart_costs,
             options.solve_s > 0,
+            None if isinstance(self.made, Planner) else traits_of(self.made),
         )
         began = time.process_time()
-        scheduler = build(setup, made)
+        scheduler = build(setup, self.made)
         solver = _Solver(scheduler.planner)
         window = None if options.window is None else Window(*options.window)
         backend = SimBackend(
@@ -235,6 +252,7 @@ class Run:
             "policy": self.policy,
             "profile": self.profile.name,
             "round_s": self.profile.round_s,
+            "patience": self.profile.patience,
             "seed": options.seed,
             "window": options.window,
             "until_s": options.until_s,
@@ -251,7 +269,9 @@ def _profile(options: Options) -> Profile:
     else:
         names = ", ".join(sorted(PROFILES))
         raise ConfigError(f"profile {options.profile!r} is not known (choose from {names})")
-    return profile if options.round_s is None else replace(profile, round_s=options.round_s)
+    if options.round_s is not None:
+        profile = replace(profile, round_s=options.round_s)
+    return profile if options.patience is None else replace(profile, patience=options.patience)
 
 
 def _check(options: Options, n_jobs: int | None) -> None:
@@ -261,9 +281,9 @@ def _check(options: Options, n_jobs: int | None) -> None:
         raise ConfigError(f"until: must be a number of seconds > 0, got {options.until_s}")
     if not 0 <= options.solve_s < float("inf"):
         raise ConfigError(f"solve time: must be a number of seconds >= 0, got {options.solve_s}")
+    if options.patience is not None and not 0 <= options.patience < float("inf"):
+        raise ConfigError(f"patience: must be a number >= 0, got {options.patience}")
     if options.window is None:
-        if n_jobs is None and options.until_s is None:
-            raise ConfigError("an endless stream of jobs needs a window or a time to stop at")
         return
     first, stop = options.window
     if not 0 <= first < stop:

@@ -131,8 +131,8 @@ BAD = [
     (["--policy", "las", "--window", "0:26"], "the trace has only 25 jobs"),
     (["--policy", "las", "--until", "-1"], "until: must be a number of seconds > 0"),
     (["--policy", "las", "--restart-cost", "x=y"], "--restart-cost: expected a number"),
-    (["--policy", "las", "--mtbf", "0"], "mtbf_s: must be a number > 0, got 0"),
-    (["--policy", "las", "--rate-noise", "nan"], "rate_noise: must be a number >= 0, got nan"),
+    (["--policy", "las", "--mtbf", "0"], "mean time between failures must be a number > 0, got 0"),
+    (["--policy", "las", "--rate-noise", "nan"], "rate noise must be a number >= 0, got nan"),
     (["--policy", "recorded:absent.json"], "absent.json"),
     (["--policy", "las", "--throughputs", "absent.json"], "absent.json"),
     (["--policy", "las", "--cluster", "v100=0"], "the cluster has no devices"),
@@ -164,7 +164,7 @@ def test_bad_options_get_one_sentence_and_leave_nothing(
         ("gavel,interarrival=abc", "interarrival must be a number in range, got 'abc'"),
         ("bursty,full", "bursty takes only"),
         ("gavel,what", "'what' is not known"),
-        ("gavel", "an endless stream of jobs needs a window or a time to stop at"),
+        ("gavel", "an endless stream of jobs needs --window, --until or jobs=N"),
     ],
 )
 def test_bad_generators_are_named(spec: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

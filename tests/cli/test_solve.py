@@ -63,7 +63,7 @@ def test_shares_only_if_asked_and_no_objective_where_there_is_none(files: list[s
 
 def test_the_table_is_plain_text(files: list[str]) -> None:
     out = run("solve", *files, "--policy", "max_min_fairness", "--shares")
-    assert "las: 1 problems" in out
+    assert "las: 1 problem" in out
     assert "7: job 3: fast 0.2500  slow 0.2500" in out
     assert "\x1b" not in out
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.small import core
 
 from fairlead.commands import Command, End, EndJobs, EndRound, Solve, StartRound
 from fairlead.core.scheduler import Scheduler
@@ -15,11 +16,9 @@ from fairlead.events import (
     RoundEnded,
     Solved,
 )
-from fairlead.mechanism.profile import DEFAULT
 from fairlead.model.cluster import Cluster, Node, SlotType
-from fairlead.model.job import Job, JobId, RestartCosts
+from fairlead.model.job import Job, JobId
 from fairlead.model.throughput import Throughputs
-from fairlead.setup import build, prepare
 
 RATES = Throughputs(
     (SlotType("v100"),), (("net", 1), ("net", 2)), np.array([[10.0], [18.0]]), None, "oracle"
@@ -29,8 +28,7 @@ RATES = Throughputs(
 def scheduler(policy: str, **nodes: int) -> Scheduler:
     """A core over named v100 nodes."""
     cluster = Cluster(tuple(Node(name, "v100", count) for name, count in nodes.items()))
-    setup, made = prepare("0", cluster, RATES, policy, DEFAULT, 0, RestartCosts(), False)
-    return build(setup, made)
+    return core(cluster, RATES, policy)
 
 
 def submit(*jobs: int, devices: int = 1, steps: float = 100_000, time_s: float = 0.0) -> Event:

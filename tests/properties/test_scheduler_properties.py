@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.small import core
 
 from fairlead.commands import Command, End, EndJobs, StartRound
 from fairlead.core import invariants
@@ -19,7 +20,6 @@ from fairlead.mechanism.profile import DEFAULT, GAVEL, Profile
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.model.throughput import Throughputs
-from fairlead.setup import build, prepare
 from fairlead.sim.backend import SimBackend
 from fairlead.sim.world import World
 from fairlead.simulation import simulate
@@ -150,8 +150,7 @@ def run(
     solve_s: float = 0.0,
 ) -> Watch:
     """Drive a run with all checks."""
-    setup, made = prepare("0", cluster, table, policy, profile, 0, world.restart_costs, solve_s > 0)
-    scheduler = build(setup, made)
+    scheduler = core(cluster, table, policy, profile, world.restart_costs, solve_s > 0)
     backend = SimBackend(
         trace,
         cluster,
@@ -218,8 +217,7 @@ def test_slow_solves_change_nothing_of_that(
 def test_no_job_waits_beside_devices_that_it_could_use(
     trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str
 ) -> None:
-    setup, made = prepare("0", cluster, table, policy, DEFAULT, 0, RestartCosts(), False)
-    scheduler = build(setup, made)
+    scheduler = core(cluster, table, policy)
     backend = SimBackend(trace, cluster, table, scheduler.planner.solve)
 
     class Conserve:
@@ -262,8 +260,7 @@ def test_cancelled_jobs_are_gone(
     trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str, data: st.DataObject
 ) -> None:
     """Jobs withdrawn at random moments leave at once, and the others still finish."""
-    setup, made = prepare("0", cluster, table, policy, DEFAULT, 0, RestartCosts(), False)
-    scheduler = build(setup, made)
+    scheduler = core(cluster, table, policy)
     backend = SimBackend(trace, cluster, table, scheduler.planner.solve)
     watch = Watch(scheduler)
     while (event := backend.next()) is not None:

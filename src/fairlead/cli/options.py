@@ -131,6 +131,14 @@ SolveTimeOption = Annotated[
         "--solve-time", metavar="SECONDS", help="Simulated time that a solve takes. Default: 0."
     ),
 ]
+PatienceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--patience",
+        metavar="N",
+        help="A job is moved only for one that is owed N times what its start costs. Default: 30.",
+    ),
+]
 OutOption = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Where to write. Default: a new folder in runs/."),
@@ -162,6 +170,7 @@ class Input:
     mttr_h: MttrOption = 1.0
     early_end: EarlyEndOption = 0.0
     solve_time_s: SolveTimeOption = 0.0
+    patience: PatienceOption = None
 
     def run(self, policy: str, profile: str) -> Run:
         """A run with everything read and checked."""
@@ -177,6 +186,7 @@ class Input:
             until_s=self.until_s,
             world=self._world(),
             solve_s=self.solve_time_s,
+            patience=self.patience,
         )
         if (self.trace is None) == (self.generate is None):
             raise ConfigError("give the jobs: either --trace FILE or --generate SPEC")
@@ -184,6 +194,8 @@ class Input:
             return Run.of(self.trace, cluster, policy, options)
         assert self.generate is not None
         arrivals, jobs = generate(self.generate, rates.columns(cluster.slots), cluster, self.seed)
+        if jobs is None and self.window is None and self.until_s is None:
+            raise ConfigError("an endless stream of jobs needs --window, --until or jobs=N")
         source = list(arrivals) if jobs is not None else arrivals
         return Run.of(source, cluster, policy, options, name=f"generated: {self.generate}")
 
@@ -278,8 +290,10 @@ def read_json(path: Path) -> Any:
     """A JSON file, or RunError."""
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError) as problem:
-        raise RunError(f"{path}: cannot be read: {problem}") from None
+    except OSError as problem:
+        raise RunError(f"{path}: cannot be read: {problem.strerror}") from None
+    except ValueError as problem:
+        raise RunError(f"{path}: is not JSON: {problem}") from None
 
 
 @contextmanager

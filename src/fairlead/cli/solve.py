@@ -103,7 +103,11 @@ def _shares(snapshot: Snapshot, allocation: Allocation) -> dict[str, dict[str, f
 
 def _show(policy: str, answers: Sequence[dict[str, Any]]) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    table = Table(title=f"{policy}: {len(answers)} problems", box=SIMPLE_HEAD, title_justify="left")
+    table = Table(
+        title=f"{policy}: {len(answers)} problem{'' if len(answers) == 1 else 's'}",
+        box=SIMPLE_HEAD,
+        title_justify="left",
+    )
     for name in ("k", "objective", "violation", "gap", "ms"):
         table.add_column(name, justify="right", no_wrap=True)
     for answer in answers:

@@ -47,10 +47,11 @@ def gavel_keys(
 
 @kernel(
     "Tuple((f8[:,::1], f8[:,::1], f8[:,::1], b1[:,::1]))"
-    "(i8[:,::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[:,::1], i8[::1], f8[::1], f8, f8, f8)",
+    "(i8[:,::1], i8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[:,::1], i8[::1], f8[::1], f8, f8, f8)",
 )
 def owed_keys(
     member: Ints,
+    scale: Ints,
     rate: Floats,
     share: Floats,
     received_s: Floats,
@@ -87,10 +88,10 @@ def owed_keys(
             best = max(best, relative[u, t])
             if share[u, t] > 0:
                 owed = deficit_s[u, t] + share[u, t] * (elapsed_s + round_s) - received_s[u, t]
-                first[u, t] = max(owed, 0.0)
+                first[u, t] = max(owed, 0.0) * scale[u]
             if running_on[u] == t:
                 here[u, t] = 1.0
-                first[u, t] += patience * cost
+                first[u, t] += patience * cost * scale[u]
         if best > 0:
             for t in range(slots):
                 relative[u, t] /= best

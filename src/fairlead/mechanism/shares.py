@@ -145,6 +145,7 @@ class SharesPlanner:
             return first, snapshot.deficit_s, snapshot.share, runs
         return owed_keys(
             snapshot.member,
+            snapshot.scale,
             snapshot.rate,
             snapshot.share,
             snapshot.received_s,

@@ -25,15 +25,11 @@ class World:
 
     def __post_init__(self) -> None:
         for name in ("rate_noise", "rate_bias", "early_end"):
-            value = getattr(self, name)
-            if not 0 <= value < np.inf:
-                raise ConfigError(f"{name}: must be a number >= 0, got {value}")
-        if self.early_end > 1:
-            raise ConfigError(f"early_end: must be a probability, got {self.early_end}")
-        if self.mtbf_s is not None and not 0 < self.mtbf_s < np.inf:
-            raise ConfigError(f"mtbf_s: must be a number > 0, got {self.mtbf_s}")
-        if not 0 < self.mttr_s < np.inf:
-            raise ConfigError(f"mttr_s: must be a number > 0, got {self.mttr_s}")
+            _check(name, getattr(self, name), getattr(self, name) >= 0)
+        _check("early_end", self.early_end, self.early_end <= 1)
+        if self.mtbf_s is not None:
+            _check("mtbf_s", self.mtbf_s, self.mtbf_s > 0)
+        _check("mttr_s", self.mttr_s, self.mttr_s > 0)
 
     def last_step(self, job: Job) -> float:
         """The step at which the job ends: its total, or earlier where its owner or a crash ends it."""
@@ -57,6 +53,20 @@ class World:
     def node_clock(self, node: int) -> np.random.Generator:
         """The source of one node's failures and repairs."""
         return np.random.default_rng((self.seed, 4, node))
+
+
+_WORDS = {
+    "rate_noise": "rate noise must be a number >= 0",
+    "rate_bias": "rate bias must be a number >= 0",
+    "early_end": "the probability of an early end must be from 0 to 1",
+    "mtbf_s": "the mean time between failures must be a number > 0",
+    "mttr_s": "the mean time to repair must be a number > 0",
+}
+
+
+def _check(name: str, value: float, holds: bool) -> None:
+    if not (holds and value < np.inf):
+        raise ConfigError(f"{_WORDS[name]}, got {value} ({name})")
 
 
 def _lognormal(rng: np.random.Generator, sigma: float, size: int) -> Floats:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
+from fairlead.errors import TraceError
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughput import Kind, Throughputs
@@ -30,6 +32,30 @@ class Trace:
     notes: tuple[str, ...] = ()  # what the reader did with the rows that it kept
     lines: tuple[int, ...] = ()  # line of each arrival; () = not from a file
     devices: tuple[int, ...] = ()  # devices that the file asks for; () = the scale factors
+
+
+def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
+    """The same arrivals, each checked as a reader checks the rows of a file; TraceError names the job."""
+    time_s, seen = 0.0, set()
+    for number, arrival in enumerate(arrivals):
+        job = arrival.job
+        where = f"arrival {number} (job {job.id})"
+        if not time_s <= arrival.time_s < inf:
+            raise TraceError(
+                f"{where}: time must be a number >= {time_s}, that of the one before, got {arrival.time_s}"
+            )
+        for name, value, holds in (
+            ("total_steps", job.total_steps, 0 < job.total_steps < inf),
+            ("scale_factor", job.scale_factor, job.scale_factor >= 1),
+            ("weight", job.weight, 0 < job.weight < inf),
+            ("slo_s", job.slo_s, job.slo_s is None or 0 < job.slo_s < inf),
+            ("id", job.id, job.id >= 0 and job.id not in seen),
+        ):
+            if not holds:
+                raise TraceError(f"{where}: {name} cannot be {value}")
+        time_s = arrival.time_s
+        seen.add(job.id)
+        yield arrival
 
 
 def usable(trace: Trace, throughputs: Throughputs, cluster: Cluster | None = None) -> Trace:
