@@ -39,7 +39,7 @@ def test_a_stream_is_checked_as_it_is_read() -> None:
         yield job(0, 0.0, 5.0)
         yield job(1, 1.0, -5.0)
 
-    with pytest.raises(InputError, match="total_steps cannot be -5.0"):
+    with pytest.raises(InputError, match=r"total_steps cannot be -5\.0"):
         run(stream())  # type: ignore[arg-type]
 
 
