@@ -37,12 +37,34 @@ def used(snapshot: Snapshot, plan: dict[int, int]) -> list[float]:
     return [float(one) for one in out]
 
 
-@given(snapshots(max_jobs=14), st.booleans(), st.integers(0, 9))
+@given(snapshots(max_jobs=14))
 @settings(max_examples=100, deadline=None)
-def test_a_round_fits_keeps_and_lets_nobody_overtake(
-    snapshot: Snapshot, aware: bool, seed: int
-) -> None:
-    planner = FifoPlanner(seed, aware)
+def test_an_aware_round_is_gavels_allocation_and_stays_so(snapshot: Snapshot) -> None:
+    planner = FifoPlanner(0, True)
+    first = planned(planner, snapshot)
+    assert planned(planner, after(snapshot, first)) == first
+    large_enough = snapshot.capacity[snapshot.slot_type] >= snapshot.scale[:, None]
+    if ((snapshot.solo_rate > 0) & large_enough).any(axis=1).all():
+        share = FifoAwareShares().allocate(snapshot).share
+        assert first == {int(j): int(share[j].argmax()) for j in np.flatnonzero(share.any(axis=1))}
+
+
+def test_an_aware_job_moves_on_when_a_faster_type_is_free_and_the_start_is_worth_it() -> None:
+    rate = np.ones((12, 3))
+    rate[:, 1] = 2.0
+    jobs = [JobRow(0, FAMILIES[0], steps_left=100.0)]
+    snapshot = snapshot_of(jobs, Cluster.of({"a": 1, "b": 1}), table(rate))
+    on_a = replace(snapshot, running_on=np.array([0]))
+    for restart_s, slot in ((49.0, 1), (51.0, 0)):
+        costly = replace(on_a, restart_s=np.array([restart_s]))
+        assert planned(FifoPlanner(0, True), costly) == {0: slot}
+        assert planned(FifoPlanner(0, False), costly) == {0: 0}
+
+
+@given(snapshots(max_jobs=14), st.integers(0, 9))
+@settings(max_examples=100, deadline=None)
+def test_a_round_fits_keeps_and_lets_nobody_overtake(snapshot: Snapshot, seed: int) -> None:
+    planner = FifoPlanner(seed, False)
     assert isinstance(planner, Planner)
     first = planned(planner, snapshot)
     second = planned(planner, after(snapshot, first))
@@ -62,12 +84,12 @@ def test_a_round_fits_keeps_and_lets_nobody_overtake(
         assert snapshot.solo_rate[job, slot] > 0
 
 
-@given(snapshots(max_jobs=14), st.booleans(), st.data())
+@given(snapshots(max_jobs=14), st.data())
 @settings(max_examples=60, deadline=None)
 def test_when_devices_are_lost_the_last_to_come_give_way(
-    snapshot: Snapshot, aware: bool, data: st.DataObject
+    snapshot: Snapshot, data: st.DataObject
 ) -> None:
-    planner = FifoPlanner(0, aware)
+    planner = FifoPlanner(0, False)
     ran = planned(planner, snapshot)
     left = np.array(
         [float(data.draw(st.integers(0, int(devices)))) for devices in snapshot.capacity]

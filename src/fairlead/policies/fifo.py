@@ -75,12 +75,14 @@ class FifoShares:
 
 @dataclass(frozen=True, slots=True)
 class FifoPlanner:
-    """Rounds in order of submission: a running job keeps its type until it is done; waiting jobs by id
-    take the fastest type with enough free devices, or one drawn at random.
+    """Rounds in order of submission. Aware: jobs by id take the fastest type with enough free devices,
+    anew in each round, so a job moves on when a faster type is free, if that gains more than the start
+    costs. Agnostic: a type drawn at random among those with enough free devices, kept until the job ends.
 
-    The first waiting job that fits nowhere holds up those behind it, but a job that no type could run
-    even if it were empty is passed over. Where devices are lost, running jobs give way from the last id
-    on. No job ever overtakes: no one starts while an earlier job that could run waits.
+    The first job for which no type has enough free devices holds up those behind it; a job that no type
+    could run even if it were empty is passed over, and so is, if aware, one that the types with free
+    devices cannot run: it has the first choice again in the next round. Where devices are lost, jobs
+    give way from the last id on.
     """
 
     seed: int
@@ -128,18 +130,25 @@ class _Queue:
         self.slot_type: Ints = snapshot.slot_type
         self.capacity: Floats = snapshot.capacity
         self.free: Floats = snapshot.capacity.copy()
+        self.steps_left: Floats = snapshot.steps_left
+        self.restart_s: Floats = snapshot.restart_s
         self.aware, self.seed = aware, seed
 
     def fill(self, had: Ints) -> tuple[Ints, Ints]:
         """(running,) jobs in order of id, and their slots. had: (jobs,) slot so far, -1 = none."""
+        self.had = had
         slot = np.full(len(had), -1, np.int64)
-        self._keep(had, slot)
+        if not self.aware:
+            self._keep(had, slot)
         waiting = np.flatnonzero((slot < 0) & self._could_run())
         for job in waiting.tolist():
             if not (self.free > 0).any():
                 break
-            fits = (self.free[self.slot_type] >= self.scale[job]) & (self.rate[job] > 0)
+            room = self.free[self.slot_type] >= self.scale[job]
+            fits = room & (self.rate[job] > 0)
             if not fits.any():
+                if self.aware and room.any():
+                    continue
                 break
             slot[job] = self._choose(job, fits)
             self.free[self.slot_type[slot[job]]] -= self.scale[job]
@@ -167,6 +176,17 @@ class _Queue:
 
     def _choose(self, job: int, fits: Bools) -> int:
         if self.aware:
-            return int(np.where(fits, self.rate[job], -1.0).argmax())
+            best = int(np.where(fits, self.rate[job], -1.0).argmax())
+            here = int(self.had[job])
+            if here >= 0 and fits[here] and not self._worth_moving(job, here, best):
+                return here
+            return best
         among = np.flatnonzero(fits)
         return int(among[draw(self.seed, int(self.id[job]), len(among))])
+
+    def _worth_moving(self, job: int, here: int, there: int) -> bool:
+        """Is the job done earlier if it starts again on the faster type?"""
+        left = self.steps_left[job]
+        return bool(
+            left / self.rate[job, here] > self.restart_s[job] + left / self.rate[job, there]
+        )
