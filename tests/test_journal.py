@@ -65,7 +65,7 @@ def test_equal_runs_give_equal_journals_in_every_process(tmp_path: Path, policy:
 
 def test_a_replay_compares_every_record(run: Path) -> None:
     path = run / "journal"
-    assert replay(path) == len(list(records(path)))
+    assert replay(path) == (len(list(records(path))), 0)
 
 
 def test_a_journal_cut_anywhere_reads_up_to_its_last_whole_record(
@@ -82,7 +82,7 @@ def test_a_journal_cut_anywhere_reads_up_to_its_last_whole_record(
         used = len(journal.MAGIC) + sum(8 + len(record) for record in some)
         assert used <= length < used + 8 + len(all_records[len(some)])
         if some:
-            assert replay(cut) == len(some)
+            assert replay(cut) == (len(some), length - used)
 
 
 def test_a_replay_names_the_first_difference(run: Path, tmp_path: Path) -> None:
@@ -105,7 +105,10 @@ def test_damage_in_the_middle_is_noticed(run: Path, tmp_path: Path) -> None:
     whole = bytearray((run / "journal").read_bytes())
     whole[len(whole) // 2] ^= 1
     (tmp_path / "journal").write_bytes(whole)
-    assert len(list(records(tmp_path / "journal"))) < len(list(records(run / "journal")))
+    whole_ones = len(list(records(tmp_path / "journal")))
+    assert whole_ones < len(list(records(run / "journal")))
+    with pytest.raises(CheckError, match=rf"record {whole_ones} at byte \d+ is damaged"):
+        replay(tmp_path / "journal")
 
 
 def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:

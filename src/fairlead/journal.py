@@ -225,7 +225,7 @@ def setup_of(path: Path) -> Setup:
     """The first record of a journal."""
     first = next(records(path), None)
     if first is None or first[:1] != b"H":
-        raise RunError(f"{path}: the journal holds no whole setup record")
+        raise RunError(f"{path}: the first record, which says what was run, is cut off or damaged")
     setup = decode(first)
     assert isinstance(setup, Setup)
     return setup
@@ -240,17 +240,20 @@ def answers(path: Path) -> Iterator[e.Solved]:
             yield solved
 
 
-def replay(path: Path) -> int:
-    """Drive the events of a journal through a fresh core; the number of records compared.
+def replay(path: Path) -> tuple[int, int]:
+    """Drive the events of a journal through a fresh core; how many records were compared, and how many
+    bytes behind the last whole record were left: of a record that was cut off, if any.
 
-    Raises CheckError with the first command that differs. A journal that was cut off is compared as
-    far as it goes. No solver is called: the allocations are events.
+    Raises CheckError with the first command that differs, or if a record is damaged. No solver is called:
+    the allocations are events.
     """
     scheduler = build(setup_of(path))
     expected: list[c.Command] = []
     count = 0
+    used = len(MAGIC)
     for number, record in enumerate(records(path)):
         count += 1
+        used += _HEAD.size + len(record)
         if number == 0:
             continue
         if record[0] in _EVENTS:
@@ -270,7 +273,19 @@ def replay(path: Path) -> int:
         command = expected.pop(0)
         if encode(command) != record:
             raise CheckError(f"{path}: record {number}: {_difference(command, decode(record))}")
-    return count
+    return count, _left(path, used, count)
+
+
+def _left(path: Path, used: int, count: int) -> int:
+    """Bytes behind the last whole record; CheckError if they hold a whole one that is damaged."""
+    left = path.stat().st_size - used
+    if left >= _HEAD.size:
+        with path.open("rb") as file:
+            file.seek(used)
+            length, _ = _HEAD.unpack(file.read(_HEAD.size))
+        if length <= left - _HEAD.size:
+            raise CheckError(f"{path}: record {count} at byte {used} is damaged")
+    return left
 
 
 def describe(record: Any) -> str:

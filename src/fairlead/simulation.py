@@ -1,5 +1,7 @@
 """Simulate a cluster: the whole of Fairlead in one call."""
 
+import fcntl
+import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -9,7 +11,7 @@ from typing import Any, Protocol
 
 import fairlead
 from fairlead.driver import Observer, drive
-from fairlead.errors import CheckError, ConfigError
+from fairlead.errors import CheckError, ConfigError, RunError
 from fairlead.events import Event, Solved
 from fairlead.journal import Journal, answers, records
 from fairlead.mechanism.profile import PROFILES, Profile
@@ -140,6 +142,9 @@ class Run:
             arrivals = only_usable(jobs, here, machines, skipped)
         _check(options, n_jobs)
         profile = _profile(options)
+        for family in (options.world or World()).restart_costs.by_family:
+            if family not in rates.families:
+                raise ConfigError(f"restart cost: {family!r} is not in the throughput table")
         free = [a for a in machines.accelerators if a not in machines.prices]
         if free:
             notes = (*notes, f"no price for {', '.join(free)}: counted as 0 in the cost")
@@ -289,7 +294,7 @@ def _check(options: Options, n_jobs: int | None) -> None:
     if not 0 <= first < stop:
         raise ConfigError(f"window {first}:{stop}: must be S:E with 0 <= S < E")
     if n_jobs is not None and stop > n_jobs:
-        raise ConfigError(f"window {first}:{stop}: the trace has only {n_jobs} jobs")
+        raise ConfigError(f"window {first}:{stop}: only {n_jobs} jobs of the trace can run here")
 
 
 class _Solver:
@@ -333,6 +338,12 @@ class _RunLog(Journal):
         self.caught_up = not resume
 
     def __enter__(self) -> "_RunLog":
+        self._lock = os.open(self.final.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise RunError(f"{self.final.parent}: another process writes this run") from None
         self.open(self.setup)
         return self
 
@@ -354,6 +365,7 @@ class _RunLog(Journal):
                 self.path.replace(self.final)
             else:
                 self.path.unlink()
+        os.close(self._lock)
 
 
 class _Watcher:

@@ -1,13 +1,13 @@
 """``fairlead compare``: several policies on the same input, side by side."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairlead.cli import options as o
-from fairlead.cli.simulate import execute, say_skipped
+from fairlead.cli.simulate import execute, remembered, say_skipped
 from fairlead.report import html, tables
 
 POLICIES = ("fifo", "fifo_aware", "isolated", "las", "las_aware")
@@ -43,15 +43,15 @@ def compare(
     """
     if given.trace is None and given.generate is None:
         given = replace(given, generate=JOBS)
-    names = policy or list(POLICIES)
-    profiles = profile or ["default"]
+    names = list(dict.fromkeys(policy or POLICIES))  # each once
+    profiles = list(dict.fromkeys(profile or ["default"]))
     runs = [(name, kind, given.run(name, kind)) for kind in profiles for name in names]
     folder = o.new_folder(out, f"compare-{Path(runs[0][2].trace_name).stem}")
     results = []
     for number, (name, kind, run) in enumerate(runs, 1):
         label = name if len(profiles) == 1 else f"{name} ({kind})"
         one = o.new_folder(folder / f"{number}-{name.partition(':')[0]}-{kind}", "")
-        arguments = {"input": asdict(given), "policy": name, "profile": kind}
+        arguments = remembered(given, name, kind)
         results.append((label, execute(run, one, arguments, json=False, quiet=True)))
     say_skipped(results[0][1])
     page = html.comparison_report(

@@ -1,5 +1,6 @@
 """``fairlead simulate``: one policy on one trace."""
 
+import hashlib
 import platform
 import shlex
 import sys
@@ -61,6 +62,10 @@ def simulate(
     journal, and report.html.
     """
     if resume is not None:
+        if policy is not None or expect_rounds is not None or out is not None or given != o.Input():
+            raise ConfigError(
+                "--resume goes on as the run began: it takes no other option but --json"
+            )
         _resume(resume, json)
         return
     if policy is None:
@@ -68,8 +73,35 @@ def simulate(
     run = given.run(policy, profile)
     name = f"{Path(run.trace_name).stem}-{policy.partition(':')[0]}-{profile}"
     folder = o.new_folder(out, name)
-    arguments = {"input": asdict(given), "policy": policy, "profile": profile}
+    arguments = remembered(given, policy, profile, expect_rounds)
     execute(run, folder, arguments, json=json, expect=expect_rounds)
+
+
+def remembered(
+    given: o.Input, policy: str, profile: str, expect: Path | None = None
+) -> dict[str, Any]:
+    """What ``--resume`` needs: the options, and a digest of every file that they name."""
+    name, _, argument = policy.partition(":")
+    files = [given.trace, given.throughputs, given.cluster, argument or None, expect]
+    digest = {}
+    for text in files:
+        if text is not None and Path(text).is_file():
+            digest[str(Path(text).resolve())] = hashlib.sha256(Path(text).read_bytes()).hexdigest()
+
+    def absolute(text: str | None) -> str | None:
+        known = text is not None and str(Path(text).resolve()) in digest
+        return str(Path(text).resolve()) if known and text is not None else text
+
+    options = asdict(given)
+    for option in ("trace", "throughputs", "cluster"):
+        options[option] = absolute(options[option])
+    return {
+        "input": options,
+        "policy": f"{name}:{absolute(argument)}" if argument else policy,
+        "profile": profile,
+        "expect_rounds": absolute(None if expect is None else str(expect)),
+        "files": digest,
+    }
 
 
 def execute(
@@ -157,11 +189,17 @@ def _resume(folder: Path, json: bool) -> None:
     record = o.read_json(folder / "run.json")
     try:
         arguments = record["arguments"]
-        given = arguments["input"]
-        source, policy, profile = o.Input(**given), arguments["policy"], arguments["profile"]
-        status = record["status"]
+        source = o.Input(**arguments["input"])
+        policy, profile = arguments["policy"], arguments["profile"]
+        expect, files, status = arguments["expect_rounds"], arguments["files"], record["status"]
     except (KeyError, TypeError) as problem:
         raise RunError(f"{folder / 'run.json'}: not a run that can go on ({problem})") from None
     if status == "complete":
         raise RunError(f"{folder}: this run is complete, there is nothing to go on with")
-    execute(source.run(policy, profile), folder, arguments, json=json, resume=True)
+    for name, digest in files.items():
+        path = Path(name)
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            raise RunError(f"{name}: has changed since the run in {folder} began, it cannot go on")
+    run = source.run(policy, profile)
+    rounds = None if expect is None else Path(expect)
+    execute(run, folder, arguments, json=json, expect=rounds, resume=True)

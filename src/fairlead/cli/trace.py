@@ -60,6 +60,9 @@ VcOption = Annotated[
 ]
 
 
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite OUT if it is there.")]
+
+
 class Kind(StrEnum):
     """The generators."""
 
@@ -100,8 +103,10 @@ def convert_command(
     cluster: ClusterOption = None,
     seed: SeedOption = 0,
     vc: VcOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Read a trace in any known format and write it in another."""
+    _refuse_to_overwrite(target, force)
     table, on = _rates(throughputs, cluster)
     trace = read_trace(source, table, seed=seed, vc=vc)
     if on is not None:
@@ -148,8 +153,10 @@ def generate_command(
     full: Annotated[
         bool, typer.Option("--full", help="gavel: start with jobs that fill --cluster.")
     ] = False,
+    force: ForceOption = False,
 ) -> None:
     """Generate a trace."""
+    _refuse_to_overwrite(target, force)
     table, on = _rates(throughputs, cluster)
     arrivals: Iterator[Arrival]
     if kind is Kind.GAVEL:
@@ -177,6 +184,11 @@ def generate_command(
     _warn(trace)
     write_trace(trace, target, table)
     _say(f"{len(trace.arrivals)} jobs written to {target}")
+
+
+def _refuse_to_overwrite(target: Path, force: bool) -> None:
+    if target.exists() and not force:
+        raise ConfigError(f"{target}: is there already; choose another name or give --force")
 
 
 def _refuse_gavel_options(*given: bool) -> None:

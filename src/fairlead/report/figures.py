@@ -97,7 +97,7 @@ def utilization_over_time(over: OverTime, *, width: int = 560, strip: int = 78) 
     body = []
     for row, (name, busy) in enumerate(over.utilization.items()):
         top = 20 + row * pitch
-        mean = float(np.average(busy, weights=np.diff(over.edges_s)))
+        mean = over.average[name]
         y = _Axis(0.0, 1.0, top + strip, top)
         part = _Frame(width, top + strip, top=top, bottom_margin=0)
         body += [

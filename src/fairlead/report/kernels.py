@@ -72,8 +72,8 @@ def begin(
 
 
 @kernel(
-    "void(i8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8[::1], f8, f8, f8[::1],"
-    " f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])",
+    "void(i8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8[::1], f8, f8, b1,"
+    " f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])",
 )
 def book(
     member: Ints,
@@ -85,6 +85,7 @@ def book(
     restart_s: Floats,
     start_s: float,
     from_s: float,
+    only_good: bool,
     price: Floats,
     busy_s: Floats,
     charged_s: Floats,
@@ -95,8 +96,8 @@ def book(
 ) -> None:
     """Book in place what a round used and did.
 
-    busy_s, charged_s, price: (slots,) device-seconds in use; device-seconds charged, from from_s on and
-    only for what counts; $ per device-hour. run_s, cost, lost_s, done: (jobs,).
+    busy_s, charged_s, price: (slots,) device-seconds in use; device-seconds charged, from from_s on and, if
+    only_good, only for what counts; $ per device-hour. run_s, cost, lost_s, done: (jobs,).
     """
     for i in range(len(member)):
         scale = first[i + 1] - first[i]
@@ -106,7 +107,7 @@ def book(
         for k in range(member.shape[1]):
             if member[i, k] >= 0 and (outcome[i, k] == _FAILED or outcome[i, k] == _LOST):
                 good = False
-        pay_s = finish_s[i] - from_s if good else 0.0
+        pay_s = finish_s[i] - from_s if good or not only_good else 0.0
         charged_s[slot[i]] += pay_s * scale
         for k in range(member.shape[1]):
             j = member[i, k]

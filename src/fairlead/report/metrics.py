@@ -36,9 +36,9 @@ def measure(
     makespan_s: time of the last event. jct_s: finish - arrival of completed jobs. queueing_delay_s:
     first start - arrival. utilization: device-seconds in use over device-seconds that there were, from
     the first arrival on; gavel_utilization: Gavel's definition (from time 0, idle gaps charged to the
-    next round). cost: $ for devices in use; Gavel's in its profile. rho.isolated: JCT over the time
-    that the same steps would have taken on an isolated 1/n share, n taken at every solve (Gavel);
-    rho.static: JCT over running time alone on the fastest type x max(1, jobs / devices) (Shockwave),
+    next round). cost: $ for devices in use, lost rounds included; Gavel's in its profile. rho.isolated:
+    JCT over the time that the same steps would have taken on an isolated 1/n share, n taken at every
+    solve (Gavel); rho.static: JCT over running time alone on the fastest type x max(1, jobs / devices) (Shockwave),
     only without a window. slo_violations: jobs that ended later than arrival + SLO or were still there
     then.
     """
@@ -104,7 +104,7 @@ def _rho(rho: Any) -> dict[str, float | None]:
         "p50": _percentile(rho, 50),
         "max": float(rho.max()) if len(rho) else None,
         **{
-            f"unfair_{name}": float((rho > limit).mean()) if len(rho) else None
+            f"unfair_{name}": float((rho > limit * (1 + 1e-9)).mean()) if len(rho) else None
             for name, limit in (("1", 1.0), ("1_05", 1.05), ("1_1", 1.1))
         },
     }

@@ -80,7 +80,8 @@ class Recorder:
         charge_idle_gaps: bool,
         solves: bool,
     ) -> None:
-        """charge_idle_gaps: as the profile; solves: does the planner ask for solves? (If so, isolated
+        """charge_idle_gaps: as the profile, and no charge for rounds that do not count either.
+        solves: does the planner ask for solves? (If so, isolated
         rates are taken at each of them, as Gavel does; if not, whenever jobs come or go.)"""
         self.cluster = cluster
         self.throughputs = throughputs.columns(cluster.slots)
@@ -239,6 +240,7 @@ class Recorder:
             event.restart_s,
             start_s,
             self._last_end_s if self.charge_idle_gaps else start_s,
+            self.charge_idle_gaps,
             self.cluster.price,
             busy,
             self.charged_s,

@@ -20,6 +20,7 @@ class OverTime:
     active: Floats  # (bins,) jobs in the system
     running: Floats  # (bins,) jobs that run
     utilization: Mapping[str, Floats]  # accelerator type -> (bins,) busy over available
+    average: Mapping[str, float]  # the same over the whole run
 
 
 def over_time(rounds: pl.DataFrame, most_bins: int = 400) -> OverTime | None:
@@ -46,15 +47,14 @@ def over_time(rounds: pl.DataFrame, most_bins: int = 400) -> OverTime | None:
         total = np.concatenate([[0.0], np.cumsum(capacity * np.diff(held))])
         return np.diff(np.interp(edges, held, total))
 
-    shares = {
-        name: _ratio(
-            in_bins(_column(rounds, f"busy_{name}")), available(_column(rounds, f"capacity_{name}"))
-        )
-        for name in accelerators(rounds)
-    }
-    return OverTime(
-        edges, mean(_column(rounds, "active")), mean(_column(rounds, "running")), shares
-    )
+    shares, average = {}, {}
+    for name in accelerators(rounds):
+        busy = in_bins(_column(rounds, f"busy_{name}"))
+        there = available(_column(rounds, f"capacity_{name}"))
+        shares[name] = _ratio(busy, there)
+        average[name] = float(busy.sum() / there.sum()) if there.sum() > 0 else 0.0
+    active, running = mean(_column(rounds, "active")), mean(_column(rounds, "running"))
+    return OverTime(edges, active, running, shares, average)
 
 
 def accelerators(rounds: pl.DataFrame) -> list[str]:

@@ -95,8 +95,6 @@ class SimBackend:
         if not self._clocks and self.world.mtbf_s is not None:
             self._start_clocks()
         event = self._earliest()
-        if event is not None and self.until_s is not None and event.time_s > self.until_s:
-            return None
         if event is not None:
             self.now_s = event.time_s
         return event
@@ -112,6 +110,8 @@ class SimBackend:
         node_s = self._node_events[0][0] if self._node_events else np.inf
         answer_s = np.inf if self._problem is None else self._problem[0] + self.solve_s
         first = min(round_s, arrival_s, node_s, answer_s)
+        if self.until_s is not None and first > self.until_s:
+            return self._stop(self.until_s)
         if first == np.inf:
             return self._stall()
         if node_s == first:
@@ -121,6 +121,12 @@ class SimBackend:
         if answer_s == first:
             return self._answer()
         return self._end_round(round_s)
+
+    def _stop(self, time_s: float) -> Event | None:
+        """What is running is cut short at the end of the time, so that it counts up to there."""
+        if self._round is None or self._round.command.time_s >= time_s:
+            return None
+        return self._end_round(time_s)
 
     def _stall(self) -> Event | None:
         if self._stalled:

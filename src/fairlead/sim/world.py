@@ -25,7 +25,7 @@ class World:
 
     def __post_init__(self) -> None:
         for name in ("rate_noise", "rate_bias", "early_end"):
-            _check(name, getattr(self, name), getattr(self, name) >= 0)
+            _check(name, getattr(self, name), 0 <= getattr(self, name) <= 2)
         _check("early_end", self.early_end, self.early_end <= 1)
         if self.mtbf_s is not None:
             _check("mtbf_s", self.mtbf_s, self.mtbf_s > 0)
@@ -56,8 +56,8 @@ class World:
 
 
 _WORDS = {
-    "rate_noise": "rate noise must be a number >= 0",
-    "rate_bias": "rate bias must be a number >= 0",
+    "rate_noise": "rate noise must be a number from 0 to 2",
+    "rate_bias": "rate bias must be a number from 0 to 2",
     "early_end": "the probability of an early end must be from 0 to 1",
     "mtbf_s": "the mean time between failures must be a number > 0",
     "mttr_s": "the mean time to repair must be a number > 0",

@@ -41,4 +41,6 @@ def whole(source: Source, line: int, name: str, value: object, least: int) -> in
         raise source.fault(line, f"{name}: expected a whole number, got {shown(value)}")
     if result < least:
         raise source.fault(line, f"{name}: must be >= {least}, got {shown(value)}")
+    if result >= 2**53:
+        raise source.fault(line, f"{name}: must be below 2**53, got {shown(value)}")
     return int(result)

@@ -9,6 +9,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughput import Kind, Throughputs
 
+LARGEST_ID = 2**53  # what a float holds exactly
 NAMED = 5  # lines that a summary names before it says "..."
 
 
@@ -49,7 +50,7 @@ def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
             ("scale_factor", job.scale_factor, job.scale_factor >= 1),
             ("weight", job.weight, 0 < job.weight < inf),
             ("slo_s", job.slo_s, job.slo_s is None or 0 < job.slo_s < inf),
-            ("id", job.id, job.id >= 0 and job.id not in seen),
+            ("id", job.id, 0 <= job.id < LARGEST_ID and job.id not in seen),
         ):
             if not holds:
                 raise TraceError(f"{where}: {name} cannot be {value}")
