@@ -110,6 +110,46 @@ def test_an_interrupted_run_goes_on_to_the_same_journal(
     assert "this run is complete" in capsys.readouterr().err
 
 
+def interrupted(trace: str) -> None:
+    """A run in the folder ``part`` that was stopped."""
+    assert call("simulate", "--trace", trace, "--policy", "las", "--out", "part") == 0
+    record = json.loads(Path("part/run.json").read_text())
+    Path("part/run.json").write_text(json.dumps(record | {"status": "interrupted"}))
+
+
+def test_a_run_does_not_go_on_with_changed_input_or_other_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = "job,arrival_s,family,scale_factor,total_steps\n0,0,A3C,1,1000\n"
+    Path("t.csv").write_text(rows)
+    interrupted("t.csv")
+    assert call("simulate", "--resume", "part", "--policy", "fifo") == 2
+    assert "takes no other option" in capsys.readouterr().err
+    Path("t.csv").write_text(rows + "1,9,A3C,1,1000\n")
+    assert call("simulate", "--resume", "part") == 2
+    assert "t.csv: has changed since the run" in capsys.readouterr().err
+    Path("t.csv").write_text(rows)
+    assert call("simulate", "--resume", "part") == 0
+
+
+def test_a_journal_that_is_not_the_runs_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", *JOBS, "--policy", "las", "--out", "one") == 0
+    whole = Path("one/journal").read_bytes()
+    Path("one/journal").write_bytes(whole[:-3])
+    assert call("replay", "one") == 1
+    assert "sha256" in capsys.readouterr().err
+    assert call("replay", "one/journal") == 0
+    assert "cut off: the last" in capsys.readouterr().out
+
+
+def test_a_trace_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.csv").write_text("mine")
+    assert call("trace", "generate", "t.csv", "--jobs", "3") == 2
+    assert "t.csv: is there already" in capsys.readouterr().err
+    assert Path("t.csv").read_text() == "mine"
+    assert call("trace", "generate", "t.csv", "--jobs", "3", "--force") == 0
+
+
 def test_rows_that_cannot_run_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("t.csv").write_text(
         "job,arrival_s,family,scale_factor,total_steps\n"

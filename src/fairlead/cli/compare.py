@@ -36,7 +36,7 @@ def compare(
     out: o.OutOption = None,
     json: o.JsonOption = False,
 ) -> None:
-    """Simulate several policies on the same jobs and cluster and show which is better.
+    """Compare several policies on the same jobs and cluster.
 
     Without options: generated jobs, the built-in catalogue of measured rates, a small mixed cluster
     and five policies. Writes a folder with one run per policy and report.html.

@@ -15,7 +15,7 @@ from fairlead.policies import registry
 def policies(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
 ) -> None:
-    """List the policies, and what each of them optimises.
+    """List the policies and what each optimises.
 
     In the formulas x_ij is the share of time that job i spends on accelerator type j, T_ij its rate
     there, s_i the devices it uses, w_i its weight, and N_j the number of devices of type j.

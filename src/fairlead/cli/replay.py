@@ -14,9 +14,10 @@ from fairlead.errors import CheckError
 def replay(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a journal.")],
 ) -> None:
-    """Check that a run's journal leads a fresh scheduler to the same commands.
+    """Check a run's journal against a fresh scheduler.
 
-    Exits with 1 and names the first difference if it does not. No solver is called.
+    The journal's events must lead it to the same commands; if not, exits with 1 and names the first
+    difference. No solver is called.
     """
     path = run / "journal" if run.is_dir() else run
     count, left = journal.replay(path)

@@ -46,7 +46,9 @@ def solve(
         bool, typer.Option("--json", help="Print one JSON object per problem instead of tables.")
     ] = False,
 ) -> None:
-    """Solve allocation problems: objective, largest violation of a constraint, and proven gap.
+    """Solve allocation problems from a file.
+
+    Shows the objective, the largest violation of a constraint, and the proven gap.
 
     The gap is the distance between the objective and a bound that is computed from the problem itself,
     relative to the objective; 1e-9 means that no shares can be better by more than that.

@@ -28,7 +28,7 @@ from fairlead.traces.write import write_trace
 app = typer.Typer(
     name="trace",
     no_args_is_help=True,
-    help="Look at a trace of jobs, convert it to another format, or generate one.\n\n"
+    help="Describe, convert or generate a trace of jobs.\n\n"
     "A trace says which job arrives when, how many devices it uses and how much work it is. "
     "The formats of Gavel, Shockwave, Philly and ITP and Fairlead's own are recognised from the "
     "content; docs/formats.md describes them.",

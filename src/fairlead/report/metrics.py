@@ -38,9 +38,9 @@ def measure(
     the first arrival on; gavel_utilization: Gavel's definition (from time 0, idle gaps charged to the
     next round). cost: $ for devices in use, lost rounds included; Gavel's in its profile. rho.isolated:
     JCT over the time that the same steps would have taken on an isolated 1/n share, n taken at every
-    solve (Gavel); rho.static: JCT over running time alone on the fastest type x max(1, jobs / devices) (Shockwave),
-    only without a window. slo_violations: jobs that ended later than arrival + SLO or were still there
-    then.
+    solve (Gavel); rho.static: JCT over running time alone on the fastest type x max(1, jobs / devices)
+    (Shockwave), only without a window. slo_violations: jobs that ended later than arrival + SLO or
+    were still there then.
     """
     measured = jobs if window is None else jobs.slice(window[0], window[1] - window[0])
     done = measured.filter(pl.col("end") == "completed")
