@@ -91,15 +91,22 @@ def simulate(
     return Run.of(trace, cluster, policy, chosen).execute(out, expect_rounds, resume, stop, watch)
 
 
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of a run, those left out that cannot run on its cluster."""
+
+    name: str  # of the trace
+    arrivals: Iterable[Arrival]
+    n: int | None  # how many; None: nobody can tell
+    notes: tuple[str, ...]
+    skipped: list[Skipped]  # grows while a stream is read
+
+
 @dataclass(frozen=True)
 class Run:
     """A simulation with all its inputs read and checked, ready to execute."""
 
-    trace_name: str
-    arrivals: Iterable[Arrival]
-    n_jobs: int | None  # None: endless
-    notes: tuple[str, ...]
-    skipped: list[Skipped]  # grows while an endless stream is read
+    jobs: "Jobs"
     cluster: Cluster
     throughputs: Throughputs
     policy: str
@@ -120,55 +127,23 @@ class Run:
         table = options.throughputs
         rates = table if isinstance(table, Throughputs) else read_throughputs(table)
         here = rates.columns(machines.slots)  # says which accelerator type has no rates
-        arrivals: Iterable[Arrival]
-        n_jobs: int | None = None
-        notes: tuple[str, ...] = ()
-        skipped: list[Skipped] = []
-        if isinstance(trace, str | Path):
-            jobs: Trace | Iterable[Arrival] = read_trace(trace, here, seed=options.seed)
-        elif isinstance(trace, list | tuple):
-            jobs = Trace(name, "arrivals", list(checked(trace)))
-        else:
-            jobs = trace if isinstance(trace, Trace) else checked(trace)
-        if isinstance(jobs, Trace):
-            if not jobs.arrivals:
-                raise ConfigError(f"{jobs.name}: there are no jobs")
-            jobs = usable(jobs, here, machines)
-            if not jobs.arrivals:
-                raise ConfigError(f"{jobs.name}: no job of the trace can run on this cluster")
-            name, n_jobs, arrivals = jobs.name, len(jobs.arrivals), jobs.arrivals
-            notes, skipped = jobs.notes, list(jobs.skipped)
-        else:
-            arrivals = only_usable(jobs, here, machines, skipped)
-        _check(options, n_jobs)
+        jobs = _jobs(trace, name, here, machines, options.seed)
+        _check(options, jobs.n)
         profile = _profile(options)
         for family in (options.world or World()).restart_costs.by_family:
             if family not in rates.families:
                 raise ConfigError(f"restart cost: {family!r} is not in the throughput table")
-        free = [a for a in machines.accelerators if a not in machines.prices]
-        if free:
-            notes = (*notes, f"no price for {', '.join(free)}: counted as 0 in the cost")
-        return Run(
-            name,
-            arrivals,
-            n_jobs,
-            notes,
-            skipped,
-            machines,
-            rates,
-            policy if isinstance(policy, str) else policy.name,
-            registry.make(policy, seed=options.seed, profile=profile.name)
-            if isinstance(policy, str)
-            else policy,
-            profile,
-            options,
-        )
+        if isinstance(policy, str):
+            label, made = policy, registry.make(policy, seed=options.seed, profile=profile.name)
+        else:
+            label, made = policy.name, policy
+        return Run(jobs, machines, rates, label, made, profile, options)
 
     @property
     def n_measured(self) -> int | None:
         """Jobs whose end is awaited; None where nobody can tell."""
         window = self.options.window
-        return self.n_jobs if window is None else window[1] - window[0]
+        return self.jobs.n if window is None else window[1] - window[0]
 
     def execute(
         self,
@@ -196,7 +171,7 @@ class Run:
         solver = _Solver(scheduler.planner)
         window = None if options.window is None else Window(*options.window)
         backend = SimBackend(
-            self.arrivals,
+            self.jobs.arrivals,
             self.cluster,
             self.throughputs,
             solver,
@@ -240,7 +215,7 @@ class Run:
         metrics["solve_gap"], metrics["solve_violation"] = solver.gap, solver.violation
         if log is not None:
             metrics["journal_sha256"] = log.sha256
-        said = (*self.notes, *summarise(self.skipped))
+        said = (*self.jobs.notes, *summarise(self.jobs.skipped))
         return Result(self.config(), metrics, jobs, rounds, stints, complete, said)
 
     def config(self) -> dict[str, Any]:
@@ -249,8 +224,8 @@ class Run:
         counts = dict(zip(self.cluster.accelerators, map(int, self.cluster.capacity), strict=True))
         return {
             "version": fairlead.__version__,
-            "trace": self.trace_name,
-            "n_jobs": self.n_jobs,
+            "trace": self.jobs.name,
+            "n_jobs": self.jobs.n,
             "throughputs": self.throughputs.origin,
             "cluster": counts,
             "prices": dict(self.cluster.prices),
@@ -264,6 +239,37 @@ class Run:
             "solve_s": options.solve_s,
             "world": options.world,
         }
+
+
+def _jobs(
+    source: Trace | Iterable[Arrival] | str | Path,
+    name: str,
+    rates: Throughputs,
+    cluster: Cluster,
+    seed: int,
+) -> Jobs:
+    """Read and check what was given as a trace. rates: for the accelerator types of the cluster."""
+    free = [a for a in cluster.accelerators if a not in cluster.prices]
+    said = (f"no price for {', '.join(free)}: counted as 0 in the cost",) if free else ()
+    if isinstance(source, str | Path):
+        trace = read_trace(source, rates, seed=seed)
+    elif isinstance(source, list | tuple):
+        trace = Trace(name, "arrivals", list(checked(source)))
+    elif isinstance(source, Trace):
+        trace = source
+    else:
+        skipped: list[Skipped] = []
+        stream = only_usable(checked(source), rates, cluster, skipped)
+        return Jobs(name, stream, None, said, skipped)
+    if not trace.arrivals:
+        raise ConfigError(f"{trace.name}: there are no jobs")
+    trace = usable(trace, rates, cluster)
+    if not trace.arrivals:
+        raise ConfigError(
+            f"{trace.name}: no job of the trace can run on this cluster: {summarise(trace.skipped)[0]}"
+        )
+    arrivals = trace.arrivals
+    return Jobs(trace.name, arrivals, len(arrivals), (*trace.notes, *said), list(trace.skipped))
 
 
 def _profile(options: Options) -> Profile:

@@ -46,7 +46,7 @@ def compare(
     names = list(dict.fromkeys(policy or POLICIES))  # each once
     profiles = list(dict.fromkeys(profile or ["default"]))
     runs = [(name, kind, given.run(name, kind)) for kind in profiles for name in names]
-    folder = o.new_folder(out, f"compare-{Path(runs[0][2].trace_name).stem}")
+    folder = o.new_folder(out, f"compare-{Path(runs[0][2].jobs.name).stem}")
     results = []
     for number, (name, kind, run) in enumerate(runs, 1):
         label = name if len(profiles) == 1 else f"{name} ({kind})"

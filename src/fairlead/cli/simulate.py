@@ -71,7 +71,7 @@ def simulate(
     if policy is None:
         raise ConfigError("give a policy: --policy NAME ('fairlead policies' lists them)")
     run = given.run(policy, profile)
-    name = f"{Path(run.trace_name).stem}-{policy.partition(':')[0]}-{profile}"
+    name = f"{Path(run.jobs.name).stem}-{policy.partition(':')[0]}-{profile}"
     folder = o.new_folder(out, name)
     arguments = remembered(given, policy, profile, expect_rounds)
     execute(run, folder, arguments, json=json, expect=expect_rounds)
