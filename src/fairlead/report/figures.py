@@ -310,7 +310,7 @@ def _percentiles(x: _Axis, y: _Axis, sample: Floats) -> str:
         at, level = x.at(value), y.at(share)
         words = f"{name}: {text(Kind.TIME, value, 3)}"
         room = at + 8 + len(words) * CHARACTER < x.end + 10
-        x_text, y_text, anchor = (at + 8, level + 16, "") if room else (at - 8, level + 19, "end")
+        x_text, y_text, anchor = (at + 8, level + 16, "") if room else (x.end, level + 19, "end")
         marks.append(f'<circle cx="{at:.1f}" cy="{level:.1f}" r="4" fill="{colour(1)}"/>')
         marks.append(_text(x_text, y_text, words, anchor=anchor))
     halo = 'stroke="#fff" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
