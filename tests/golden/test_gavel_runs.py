@@ -113,23 +113,28 @@ def test_policies_with_one_answer_give_the_same_run(reference: Reference, shared
 
 
 # A least-attained-service optimum is not unique, so runs are equal only in the mean, and few jobs make a
-# poor mean. Left out: 20 jobs that all fit in one round; a run with deadlines and weights of which 100
-# jobs are measured (average JCT 3.8 % lower here); an agnostic one near saturation (1.6 % lower); and a
-# mechanism that no option gives.
-NOT_IN_THE_MEAN = ("small_test", "multiprio_slo", "max_min_fairness__12-12-12__lam1800", "_globalq")
+# poor mean. Left out: 20 jobs that all fit in one round (average JCT 3.9 % lower here); two runs with
+# deadlines and weights of which 100 jobs are measured (aware: 3.8 % lower; agnostic: makespan 1.9 %); an
+# agnostic one near saturation (1.6 % lower); and a mechanism that no option gives.
+NOT_IN_THE_MEAN = (
+    "small_test__max_min_fairness_perf__8-16-24",
+    "multiprio_slo_gps4__max_min_fairness__12-12-12__lam6000__s0",
+    "multiprio_slo_gps4__max_min_fairness_perf__12-12-12__lam6000__s0",
+    "single__max_min_fairness__12-12-12__lam1800__s0",
+    "single_globalq__max_min_fairness_perf__12-12-12__lam3600__s0",
+)
 LAS = {"max_min_fairness", "max_min_fairness_perf"}
 
 
 @pytest.mark.parametrize("reference", references(LAS, logged=False))
 def test_las_runs_are_close(reference: Reference, shared: Path) -> None:
-    if any(name in reference.path.stem for name in NOT_IN_THE_MEAN):
+    if reference.path.stem in NOT_IN_THE_MEAN:
         pytest.skip("not comparable in the mean: see NOT_IN_THE_MEAN")
     result = reference.play(shared, reference.result["config"]["policy"])
     ratio = result.metrics["avg_jct_s"] / reference.result["avg_jct"]
     assert ratio == pytest.approx(1.0, abs=0.015)
-    assert result.metrics["makespan_s"] / reference.result["makespan"] == pytest.approx(
-        1.0, abs=0.0152
-    )
+    longer = result.metrics["makespan_s"] / reference.result["makespan"]
+    assert longer == pytest.approx(1.0, abs=0.015)
     assert result.metrics["solve_gap"] < 1e-6
 
 

@@ -223,7 +223,7 @@ BAD = {
     "open quote": (own('0,0,"LM,1,5'), ":2: not valid CSV: "),
     "unknown family": (
         ten().replace("LM", "Foo"),
-        ":1: job_type 'Foo' is not in the throughput table small table",
+        ":1: job_type 'Foo' is not in the throughput table (small table)",
     ),
     "unknown family, csv": (own("0,0,Foo,1,5"), ":2: family 'Foo' is not in the throughput table"),
     "negative steps": (ten(steps=-5), ":1: total_steps: must be > 0, got '-5'"),

@@ -61,7 +61,7 @@ class Checks:
         if value not in self.throughputs.families:
             raise self.source.fault(
                 line,
-                f"{name} {shown(value)} is not in the throughput table {self.throughputs.origin}",
+                f"{name} {shown(value)} is not in the throughput table ({self.throughputs.origin})",
             )
         return value
 
