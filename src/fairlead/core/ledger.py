@@ -58,6 +58,9 @@ class JobTable(Table):
         "scale": np.int64,
         "kind": np.int64,  # row of the throughput table
         "job_class": np.int64,
+        "isolated_s": np.float64,  # up to the last solve
+        "isolated_rate": np.float64,  # steps/s on an n-th of the cluster as it was then; 0 = never solved
+        "done_then": np.float64,  # steps done then
         "restart_s": np.float64,
         "total": np.float64,  # steps
         "done": np.float64,  # steps
@@ -71,6 +74,9 @@ class JobTable(Table):
     scale: Ints
     kind: Ints
     job_class: Ints
+    isolated_s: Floats
+    isolated_rate: Floats
+    done_then: Floats
     restart_s: Floats
     total: Floats
     done: Floats
@@ -79,8 +85,9 @@ class JobTable(Table):
 
 
 class UnitTable(Table):
-    """(units,) one row per job and, where units may be packed, one per pair of equal scale factor:
-    behind each job its pairs with the jobs before it. This order breaks ties."""
+    """(units,) one row per job and, where units may be packed, rows for pairs of equal scale factor:
+    every pair, behind each job those with the jobs before it; or only pairs that have a share. This
+    order breaks ties."""
 
     columns: ClassVar[dict[str, Any]] = {
         "member": (np.int64, "width"),  # rows of jobs, -1 = none
@@ -106,9 +113,16 @@ class Ledger:
     """Jobs, their units, and the time that each unit and slot type has been given."""
 
     def __init__(
-        self, slots: int, packed: bool, head_start_s: float, rate: Floats, pair: Floats | None
+        self,
+        slots: int,
+        packed: bool,
+        all_pairs: bool,
+        head_start_s: float,
+        rate: Floats,
+        pair: Floats | None,
     ) -> None:
         self.width = 2 if packed else 1
+        self.all_pairs = packed and all_pairs
         self.head_start_s = head_start_s
         self.kind_rate = rate  # (kinds, slots)
         self.kind_pair = pair  # (kinds, kinds, slots)
@@ -135,7 +149,9 @@ class Ledger:
         keeps the first priorities finite).
         """
         jobs, units = self.jobs, self.units
-        others = np.flatnonzero(jobs.scale == job.scale_factor) if self.width > 1 else ()
+        others: Ints = np.zeros(0, np.int64)
+        if self.all_pairs:
+            others = np.flatnonzero(jobs.scale == job.scale_factor)
         row = jobs.n
         at = jobs.grow(1).start
         jobs.id[at] = job.id
@@ -156,16 +172,61 @@ class Ledger:
         units.member[single, 0] = row
         units.rate[single, :, 0] = self.kind_rate[kind]
         units.received_s[single] = self.head_start_s
-        if len(others):
-            pairs = slice(single + 1, new.stop)
-            units.member[pairs, 0] = others
-            units.member[pairs, 1] = row
-            if self.kind_pair is not None:
-                beside = jobs.kind[others]
-                units.rate[pairs, :, 0] = self.kind_pair[beside, kind]
-                units.rate[pairs, :, 1] = self.kind_pair[kind, beside]
         if fits is not None:
-            units.rate[new] *= fits[:, None]
+            units.rate[single] *= fits[:, None]
+        if len(others):
+            self._fill_pairs(slice(single + 1, new.stop), others, np.full(len(others), row))
+
+    def _fill_pairs(self, rows: slice, first: Ints, second: Ints) -> None:
+        """Make pairs of jobs of these unit rows: first, second (pairs,) rows of jobs, first < second."""
+        jobs, units = self.jobs, self.units
+        units.member[rows, 0] = first
+        units.member[rows, 1] = second
+        units.scale[rows] = jobs.scale[first]
+        units.running_on[rows] = -1
+        units.allocated[rows] = False
+        if self.kind_pair is None:
+            return
+        alone = np.flatnonzero(units.member[: rows.start, 1] < 0)
+        fits = units.rate[alone[first], :, 0] > 0
+        kind = jobs.kind
+        units.rate[rows, :, 0] = self.kind_pair[kind[first], kind[second]] * fits
+        units.rate[rows, :, 1] = self.kind_pair[kind[second], kind[first]] * fits
+
+    def set_pairs(self, pairs: Ints) -> Ints | None:
+        """Make these, and those that run, the pairs that are units. pairs: (pairs, 2) rows of jobs,
+        without repeats. Returns the new row of every old unit, -1 where it is gone; None = no change.
+        """
+        units, jobs = self.units, self.jobs
+        if self.all_pairs:
+            return None
+        wanted = pairs[:, 0] * jobs.n + pairs[:, 1]
+        there = np.where(units.member[:, 1] < 0, -1, units.member[:, 0] * jobs.n + units.member[:, 1])
+        stay = (there < 0) | (units.running_on >= 0) | np.isin(there, wanted)
+        new = pairs[~np.isin(wanted, there)]
+        if stay.all() and not len(new):
+            return None
+        row = np.where(stay, np.cumsum(stay) - 1, -1)
+        units.keep(np.flatnonzero(stay))
+        rows = units.grow(len(new))
+        self._fill_pairs(rows, new[:, 0], new[:, 1])
+        return row
+
+    def settle_isolated(self, mix: Floats, devices: float) -> None:
+        """Bring the isolated time of every job up to now, at the rates of the time since the last call,
+        and take those of today for the time to come: an n-th of each type, at most all of the time.
+
+        mix: (slots,) fraction of the devices; devices: how many there are. Source: Gavel (OSDI'20),
+        finish-time fairness; spec (c).
+        """
+        jobs = self.jobs
+        steps = jobs.done - jobs.done_then
+        known = jobs.isolated_rate > 0
+        jobs.isolated_s[known] += steps[known] / jobs.isolated_rate[known]
+        jobs.done_then[:] = jobs.done
+        if jobs.n:
+            mean = (self.kind_rate @ mix)[jobs.kind]
+            jobs.isolated_rate[:] = mean * np.minimum(devices / (jobs.n * jobs.scale), 1.0)
 
     def remove(self, gone: Bools) -> Ints:
         """Take jobs out; returns the new row of every old unit, -1 where it is gone."""

@@ -58,6 +58,7 @@ class Scheduler:
         self.ledger = Ledger(
             len(self.slots),
             planner.packed,
+            profile.all_pairs,
             profile.round_s / 2 if profile.reset_accounts else 0.0,
             self.throughputs.rate,
             self.throughputs.pair,
@@ -109,6 +110,10 @@ class Scheduler:
             )
         if job.id in self.ledger:
             raise ProtocolError(f"job {job.id}: a job with this id is in the system already")
+        if self.ledger.jobs.n and job.id < self.ledger.jobs.id[-1]:
+            raise ProtocolError(
+                f"job {job.id}: ids must ascend, job {self.ledger.jobs.id[-1]} was submitted before"
+            )
         fits: Bools | None = None
         if not self.profile.offer_too_small:
             fits = self.cluster.capacity[self.draws_on] >= job.scale_factor
@@ -198,17 +203,22 @@ class Scheduler:
         return [] if self.active else self._start_round(event.time_s)
 
     def _put_in_force(self, allocation: Allocation) -> None:
-        units = self.ledger.units
+        """Take over the shares. A unit was part of the solve if all its jobs were; units that the
+        allocation does not name have no share, and shares of jobs that have left are dropped."""
         self.previous = allocation
-        ids = self.ledger.unit_ids()
-        if np.array_equal(ids, allocation.units):
-            units.share[:] = allocation.share
-            units.allocated[:] = True
-            return
-        rows = {tuple(unit): i for i, unit in enumerate(allocation.units.tolist())}
-        found = np.array([rows.get(tuple(unit), -1) for unit in ids.tolist()], np.int64)
-        units.allocated[:] = found >= 0
-        units.share[:] = np.where((found >= 0)[:, None], allocation.share[found], 0.0)
+        jobs, units = self.ledger.jobs, self.ledger.units
+        member, known = _rows_of(jobs.id, allocation.units)
+        solved = np.zeros(jobs.n, np.bool_)
+        solved[member[:, 0][known]] = True
+        if self.ledger.width > 1:
+            pairs = known & (member[:, 1] >= 0) & (allocation.share > 0).any(axis=1)
+            row = self.ledger.set_pairs(member[pairs])
+            if row is not None:
+                self.run_unit = np.where(self.run_unit >= 0, row[self.run_unit], -1)
+        units.allocated[:] = (solved[units.member] | (units.member < 0)).all(axis=1)
+        units.share[:] = 0.0
+        at = _find_rows(units.member, member[known], jobs.n)
+        units.share[at[at >= 0]] = allocation.share[known][at >= 0]
 
     # --- from one round to the next --------------------------------------------------------------
 
@@ -221,6 +231,7 @@ class Scheduler:
         if wanted:
             self.solving = True
             self.changed = False
+            self._settle_isolated()
             snapshot = self._snapshot(time_s)
             solve = [Solve(time_s, snapshot.copied() if self.overlap_solves else snapshot)]
         if self.solving and not self.overlap_solves:
@@ -286,6 +297,14 @@ class Scheduler:
         self.changed = True
         return [command]
 
+    def _settle_isolated(self) -> None:
+        devices = self.capacity.sum()
+        mix = np.zeros(len(self.slots))
+        if devices > 0:
+            kinds, first = np.unique(self.draws_on, return_index=True)
+            mix[first] = self.capacity[kinds] / devices
+        self.ledger.settle_isolated(mix, float(devices))
+
     def _snapshot(self, time_s: float) -> Snapshot:
         jobs, units = self.ledger.jobs, self.ledger.units
         return Snapshot(
@@ -296,6 +315,8 @@ class Scheduler:
             age_s=time_s - jobs.arrival_s,
             deadline_s=jobs.deadline_s - time_s,
             job_class=jobs.job_class,
+            kind=jobs.kind,
+            isolated_s=jobs.isolated_s,
             restart_s=jobs.restart_s,
             slots=self.slots,
             slot_type=self.draws_on,
@@ -304,6 +325,7 @@ class Scheduler:
             member=units.member,
             scale=units.scale,
             rate=units.rate,
+            beside=self.throughputs.pair if self.planner.packed else None,
             received_s=units.received_s,
             deficit_s=units.deficit_s,
             handed_out_s=self.ledger.handed_out_s,
@@ -312,3 +334,24 @@ class Scheduler:
             running_on=units.running_on,
             previous=self.previous,
         )
+
+
+def _rows_of(jobs: Ints, units: Ints) -> tuple[Ints, Bools]:
+    """(units, width) rows of job ids, -1 = none, and which units have all their jobs in the system.
+    jobs: (jobs,) ids, ascending."""
+    row = np.minimum(np.searchsorted(jobs, units), len(jobs) - 1)
+    none = units < 0
+    same = none if not len(jobs) else (jobs[row] == units) | none
+    row[none] = -1
+    return row, np.asarray(same.all(axis=1))
+
+
+def _find_rows(member: Ints, wanted: Ints, jobs: int) -> Ints:
+    """(wanted,) rows of these units in member, -1 = not there. Both (.., width) rows of jobs."""
+    have, want = member[:, 0].copy(), wanted[:, 0].copy()
+    for k in range(1, wanted.shape[1]):
+        want = want * (jobs + 1) + wanted[:, k] + 1
+        have = have * (jobs + 1) + (member[:, k] + 1 if k < member.shape[1] else 0)
+    order = np.argsort(have)
+    at = order[np.minimum(np.searchsorted(have, want, sorter=order), len(order) - 1)]
+    return np.where(have[at] == want, at, -1)

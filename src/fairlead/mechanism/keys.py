@@ -82,6 +82,8 @@ def owed_keys(
         for t in range(slots):
             if not _runs(member, rate, u, t):
                 continue
+            if share[u, t] == 0 and member.shape[1] > 1 and member[u, 1] >= 0:
+                continue  # jobs that fill up what is left over do so alone
             runs[u, t] = True
             for k in range(member.shape[1]):
                 relative[u, t] += rate[u, t, k]

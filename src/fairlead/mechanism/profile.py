@@ -21,6 +21,7 @@ class Profile:
     charge_idle_gaps: bool = False  # charge the idle time before a round to the jobs in it
     whole_steps: bool = False  # steps per round are cut to integers and split over devices
     patience: float = 30.0  # a start must be owed this many times what it costs
+    all_pairs: bool = False  # keep every pair of jobs as a unit, not only those with a share
     max_failures: int = 5  # failed attempts in a row that drop a job
 
 
@@ -37,5 +38,6 @@ GAVEL = Profile(
     charge_idle_gaps=True,
     whole_steps=True,
     patience=0.0,
+    all_pairs=True,
 )
 PROFILES = {profile.name: profile for profile in (DEFAULT, GAVEL)}

@@ -64,16 +64,25 @@ class Allocation:
 
     def usage(self, snapshot: "Snapshot") -> Floats:
         """(types,) devices shared out."""
-        by_slot = snapshot.scale.astype(np.float64) @ self.share
+        scale = snapshot.job_scale.astype(np.float64)[self.member(snapshot)[:, 0]]
+        by_slot = scale @ self.share
         return np.bincount(snapshot.slot_type, by_slot, len(snapshot.capacity)).astype(np.float64)
 
     def time(self, snapshot: "Snapshot") -> Floats:
         """(jobs,) fraction of time over all units and slot types."""
         busy = self.share.sum(axis=1)
-        member = snapshot.member
-        here = member >= 0
-        unit = np.broadcast_to(np.arange(len(member))[:, None], member.shape)[here]
-        return np.bincount(member[here], busy[unit], len(snapshot.jobs)).astype(np.float64)
+        jobs = len(snapshot.jobs)
+        time = np.zeros(jobs)
+        for column in self.member(snapshot).T:
+            here = column >= 0
+            time += np.bincount(column[here], busy[here], jobs)
+        return time
+
+    def member(self, snapshot: "Snapshot") -> Ints:
+        """(units, width) positions of the jobs in the snapshot, -1 = none."""
+        position = np.searchsorted(snapshot.jobs, self.units)
+        position[self.units < 0] = -1
+        return position
 
 
 def type_name(snapshot: "Snapshot", index: int) -> str:

@@ -15,6 +15,8 @@ class Snapshot:
 
     Jobs stand in order of submission (ids ascending). A unit is a row of ``member``: positions of its
     jobs in ``jobs``, -1 behind the last. Without packing there is one unit per job, in the same order.
+    With packing the units are the jobs and those pairs that are in force; a policy may allocate to any
+    pair of jobs of equal scale factor, at the rates of ``beside``.
     The arrays are views of the scheduler's own: read them, never write or keep them.
     """
 
@@ -24,7 +26,9 @@ class Snapshot:
     steps_left: Floats  # (jobs,)
     age_s: Floats  # (jobs,) since submission
     deadline_s: Floats  # (jobs,) seconds from now to the deadline, inf = none
-    job_class: Ints  # (jobs,) jobs of one class have the same rate row, scale factor and weight
+    job_class: Ints  # (jobs,) jobs of one class have the same kind (thus rates and scale) and weight
+    kind: Ints  # (jobs,) row of the throughput table: jobs of one kind have the same rates
+    isolated_s: Floats  # (jobs,) time that the steps done would have taken on an n-th of the cluster
     restart_s: Floats  # (jobs,) seconds that a start on new devices costs
     slots: tuple[SlotType, ...]
     slot_type: Ints  # (slots,) the accelerator type that a slot type draws on
@@ -33,6 +37,7 @@ class Snapshot:
     member: Ints  # (units, width) positions in jobs, -1 = none
     scale: Ints  # (units,) devices
     rate: Floats  # (units, slots, width) steps/s of each member; 0 = cannot run there
+    beside: Floats | None  # (kinds, kinds, slots) steps/s of the first kind beside the second
     received_s: Floats  # (units, slots) run time since the accounts were last settled
     deficit_s: Floats  # (units, slots) time owed from before that
     handed_out_s: Floats  # (slots,) sum of received_s over units, those that have left included

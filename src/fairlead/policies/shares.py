@@ -34,15 +34,22 @@ def by_slot(snapshot: Snapshot, share_by_type: Floats) -> Floats:
     return share
 
 
-def allocation(snapshot: Snapshot, share: Floats, report: SolveReport) -> Allocation:
-    """An allocation from (jobs, slots) shares; pairs get nothing."""
-    units = unit_ids(snapshot)
-    if snapshot.packed:
-        alone = snapshot.member[:, 1] < 0
-        of_units = np.zeros((len(units), share.shape[1]))
-        of_units[alone] = share
-        share = of_units
-    return Allocation(units, share, report)
+def allocation(
+    snapshot: Snapshot,
+    share: Floats,
+    report: SolveReport,
+    pairs: Ints | None = None,
+    pair_share: Floats | None = None,
+) -> Allocation:
+    """An allocation from (jobs, slots) shares of jobs alone and, where there are any, (pairs, slots)
+    shares of pairs. pairs: (pairs, 2) positions of jobs in the snapshot, ascending, without repeats."""
+    if pairs is None or pair_share is None:
+        return Allocation(snapshot.jobs[:, None].copy(), share, report)
+    n = len(snapshot.jobs)
+    units = np.full((n + len(pairs), 2), -1, np.int64)
+    units[:n, 0] = snapshot.jobs
+    units[n:] = snapshot.jobs[pairs]
+    return Allocation(units, np.concatenate([share, pair_share]), report)
 
 
 def unit_ids(snapshot: Snapshot) -> Ints:
