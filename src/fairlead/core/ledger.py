@@ -58,6 +58,7 @@ class JobTable(Table):
         "scale": np.int64,
         "kind": np.int64,  # row of the throughput table
         "job_class": np.int64,
+        "tenant": np.int64,  # position in Ledger.tenants
         "isolated_s": np.float64,  # up to the last solve
         "isolated_rate": np.float64,  # steps/s on an n-th of the cluster as it was then; 0 = never solved
         "done_then": np.float64,  # steps done then
@@ -74,6 +75,7 @@ class JobTable(Table):
     scale: Ints
     kind: Ints
     job_class: Ints
+    tenant: Ints
     isolated_s: Floats
     isolated_rate: Floats
     done_then: Floats
@@ -130,7 +132,13 @@ class Ledger:
         self.units = UnitTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
         self.handed_out_s = np.zeros(slots)
         self._classes: dict[tuple[int, float], int] = {}
+        self._tenants: dict[str, int] = {}
         self._ids: set[int] = set()
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """The names of all tenants that ever had a job."""
+        return tuple(self._tenants)
 
     def __contains__(self, job: JobId) -> bool:
         """Is the job in the system?"""
@@ -162,6 +170,7 @@ class Ledger:
         jobs.scale[at] = job.scale_factor
         jobs.kind[at] = kind
         jobs.job_class[at] = self._classes.setdefault((kind, job.weight), len(self._classes))
+        jobs.tenant[at] = self._tenants.setdefault(job.tenant, len(self._tenants))
         jobs.restart_s[at] = restart_s
         jobs.total[at] = job.total_steps
         new = units.grow(1 + len(others))

@@ -315,6 +315,8 @@ class Scheduler:
             age_s=time_s - jobs.arrival_s,
             deadline_s=jobs.deadline_s - time_s,
             job_class=jobs.job_class,
+            tenant=jobs.tenant,
+            tenants=self.ledger.tenants,
             kind=jobs.kind,
             isolated_s=jobs.isolated_s,
             restart_s=jobs.restart_s,

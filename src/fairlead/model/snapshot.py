@@ -27,6 +27,8 @@ class Snapshot:
     age_s: Floats  # (jobs,) since submission
     deadline_s: Floats  # (jobs,) seconds from now to the deadline, inf = none
     job_class: Ints  # (jobs,) jobs of one class have the same kind (thus rates and scale) and weight
+    tenant: Ints  # (jobs,) whose the job is: position in tenants
+    tenants: tuple[str, ...]
     kind: Ints  # (jobs,) row of the throughput table: jobs of one kind have the same rates
     isolated_s: Floats  # (jobs,) time that the steps done would have taken on an n-th of the cluster
     restart_s: Floats  # (jobs,) seconds that a start on new devices costs

@@ -28,6 +28,8 @@ class JobRow:
     weight: float = 1.0
     steps_left: float = 1.0
     age_s: float = 0.0
+    tenant: str = ""
+    deadline_s: float = np.inf  # from now
 
 
 def snapshot_of(
@@ -47,6 +49,7 @@ def snapshot_of(
                 f"scale_factor {job.scale_factor}"
             )
     n, slots = len(jobs), len(cluster.slots)
+    tenants = tuple(dict.fromkeys(job.tenant for job in jobs))
     kind_row = np.array(kinds, np.int64)
     weight = np.array([job.weight for job in jobs], np.float64)
     class_key = np.column_stack([kind_row.astype(np.float64), weight])
@@ -57,8 +60,10 @@ def snapshot_of(
         weight=weight,
         steps_left=np.array([job.steps_left for job in jobs], np.float64),
         age_s=np.array([job.age_s for job in jobs], np.float64),
-        deadline_s=np.full(n, np.inf),
+        deadline_s=np.array([job.deadline_s for job in jobs], np.float64),
         job_class=job_class.reshape(n).astype(np.int64),
+        tenant=np.array([tenants.index(job.tenant) for job in jobs], np.int64),
+        tenants=tenants,
         kind=kind_row,
         isolated_s=np.zeros(n),
         restart_s=np.zeros(n),
@@ -82,7 +87,8 @@ def snapshot_of(
 
 def read_instances(path: str | Path, throughputs: Throughputs) -> Iterator[tuple[int, Snapshot]]:
     """(k, snapshot) of each line: an object with k, cluster_spec {type: devices} and jobs, each with id,
-    job_type, scale_factor, priority, num_steps_remaining, time_since_start. Other fields are ignored."""
+    job_type, scale_factor, priority, num_steps_remaining, time_since_start and, if it has them, tenant and
+    deadline_s (seconds from now). Other fields are ignored."""
     source = Source(path, InputError)
     lines = 0
     for line, text in source.lines():
@@ -107,6 +113,8 @@ class _JobRecord(msgspec.Struct):
     priority: float = 1.0
     num_steps_remaining: float = 1.0
     time_since_start: float = 0.0
+    tenant: str = ""
+    deadline_s: float | None = None
 
 
 class _Record(msgspec.Struct):
@@ -148,6 +156,10 @@ def _jobs(source: Source, line: int, record: _Record) -> list[JobRow]:
                 above_zero(source, line, f"{where}priority", job.priority),
                 above_zero(source, line, f"{where}num_steps_remaining", job.num_steps_remaining),
                 at_least_zero(source, line, f"{where}time_since_start", job.time_since_start),
+                job.tenant,
+                np.inf
+                if job.deadline_s is None
+                else above_zero(source, line, f"{where}deadline_s", job.deadline_s),
             )
         )
     return rows
