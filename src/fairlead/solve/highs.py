@@ -132,6 +132,15 @@ class Model:
         """Change the bounds of one column."""
         _ok(self._highs.changeColBounds(column, lower, upper), f"bound column {column}")
 
+    def add(self, cost: Floats, start: Int32s, index: Int32s, value: Floats) -> None:
+        """More columns, each from 0 up. start: (columns + 1,) as in ``LinearProgram``."""
+        n = len(cost)
+        lower, upper = np.zeros(n), np.full(n, INFINITY)
+        _ok(
+            self._highs.addCols(n, -cost, lower, upper, len(value), start[:-1], index, value),
+            f"take {n} more columns",
+        )
+
     def _pass(self) -> None:
         p = self._program
         columns, rows = len(p.cost), len(p.row_lower)
