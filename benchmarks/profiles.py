@@ -26,13 +26,18 @@ def ladder() -> list[tuple[str, Profile]]:
         ("optimum with most total gain", {"name": "ladder"}),  # the name picks the policy's form
         ("most owed first, for ever", {"type_by_type": False, "reset_accounts": False}),
         ("solve at every event", {"solve_interval_s": 0.0}),
-        ("fewest servers, keep devices", {"keep_in_order": False}),
+        ("fewest servers, keep devices", {"keep_in_order": False, "spread": True}),
     ]
     profiles = [("gavel", GAVEL)]
     for name, change in steps:
         profiles.append((f"+ {name}", replace(profiles[-1][1], **change)))
     last = replace(
-        profiles[-1][1], name="default", patience=DEFAULT.patience, type_order=DEFAULT.type_order
+        profiles[-1][1],
+        name="default",
+        patience=DEFAULT.patience,
+        type_order=DEFAULT.type_order,
+        all_pairs=DEFAULT.all_pairs,
+        weighted_isolation=DEFAULT.weighted_isolation,
     )
     assert last == DEFAULT, "the ladder must end at the default profile"
     return profiles

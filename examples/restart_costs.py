@@ -20,7 +20,7 @@ def main() -> None:
     print(
         f"{'patience':>8}{'average JCT':>13}{'restarts':>10}{'lost to them':>14}{'worst rho':>11}"
     )
-    for patience in (0.0, 10.0, 30.0, 100.0):
+    for patience in (0.0, 10.0, 40.0, 100.0):
         profile = replace(DEFAULT, patience=patience)
         got = fairlead.simulate(
             jobs, cluster, "las_aware", throughputs=rates, profile=profile, world=world

@@ -53,7 +53,7 @@ def core(
     setup = Setup(
         "0",
         cluster,
-        table.columns(cluster.slots),
+        table.on(cluster, profile.spread),
         policy,
         profile,
         0,

@@ -33,7 +33,7 @@ class StartRound:
     round: int
     length_s: float  # the leases end after this many seconds at the latest
     units: Ints  # (units, width) job ids, -1 behind the last member
-    slot: Ints  # (units,) columns of the cluster's slot types
+    slot: Ints  # (units,) the scheduler's slot types: accelerator type and where the devices sit
     devices: Ints  # (all devices of all units,) device ids, unit by unit
     first: Ints  # (units + 1,) unit u holds devices[first[u]:first[u + 1]]
     kept: Bools  # (units,) runs on from the round before on the same devices

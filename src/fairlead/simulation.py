@@ -158,7 +158,7 @@ class Run:
         setup = Setup(
             fairlead.__version__,
             self.cluster,
-            self.throughputs.columns(self.cluster.slots),
+            self.throughputs.on(self.cluster, self.profile.spread),
             self.policy,
             self.profile,
             options.seed,

@@ -65,6 +65,22 @@ def test_a_start_that_costs_is_made_less_often() -> None:
     assert dear.metrics["restart_lost_s"] == pytest.approx(60.0 * dear.metrics["restarts"])
 
 
+def test_a_job_does_not_wait_for_its_first_start() -> None:
+    """However much a start costs, a newcomer is served as soon as it is owed more than one that runs."""
+    jobs = [job(0, 0.0, 200_000.0), job(1, 0.0, 200_000.0), job(2, 7000.0, 3000.0)]
+    result = run(jobs, fast=2, world=World(RestartCosts(300.0)))
+    assert result.jobs["start_s"][2] <= 7200.0 + 360.0
+    assert result.jobs["restarts"][2] == 0
+
+
+def test_a_job_that_is_nearly_done_is_left_to_finish() -> None:
+    """It would be done before its restart was worth while."""
+    jobs = [job(0, 0.0, 30_000.0), job(1, 360.0, 30_000.0)]
+    stays = run(jobs, fast=1, world=World(RestartCosts(80.0)))
+    assert stays.metrics["restarts"] == 0
+    assert run(jobs, fast=1).metrics["restarts"] > 5
+
+
 def test_a_job_is_not_promised_devices_that_there_are_not() -> None:
     """A job of four devices gets nothing on a type that has two."""
     jobs = [job(0, 0.0, 32_000.0, devices=4), job(1, 0.0, 10_000.0)]

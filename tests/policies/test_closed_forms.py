@@ -11,7 +11,8 @@ from fairlead.policies.isolated import Isolated
 from fairlead.policies.las import AgnosticLas, fill
 from fairlead.policies.proportional import Proportional
 from fairlead.traces.instances import JobRow, snapshot_of
-from tests.policies.problems import FAMILIES, literal_las, snapshots, table
+from tests import oracle
+from tests.policies.problems import FAMILIES, snapshots, table
 
 
 def test_isolated_divides_the_cluster() -> None:
@@ -33,9 +34,7 @@ def test_proportional_promises_more_than_there_is_and_says_so() -> None:
 @settings(max_examples=60, deadline=None)
 def test_agnostic_las_is_the_literal_optimum(snapshot: Snapshot) -> None:
     allocation = AgnosticLas().allocate(snapshot)
-    assert allocation.report.objective == pytest.approx(
-        literal_las(snapshot, np.ones_like(snapshot.solo_rate)), rel=1e-9
-    )
+    assert allocation.report.objective == pytest.approx(oracle.las(snapshot), rel=1e-9)
     assert allocation.report.gap is not None
     assert allocation.report.gap <= 1e-9
 

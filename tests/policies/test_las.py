@@ -8,7 +8,8 @@ from hypothesis import given, settings
 
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.las import Las
-from tests.policies.problems import literal_las, snapshots
+from tests import oracle
+from tests.policies.problems import snapshots
 
 
 @pytest.mark.parametrize("central", [False, True])
@@ -19,9 +20,7 @@ def test_the_optimum_over_classes_is_the_literal_one_over_jobs(
 ) -> None:
     allocation = Las(central).allocate(snapshot)
     report = allocation.report
-    assert report.objective == pytest.approx(
-        literal_las(snapshot, snapshot.solo_rate), rel=1e-6, abs=1e-9
-    )
+    assert report.objective == pytest.approx(oracle.las_aware(snapshot), rel=1e-6, abs=1e-9)
     assert report.gap is not None
     assert report.gap <= 1e-6 or report.objective == 0
     assert (allocation.units == snapshot.jobs[:, None]).all()

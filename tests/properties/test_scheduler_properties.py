@@ -17,7 +17,7 @@ from fairlead.driver import drive
 from fairlead.events import Event, JobsCancelled, JobsSubmitted, RoundEnded
 from fairlead.journal import replay
 from fairlead.mechanism.profile import DEFAULT, GAVEL, Profile
-from fairlead.model.cluster import Cluster, SlotType
+from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.model.throughput import Throughputs
 from fairlead.sim.backend import SimBackend
@@ -41,6 +41,20 @@ def tables(draw: st.DrawFn) -> Throughputs:
             row[draw(st.integers(0, 2))] = draw(rates)
         rows.append(row)
     return Throughputs(tuple(SlotType(t) for t in TYPES), kinds, np.array(rows))
+
+
+@st.composite
+def spread_tables(draw: st.DrawFn) -> Throughputs:
+    """The same with rates for spread devices: some lower, some higher, some none."""
+    table = draw(tables())
+    factor = draw(
+        st.lists(st.sampled_from([0.0, 0.3, 0.8, 1.2]), min_size=len(TYPES), max_size=len(TYPES))
+    )
+    odd = draw(st.sampled_from([0.0, 0.5, 1.0]))
+    spread = table.rate * np.array(factor)
+    spread[:: len(SCALES) - 1] *= odd
+    slots = tuple(SlotType(t, where) for where in Locality for t in TYPES)
+    return Throughputs(slots, table.kinds, np.hstack([table.rate, spread]))
 
 
 @st.composite
@@ -182,6 +196,17 @@ def test_every_run_keeps_the_invariants_and_starves_nobody(
 
 
 @SLOW
+@given(arrivals(), clusters(), spread_tables(), st.sampled_from(POLICIES), worlds(accidents=True))
+def test_nobody_starves_where_servers_matter(
+    trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str, world: World
+) -> None:
+    """Every unit runs where the command says that it does, and every job ends."""
+    watch = run(trace, cluster, table, policy, DEFAULT, world)
+    assert set(watch.ended) == {arrival.job.id for arrival in trace}
+    assert all(end in (End.COMPLETED, End.KILLED) for end in watch.ended.values())
+
+
+@SLOW
 @given(arrivals(), clusters(), tables(), st.sampled_from(POLICIES))
 def test_gavels_profile_keeps_the_invariants(
     trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str
@@ -235,7 +260,7 @@ def test_no_job_waits_beside_devices_that_it_could_use(
 @given(
     arrivals(),
     clusters(),
-    tables(),
+    st.one_of(tables(), spread_tables()),
     st.sampled_from(POLICIES),
     worlds(accidents=True),
     st.sampled_from(["default", "gavel"]),

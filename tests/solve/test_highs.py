@@ -76,3 +76,19 @@ def test_an_unbounded_program_raises() -> None:
     model.load()
     with pytest.raises(SolveError, match="ended as"):
         model.maximise()
+
+
+@pytest.mark.parametrize("lower", [0.0, 1.0])
+def test_a_program_without_columns_is_solved_by_nothing_if_its_rows_allow(lower: float) -> None:
+    none, start = np.zeros(0), np.zeros(1, np.int32)
+    empty = LinearProgram(
+        none, none, none, np.array([lower]), np.array([2.0]), start, np.zeros(0, np.int32), none
+    )
+    model = Model(empty)
+    model.load()
+    if lower > 0:
+        with pytest.raises(SolveError, match="ended as"):
+            model.maximise()
+    else:
+        found = model.maximise()
+        assert (found.objective, found.value.size, found.dual.tolist()) == (0.0, 0, [0.0])

@@ -55,6 +55,15 @@ def test_a_line_is_a_snapshot(tmp_path: Path) -> None:
     assert snapshot.age_s.tolist() == [7.0] * 3
 
 
+def test_prices_are_those_of_the_line_or_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    lines = [problem(job()), problem(job(), prices={"k80": 2.5})]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    first, second = (snapshot.price.tolist() for _, snapshot in read_instances(path, RATES))
+    assert first == [0.135, 0.74]
+    assert second == [2.5, 0.74]
+
+
 def test_alike_jobs_are_one_class_and_gzip_is_recognised(tmp_path: Path) -> None:
     path = tmp_path / "p.gz"
     line = problem(job(), job(id=1), job(id=2, job_type="A3C"))
@@ -78,6 +87,8 @@ def test_alike_jobs_are_one_class_and_gzip_is_recognised(tmp_path: Path) -> None
         (problem(job(job_type="GPT")), r"rates\.csv has no rates for job_type 'GPT'"),
         (problem(job(scale_factor=8)), "at scale_factor 8"),
         (problem(job(), cluster_spec={"tpu": 2}), "'tpu'"),
+        (problem(job(), prices={"p100": 1.0}), "prices: 'p100' is not in the cluster"),
+        (problem(job(), prices={"k80": -1.0}), "price of 'k80': must be a number >= 0"),
         (problem(job(), cluster_spec={"v100": -1}), "must be >= 0, got -1"),
         (problem(job(), cluster_spec={"v100": 10**12}), "must be <= 10000000"),
         (problem(job(), cluster_spec={}), "no devices"),

@@ -18,6 +18,7 @@ from fairlead.traces.throughputs import (
 )
 
 CSV = "family,scale_factor,accelerator,locality,steps_per_s,source\n"
+PAIRS = "family,scale_factor,accelerator,locality,steps_per_s,source,beside\n"
 GAVEL = {
     "v100": {
         "('LM (batch size 5)', 1)": {"null": 4.0, "('LM (batch size 5)', 1)": [2.5, 2.0]},
@@ -67,6 +68,14 @@ BAD = {
     "scale": (CSV + "LM,0,a,spread,3,\n", ":2: scale_factor: must be >= 1, got '0'"),
     "family": (CSV + ",1,a,spread,3,\n", ":2: family: must not be empty"),
     "twice": (CSV + "LM,1,a,spread,3,\n" * 2, ":3: LM at scale factor 1 on a: the row appears tw"),
+    "stranger beside": (
+        PAIRS + "LM,1,a,spread,3,,\nLM,1,a,spread,2,,A3C\n",
+        ":3: beside: A3C at scale factor 1 has no row of its own",
+    ),
+    "twice beside": (
+        PAIRS + "LM,1,a,spread,3,,\n" + "LM,1,a,spread,2,,LM\n" * 2,
+        ":4: LM at scale factor 1 on a beside LM: the row appears twice",
+    ),
     "json": ('{"v100": \n!', ":2: not valid JSON: "),
     "json, no rows": ("{}", ": the table has no rows"),
     "json type": ('{"v100": 3}', ": Expected `object`, got `int` - at `$[...]`"),
@@ -106,6 +115,25 @@ def test_csv_round_trip(
     again = read_throughputs(path)
     assert (again.slots, again.kinds) == (slots, kinds)
     assert again.rate.tolist() == rate
+
+
+def test_pairs_survive_a_csv(tmp_path: Path) -> None:
+    table = read_throughputs(write(tmp_path, json.dumps(GAVEL)))
+    write_throughputs_csv(table, tmp_path / "t.csv")
+    again = read_throughputs(tmp_path / "t.csv")
+    assert again.kinds == table.kinds
+    assert again.pair is not None
+    assert table.pair is not None
+    assert again.pair.tolist() == table.pair.tolist()
+
+
+def test_rows_beside_another_family_are_pairs(tmp_path: Path) -> None:
+    rows = "LM,1,h100,consolidated,2,measured,A3C\nLM,1,h100,consolidated,3,,\n"
+    rows += "A3C,1,h100,consolidated,9,,\nA3C,1,h100,consolidated,5,, LM \n"
+    table = read_throughputs(write(tmp_path, PAIRS + rows))
+    assert table.kinds == (("LM", 1), ("A3C", 1))
+    assert table.pair is not None
+    assert table.pair[:, :, 0].tolist() == [[0.0, 2.0], [5.0, 0.0]]
 
 
 def test_the_catalogue_covers_old_and_new_accelerators() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fairlead
-from fairlead.cli import trace
+from fairlead.cli import bench, trace
 from fairlead.cli.compare import compare
 from fairlead.cli.policies import policies
 from fairlead.cli.replay import replay
@@ -30,6 +30,7 @@ app.add_typer(trace.app, name="trace")
 app.command()(policies)
 app.command()(solve)
 app.command()(replay)
+app.add_typer(bench.app, name="bench")
 
 
 def _version(wanted: bool) -> None:

@@ -136,7 +136,8 @@ PatienceOption = Annotated[
     typer.Option(
         "--patience",
         metavar="N",
-        help="A job is moved only for one that is owed N times what its start costs. Default: 30.",
+        help="A running job gives way only to one that is owed more by N times what a start costs. "
+        "Default: 40.",
     ),
 ]
 OutOption = Annotated[

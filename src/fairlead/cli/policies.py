@@ -19,7 +19,8 @@ def policies(
 
     In the formulas x_ij is the share of time that job i spends on accelerator type j, T_ij its rate
     there, s_i the devices it uses, w_i its weight, and N_j the number of devices of type j.
-    docs/policies.md says more.
+    ENTITIES.toml has a table per entity, by the tenants' names, with weight and policy (fairness or
+    fifo) and tables of entities inside. docs/policies.md says more.
     """
     known = registry.describe()
     if json:

@@ -93,13 +93,14 @@ def _answers(
 
 
 def _shares(snapshot: Snapshot, allocation: Allocation) -> dict[str, dict[str, float]]:
-    """{job: {accelerator type: share}}, zeros left out."""
+    """{unit: {accelerator type: share}}, zeros left out; units as "7", or "(3, 7)" for a pair."""
     names = [slot.accelerator for slot in snapshot.slots]
     out: dict[str, dict[str, float]] = {}
     for unit, row in zip(allocation.units.tolist(), allocation.share.tolist(), strict=True):
         held = {name: share for name, share in zip(names, row, strict=True) if share > 0}
         if held:
-            out[str(unit[0])] = held
+            jobs = [job for job in unit if job >= 0]
+            out[str(jobs[0]) if len(jobs) == 1 else str(tuple(jobs))] = held
     return out
 
 
@@ -119,7 +120,8 @@ def _show(policy: str, answers: Sequence[dict[str, Any]]) -> None:
     for answer in answers:
         for job, held in answer.get("shares", {}).items():
             text = "  ".join(f"{name} {share:.4f}" for name, share in held.items())
-            console.print(f"{answer['k']}: job {job}: {text}", markup=False)
+            word = "jobs" if job.startswith("(") else "job"
+            console.print(f"{answer['k']}: {word} {job}: {text}", markup=False)
 
 
 def _figure(value: float | None) -> str:

@@ -10,13 +10,14 @@ _COMPLETED, _DROPPED, _KILLED = int(End.COMPLETED), int(End.DROPPED), int(End.KI
 
 
 @kernel(
-    "b1(i8[::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8, i8[:,::1], f8[::1], f8[::1],"
-    " i8[::1], i8, f8[:,::1], f8[::1], i8[::1], f8[::1])",
+    "b1(i8[::1], i8[::1], i8[::1], f8[::1], f8[:,::1], f8[::1], i8[:,::1], f8, i8[:,::1], f8[::1], f8[::1],"
+    " i8[::1], f8[::1], i8, f8[:,::1], f8[::1], i8[::1], f8[::1])",
 )
 def credit(
     order: Ints,
     unit: Ints,
     slot: Ints,
+    worth: Floats,
     steps: Floats,
     finish_s: Floats,
     outcome: Ints,
@@ -25,6 +26,7 @@ def credit(
     total: Floats,
     done: Floats,
     fails: Ints,
+    ran_s: Floats,
     max_failures: int,
     received_s: Floats,
     handed_out_s: Floats,
@@ -33,9 +35,10 @@ def credit(
 ) -> bool:
     """Book a round in place; True if an attempt failed.
 
-    order, unit, slot, finish_s: (running,), unit -1 where a unit has left meanwhile; steps, outcome:
-    (running, width); member: (units, width); total, done, fails, end, end_s: (jobs,); received_s:
-    (units, slots); handed_out_s: (slots,). A unit is booked whole or, when an attempt failed or its
+    order, unit, slot, worth, finish_s: (running,), unit -1 where a unit has left meanwhile, slot as it
+    was planned, worth a second of the way it ran over one as planned; steps, outcome: (running, width);
+    member: (units, width); total, done, fails, ran_s, end, end_s: (jobs,); received_s: (units, slots);
+    handed_out_s: (slots,). A unit is booked whole or, when an attempt failed or its
     node was lost, not at all.
     """
     failure = False
@@ -61,12 +64,14 @@ def credit(
                     end[j] = _DROPPED
                     end_s[j] = finish_s[i]
             continue
+        lasted = finish_s[i] - from_s
         for k in range(member.shape[1]):
             j = member[u, k]
             if j < 0:
                 continue
             if alone:
                 fails[j] = 0
+            ran_s[j] += lasted
             done[j] += steps[i, k]
             if total[j] - done[j] <= 0:
                 end[j] = _COMPLETED
@@ -74,7 +79,6 @@ def credit(
             elif outcome[i, k] == _ENDED:
                 end[j] = _KILLED
                 end_s[j] = finish_s[i]
-        lasted = finish_s[i] - from_s
-        received_s[u, slot[i]] += lasted
+        received_s[u, slot[i]] += lasted * worth[i]
         handed_out_s[slot[i]] += lasted
     return failure

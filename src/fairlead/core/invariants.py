@@ -5,6 +5,7 @@ import numpy as np
 from fairlead.core.lifecycle import State
 from fairlead.core.scheduler import Scheduler
 from fairlead.errors import FairleadError
+from fairlead.placement.servers import are_spread
 
 
 class InvariantError(FairleadError):
@@ -31,6 +32,18 @@ def _check_devices(s: Scheduler) -> None:
         kind = s.draws_on[s.run_slot[i]]
         if (s.cluster.device_type[mine] != kind).any():
             raise InvariantError(f"round {s.round}: unit row {unit} holds devices of another type")
+    if s.spread.any():
+        _check_locality(s)
+
+
+def _check_locality(s: Scheduler) -> None:
+    cluster = s.cluster
+    spread = are_spread(
+        s.run_first, s.run_devices, cluster.device_type, cluster.device_node, s.fewest
+    )
+    wrong = (spread != s.spread[s.run_slot]) & (s.throughputs.sibling[s.run_slot] >= 0)
+    if wrong.any():
+        raise InvariantError(f"round {s.round}: a unit is not where its slot type says")
 
 
 def _check_jobs(s: Scheduler) -> None:

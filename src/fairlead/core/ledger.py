@@ -65,6 +65,7 @@ class JobTable(Table):
         "restart_s": np.float64,
         "total": np.float64,  # steps
         "done": np.float64,  # steps
+        "ran_s": np.float64,
         "fails": np.int64,  # failed attempts in a row
         "state": np.int64,  # of lifecycle.State
     }
@@ -82,6 +83,7 @@ class JobTable(Table):
     restart_s: Floats
     total: Floats
     done: Floats
+    ran_s: Floats
     fails: Ints
     state: Ints
 
@@ -210,7 +212,9 @@ class Ledger:
         if self.all_pairs:
             return None
         wanted = pairs[:, 0] * jobs.n + pairs[:, 1]
-        there = np.where(units.member[:, 1] < 0, -1, units.member[:, 0] * jobs.n + units.member[:, 1])
+        there = np.where(
+            units.member[:, 1] < 0, -1, units.member[:, 0] * jobs.n + units.member[:, 1]
+        )
         stay = (there < 0) | (units.running_on >= 0) | np.isin(there, wanted)
         new = pairs[~np.isin(wanted, there)]
         if stay.all() and not len(new):
@@ -221,21 +225,17 @@ class Ledger:
         self._fill_pairs(rows, new[:, 0], new[:, 1])
         return row
 
-    def settle_isolated(self, mix: Floats, devices: float) -> None:
+    def settle_isolated(self, rate: Floats) -> None:
         """Bring the isolated time of every job up to now, at the rates of the time since the last call,
-        and take those of today for the time to come: an n-th of each type, at most all of the time.
-
-        mix: (slots,) fraction of the devices; devices: how many there are. Source: Gavel (OSDI'20),
-        finish-time fairness; spec (c).
+        and take these for the time to come. rate: (jobs,) steps/s of a job with its part of the cluster
+        for itself. Source: Gavel (OSDI'20), finish-time fairness; spec (c).
         """
         jobs = self.jobs
         steps = jobs.done - jobs.done_then
         known = jobs.isolated_rate > 0
         jobs.isolated_s[known] += steps[known] / jobs.isolated_rate[known]
         jobs.done_then[:] = jobs.done
-        if jobs.n:
-            mean = (self.kind_rate @ mix)[jobs.kind]
-            jobs.isolated_rate[:] = mean * np.minimum(devices / (jobs.n * jobs.scale), 1.0)
+        jobs.isolated_rate[:] = rate
 
     def remove(self, gone: Bools) -> Ints:
         """Take jobs out; returns the new row of every old unit, -1 where it is gone."""

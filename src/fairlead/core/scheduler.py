@@ -23,12 +23,14 @@ from fairlead.events import (
 from fairlead.mechanism.profile import Profile
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.cluster import Cluster
+from fairlead.model.cluster import Cluster, Locality
 from fairlead.model.job import Job, RestartCosts
-from fairlead.model.plan import Planner
+from fairlead.model.plan import Planner, RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
-from fairlead.placement.pack import fewest_servers, in_order
+from fairlead.placement.pack import in_order
+from fairlead.placement.servers import fewest_servers
+from fairlead.policies.shares import isolated_rate
 
 
 class Scheduler:
@@ -46,13 +48,18 @@ class Scheduler:
         """throughputs: what the scheduler believes; overlap_solves: rounds go on with the last
         allocation while a solve is under way, instead of waiting for it."""
         self.cluster = cluster
-        self.slots = cluster.slots
-        self.throughputs = throughputs.columns(self.slots)
+        self.throughputs = throughputs.on(cluster, profile.spread)
+        self.offered = self.throughputs.worthwhile()  # what policies and mechanism are shown
+        self.slots = self.throughputs.slots
         self.planner = planner
         self.profile = profile
         self.restart_costs = restart_costs or RestartCosts()
         self.overlap_solves = overlap_solves
-        self.draws_on: Ints = np.arange(len(self.slots))
+        self.draws_on: Ints = np.array(
+            [cluster.accelerators.index(s.accelerator) for s in self.slots]
+        )
+        self.spread: Bools = np.array([s.locality is Locality.SPREAD for s in self.slots])
+        self.fewest = cluster.fewest_servers(max(scale for _, scale in self.throughputs.kinds))
         self.works: Bools = np.ones(len(cluster.device_type), np.bool_)
         self.capacity: Floats = cluster.capacity.copy()
         self.ledger = Ledger(
@@ -60,8 +67,8 @@ class Scheduler:
             planner.packed,
             profile.all_pairs,
             profile.round_s / 2 if profile.reset_accounts else 0.0,
-            self.throughputs.rate,
-            self.throughputs.pair,
+            self.offered.rate,
+            self.offered.pair,
         )
         self.state = planner.start()
         self.previous: Allocation | None = None
@@ -74,6 +81,8 @@ class Scheduler:
         self.last_end_s: float | None = None  # end of the last round that was not empty
         none: Ints = np.zeros(0, np.int64)
         self.run_unit, self.run_slot, self.run_devices = none, none, none
+        self.run_planned = none  # the slot before placement
+        self.run_worth: Floats = np.ones(0)  # a second on run_slot over one on run_planned
         self.run_first: Ints = np.zeros(1, np.int64)
 
     def handle(self, event: Event) -> list[Command]:
@@ -168,7 +177,8 @@ class Scheduler:
         failed = credit(
             np.argsort(-event.finish_s, kind="stable"),
             self.run_unit,
-            self.run_slot,
+            self.run_planned,
+            self.run_worth,
             event.steps,
             event.finish_s,
             event.outcome,
@@ -177,6 +187,7 @@ class Scheduler:
             jobs.total,
             jobs.done,
             jobs.fails,
+            jobs.ran_s,
             self.profile.max_failures,
             units.received_s,
             self.ledger.handed_out_s,
@@ -207,7 +218,7 @@ class Scheduler:
         allocation does not name have no share, and shares of jobs that have left are dropped."""
         self.previous = allocation
         jobs, units = self.ledger.jobs, self.ledger.units
-        member, known = _rows_of(jobs.id, allocation.units)
+        member, known = _rows_of(jobs.id, allocation.units, self.ledger.width)
         solved = np.zeros(jobs.n, np.bool_)
         solved[member[:, 0][known]] = True
         if self.ledger.width > 1:
@@ -231,8 +242,8 @@ class Scheduler:
         if wanted:
             self.solving = True
             self.changed = False
-            self._settle_isolated()
             snapshot = self._snapshot(time_s)
+            self.ledger.settle_isolated(isolated_rate(snapshot, self.profile.weighted_isolation))
             solve = [Solve(time_s, snapshot.copied() if self.overlap_solves else snapshot)]
         if self.solving and not self.overlap_solves:
             return solve
@@ -241,25 +252,9 @@ class Scheduler:
     def _start_round(self, time_s: float) -> list[Command]:
         units, jobs = self.ledger.units, self.ledger.jobs
         plan, self.state = self.planner.plan(self._snapshot(time_s), self.state)
-        place = in_order if self.profile.keep_in_order else fewest_servers
-        order, first, devices, kept = place(
-            plan.unit,
-            plan.slot,
-            units.scale,
-            self.run_unit,
-            self.run_slot,
-            self.run_first,
-            self.run_devices,
-            self.cluster.device_type,
-            self.cluster.device_node,
-            self.works,
-            units.n,
-            self.draws_on,
-        )
-        self.run_unit, self.run_slot = plan.unit[order], plan.slot[order]
-        self.run_first, self.run_devices = first, devices
+        first, devices, kept = self._place(plan)
         units.running_on[:] = -1
-        units.running_on[self.run_unit] = self.run_slot
+        units.running_on[self.run_unit] = self.run_planned
         self._set_states()
         self.round += 1
         self.active = len(self.run_unit) > 0
@@ -279,6 +274,81 @@ class Scheduler:
             )
         ]
 
+    def _place(self, plan: RoundPlan) -> tuple[Ints, Ints, Bools]:
+        """Choose devices and take note of who runs where; (first, devices, kept) of ``StartRound``."""
+        units, cluster = self.ledger.units, self.cluster
+        before = (self.run_unit, self.run_slot, self.run_first, self.run_devices)
+        if self.profile.keep_in_order:
+            order, first, devices, kept = in_order(
+                plan.unit,
+                plan.slot,
+                units.scale,
+                *before,
+                cluster.device_type,
+                self.works,
+                units.n,
+                self.draws_on,
+            )
+            slot, worth = plan.slot[order], np.ones(len(order))
+        else:
+            fallback, gain, cost = self._stakes(plan)
+            order, first, devices, kept, slot = fewest_servers(
+                plan.unit,
+                plan.slot,
+                units.scale,
+                *before,
+                cluster.device_type,
+                cluster.device_node,
+                self.works,
+                units.n,
+                self.draws_on,
+                self.throughputs.sibling,
+                self.spread,
+                self.fewest,
+                fallback,
+                gain,
+                cost,
+            )
+            worth = np.where(slot == plan.slot[order], 1.0, fallback[order])
+        self.run_unit, self.run_planned = plan.unit[order], plan.slot[order]
+        self.run_slot, self.run_worth = slot, worth
+        self.run_first, self.run_devices = first, devices
+        return first, devices, kept
+
+    def _stakes(self, plan: RoundPlan) -> tuple[Floats, Floats, Floats]:
+        """For each row of the plan: the rate on the other slot of its type over that on its own; the
+        device-seconds that its own wins over it, at most over the horizon, and over all of that where it
+        can run on no other; and the device-seconds that a move costs."""
+        none: Floats = np.zeros(len(plan.unit))
+        other = self.throughputs.sibling[plan.slot]
+        if (other < 0).all():
+            return none, none, none
+        jobs, units = self.ledger.jobs, self.ledger.units
+        member, scale = units.member[plan.unit], units.scale[plan.unit].astype(np.float64)
+        there = member >= 0
+        own = self._rate_on(member, plan.slot)
+        runs = there & (own > 0)
+        ratio = np.divide(self._rate_on(member, other), own, out=np.ones_like(own), where=runs)
+        fallback = np.where(other >= 0, ratio.min(axis=1), 0.0)
+        steps = (jobs.total - jobs.done)[member]
+        left_s = np.divide(steps, own, out=np.zeros_like(own), where=runs).max(axis=1)
+        lasts_s = np.minimum(np.where(fallback > 0, left_s, np.inf), self.profile.horizon_s)
+        restart_s = np.where(there, jobs.restart_s[member], 0.0).max(axis=1)
+        gain = scale * lasts_s * np.maximum(1.0 - fallback, 0.0)
+        return fallback, gain, np.asarray(scale * restart_s)
+
+    def _rate_on(self, member: Ints, slot: Ints) -> Floats:
+        """(units, width) steps/s on a slot for each unit, whether it is offered or not. member: (units,
+        width) rows of jobs; what stands where there is none has no meaning."""
+        table, kind = self.throughputs, self.ledger.jobs.kind[member]
+        rate = np.ones(member.shape)
+        rate[:, 0] = table.rate[kind[:, 0], slot]
+        if table.pair is not None and member.shape[1] > 1:
+            pairs = np.flatnonzero((member >= 0).all(axis=1))
+            one, two, at = kind[pairs, 0], kind[pairs, 1], slot[pairs]
+            rate[pairs, 0], rate[pairs, 1] = table.pair[one, two, at], table.pair[two, one, at]
+        return rate
+
     def _set_states(self) -> None:
         jobs = self.ledger.jobs
         start_round(jobs.state, self.ledger.units.member, self.run_unit, jobs.id)
@@ -297,22 +367,16 @@ class Scheduler:
         self.changed = True
         return [command]
 
-    def _settle_isolated(self) -> None:
-        devices = self.capacity.sum()
-        mix = np.zeros(len(self.slots))
-        if devices > 0:
-            kinds, first = np.unique(self.draws_on, return_index=True)
-            mix[first] = self.capacity[kinds] / devices
-        self.ledger.settle_isolated(mix, float(devices))
-
     def _snapshot(self, time_s: float) -> Snapshot:
         jobs, units = self.ledger.jobs, self.ledger.units
         return Snapshot(
             now_s=time_s,
             jobs=jobs.id,
             weight=jobs.weight,
+            total_steps=jobs.total,
             steps_left=jobs.total - jobs.done,
             age_s=time_s - jobs.arrival_s,
+            ran_s=jobs.ran_s,
             deadline_s=jobs.deadline_s - time_s,
             job_class=jobs.job_class,
             tenant=jobs.tenant,
@@ -327,7 +391,7 @@ class Scheduler:
             member=units.member,
             scale=units.scale,
             rate=units.rate,
-            beside=self.throughputs.pair if self.planner.packed else None,
+            beside=self.offered.pair if self.planner.packed else None,
             received_s=units.received_s,
             deficit_s=units.deficit_s,
             handed_out_s=self.ledger.handed_out_s,
@@ -338,9 +402,11 @@ class Scheduler:
         )
 
 
-def _rows_of(jobs: Ints, units: Ints) -> tuple[Ints, Bools]:
+def _rows_of(jobs: Ints, units: Ints, width: int) -> tuple[Ints, Bools]:
     """(units, width) rows of job ids, -1 = none, and which units have all their jobs in the system.
     jobs: (jobs,) ids, ascending."""
+    if units.shape[1] < width:
+        units = np.column_stack([units, np.full((len(units), width - units.shape[1]), -1)])
     row = np.minimum(np.searchsorted(jobs, units), len(jobs) - 1)
     none = units < 0
     same = none if not len(jobs) else (jobs[row] == units) | none

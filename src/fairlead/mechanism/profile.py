@@ -18,10 +18,15 @@ class Profile:
     )
     place_unallocated: bool = True  # run jobs that arrived after the last solve
     keep_in_order: bool = False  # place by device number, not on the fewest servers
+    spread: bool = True  # know of spread rates; if not, there is one slot per accelerator type
+    horizon_s: float = 3600.0  # a move for a better place must pay off in so much run time
     charge_idle_gaps: bool = False  # charge the idle time before a round to the jobs in it
     whole_steps: bool = False  # steps per round are cut to integers and split over devices
-    patience: float = 30.0  # a start must be owed this many times what it costs
+    patience: float = 40.0  # a start must be worth this many times what it costs
     all_pairs: bool = False  # keep every pair of jobs as a unit, not only those with a share
+    weighted_isolation: bool = (
+        True  # a job's isolated part of the cluster goes by weight, not by head
+    )
     max_failures: int = 5  # failed attempts in a row that drop a job
 
 
@@ -35,9 +40,11 @@ GAVEL = Profile(
     offer_too_small=True,
     place_unallocated=False,
     keep_in_order=True,
+    spread=False,
     charge_idle_gaps=True,
     whole_steps=True,
     patience=0.0,
     all_pairs=True,
+    weighted_isolation=False,
 )
 PROFILES = {profile.name: profile for profile in (DEFAULT, GAVEL)}

@@ -66,7 +66,8 @@ class SharesPlanner:
         if not len(snapshot.jobs):
             none = np.zeros((0, len(snapshot.slots)))
             units = np.zeros((0, snapshot.member.shape[1]), np.int64)
-            return Allocation(units, none, SolveReport("closed-form"))
+            basis = () if snapshot.previous is None else snapshot.previous.report.basis
+            return Allocation(units, none, SolveReport("closed-form", basis=basis))
         return self.policy.allocate(snapshot)
 
     def settle(self, snapshot: Snapshot, state: SharesState) -> tuple[Accounts, SharesState]:
@@ -152,6 +153,8 @@ class SharesPlanner:
             snapshot.deficit_s,
             snapshot.running_on,
             snapshot.restart_s,
+            snapshot.steps_left,
+            snapshot.total_steps,
             snapshot.now_s - state.settled_s,
             self.profile.round_s,
             self.profile.patience,

@@ -7,6 +7,7 @@ import numpy as np
 
 from fairlead.errors import AllocationError
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.tally import tally, throughput
 
 if TYPE_CHECKING:
     from fairlead.model.snapshot import Snapshot
@@ -23,6 +24,7 @@ class SolveReport:
     iterations: int = 0
     warm: bool = False
     basis: tuple[bytes, ...] = ()  # opaque: where the next solve may start from
+    unmet: tuple[int, ...] = ()  # ids of jobs that will miss their deadlines at these shares
 
     @property
     def gap(self) -> float | None:
@@ -43,9 +45,10 @@ class Allocation:
     def check(self, snapshot: "Snapshot", tolerance: float = 1e-6) -> "Allocation":
         """Itself, or AllocationError with the numbers: time of each job <= 1, capacity of each type."""
         share = self.share
-        if not np.isfinite(share).all() or share.min(initial=0.0) < -tolerance:
-            raise AllocationError(f"a share is {share.min(initial=0.0)}, outside [0, 1]")
-        used = self.usage(snapshot)
+        least = float(share.min(initial=0.0))
+        if not least >= -tolerance:  # nan included; with inf a time below is inf
+            raise AllocationError(f"a share is {least}, outside [0, 1]")
+        used, time = self.tally(snapshot)
         over = np.flatnonzero(used > snapshot.capacity * (1 + tolerance) + tolerance)
         if over.size:
             t = int(over[0])
@@ -53,7 +56,6 @@ class Allocation:
                 f"{type_name(snapshot, t)}: {used[t]:.3f} devices shared out of "
                 f"{snapshot.capacity[t]:.0f}"
             )
-        time = self.time(snapshot)
         late = np.flatnonzero(time > 1 + tolerance)
         if late.size:
             j = int(late[0])
@@ -62,21 +64,31 @@ class Allocation:
             )
         return self
 
+    def tally(self, snapshot: "Snapshot") -> tuple[Floats, Floats]:
+        """(types,) devices shared out, and (jobs,) fraction of time over all units and slot types."""
+        units, share = np.ascontiguousarray(self.units), np.ascontiguousarray(self.share)
+        scale, types = snapshot.job_scale, len(snapshot.capacity)
+        return tally(snapshot.jobs, units, share, scale, snapshot.slot_type, types)
+
     def usage(self, snapshot: "Snapshot") -> Floats:
         """(types,) devices shared out."""
-        scale = snapshot.job_scale.astype(np.float64)[self.member(snapshot)[:, 0]]
-        by_slot = scale @ self.share
-        return np.bincount(snapshot.slot_type, by_slot, len(snapshot.capacity)).astype(np.float64)
+        return self.tally(snapshot)[0]
 
     def time(self, snapshot: "Snapshot") -> Floats:
         """(jobs,) fraction of time over all units and slot types."""
-        busy = self.share.sum(axis=1)
-        jobs = len(snapshot.jobs)
-        time = np.zeros(jobs)
-        for column in self.member(snapshot).T:
-            here = column >= 0
-            time += np.bincount(column[here], busy[here], jobs)
-        return time
+        return self.tally(snapshot)[1]
+
+    def throughput(self, snapshot: "Snapshot") -> Floats:
+        """(jobs,) effective throughput in steps/s: rate times share, alone and in pairs."""
+        beside = np.zeros((0, 0, 0)) if snapshot.beside is None else snapshot.beside
+        return throughput(
+            snapshot.jobs,
+            np.ascontiguousarray(self.units),
+            np.ascontiguousarray(self.share),
+            np.ascontiguousarray(snapshot.solo_rate),
+            snapshot.kind,
+            np.ascontiguousarray(beside),
+        )
 
     def member(self, snapshot: "Snapshot") -> Ints:
         """(units, width) positions of the jobs in the snapshot, -1 = none."""

@@ -16,8 +16,8 @@ LARGEST = 10_000_000  # devices; a typing mistake should not fill the memory
 class Locality(Enum):
     """Where the devices of one job sit."""
 
-    CONSOLIDATED = "consolidated"  # on one server, or on as few as can hold them
-    SPREAD = "spread"  # anywhere
+    CONSOLIDATED = "consolidated"  # on as few servers as could hold them if all were empty
+    SPREAD = "spread"  # on more
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -107,6 +107,27 @@ class Cluster:
     def slots(self) -> tuple[SlotType, ...]:
         """One consolidated slot type per accelerator type: the columns of every (slots,) array."""
         return tuple(SlotType(accelerator) for accelerator in self.accelerators)
+
+    @cached_property
+    def spreadable(self) -> tuple[str, ...]:
+        """Accelerator types on which it matters where a job's devices sit: several servers, and not
+        all of one device."""
+        servers = {
+            a: [n.devices for n in self.nodes if n.accelerator == a] for a in self.accelerators
+        }
+        return tuple(a for a, sizes in servers.items() if len(sizes) > 1 and max(sizes) > 1)
+
+    def fewest_servers(self, largest: int) -> Ints:
+        """(types, largest + 1) how many servers of a type it takes to hold so many devices, if they are
+        empty and all work; 0 devices need 0, more than there are need all."""
+        fewest = np.zeros((len(self.accelerators), largest + 1), np.int64)
+        for t, accelerator in enumerate(self.accelerators):
+            sizes = sorted(
+                (n.devices for n in self.nodes if n.accelerator == accelerator), reverse=True
+            )
+            count = np.searchsorted(np.cumsum(sizes), np.arange(1, largest + 1)) + 1
+            fewest[t, 1:] = np.minimum(count, len(sizes))
+        return fewest
 
     @cached_property
     def capacity(self) -> Floats:

@@ -23,14 +23,16 @@ class Snapshot:
     now_s: float
     jobs: Ints  # (jobs,) ids
     weight: Floats  # (jobs,)
+    total_steps: Floats  # (jobs,)
     steps_left: Floats  # (jobs,)
     age_s: Floats  # (jobs,) since submission
+    ran_s: Floats  # (jobs,) run time so far
     deadline_s: Floats  # (jobs,) seconds from now to the deadline, inf = none
-    job_class: Ints  # (jobs,) jobs of one class have the same kind (thus rates and scale) and weight
+    job_class: Ints  # (jobs,) jobs of one class have the same kind and weight
     tenant: Ints  # (jobs,) whose the job is: position in tenants
     tenants: tuple[str, ...]
     kind: Ints  # (jobs,) row of the throughput table: jobs of one kind have the same rates
-    isolated_s: Floats  # (jobs,) time that the steps done would have taken on an n-th of the cluster
+    isolated_s: Floats  # (jobs,) time that its steps would have taken with its part of the cluster
     restart_s: Floats  # (jobs,) seconds that a start on new devices costs
     slots: tuple[SlotType, ...]
     slot_type: Ints  # (slots,) the accelerator type that a slot type draws on

@@ -1,14 +1,14 @@
 """How fast each job family runs on each slot type, alone and beside another."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from fairlead.errors import ThroughputError
-from fairlead.model.arrays import Floats
-from fairlead.model.cluster import Locality, SlotType
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster, Locality, SlotType
 
 Kind: TypeAlias = tuple[str, int]  # (family, scale factor)
 
@@ -65,3 +65,46 @@ class Throughputs:
         pair = None if self.pair is None else np.ascontiguousarray(self.pair[:, :, index])
         rate = np.ascontiguousarray(self.rate[:, index])
         return Throughputs(slots, self.kinds, rate, pair, self.source, self.origin)
+
+    def on(self, cluster: Cluster, spread: bool = True) -> "Throughputs":
+        """The columns that matter on a cluster: each of its types consolidated and, where the table has
+        it and the servers make a difference, spread (not with spread=False). Jobs of one device are
+        never spread: their rate there is 0."""
+        also = set(cluster.spreadable) if spread else set()
+        columns = list(cluster.slots)
+        for slot in self.slots:
+            if slot.locality is Locality.SPREAD and slot.accelerator in also:
+                columns.insert(columns.index(SlotType(slot.accelerator)) + 1, slot)
+        table = self.columns(tuple(columns))
+        apart = np.array([slot.locality is Locality.SPREAD for slot in columns])
+        single = np.array([scale == 1 for _, scale in self.kinds])
+        return table._without(single[:, None] & apart, single[:, None, None] & apart)
+
+    @cached_property
+    def sibling(self) -> Ints:
+        """(slots,) the column of the same accelerator type in the other locality, -1 = none."""
+        at = {slot: i for i, slot in enumerate(self.slots)}
+        other = {Locality.CONSOLIDATED: Locality.SPREAD, Locality.SPREAD: Locality.CONSOLIDATED}
+        found = [at.get(SlotType(s.accelerator, other[s.locality]), -1) for s in self.slots]
+        return np.array(found, np.int64)
+
+    def worthwhile(self) -> "Throughputs":
+        """The same with rate 0 where nobody gains by being spread: with a spread rate that is not above
+        the consolidated one, for both draw on the same devices. Policies need to look no further."""
+        apart = np.array([s.locality is Locality.SPREAD for s in self.slots]) & (self.sibling >= 0)
+        idle = np.zeros_like(self.rate, np.bool_)
+        idle[:, apart] = self.rate[:, apart] <= self.rate[:, self.sibling[apart]]
+        if self.pair is None or not apart.any():
+            return self._without(idle, None)
+        lower = np.zeros_like(self.pair, np.bool_)
+        lower[:, :, apart] = self.pair[:, :, apart] <= self.pair[:, :, self.sibling[apart]]
+        return self._without(idle, lower & lower.transpose(1, 0, 2))
+
+    def _without(self, alone: Bools, beside: Bools | None) -> "Throughputs":
+        """The same with rate 0 at these (kinds, slots) and (kinds, kinds, slots)."""
+        if not (alone.any() or (beside is not None and beside.any())):
+            return self
+        pair = (
+            self.pair if self.pair is None or beside is None else np.where(beside, 0.0, self.pair)
+        )
+        return replace(self, rate=np.where(alone, 0.0, self.rate), pair=pair)

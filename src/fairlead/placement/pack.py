@@ -1,4 +1,4 @@
-"""Give devices to the units that run. Both rules are pure functions of the plan and of who held what.
+"""Gavel's rule of placement: a pure function of the plan and of who held what.
 
 A device id is a position; ``device_type`` is non-decreasing, and the devices of a node are neighbours.
 """
@@ -8,14 +8,11 @@ import numpy as np
 from fairlead.jit import kernel
 from fairlead.model.arrays import Bools, Ints
 
-_SIGNATURE = (
+
+@kernel(
     "Tuple((i8[::1], i8[::1], i8[::1], b1[::1]))"
-    "(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], b1[::1], i8,"
-    " i8[::1])"
+    "(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], b1[::1], i8, i8[::1])"
 )
-
-
-@kernel(_SIGNATURE)
 def in_order(
     unit: Ints,
     slot: Ints,
@@ -25,7 +22,6 @@ def in_order(
     old_first: Ints,
     old_devices: Ints,
     device_type: Ints,
-    device_node: Ints,  # noqa: ARG001 - both rules take the same arguments
     works: Bools,
     units: int,
     draws_on: Ints,
@@ -102,92 +98,4 @@ def in_order(
                     below = max(below, scale[unit[i]])
             size = below
         begin = end
-    return order, first, devices, kept
-
-
-@kernel(_SIGNATURE)
-def fewest_servers(
-    unit: Ints,
-    slot: Ints,
-    scale: Ints,
-    old_unit: Ints,
-    old_slot: Ints,
-    old_first: Ints,
-    old_devices: Ints,
-    device_type: Ints,
-    device_node: Ints,
-    works: Bools,
-    units: int,
-    draws_on: Ints,
-) -> tuple[Ints, Ints, Ints, Bools]:
-    """Whoever ran on a type and stays there keeps its devices. The others, big ones first, go to the
-    fullest server that holds them whole, else to the emptiest servers one after the other.
-
-    Arguments and result as for ``in_order``.
-    """
-    n = len(unit)
-    order = np.arange(n)
-    kept = np.zeros(n, np.bool_)
-    first = np.zeros(n + 1, np.int64)
-    for i in range(n):
-        first[i + 1] = first[i] + scale[unit[i]]
-    devices = np.empty(first[n], np.int64)
-    was = np.full(units, -1, np.int64)
-    for i in range(len(old_unit)):
-        if old_unit[i] >= 0:
-            was[old_unit[i]] = i
-    used = ~works
-    for i in range(n):
-        w = was[unit[i]]
-        if w < 0 or old_slot[w] != slot[i]:
-            continue
-        free = True
-        for d in range(old_first[w], old_first[w + 1]):
-            if used[old_devices[d]]:
-                free = False
-        if free:
-            kept[i] = True
-            for d in range(old_first[w], old_first[w + 1]):
-                used[old_devices[d]] = True
-                devices[first[i] + d - old_first[w]] = old_devices[d]
-    nodes = device_node[-1] + 1
-    room = np.zeros(nodes, np.int64)
-    node_first = np.full(nodes, -1, np.int64)
-    for d in range(len(device_node)):
-        if node_first[device_node[d]] < 0:
-            node_first[device_node[d]] = d
-        if not used[d]:
-            room[device_node[d]] += 1
-    by_size = np.argsort(-scale[unit], kind="mergesort")
-    for i in by_size:
-        if kept[i]:
-            continue
-        need = scale[unit[i]]
-        kind = draws_on[slot[i]]
-        low = device_node[np.searchsorted(device_type, kind)]
-        position = first[i]
-        while need > 0:
-            best = -1
-            node = low
-            while node < nodes and device_type[node_first[node]] == kind:
-                if room[node] > 0:
-                    if best < 0:
-                        best = node
-                    elif room[node] >= need:
-                        if room[best] < need or room[node] < room[best]:
-                            best = node
-                    elif room[best] < need and room[node] > room[best]:
-                        best = node
-                    if room[best] == need:
-                        break
-                node += 1
-            d = node_first[best]
-            while need > 0 and room[best] > 0:
-                if not used[d]:
-                    used[d] = True
-                    room[best] -= 1
-                    need -= 1
-                    devices[position] = d
-                    position += 1
-                d += 1
     return order, first, devices, kept

@@ -1,5 +1,10 @@
 """Random numbers without a stream: a pure function of a seed and a number."""
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.model.arrays import Ints
+
 _MASK = (1 << 64) - 1
 
 
@@ -10,6 +15,18 @@ def draw(seed: int, number: int, choices: int) -> int:
     """
     mixed = _mix(_mix(seed & _MASK) ^ (number & _MASK))
     return mixed * choices >> 64
+
+
+def draws(seed: int, numbers: Ints) -> NDArray[np.uint64]:
+    """``draw`` for many numbers, out of range(2^64)."""
+    return _mix_all(np.uint64(_mix(seed & _MASK)) ^ numbers.astype(np.uint64))
+
+
+def _mix_all(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    x = x + np.uint64(0x9E3779B97F4A7C15)  # arrays of unsigned integers wrap around
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
 def _mix(x: int) -> int:

@@ -32,17 +32,27 @@ class FifoAwareShares:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
-        share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
-        free = snapshot.capacity.copy()
-        for job, scale in enumerate(snapshot.job_scale.tolist()):
-            fits = free[snapshot.slot_type] >= scale
-            if not fits.any():
-                break
-            slot = int(np.where(fits, snapshot.solo_rate[job], -1.0).argmax())
-            if snapshot.solo_rate[job, slot] > 0:
-                share[job, slot] = 1.0
-                free[snapshot.slot_type[slot]] -= scale
+        slot, _ = first_come(snapshot)
+        share = np.zeros((len(slot), len(snapshot.slots)))
+        runs = np.flatnonzero(slot >= 0)
+        share[runs, slot[runs]] = 1.0
         return allocation(snapshot, share, SolveReport("closed-form")).check(snapshot)
+
+
+def first_come(snapshot: Snapshot) -> tuple[Ints, int]:
+    """(jobs,) slots that ``FifoAwareShares`` gives, -1 = none, and the position of the job at the head of
+    the line, for which no type has enough devices left; the number of jobs if there is none."""
+    slots = np.full(len(snapshot.jobs), -1, np.int64)
+    free = snapshot.capacity.copy()
+    for job, scale in enumerate(snapshot.job_scale.tolist()):
+        fits = free[snapshot.slot_type] >= scale
+        if not fits.any():
+            return slots, job
+        slot = int(np.where(fits, snapshot.solo_rate[job], -1.0).argmax())
+        if snapshot.solo_rate[job, slot] > 0:
+            slots[job] = slot
+            free[snapshot.slot_type[slot]] -= scale
+    return slots, len(slots)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,31 @@
 """Least attained service, as max-min fairness over shares: agnostic and heterogeneity-aware."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.shares import allocation, by_slot, proportional_rate, violation
+from fairlead.policies.levels import RAISED, TOLL
+from fairlead.policies.shares import (
+    allocation,
+    by_class,
+    by_slot,
+    central,
+    gain_of,
+    proportional_rate,
+    violation,
+)
+from fairlead.policies.steady import GIVEN_UP, steady
 from fairlead.solve.classes import group
+from fairlead.solve.levels import Levels
+from fairlead.solve.levels import solve as solve_levels
 from fairlead.solve.maxmin import MaxMin, solve
+from fairlead.solve.packed import max_min
+from fairlead.solve.program import Problem
+
+MANY = 10_000  # rates of classes beyond which the simplex method takes too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +46,10 @@ class Las:
     conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified; a linear program over classes of jobs (``fairlead.solve.maxmin``)."""
+        """The shares, certified; a linear program over classes of jobs (``fairlead.solve.maxmin``), or,
+        where hardly two jobs are alike, an interior point over jobs (``fairlead.solve.levels``)."""
         p = proportional_rate(snapshot)
-        gain = np.divide(1.0, p, out=np.zeros_like(p), where=p > 0)
+        gain = gain_of(p)
         scale = snapshot.job_scale.astype(np.float64)
         problem = MaxMin(
             snapshot.job_class,
@@ -43,9 +60,35 @@ class Las:
             snapshot.slot_type,
             snapshot.capacity,
         )
+        if np.count_nonzero(problem.class_worth) > MANY:
+            return self._by_jobs(snapshot, snapshot.weight * p / scale)
         previous = snapshot.previous
         basis = () if previous is None else previous.report.basis
         share, report = solve(problem, basis, self.central)
+        made = allocation(snapshot, share, report)
+        if not self.central and report.objective:
+            least = report.objective * (1 - GIVEN_UP) * gain_of(problem.worth)
+            made = steady(snapshot, made, least)
+        return made.check(snapshot)
+
+    def _by_jobs(self, snapshot: Snapshot, need: Floats) -> Allocation:
+        """The same programme as the least time theta = 1 / level in which each job meets its need."""
+        zero, one = np.zeros_like(need), np.ones_like(need)
+        problem = Levels(
+            snapshot.job_class,
+            snapshot.solo_rate,
+            snapshot.job_scale,
+            snapshot.slot_type,
+            snapshot.capacity,
+            need,
+            zero,
+            one,
+        )
+        share, report = solve_levels(problem)
+        assert report.objective is not None
+        assert report.bound is not None
+        if report.objective > 0:
+            report = replace(report, objective=1 / report.objective, bound=1 / report.bound)
         return allocation(snapshot, share, report).check(snapshot)
 
 
@@ -99,6 +142,57 @@ class AgnosticLas:
             violation=violation(snapshot, share),
         )
         return allocation(snapshot, share, report).check(snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedLas:
+    """max_x min_i  s_i / (w_i p_i) * sum_{c with i} sum_j T^i_cj x_cj   s.t.  time, devices of each type.
+
+    Las over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c; p_i from the
+    rates alone. Pairs are used only where they raise the level, and then as little as the largest total
+    allows: packing where there is room makes jobs slower for nothing. Source: Gavel (OSDI'20), space
+    sharing; spec (c) max_min_fairness_packed.
+    """
+
+    central: bool = False  # the middle of the optima, pairs at the programme's word
+    name: str = "las_packed"
+    aware: bool = True
+    packed: bool = True
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified (``fairlead.solve.packed``)."""
+        problem = Problem.of(snapshot, packed=True)
+        gain = gain_of(proportional_rate(snapshot))
+        worth = gain * snapshot.job_scale / snapshot.weight
+        first = problem.classes.first
+        basis = () if snapshot.previous is None else snapshot.previous.report.basis
+        found = max_min(problem, worth[first], gain[first], 0.0 if self.central else TOLL, basis)
+        if not self.central:
+            plain = Las().allocate(snapshot)
+            assert plain.report.objective is not None
+            if found.level <= plain.report.objective * (1 + RAISED):
+                report = replace(plain.report, bound=found.bound, basis=found.basis)
+                return replace(plain, report=report)
+        middle = central(snapshot, snapshot.solo_rate, True, worth) if self.central else None
+        if middle is not None:
+            made = middle
+        else:
+            made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
+        level = made.throughput(snapshot) * worth
+        report = SolveReport(
+            "optimal",
+            objective=float(level.min(where=worth > 0, initial=np.inf)) if worth.any() else 0.0,
+            bound=found.bound,
+            iterations=found.iterations,
+            warm=found.answer.warm,
+            basis=found.basis,
+        )
+        made = replace(made, report=report)
+        if not self.central and report.objective:
+            least = report.objective * (1 - GIVEN_UP) * gain_of(worth)
+            made = steady(snapshot, made, least, packed=True)
+        return made.check(snapshot)
 
 
 def fill(worth: Floats, devices: Floats, supply: float) -> Floats:

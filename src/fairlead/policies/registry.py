@@ -6,6 +6,7 @@ group ``fairlead.policies`` whose name is the policy's and whose value is a ``Ma
 
 import difflib
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -14,12 +15,38 @@ from typing import TypeAlias
 from fairlead.errors import ConfigError
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import recorded
+from fairlead.policies.allox import AlloX
+from fairlead.policies.cost import (
+    MinCost,
+    MinCostSlo,
+    PackedThroughputPerCostSlo,
+    ThroughputPerCost,
+    ThroughputPerCostSlo,
+)
+from fairlead.policies.entities import Entities, read_entities
 from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
+from fairlead.policies.fifo_packed import FifoPacked
+from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, PackedFinishTime
+from fairlead.policies.gandiva import Gandiva
+from fairlead.policies.gandiva_fair import GandivaFair
 from fairlead.policies.isolated import Isolated
-from fairlead.policies.las import AgnosticLas, Las
+from fairlead.policies.las import AgnosticLas, Las, PackedLas
+from fairlead.policies.makespan import AgnosticMakespan, Makespan, PackedMakespan
+from fairlead.policies.mersenne import Twister
+from fairlead.policies.nash import Nash, StrategyProof
+from fairlead.policies.partition import Partition
 from fairlead.policies.proportional import Proportional
+from fairlead.policies.shortest import ShortestJobFirst, ShortestRemainingTimeFirst
+from fairlead.policies.tiresias import Tiresias
+from fairlead.policies.total import NormalisedThroughput, PackedThroughput, TotalThroughput
+from fairlead.policies.water_filling import (
+    AgnosticWaterFilling,
+    PackedWaterFilling,
+    WaterFilling,
+)
 
 GROUP = "fairlead.policies"
+RELEASE_REFERENCE = "v100"  # whose rates the release's agnostic policies take for all types
 GAVEL = "gavel"  # the profile that wants policies as Gavel has them
 
 
@@ -43,7 +70,7 @@ class Entry:
     aliases: tuple[str, ...]
     make: Maker
     documented: object
-    argument: str = ""  # what stands behind the colon; empty = nothing may
+    argument: str = ""  # what stands behind the colon; empty = nothing may; [in brackets] = it may
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +98,54 @@ def _las_aware(request: Request) -> Policy:
     return Las(central=request.profile == GAVEL)
 
 
+def _finish_time(request: Request) -> Policy:
+    gavel = request.profile == GAVEL
+    return AgnosticFinishTime(not gavel, RELEASE_REFERENCE if gavel else "")
+
+
+def _makespan(request: Request) -> Policy:
+    return AgnosticMakespan(RELEASE_REFERENCE if request.profile == GAVEL else "")
+
+
+def _fifo_packed(request: Request) -> Policy:
+    return FifoPacked(forgets_head=request.profile == GAVEL)
+
+
+def _tiresias(request: Request) -> Planner:
+    return Tiresias.of(request.argument, request.seed)
+
+
+def _allox(request: Request) -> Policy:
+    return AlloX.of(request.argument, as_released=request.profile == GAVEL)
+
+
+def _gandiva(request: Request) -> Policy:
+    return Gandiva(Twister(request.seed))
+
+
+def _partition(request: Request) -> Policy:
+    assert request.argument is not None
+    parts, _, spec = request.argument.partition(":")
+    inner = make(spec, seed=request.seed, profile=request.profile)
+    if not isinstance(inner, Policy):
+        raise ConfigError(
+            f"policy 'partition': {spec!r} plans rounds itself and has no shares to join"
+        )
+    return Partition.of(parts, inner, request.seed)
+
+
+def _water_filling(kind: Callable[[Entities, bool], Policy]) -> Maker:
+    def make_(request: Request) -> Policy:
+        if request.argument == "":
+            raise ConfigError(
+                "water_filling: needs the name of a TOML file behind the colon, or no colon"
+            )
+        entities = Entities() if request.argument is None else read_entities(request.argument)
+        return kind(entities, request.profile == GAVEL)
+
+    return make_
+
+
 def _recorded(request: Request) -> Policy:
     assert request.argument is not None
     return recorded.load(request.argument)
@@ -88,14 +163,117 @@ BUILT_IN = (
         AgnosticLas,
     ),
     Entry("las_aware", ("max_min_fairness_perf",), _las_aware, Las),
+    Entry(
+        "las_packed",
+        ("max_min_fairness_packed",),
+        lambda request: PackedLas(request.profile == GAVEL),
+        PackedLas,
+    ),
+    Entry("makespan", ("min_total_duration",), _makespan, AgnosticMakespan),
+    Entry(
+        "makespan_aware",
+        ("min_total_duration_perf",),
+        lambda request: Makespan(request.profile == GAVEL),
+        Makespan,
+    ),
+    Entry(
+        "makespan_packed",
+        ("min_total_duration_packed",),
+        lambda request: PackedMakespan(request.profile == GAVEL),
+        PackedMakespan,
+    ),
+    Entry("finish_time", ("finish_time_fairness",), _finish_time, AgnosticFinishTime),
+    Entry(
+        "finish_time_aware",
+        ("finish_time_fairness_perf", "themis"),
+        lambda request: FinishTime(request.profile != GAVEL, request.profile == GAVEL),
+        FinishTime,
+    ),
+    Entry(
+        "finish_time_packed",
+        ("finish_time_fairness_packed",),
+        lambda request: PackedFinishTime(request.profile != GAVEL, request.profile == GAVEL),
+        PackedFinishTime,
+    ),
+    Entry("fifo_packed", (), _fifo_packed, FifoPacked),
+    Entry("shortest_job_first", ("sjf",), lambda _: ShortestJobFirst(), ShortestJobFirst),
+    Entry("srtf", (), lambda _: ShortestRemainingTimeFirst(), ShortestRemainingTimeFirst),
+    Entry("tiresias", (), _tiresias, Tiresias, "[S,...,promote=K]"),
+    Entry("allox", ("allox_alpha",), _allox, AlloX, "[ALPHA]"),
+    Entry("gandiva", ("gandiva_packing",), _gandiva, Gandiva),
+    Entry("gandiva_fair", (), lambda _: GandivaFair(), GandivaFair),
+    Entry(
+        "total_throughput",
+        ("max_sum_throughput_perf",),
+        lambda _: TotalThroughput(),
+        TotalThroughput,
+    ),
+    Entry(
+        "total_throughput_normalised", (), lambda _: NormalisedThroughput(), NormalisedThroughput
+    ),
+    Entry(
+        "total_throughput_packed",
+        ("max_sum_throughput_packed",),
+        lambda _: PackedThroughput(),
+        PackedThroughput,
+    ),
+    Entry(
+        "throughput_per_cost",
+        ("max_sum_throughput_normalized_by_cost_perf",),
+        lambda _: ThroughputPerCost(),
+        ThroughputPerCost,
+    ),
+    Entry(
+        "throughput_per_cost_slo",
+        ("max_sum_throughput_normalized_by_cost_perf_SLOs",),
+        lambda request: ThroughputPerCostSlo(request.profile == GAVEL),
+        ThroughputPerCostSlo,
+    ),
+    Entry(
+        "throughput_per_cost_packed_slo",
+        ("max_sum_throughput_normalized_by_cost_packed_SLOs",),
+        lambda request: PackedThroughputPerCostSlo(request.profile == GAVEL),
+        PackedThroughputPerCostSlo,
+    ),
+    Entry("min_cost", (), lambda _: MinCost(), MinCost),
+    Entry("min_cost_slo", (), lambda _: MinCostSlo(), MinCostSlo),
+    Entry("nash", ("proportional_fairness",), lambda _: Nash(), Nash),
+    Entry(
+        "strategy_proof",
+        ("max_min_fairness_strategy_proof_perf", "strategy_proof_perf"),
+        lambda request: StrategyProof(request.profile != GAVEL),
+        StrategyProof,
+    ),
+    Entry("partition", (), _partition, Partition, "K:POLICY"),
+    Entry(
+        "water_filling",
+        ("max_min_fairness_water_filling",),
+        _water_filling(AgnosticWaterFilling),
+        AgnosticWaterFilling,
+        "[ENTITIES.toml]",
+    ),
+    Entry(
+        "water_filling_aware",
+        ("max_min_fairness_water_filling_perf",),
+        _water_filling(WaterFilling),
+        WaterFilling,
+        "[ENTITIES.toml]",
+    ),
+    Entry(
+        "water_filling_packed",
+        ("max_min_fairness_water_filling_packed",),
+        _water_filling(PackedWaterFilling),
+        PackedWaterFilling,
+        "[ENTITIES.toml]",
+    ),
     Entry("recorded", (), _recorded, recorded.Recorded, "LOG"),
 )
 
 
 def make(spec: str, *, seed: int, profile: str) -> Policy | Planner:
     """The policy or planner that ``NAME[:ARG]`` names."""
-    name, colon, argument = spec.partition(":")
-    request = Request(argument if colon else None, seed, profile)
+    name, *argument = re.split("[:=]", spec, maxsplit=1)  # Gavel writes NAME=ARG
+    request = Request(argument[0] if argument else None, seed, profile)
     for entry in BUILT_IN:
         if name == entry.name or name in entry.aliases:
             _check_argument(spec, entry, request)
@@ -116,7 +294,7 @@ def describe() -> list[Description]:
 
 
 def _check_argument(spec: str, entry: Entry, request: Request) -> None:
-    if entry.argument and not request.argument:
+    if entry.argument and not request.argument and not entry.argument.startswith("["):
         raise ConfigError(f"policy {spec!r}: {entry.name} needs {entry.name}:{entry.argument}")
     if not entry.argument and request.argument is not None:
         raise ConfigError(f"policy {spec!r}: {entry.name} takes nothing after a colon")

@@ -1,10 +1,16 @@
 """What the policies have in common: proportional rates, and shares of jobs as an allocation."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from fairlead.jit import kernel
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
+from fairlead.solve.centre import central_shares
+from fairlead.solve.expand import unit_shares
+from fairlead.solve.program import Answer, Problem
 
 
 def first_slot(snapshot: Snapshot) -> Ints:
@@ -22,9 +28,38 @@ def rate_by_type(snapshot: Snapshot) -> Floats:
 def proportional_rate(snapshot: Snapshot) -> Floats:
     """(jobs,) steps/s of a job that divides its time over all devices alike: sum_j T_ij N_j / sum_j N_j."""
     total = snapshot.capacity.sum()
-    if not total > 0:
-        return np.zeros(len(snapshot.jobs))
-    return np.asarray(rate_by_type(snapshot) @ (snapshot.capacity / total))
+    mix = np.zeros(len(snapshot.slots))
+    if total > 0:
+        mix[first_slot(snapshot)] = snapshot.capacity / total
+    out = np.empty(len(snapshot.jobs))
+    _mixed(np.ascontiguousarray(snapshot.solo_rate), mix, out)
+    return out
+
+
+@kernel("void(f8[:,::1], f8[::1], f8[::1])")
+def _mixed(rate: Floats, mix: Floats, out: Floats) -> None:
+    """rate @ mix on one core and with the same bits everywhere, which a linear algebra library with
+    threads of its own does not promise."""
+    for i in range(len(rate)):
+        total = 0.0
+        for j in range(len(mix)):
+            total += rate[i, j] * mix[j]
+        out[i] = total
+
+
+def isolated_rate(snapshot: Snapshot, weighted: bool, rate: Floats | None = None) -> Floats:
+    """(jobs,) steps/s of a job that has its part of every type for itself: an n-th, or, if weighted, its
+    part of all weights. It uses at most all of its time: sum_j T_ij x_ij with x_ij = part N_j / s_i,
+    divided by max(1, sum_j x_ij). rate: (jobs,) mean rate over all devices, None = the snapshot's."""
+    n = len(snapshot.jobs)
+    part = snapshot.weight / snapshot.weight.sum() if weighted else np.full(n, 1.0 / max(n, 1))
+    time = np.minimum(part * snapshot.capacity.sum() / snapshot.job_scale, 1.0)
+    return np.asarray((proportional_rate(snapshot) if rate is None else rate) * time)
+
+
+def gain_of(rate: Floats) -> Floats:
+    """1 / rate; 0 where there is no rate."""
+    return np.divide(1.0, rate, out=np.zeros_like(rate), where=rate > 0)
 
 
 def by_slot(snapshot: Snapshot, share_by_type: Floats) -> Floats:
@@ -46,10 +81,44 @@ def allocation(
     if pairs is None or pair_share is None:
         return Allocation(snapshot.jobs[:, None].copy(), share, report)
     n = len(snapshot.jobs)
-    units = np.full((n + len(pairs), 2), -1, np.int64)
-    units[:n, 0] = snapshot.jobs
-    units[n:] = snapshot.jobs[pairs]
+    units = np.empty((n + len(pairs), 2), np.int64)
+    units[:n, 0], units[:n, 1] = snapshot.jobs, -1
+    np.take(snapshot.jobs, pairs, out=units[n:], mode="clip")  # no position is out of bounds
     return Allocation(units, np.concatenate([share, pair_share]), report)
+
+
+def by_class(
+    snapshot: Snapshot, problem: Problem, answer: Answer, report: SolveReport
+) -> Allocation:
+    """An allocation from an answer by classes, with pairs if it has any: every job of a class alike.
+    Shares that exceed what there is by the solver's tolerance are scaled down to it."""
+    over = max(1.0, answer.largest_use(problem))
+    answer = replace(answer, time=answer.time / over)
+    return Allocation(*unit_shares(problem, answer, snapshot), report)
+
+
+def central(snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats) -> Allocation | None:
+    """The middle of the best shares (``fairlead.solve.centre.central_shares``), with no report yet; None
+    where it was not found."""
+    found = central_shares(
+        rate,
+        snapshot.job_scale,
+        snapshot.slot_type,
+        snapshot.capacity,
+        snapshot.kind,
+        snapshot.beside if packed else None,
+        worth,
+    )
+    if found is None:
+        return None
+    share, pairs, of_pairs = found
+    made = allocation(
+        snapshot, share, SolveReport("optimal"), *((pairs, of_pairs) if packed else ())
+    )
+    used, time = made.tally(snapshot)
+    used /= np.maximum(snapshot.capacity, 1.0)
+    over = max(1.0, float(used.max()), float(time.max(initial=0.0)))
+    return replace(made, share=made.share / over)
 
 
 def unit_ids(snapshot: Snapshot) -> Ints:

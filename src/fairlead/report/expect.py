@@ -60,13 +60,13 @@ class ExpectRounds:
 
     def _units(self, start: StartRound) -> dict[str, tuple[str, list[int]]]:
         first, devices = start.first.tolist(), start.devices.tolist()
-        slot = start.slot.tolist()
+        kind = self.cluster.device_type[start.devices[start.first[:-1]]].tolist()
         names = self.cluster.accelerators
         result = {}
         for i, unit in enumerate(start.units.tolist()):
             members = [j for j in unit if j >= 0]
             name = str(members[0]) if len(members) == 1 else f"({members[0]}, {members[1]})"
-            result[name] = (names[slot[i]], devices[first[i] : first[i + 1]])
+            result[name] = (names[kind[i]], devices[first[i] : first[i + 1]])
         return result
 
 

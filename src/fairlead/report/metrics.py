@@ -50,6 +50,7 @@ def measure(
     counts = jobs["end"].value_counts()
     ended = dict(zip(counts["end"].to_list(), counts["count"].to_list(), strict=True))
     capacity_s = recorder.capacity_s
+    run_s = float(jobs["run_s"].sum())
     metrics: dict[str, Any] = {
         "makespan_s": recorder.now_s,
         "avg_jct_s": _mean(jct),
@@ -65,6 +66,7 @@ def measure(
             (measured["start_s"] - measured["arrival_s"]).drop_nulls().to_numpy()
         ),
         "utilization": _ratio(recorder.busy_s.sum(), capacity_s.sum()),
+        "spread_share": _ratio(recorder.spread_s.sum(), recorder.busy_s.sum()),
         "utilization_by_type": {
             name: _ratio(recorder.busy_s[t], capacity_s[t]) for t, name in enumerate(names)
         },
@@ -72,8 +74,11 @@ def measure(
         "rho": {"isolated": _rho(done["rho_isolated"].drop_nulls().to_numpy())},
         "preemptions": int(sum(recorder.round_counts("preempted"))),
         "moves": int(jobs["moves"].sum()),
+        "moves_per_job_hour": _ratio(jobs["moves"].sum(), run_s / 3600),
         "restarts": int(jobs["restarts"].sum()),
+        "restarts_per_job_hour": _ratio(jobs["restarts"].sum(), run_s / 3600),
         "restart_lost_s": float(jobs["restart_lost_s"].sum()),
+        "lost_share": _ratio(jobs["restart_lost_s"].sum(), run_s),
         **_slo(measured, recorder.now_s),
         "n_jobs": len(jobs),
         "n_measured": len(measured),

@@ -153,6 +153,13 @@ WORST_RHO = Quantity(
     "Worst rho (isolated)", ("rho", "isolated", "max"), Kind.RATIO, Better.LOWER, "Finish-time fairness",
     "worst\nrho", _ISOLATED,
 )  # fmt: skip
+MOVES = Quantity(
+    "Moves per job-hour", ("moves_per_job_hour",), Kind.RATIO, Better.LOWER, "Changes of place",
+    "moves\n/job h", "changes of devices from one round to the next, per hour of run time",
+)  # fmt: skip
+LOST = Quantity(
+    "Run time lost to restarts", ("lost_share",), Kind.SHARE, Better.LOWER, "Changes of place", "lost",
+)  # fmt: skip
 COMPLETED = Quantity("Completed", ("n_completed",), Kind.COUNT, Better.HIGHER, "Jobs", "jobs\ndone")
 
 
@@ -195,8 +202,18 @@ def _fixed() -> tuple[Quantity, ...]:
         *_rho("static", _STATIC),
         Quantity("Preemptions", ("preemptions",), Kind.COUNT, low, changes),
         Quantity("Moves", ("moves",), Kind.COUNT, low, changes),
+        MOVES,
         Quantity("Restarts", ("restarts",), Kind.COUNT, low, changes),
-        Quantity("Device time lost to restarts", ("restart_lost_s",), Kind.TIME, low, changes),
+        Quantity(
+            "Restarts per job-hour", ("restarts_per_job_hour",), Kind.RATIO, low, changes,
+            meaning="moves, and starts after a pause, per hour of run time",
+        ),
+        LOST,
+        Quantity("the same in time", ("restart_lost_s",), Kind.TIME, low, changes),
+        Quantity(
+            "Device time that ran spread", ("spread_share",), Kind.SHARE, low, changes,
+            meaning="of jobs on more servers than they need, over busy device time",
+        ),
         Quantity("Jobs", ("n_jobs",), Kind.COUNT, neither, jobs),
         COMPLETED,
         Quantity("Dropped", ("n_dropped",), Kind.COUNT, low, jobs),

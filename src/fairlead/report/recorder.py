@@ -12,11 +12,12 @@ import polars as pl
 
 from fairlead.commands import Command, End, EndJobs, EndRound, Solve, StartRound
 from fairlead.events import Event, JobsSubmitted, NodeLost, NodeRecovered, RoundEnded
-from fairlead.model.arrays import Floats, Ints
+from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.index import JobIndex
 from fairlead.model.job import Job
 from fairlead.model.throughput import Throughputs
+from fairlead.placement.servers import are_spread
 from fairlead.report.kernels import begin, book
 
 _FLOATS = (
@@ -91,6 +92,10 @@ class Recorder:
         self.columns = _Columns(len(cluster.slots))
         self.n_solves = 0
         self.now_s = 0.0
+        self.fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
+        self.spread_s: Floats = np.zeros(
+            len(cluster.slots)
+        )  # device-seconds of jobs that were spread
         self.busy_s: Floats = np.zeros(len(cluster.slots))  # device-seconds in use
         self.charged_s: Floats = np.zeros(len(cluster.slots))  # the same by Gavel's definition
         self._index = JobIndex()
@@ -197,7 +202,7 @@ class Recorder:
         )
         if before is not None and over.any():
             self._close_stints(before, np.flatnonzero(over), began)
-        self._now = _Running(start, member)
+        self._now = self._running(start, member)
         row = (start.time_s, 0.0, start.active, len(member), started, preempted, moved)
         for name, value in zip(_ROUND, row, strict=True):
             rounds[name].append(value)
@@ -205,6 +210,16 @@ class Recorder:
         rounds["busy"].append(self._zero)
         rounds["capacity"].append(self._capacity)
         self._solved = False
+
+    def _running(self, start: StartRound, member: Ints) -> "_Running":
+        cluster = self.cluster
+        kind = cluster.device_type[start.devices[start.first[:-1]]]
+        spread: Bools = np.zeros(len(kind), np.bool_)
+        if cluster.spreadable:
+            spread = are_spread(
+                start.first, start.devices, cluster.device_type, cluster.device_node, self.fewest
+            )
+        return _Running(start, member, kind, spread)
 
     def _close_stints(self, before: "_Running", over: Ints, began: Floats) -> None:
         start = before.start
@@ -216,7 +231,7 @@ class Recorder:
         self._stints.append(
             (
                 before.member[over].astype(small),
-                start.slot[over].astype(small),
+                before.kind[over].astype(small),
                 scale.astype(small),
                 devices.astype(small),
                 began[over],
@@ -232,7 +247,7 @@ class Recorder:
         busy = np.zeros(len(self.busy_s))
         book(
             now.member,
-            now.start.slot,
+            now.kind,
             now.start.first,
             event.steps,
             event.finish_s,
@@ -250,6 +265,9 @@ class Recorder:
             col.steps_done,
         )
         self.busy_s += busy
+        if now.spread.any():
+            used_s = (event.finish_s - start_s) * np.diff(now.start.first) * now.spread
+            self.spread_s += np.bincount(now.kind, used_s, len(busy))
         self._last_end_s = event.time_s
         self._rounds["seconds"][-1] = event.time_s - start_s
         self._rounds["busy"][-1] = busy
@@ -367,9 +385,11 @@ class Recorder:
 class _Running:
     """The round in force: members are positions of jobs."""
 
-    def __init__(self, start: StartRound, member: Ints) -> None:
+    def __init__(self, start: StartRound, member: Ints, kind: Ints, spread: Bools) -> None:
         self.start = start
         self.member = member
+        self.kind = kind  # (units,) accelerator type
+        self.spread = spread  # (units,) on more servers than needed
         self.end_s: Floats = np.full(len(member), start.time_s)
 
 

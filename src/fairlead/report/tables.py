@@ -13,7 +13,9 @@ from fairlead.report.quantities import (
     AVERAGE_JCT,
     COMPLETED,
     COST,
+    LOST,
     MAKESPAN,
+    MOVES,
     P99_JCT,
     QUEUEING,
     UTILIZATION,
@@ -23,7 +25,18 @@ from fairlead.report.quantities import (
     unit_for,
 )
 
-COMPARED = (AVERAGE_JCT, P99_JCT, MAKESPAN, QUEUEING, UTILIZATION, COST, WORST_RHO, COMPLETED)
+COMPARED = (
+    AVERAGE_JCT,
+    P99_JCT,
+    MAKESPAN,
+    QUEUEING,
+    UTILIZATION,
+    COST,
+    WORST_RHO,
+    MOVES,
+    LOST,
+    COMPLETED,
+)
 
 
 def summary_table(config: Mapping[str, object], metrics: Mapping[str, object]) -> Table:
@@ -49,10 +62,12 @@ def comparison_table(
 ) -> Table:
     """One run per line; the best value of each column is bold and carries a star.
 
-    On less than ``width`` characters the columns that tell least are left out.
+    On less than ``width`` characters the columns that tell least are left out, and the time lost to
+    restarts where there is none.
     """
-    columns = list(COMPARED)
-    for least in (COMPLETED, QUEUEING, P99_JCT, None):
+    lost = any(LOST.of(metrics) for _, metrics in runs)
+    columns = [quantity for quantity in COMPARED if quantity is not LOST or lost]
+    for least in (MOVES, COMPLETED, QUEUEING, P99_JCT, None):
         table = _comparison(runs, columns)
         if width is None or least is None or _width(table) <= width:
             break

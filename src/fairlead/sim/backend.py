@@ -24,6 +24,7 @@ from fairlead.model.index import JobIndex
 from fairlead.model.job import Arrival
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
+from fairlead.placement.servers import are_spread
 from fairlead.sim.kernels import begin, finish
 from fairlead.sim.world import World
 
@@ -40,7 +41,8 @@ class Window:
 
 
 class SimBackend:
-    """A backend of events in place of machines.
+    """A backend of events in place of machines. Jobs whose devices are spread run at the spread rates
+    of the table, if it has any.
 
     ``next()`` gives the next event or None at the end; ``perform(command)`` takes a command.
     At one time, a node's events come first, then arrivals, then the end of the round.
@@ -65,7 +67,7 @@ class SimBackend:
         self.now_s = 0.0
         self.world = world or World()
         self.cluster = cluster
-        self.throughputs = throughputs.columns(cluster.slots)
+        self.throughputs = throughputs.on(cluster)
         self.solve = solve
         self.whole_steps = whole_steps
         self.window = window
@@ -82,7 +84,10 @@ class SimBackend:
         self._problem: tuple[float, Snapshot] | None = None
         self._round: _Round | None = None
         self._stalled = False
-        self._jobs = _Jobs(len(cluster.slots))
+        slots = self.throughputs.slots
+        self._type: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
+        self._fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
+        self._jobs = _Jobs(len(slots))
 
     # --- what happened ---------------------------------------------------------------------------
 
@@ -158,7 +163,7 @@ class SimBackend:
                 job.total_steps,
                 self.world.last_step(job),
                 self.world.restart_costs.of(job),
-                self.world.bias(job, len(self.cluster.slots)),
+                self.world.bias(job, len(self.cluster.accelerators))[self._type],
             )
             self.submitted += 1
             arrival = next(self._arrivals, None)
@@ -207,7 +212,7 @@ class SimBackend:
         pair = self.throughputs.pair
         work = begin(
             index,
-            command.slot,
+            self._columns(command),
             command.kept,
             command.time_s,
             command.length_s,
@@ -225,6 +230,17 @@ class SimBackend:
             jobs.started,
         )
         self._round = _Round(command, index, *work)
+
+    def _columns(self, command: StartRound) -> Ints:
+        """(units,) columns of the table: what the devices are, whatever the scheduler takes them for."""
+        if len(self._type) == len(self.cluster.accelerators):
+            return command.slot
+        first, devices, cluster = command.first, command.devices, self.cluster
+        kind = cluster.device_type[devices[first[:-1]]]
+        column = np.searchsorted(self._type, kind)
+        spread = are_spread(first, devices, cluster.device_type, cluster.device_node, self._fewest)
+        other = self.throughputs.sibling[column]
+        return np.where(spread & (other >= 0), other, column)
 
     def _end_round(self, time_s: float) -> Event:
         now = self._round

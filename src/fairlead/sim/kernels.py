@@ -74,8 +74,9 @@ def begin(
             if whole_steps:
                 possible = np.floor(possible)
             steps[i, k] = min(possible, left[i, k])
-            if rate[i, k] > 0:
-                work_s = max(work_s, steps[i, k] / rate[i, k])
+            # where it cannot run, and nobody knew, it is in the way for the whole round
+            took_s = steps[i, k] / rate[i, k] if rate[i, k] > 0 else room_s
+            work_s = max(work_s, took_s)
         finish_s[i] = now_s + (min(setup_s[i], length_s) + work_s)
     return rate, left, setup_s, steps, finish_s
 
@@ -106,7 +107,8 @@ def finish(
     """What a round has done by end_s; books steps and start-up time in place.
 
     lost: (devices of the cluster,). A unit counts whole or not at all: not when a device was lost, nor
-    (with whole_steps) when a device got no step. Returns steps, finish_s, outcome, restart_s.
+    where it cannot run, nor (with whole_steps) when a device got no step. Returns steps, finish_s,
+    outcome, restart_s.
     """
     n, width = index.shape
     did = np.zeros((n, width))
@@ -132,6 +134,9 @@ def finish(
                 did[i, k] = min(min(possible, left[i, k]), steps[i, k])
             if gone:
                 outcome[i, k] = _LOST
+            elif rate[i, k] <= 0:
+                outcome[i, k] = _FAILED
+                good = False
             elif whole_steps:
                 each = did[i, k] // scale
                 if (scale > 1 and each <= 0) or did[i, k] - (scale - 1) * each <= 0:

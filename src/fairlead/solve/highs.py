@@ -44,6 +44,17 @@ _OPTIONS: Mapping[str, object] = {
     "dual_feasibility_tolerance": 1e-10,
 }
 
+_CAREFUL: Mapping[str, object] = {
+    "presolve": "on",
+    "simplex_strategy": 1,  # dual
+    "simplex_scale_strategy": 2,
+}
+_ENDED = (
+    highspy.HighsModelStatus.kOptimal,
+    highspy.HighsModelStatus.kInfeasible,
+    highspy.HighsModelStatus.kUnbounded,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LinearProgram:
@@ -106,6 +117,11 @@ class Model:
             _ok(highs.changeColsCost(len(cost), columns, -cost), "take the second cost")
         highs.run()
         status = highs.getModelStatus()
+        if status not in _ENDED:
+            status = self._run_with_care()
+        if status == highspy.HighsModelStatus.kModelEmpty and self._holds_at_nothing():
+            rows = len(self._program.row_lower)
+            return Optimum(0.0, np.zeros(0), np.zeros(rows), 0)
         if status != highspy.HighsModelStatus.kOptimal:
             raise SolveError(
                 f"the linear program ({len(self._program.cost)} columns, "
@@ -120,13 +136,39 @@ class Model:
             iterations=int(highs.getInfoValue("simplex_iteration_count")[1]),
         )
 
+    def _holds_at_nothing(self) -> bool:
+        """Are the rows met with no column at all? (HiGHS does not say.)"""
+        p = self._program
+        return bool((p.row_lower <= 0).all() and (p.row_upper >= 0).all())
+
+    def _run_with_care(self) -> Any:
+        """From scratch, with scaling, presolve and the dual simplex, where the quick way lost its
+        footing: coefficients may differ by ten orders of magnitude."""
+        highs = self._highs
+        for name, value in _CAREFUL.items():
+            highs.setOptionValue(name, value)
+        highs.clearSolver()
+        highs.run()
+        for name in _CAREFUL:
+            highs.setOptionValue(name, _OPTIONS[name])
+        return highs.getModelStatus()
+
     def basis(self) -> Basis:
-        """Where the last run ended."""
-        basis = self._highs.getBasis()
-        return Basis(
-            np.array([status.value for status in basis.col_status], np.uint8),
-            np.array([status.value for status in basis.row_status], np.uint8),
-        )
+        """Where the last run ended. (``getBasicVariables`` would be faster, and ends the process where
+        presolve has solved everything.)"""
+        return listed(self.ended())
+
+    def ended(self) -> Any:
+        """The same as HiGHS has it: at no cost, for ``listed`` if it is wanted."""
+        return self._highs.getBasis()
+
+    def renew(self, program: LinearProgram) -> None:
+        """Another program of the same rows and columns, from where the last run ended."""
+        ended = self.ended()
+        self._program = program
+        self._pass()
+        if self._highs.setBasis(ended) != highspy.HighsStatus.kOk:
+            self._pass()
 
     def bound(self, column: int, lower: float, upper: float) -> None:
         """Change the bounds of one column."""
@@ -164,6 +206,14 @@ class Model:
             ),
             f"take a program of {columns} columns and {rows} rows",
         )
+
+
+def listed(ended: Any) -> Basis:
+    """A basis of ``Model.ended``, status by status."""
+    return Basis(
+        np.frombuffer(bytes(ended.col_status), np.uint8),
+        np.frombuffer(bytes(ended.row_status), np.uint8),
+    )
 
 
 def _solver() -> Any:

@@ -22,6 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fairlead.jit import kernel
 from fairlead.model.allocation import SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.solve.classes import Classes, group
@@ -136,11 +137,24 @@ def _certified(
     """(jobs, slots) shares with what is known about them. weight: (classes,) of each job of a class."""
     by_class = by_class / max(1.0, _excess(problem, by_class))  # feasible, whatever the tolerances
     share = by_class[problem.classes.of]
+    total = float(weight @ problem.classes.count)
+    prices = price / total if total > 0 else np.zeros_like(price)
+    level, use, rent = _certificate(
+        share,
+        np.ascontiguousarray(problem.rate),
+        problem.worth,
+        problem.scale,
+        problem.slot_type,
+        problem.capacity,
+        problem.classes.of,
+        weight / total if total > 0 else np.zeros_like(weight),
+        prices,
+    )
     return share, SolveReport(
         status="optimal",
-        objective=_level(problem, share),
-        bound=_bound(problem, weight, price),
-        violation=max(0.0, _excess_of_jobs(problem, share) - 1.0),
+        objective=level,
+        bound=rent + float(prices @ problem.capacity) if total > 0 else 0.0,
+        violation=max(0.0, use - 1.0),
     )
 
 
@@ -199,43 +213,58 @@ def _raise_total_gain(model: Model, first: Optimum, problem: MaxMin) -> Floats:
 # --- certificate ---------------------------------------------------------------------------------
 
 
-def _level(problem: MaxMin, share: Floats) -> float:
-    """The smallest worth of a job's shares, over the jobs that can run; 0 where there is none."""
-    can = (problem.rate @ problem.usable) * problem.worth > 0
-    level = np.einsum("ij,ij->i", problem.rate, share) * problem.worth
-    return float(level.min(where=can, initial=np.inf)) if can.any() else 0.0
-
-
-def _bound(problem: MaxMin, by_class: Floats, price: Floats) -> float:
-    """The bound of the module's docstring. by_class: (classes,) weight of each job of a class."""
-    weight = by_class[problem.classes.of]
-    total = weight.sum()
-    if not total > 0:
-        return 0.0
-    weight *= problem.worth / total
-    price = price / total
-    best = np.zeros(len(weight))
-    for slot in np.flatnonzero(problem.usable):
-        surplus = problem.rate[:, slot] * weight
-        surplus -= problem.scale * price[problem.slot_type[slot]]
-        np.maximum(best, surplus, out=best)
-    return float(best.sum() + price @ problem.capacity)
+@kernel(
+    "Tuple((f8, f8, f8))(f8[:,::1], f8[:,::1], f8[::1], f8[::1], i8[::1], f8[::1], i8[::1], f8[::1],"
+    " f8[::1])"
+)
+def _certificate(
+    share: Floats,
+    rate: Floats,
+    worth: Floats,
+    scale: Floats,
+    slot_type: Ints,
+    capacity: Floats,
+    of: Ints,
+    weight: Floats,
+    price: Floats,
+) -> tuple[float, float, float]:
+    """From the jobs: the smallest worth of a job's shares (of those that can run, 0 where there is
+    none), the largest use of a job's time or of a type's devices, and the rents of the bound. of: (jobs,)
+    class; weight: (classes,) of each job, adding up to 1 over the jobs; price: (types,)."""
+    used = np.zeros(len(capacity))
+    level = np.inf
+    use = 0.0
+    rents = 0.0
+    for i in range(len(share)):
+        gain = 0.0
+        time = 0.0
+        rent = 0.0
+        can = False
+        for j in range(share.shape[1]):
+            k = slot_type[j]
+            gain += rate[i, j] * share[i, j]
+            time += share[i, j]
+            used[k] += scale[i] * share[i, j]
+            if capacity[k] > 0:
+                a = rate[i, j] * worth[i]
+                can = can or a > 0
+                rent = max(rent, a * weight[of[i]] - scale[i] * price[k])
+        if can:
+            level = min(level, gain * worth[i])
+        use = max(use, time)
+        rents += rent
+    for k in range(len(capacity)):
+        use = max(use, used[k] / max(capacity[k], 1.0))
+    return level if level < np.inf else 0.0, use, rents
 
 
 def _excess(problem: MaxMin, by_class: Floats) -> float:
     """Largest use of a class's time or of a type's devices, as a fraction of what there is."""
-    return _largest_use(problem, by_class.sum(axis=1), problem.class_devices @ by_class)
-
-
-def _excess_of_jobs(problem: MaxMin, share: Floats) -> float:
-    """The same from the shares of the jobs."""
-    return _largest_use(problem, share.sum(axis=1), problem.scale @ share)
-
-
-def _largest_use(problem: MaxMin, time: Floats, by_slot: Floats) -> float:
+    by_slot = problem.class_devices @ by_class
     used = np.bincount(problem.slot_type, by_slot, len(problem.capacity))
     return max(
-        float(time.max(initial=0.0)), float((used / np.maximum(problem.capacity, 1.0)).max())
+        float(by_class.sum(axis=1).max(initial=0.0)),
+        float((used / np.maximum(problem.capacity, 1.0)).max()),
     )
 
 

@@ -22,8 +22,10 @@ Scaling: a column is the share of one job, a throughput row is over the class's 
 row over its capacity. Every row is then of order one, for ten jobs or a million.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +33,16 @@ from fairlead.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.solve.classes import Classes, group
-from fairlead.solve.highs import BASIC, INFINITY, LOWER, Basis, LinearProgram, Model, Statuses
+from fairlead.solve.highs import (
+    BASIC,
+    INFINITY,
+    LOWER,
+    Basis,
+    LinearProgram,
+    Model,
+    Statuses,
+    listed,
+)
 
 _WORTH = 1e-9  # a pair is worth adding when it earns this much more than it costs, relative to the largest
 _DOMINATED = 1e-9  # how far beyond taking turns a pair must get
@@ -113,9 +124,10 @@ class Ways:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A linear function of the shares: sum_c value_c n_c t_c - sum_a cost_slot(a) s_a y_a."""
+    """A linear function of the shares: sum_a (value_c rate_a - cost_slot(a) s_a) y_a, over the members c
+    of each way a; where value is by class, that is sum_c value_c n_c t_c - sum_a cost_slot(a) s_a y_a."""
 
-    value: Floats  # (classes,) per step/s of each job
+    value: Floats  # (classes,), or (classes, slots) where it depends on the slot type, per step/s
     cost: Floats  # (slots,) per device
 
 
@@ -155,13 +167,18 @@ class Answer:
     ways: Ways
     time: Floats  # (ways,) y_a: time that the jobs of the class spend so, all together
     columns: Floats  # (columns,) the further columns
-    throughput_price: Floats  # (classes,) gain of the objective per step/s asked less of each job
-    time_price: Floats  # (classes,) gain per unit of time that each job had more
+    throughput_price: Floats  # (classes,) gain of the objective per step/s asked less of one job
+    time_price: Floats  # (classes,) gain per unit of time that one job had more
     device_price: Floats  # (types,) gain per device more
     row_price: Floats  # (rows,) gain per unit that the binding side of the row were moved out
     iterations: int
-    basis: tuple[bytes, ...]
+    packed_basis: Callable[[], tuple[bytes, ...]]
     warm: bool
+
+    @property
+    def basis(self) -> tuple[bytes, ...]:
+        """Where another solve may start from: for ``Program.previous``."""
+        return self.packed_basis()
 
     def per_job(self, problem: Problem) -> Floats:
         """(classes, slots) share of each job of a class that it spends alone."""
@@ -169,6 +186,18 @@ class Answer:
         n = self.ways.alone
         share[self.ways.first[:n], self.ways.slot[:n]] = self.time[:n]
         return share / problem.classes.count[:, None]
+
+    def largest_use(self, problem: Problem) -> float:
+        """The largest use of a class's time or of a type's devices, as a fraction of what there is."""
+        ways, count = self.ways, problem.classes.count
+        devices = problem.scale[ways.first] * self.time
+        types = len(problem.capacity)
+        used = np.bincount(problem.slot_type[ways.slot], devices, types)
+        pair = ways.second >= 0
+        time = np.bincount(ways.first, self.time, len(count))
+        time += np.bincount(ways.second[pair], self.time[pair], len(count))
+        spent = float((time / count).max(initial=0.0))
+        return max(spent, float((used / np.maximum(problem.capacity, 1.0)).max()))
 
 
 @dataclass(slots=True)
@@ -256,7 +285,8 @@ class Program:
             iterations += found.iterations
         n = len(self.problem.scale)
         dual = found.dual * largest
-        lowered = -dual[:n] / self._best if self.throughput else np.zeros(n)
+        count = self.problem.classes.count
+        lowered = -dual[:n] / self._best / count if self.throughput else np.zeros(n)
         at = n * (1 + self.throughput)
         types = len(self.problem.capacity)
         return Answer(
@@ -265,13 +295,21 @@ class Program:
             np.maximum(found.value[front:], 0.0) * self._unit(self._ways),
             found.value[:front],
             np.maximum(lowered, 0.0),
-            np.maximum(dual[at - n : at], 0.0),
+            np.maximum(dual[at - n : at], 0.0) / count,
             np.maximum(dual[at : at + types], 0.0) / np.maximum(self.problem.capacity, 1.0),
             dual[at + types :] / self._row_scale if len(self.rows) else np.zeros(0),
             iterations,
-            _pack(self._model.basis(), self._ways, self.problem, self.throughput, front),
+            partial(_pack, self._model.ended(), self._ways, self.problem, self.throughput, front),
             self._warm,
         )
+
+    def recount(self, count: Floats) -> None:
+        """The same programme of jobs alone for other numbers (classes,) of jobs, from where the last one
+        ended."""
+        classes = replace(self.problem.classes, count=count)
+        self.problem = replace(self.problem, classes=classes)
+        self._model.renew(self._program())
+        self._warm = True
 
     def bound(self, column: int, lower: float, upper: float) -> None:
         """Change the bounds of a further column."""
@@ -297,7 +335,7 @@ class Program:
         order = np.argsort(further.column, kind="stable")
         own_start = np.concatenate([[0], np.cumsum(front)])
         scaled = further.value / self._scale_of_rows()[further.row]
-        n, types = len(problem.scale), len(problem.capacity)
+        n = len(problem.scale)
         lower = np.full(self._fixed_rows + len(self.rows), -INFINITY)
         upper = np.ones(len(lower))
         if self.throughput:
@@ -307,7 +345,6 @@ class Program:
             at = self._fixed_rows + i
             lower[at], upper[at] = row.lower / self._row_scale[i], row.upper / self._row_scale[i]
         columns = len(self._ways.first)
-        del types
         return LinearProgram(
             np.zeros(len(further.cost) + columns),
             np.concatenate([further.lower, np.zeros(columns)]),
@@ -375,18 +412,33 @@ class Program:
         problem = self.problem
         n, count = len(problem.scale), problem.classes.count
         shift = n * self.throughput
-        value = objective.value.copy()
+        value = _by_slot(objective.value, problem)
         cost = objective.cost.copy()
         for i, further in enumerate(self.rows):
             price = dual[self._fixed_rows + i] / self._row_scale[i]
-            value -= price * further.measure.value
+            value -= price * _by_slot(further.measure.value, problem)
             cost -= price * further.measure.cost
         if self.throughput:
-            value -= dual[:n] / self._best / count
+            value -= (dual[:n] / self._best / count)[:, None]
         time = dual[shift : shift + n] / count
         devices = dual[shift + n : self._fixed_rows] / np.maximum(problem.capacity, 1.0)
         cost = cost + devices[problem.slot_type] + self._toll
         return self._pairs.best(value, time, cost, largest * _WORTH, self._ways)
+
+
+def proven_time_price(problem: Problem, value: Floats, time: Floats, cost: Floats) -> Floats:
+    """(classes,) prices of a job's time, at least ``time``, at which no way to run earns more than it
+    costs: what makes a bound of prices that a solver found to some tolerance.
+
+    value: (classes,) or (classes, slots) per step/s of a job; cost: (slots,) per device.
+    """
+    value = _by_slot(value, problem)
+    alone = value * problem.rate - problem.scale[:, None] * cost
+    alone[problem.rate <= 0] = 0.0
+    time = np.maximum(time, alone.max(axis=1, initial=0.0))
+    if problem.beside is None:
+        return time
+    return time + _Pairs.of(problem).excess(value, time, cost) / 2
 
 
 # --- pairs -----------------------------------------------------------------------------------------
@@ -409,15 +461,27 @@ class _Pairs:
         block = np.concatenate([[0], ends, [len(order)]]).astype(np.int64)
         return _Pairs(order, block, problem, np.ascontiguousarray(problem.beside))
 
-    def best(
-        self, value: Floats, time: Floats, cost: Floats, least: float, have: Ways
-    ) -> Ways | None:
-        """For each class and slot the pair that earns most beyond ``least``; None = there is none."""
+    def excess(self, value: Floats, time: Floats, cost: Floats) -> float:
+        """The most that any pair earns beyond what it costs, at these values (classes, slots) per step/s,
+        prices per unit of a job's time, and costs (slots,) per device; 0 = none does."""
+        first, slot, second = self._partners(value, time, cost, 0.0, np.ones_like(time))
+        if not len(first):
+            return 0.0
+        ways = self.ways(first, second, slot)
+        earns = value[first, slot] * ways.rate[:, 0] + value[second, slot] * ways.rate[:, 1]
+        earns -= self.problem.scale[first] * cost[slot] + time[first] + time[second]
+        return float(earns.max(initial=0.0))
+
+    def _partners(
+        self, value: Floats, time: Floats, cost: Floats, least: float, number: Floats
+    ) -> tuple[Ints, Ints, Ints]:
+        """(class, slot, best partner of the class there) where a pair earns something."""
         problem = self.problem
         partner = _best_partner(
             self.order,
             self.block,
             problem.classes.count,
+            number,
             problem.scale,
             problem.rate,
             problem.kind,
@@ -428,19 +492,25 @@ class _Pairs:
             least,
         )
         first, slot = np.nonzero(partner >= 0)
+        return first, slot, partner[first, slot]
+
+    def best(
+        self, value: Floats, time: Floats, cost: Floats, least: float, have: Ways
+    ) -> Ways | None:
+        """For each class and slot the pair that earns most beyond ``least``; None = there is none."""
+        number = self.problem.classes.count
+        first, slot, second = self._partners(value, time, cost, least, number)
         if not len(first):
             return None
-        second = partner[first, slot]
         low, high = np.minimum(first, second), np.maximum(first, second)
-        code = (low * len(partner) + high) * len(cost) + slot
+        classes, slots = len(number), len(cost)
+        code = (low * classes + high) * slots + slot
         held = have.second >= 0
-        known = (have.first[held] * len(partner) + have.second[held]) * len(cost) + have.slot[held]
+        known = (have.first[held] * classes + have.second[held]) * slots + have.slot[held]
         code = np.setdiff1d(code, known)
         if not len(code):
             return None
-        return self.ways(
-            code // len(cost) // len(partner), code // len(cost) % len(partner), code % len(cost)
-        )
+        return self.ways(code // slots // classes, code // slots % classes, code % slots)
 
     def ways(self, first: Ints, second: Ints, slot: Ints) -> Ways:
         """These pairs, with their rates. first <= second."""
@@ -451,13 +521,14 @@ class _Pairs:
 
 
 @kernel(
-    "i8[:,::1](i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], i8[::1], f8[:,:,::1], f8[::1], f8[::1],"
-    " f8[::1], f8)"
+    "i8[:,::1](i8[::1], i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], i8[::1], f8[:,:,::1], f8[:,::1],"
+    " f8[::1], f8[::1], f8)"
 )
 def _best_partner(
     order: Ints,
     block: Ints,
     count: Floats,
+    number: Floats,
     scale: Floats,
     rate: Floats,
     kind: Ints,
@@ -467,8 +538,9 @@ def _best_partner(
     cost: Floats,
     least: float,
 ) -> Ints:
-    """(classes, slots) the partner class, not before the class itself in order, with which a pair earns
-    most beyond least per pair; -1 = none. Pairs that taking turns beats are left out."""
+    """(classes, slots) the partner class, not before the class itself in order, with which as many pairs
+    as number allows earn most, and more than least; -1 = none. Pairs that taking turns beats are left
+    out."""
     classes, slots = rate.shape
     out = np.full((classes, slots), -1, np.int64)
     for b in range(len(block) - 1):
@@ -486,9 +558,9 @@ def _best_partner(
                     yours = beside[kind[d], kind[c], t]
                     if mine / rate[c, t] + yours / rate[d, t] <= 1 + 1e-9:
                         continue
-                    earns = value[c] * mine + value[d] * yours
+                    earns = value[c, t] * mine + value[d, t] * yours
                     earns -= scale[c] * cost[t] + time[c] + time[d]
-                    earns *= min(count[c], count[d])
+                    earns *= min(number[c], number[d])
                     if earns > least and earns > most:
                         most = earns
                         out[c, t] = d
@@ -505,12 +577,19 @@ def _alone(problem: Problem) -> Ways:
     return Ways(first, np.full(len(first), -1), slot, rate)
 
 
+def _by_slot(value: Floats, problem: Problem) -> Floats:
+    """(classes, slots) values per step/s; a copy."""
+    per_slot = value if value.ndim == 2 else value[:, None]
+    return np.broadcast_to(per_slot, problem.rate.shape).copy()
+
+
 def _gain(measure: Measure, ways: Ways, problem: Problem, toll: float) -> Floats:
     """(ways,) what a unit of time adds to a measure."""
     pair = ways.second >= 0
     other = np.where(pair, ways.second, 0)
-    gain = measure.value[ways.first] * ways.rate[:, 0]
-    gain += np.where(pair, measure.value[other] * ways.rate[:, 1], 0.0)
+    value = _by_slot(measure.value, problem)
+    gain = value[ways.first, ways.slot] * ways.rate[:, 0]
+    gain += np.where(pair, value[other, ways.slot] * ways.rate[:, 1], 0.0)
     gain -= problem.scale[ways.first] * (measure.cost[ways.slot] + toll * pair)
     return np.asarray(gain)
 
@@ -549,9 +628,10 @@ class _Kept:
 
 
 def _pack(
-    basis: Basis, ways: Ways, problem: Problem, throughput: bool, front: int
+    ended: Any, ways: Ways, problem: Problem, throughput: bool, front: int
 ) -> tuple[bytes, ...]:
     """(ids, statuses by class, statuses of the rest, pairs by id and slot, their statuses)."""
+    basis = listed(ended)
     classes, slots = problem.rate.shape
     n = ways.alone
     status = np.full((classes, slots + 2), LOWER)
@@ -572,6 +652,13 @@ def _pack(
         pairs.astype(np.int64).tobytes(),
         columns[used].tobytes(),
     )
+
+
+def packed_basis(ids: Ints, status: Statuses, frame: Statuses) -> tuple[bytes, ...]:
+    """A basis made by hand, to be a programme's ``previous``. ids: (classes,) ascending; status: (classes,
+    slots + 2) of each class's ways alone, throughput row and time row; frame: of the further columns,
+    the device rows and the further rows."""
+    return ids.tobytes(), status.tobytes(), frame.tobytes(), b"", b""
 
 
 def _unpack(packed: tuple[bytes, ...], problem: Problem, pairs: _Pairs | None) -> _Kept | None:

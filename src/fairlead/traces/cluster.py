@@ -29,10 +29,10 @@ def parse_cluster(
         if devices_per_server is not None:
             raise ClusterError(f"{spec}: states its nodes; devices per server cannot be given too")
         nodes, listed = _read_toml(Path(spec))
-        return _priced(Cluster(nodes), {**listed, **(prices or {})})
+        return priced(Cluster(nodes), {**listed, **(prices or {})})
     counts = _counts("cluster", spec)
     per_server = _per_server(devices_per_server, counts)
-    return _priced(Cluster.of(counts, per_server), prices or {})
+    return priced(Cluster.of(counts, per_server), prices or {})
 
 
 def parse_prices(text: str) -> dict[str, float]:
@@ -50,7 +50,8 @@ def _is_file(spec: str) -> bool:
     return "=" not in spec and ":" not in spec and (spec.endswith(".toml") or Path(spec).exists())
 
 
-def _priced(cluster: Cluster, given: Mapping[str, float]) -> Cluster:
+def priced(cluster: Cluster, given: Mapping[str, float]) -> Cluster:
+    """The cluster with these prices in $ per device-hour, over the defaults."""
     for name in given:
         if name not in cluster.accelerators:
             have = ", ".join(cluster.accelerators)

@@ -1,7 +1,7 @@
 """Allocation problems as JSON lines: one snapshot per line, and snapshots from plain rows."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +9,11 @@ import msgspec
 import numpy as np
 
 from fairlead.errors import InputError
+from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
+from fairlead.traces.cluster import priced
 from fairlead.traces.fields import above_zero, at_least_zero, whole
 from fairlead.traces.lines import Source
 
@@ -42,29 +44,62 @@ def snapshot_of(
     jobs = sorted(jobs, key=lambda job: job.id)
     table = throughputs.columns(cluster.slots)
     kinds = [table.row(job.family, job.scale_factor) for job in jobs]
-    for job, kind in zip(jobs, kinds, strict=True):
-        if kind is None:
+    for job, row in zip(jobs, kinds, strict=True):
+        if row is None:
             raise InputError(
                 f"job {job.id}: {table.origin} has no rates for job_type {job.family!r} at "
                 f"scale_factor {job.scale_factor}"
             )
-    n, slots = len(jobs), len(cluster.slots)
     tenants = tuple(dict.fromkeys(job.tenant for job in jobs))
-    kind_row = np.array(kinds, np.int64)
+    kind = np.array(kinds, np.int64)
     weight = np.array([job.weight for job in jobs], np.float64)
-    class_key = np.column_stack([kind_row.astype(np.float64), weight])
+    class_key = np.column_stack([kind.astype(np.float64), weight])
     _, job_class = np.unique(class_key, axis=0, return_inverse=True)
-    return Snapshot(
+    fresh = fresh_snapshot(
+        cluster,
+        table,
+        kind,
+        job_class.reshape(len(jobs)).astype(np.int64),
+        weight,
+        np.array([job.steps_left for job in jobs], np.float64),
+    )
+    return replace(
+        fresh,
         now_s=now_s,
         jobs=np.array([job.id for job in jobs], np.int64),
-        weight=weight,
-        steps_left=np.array([job.steps_left for job in jobs], np.float64),
         age_s=np.array([job.age_s for job in jobs], np.float64),
         deadline_s=np.array([job.deadline_s for job in jobs], np.float64),
-        job_class=job_class.reshape(n).astype(np.int64),
         tenant=np.array([tenants.index(job.tenant) for job in jobs], np.int64),
         tenants=tenants,
-        kind=kind_row,
+    )
+
+
+def fresh_snapshot(
+    cluster: Cluster,
+    table: Throughputs,
+    kind: Ints,
+    job_class: Ints,
+    weight: Floats,
+    steps_left: Floats,
+) -> Snapshot:
+    """A snapshot of jobs 0, 1, ... that have just been submitted, without deadlines, by one tenant.
+
+    table: with the cluster's slot types; kind: (jobs,) rows of the table; the rest: (jobs,).
+    """
+    n, slots = len(kind), len(cluster.slots)
+    return Snapshot(
+        now_s=0.0,
+        jobs=np.arange(n),
+        weight=weight,
+        total_steps=steps_left,
+        steps_left=steps_left,
+        age_s=np.zeros(n),
+        ran_s=np.zeros(n),
+        deadline_s=np.full(n, np.inf),
+        job_class=job_class,
+        tenant=np.zeros(n, np.int64),
+        tenants=("",),
+        kind=kind,
         isolated_s=np.zeros(n),
         restart_s=np.zeros(n),
         slots=cluster.slots,
@@ -72,8 +107,8 @@ def snapshot_of(
         capacity=cluster.capacity,
         price=cluster.price,
         member=np.arange(n)[:, None],
-        scale=np.array([job.scale_factor for job in jobs], np.int64),
-        rate=table.rate[kind_row][:, :, None],
+        scale=np.array([scale for _, scale in table.kinds], np.int64)[kind],
+        rate=table.rate[kind][:, :, None],
         beside=table.pair,
         received_s=np.zeros((n, slots)),
         deficit_s=np.zeros((n, slots)),
@@ -86,9 +121,10 @@ def snapshot_of(
 
 
 def read_instances(path: str | Path, throughputs: Throughputs) -> Iterator[tuple[int, Snapshot]]:
-    """(k, snapshot) of each line: an object with k, cluster_spec {type: devices} and jobs, each with id,
-    job_type, scale_factor, priority, num_steps_remaining, time_since_start and, if it has them, tenant and
-    deadline_s (seconds from now). Other fields are ignored."""
+    """(k, snapshot) of each line: an object with k, cluster_spec {type: devices}, if wanted prices {type: $
+    per device-hour}, and jobs, each with id, job_type, scale_factor, priority, num_steps_remaining,
+    time_since_start and, if it has them, tenant and deadline_s (seconds from now). Other fields are
+    ignored."""
     source = Source(path, InputError)
     lines = 0
     for line, text in source.lines():
@@ -98,7 +134,8 @@ def read_instances(path: str | Path, throughputs: Throughputs) -> Iterator[tuple
         record = _record(source, line, text)
         jobs = _jobs(source, line, record)
         try:
-            snapshot = snapshot_of(jobs, Cluster.of(record.cluster_spec), throughputs)
+            cluster = priced(Cluster.of(record.cluster_spec), record.prices)
+            snapshot = snapshot_of(jobs, cluster, throughputs)
         except InputError as problem:
             raise source.fault(line, str(problem)) from None
         yield record.k, snapshot
@@ -121,6 +158,7 @@ class _Record(msgspec.Struct):
     k: int
     cluster_spec: dict[str, int]
     jobs: list[_JobRecord]
+    prices: dict[str, float] = {}  # $ per device-hour, over the defaults
 
 
 _decode = msgspec.json.Decoder(_Record).decode

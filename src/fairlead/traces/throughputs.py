@@ -4,7 +4,7 @@ import ast
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TypeAlias
@@ -18,9 +18,12 @@ from fairlead.model.cluster import Locality, SlotType
 from fairlead.model.throughput import Kind, Throughputs
 from fairlead.traces.atomic import write_atomically
 from fairlead.traces.fields import at_least_zero, whole
+from fairlead.traces.interference import builtin_interference
 from fairlead.traces.lines import Columns, Source, csv_rows, shown
 
-COLUMNS = ("family", "scale_factor", "accelerator", "locality", "steps_per_s", "source")
+NEEDED = ("family", "scale_factor", "accelerator", "locality", "steps_per_s")
+COLUMNS = (*NEEDED, "source")
+BESIDE = "beside"  # the column, if there is one, with the family that shares the devices
 BUILTIN = "builtin"
 SPREAD_SUFFIX = "_unconsolidated"  # how Gavel marks the table of a spread slot type
 ALONE = "null"  # Gavel's key for the rate without a partner
@@ -40,23 +43,35 @@ def read_throughputs(path: str | Path) -> Throughputs:
 
 
 def builtin_throughputs() -> Throughputs:
-    """The embedded catalogue: measured rates with their source row by row (docs/formats.md)."""
+    """The embedded catalogue: measured rates with their source row by row (docs/formats.md), and rates
+    of pairs from the interference model."""
     with as_file(files("fairlead.data") / "catalogue.csv") as path:
-        return _read_csv(Source(path, ThroughputError), "the built-in catalogue")
+        alone = _read_csv(Source(path, ThroughputError), "the built-in catalogue")
+    return replace(alone, pair=builtin_interference().beside(alone))
 
 
 def write_throughputs_csv(table: Throughputs, path: str | Path) -> None:
-    """Write the rates of jobs alone as our CSV; pairs have no place in it and are left out."""
+    """Write the table as our CSV. Pairs of unequal scale factor have no place in it and are left out."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(COLUMNS)
+    rows.writerow(COLUMNS if table.pair is None else (*COLUMNS, BESIDE))
+    more = [] if table.pair is None else [""]
     for (family, scale), rates in zip(table.kinds, table.rate.tolist(), strict=True):
         for slot, rate in zip(table.slots, rates, strict=True):
-            rows.writerow(
-                [family, scale, slot.accelerator, slot.locality.value, rate, table.origin]
-            )
+            rows.writerow([family, scale, *_names(slot), rate, table.origin, *more])
+    if table.pair is not None:
+        for a, b, t in np.argwhere(table.pair > 0).tolist():
+            (family, scale), (partner, other) = table.kinds[a], table.kinds[b]
+            if scale == other:
+                rate = float(table.pair[a, b, t])
+                slot = table.slots[t]
+                rows.writerow([family, scale, *_names(slot), rate, table.origin, partner])
     with write_atomically(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")
+
+
+def _names(slot: SlotType) -> tuple[str, str]:
+    return slot.accelerator, slot.locality.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,7 @@ class _Entry:
     kind: Kind
     slot: SlotType
     rate: float  # steps/s
+    beside: str = ""  # the family that shares the devices, at the same scale factor
 
 
 def _table(
@@ -88,38 +104,64 @@ def _read_csv(source: Source, origin: str) -> Throughputs:
     """Our CSV; a rate that has no row is 0: cannot run there."""
     rows = csv_rows(source)
     line, header = next(rows)
-    columns = Columns(source, line, header, COLUMNS[:5])
-    entries: dict[tuple[Kind, SlotType], _Entry] = {}
-    for line, row in rows:
-        columns.check(line, row)
-        entry = _csv_entry(source, line, [row[columns.index[name]] for name in COLUMNS[:5]])
-        if (entry.kind, entry.slot) in entries:
+    columns = Columns(source, line, header, NEEDED)
+    entries: dict[tuple[Kind, SlotType, str], tuple[int, _Entry]] = {}
+    for line, cells in rows:
+        columns.check(line, cells)
+        partner = cells[columns.index[BESIDE]].strip() if BESIDE in columns.index else ""
+        entry = _csv_entry(source, line, [cells[columns.index[name]] for name in NEEDED], partner)
+        key = entry.kind, entry.slot, entry.beside
+        if key in entries:
             raise source.fault(line, f"{_named(entry)}: the row appears twice")
-        entries[entry.kind, entry.slot] = entry
+        entries[key] = line, entry
     if not entries:
         raise source.fault(line, "the table has no rows")
-    _, _, table = _table(entries.values(), (slot for _, slot in entries), origin)
-    return table
+    alone = [entry for _, entry in entries.values() if not entry.beside]
+    row, column, table = _table(alone, (slot for _, slot, _ in entries), origin)
+    pairs = [(line, entry) for line, entry in entries.values() if entry.beside]
+    return replace(table, pair=_csv_pairs(source, pairs, row, column)) if pairs else table
 
 
-def _csv_entry(source: Source, line: int, cells: list[str]) -> _Entry:
-    family, scale, accelerator, locality, rate = (cell.strip() for cell in cells)
+def _csv_entry(source: Source, line: int, cells: list[str], partner: str) -> _Entry:
+    family, scale_factor, accelerator, locality, rate = (cell.strip() for cell in cells)
     for name, value in (("family", family), ("accelerator", accelerator)):
         if not value:
             raise source.fault(line, f"{name}: must not be empty")
     if locality not in {one.value for one in Locality}:
         known = " or ".join(one.value for one in Locality)
         raise source.fault(line, f"locality: expected {known}, got {shown(locality)}")
+    scale = whole(source, line, "scale_factor", scale_factor, least=1)
     return _Entry(
-        (family, whole(source, line, "scale_factor", scale, least=1)),
+        (family, scale),
         SlotType(accelerator, Locality(locality)),
         at_least_zero(source, line, "steps_per_s", rate),
+        partner,
     )
+
+
+def _csv_pairs(
+    source: Source,
+    pairs: list[tuple[int, _Entry]],
+    row: dict[Kind, int],
+    column: dict[SlotType, int],
+) -> Floats:
+    """(kinds, kinds, slots) from rows that name who shares the devices."""
+    pair = np.zeros((len(row), len(row), len(column)))
+    for line, entry in pairs:
+        partner = entry.beside, entry.kind[1]
+        for family, scale in (entry.kind, partner):
+            if (family, scale) not in row:
+                raise source.fault(
+                    line, f"beside: {family} at scale factor {scale} has no row of its own"
+                )
+        pair[row[entry.kind], row[partner], column[entry.slot]] = entry.rate
+    return pair
 
 
 def _named(entry: _Entry) -> str:
     family, scale = entry.kind
-    return f"{family} at scale factor {scale} on {entry.slot.accelerator}"
+    named = f"{family} at scale factor {scale} on {entry.slot.accelerator}"
+    return f"{named} beside {entry.beside}" if entry.beside else named
 
 
 def _read_gavel(source: Source) -> Throughputs:

@@ -1,0 +1,119 @@
+"""What it is worth to know of servers, and of the cost of moving.
+
+    python benchmarks/placement.py spread TRACE TABLE CLUSTER S:E [SECONDS PER START]
+    python benchmarks/placement.py moves TRACE TABLE CLUSTER S:E [DEVICES PER SERVER]
+    python benchmarks/placement.py level TABLE CLUSTER
+
+``spread``: servers of four devices, on which jobs that are spread run at the table's spread rates.
+``moves``: Gavel's mechanism and the default one where starts cost 20, 60 and 300 s. ``level``: 100 jobs
+that never end, for five days: how much less than a private share has the worst of them?
+"""
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fairlead.mechanism.profile import DEFAULT, GAVEL
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.report.metrics import Result
+from fairlead.sim.world import World
+from fairlead.simulation import simulate
+from fairlead.traces.cluster import parse_cluster
+from fairlead.traces.throughputs import read_throughputs
+
+POLICY = "las_aware"
+COSTS_S = (20.0, 60.0, 300.0)
+
+
+def play(
+    trace: str, table: str, cluster: str, window: str, per_server: str, cost_s: float, profile: Any
+) -> Result:
+    """One run."""
+    first, _, stop = window.partition(":")
+    return simulate(
+        trace,
+        parse_cluster(cluster, per_server),
+        POLICY,
+        throughputs=read_throughputs(table),
+        profile=profile,
+        window=(int(first), int(stop)),
+        world=World(RestartCosts(cost_s)),
+    )
+
+
+def show(name: str, result: Result) -> None:
+    """One line of a table."""
+    got = result.metrics
+    print(
+        f"{name:36}{got['avg_jct_s'] / 3600:8.2f} h{got['rho']['isolated']['max']:7.2f}"
+        f"{100 * got['spread_share']:8.1f} %{got['moves_per_job_hour']:9.3f}"
+        f"{got['restarts_per_job_hour']:10.3f}{100 * got['lost_share']:8.2f} %",
+        flush=True,
+    )
+
+
+def head() -> None:
+    """Its columns."""
+    print(
+        f"{'':36}{'avg JCT':>10}{'rho':>7}{'spread':>10}{'moves/h':>9}{'restarts/h':>10}{'lost':>10}"
+    )
+
+
+def spread(trace: str, table: str, cluster: str, window: str, cost_s: str = "0") -> None:
+    """With and without knowledge of servers."""
+    head()
+    unaware = replace(DEFAULT, spread=False)
+    for name, profile in (
+        ("gavel", GAVEL),
+        ("unaware, by device number", replace(unaware, keep_in_order=True)),
+        ("unaware, keeping devices", unaware),
+        ("default", DEFAULT),
+    ):
+        show(name, play(trace, table, cluster, window, "4", float(cost_s), profile))
+
+
+def moves(trace: str, table: str, cluster: str, window: str, per_server: str = "1") -> None:
+    """What starts cost under both mechanisms."""
+    head()
+    for cost_s in COSTS_S:
+        for profile in (GAVEL, DEFAULT):
+            name = f"{profile.name}, {cost_s:.0f} s per start"
+            show(name, play(trace, table, cluster, window, per_server, cost_s, profile))
+
+
+def level(table: str, cluster: str) -> None:
+    """Jobs that never end: (steps done over those of an equal mix of devices, divided by the number of
+    devices), the least of all jobs and the mean."""
+    rates, machines = read_throughputs(table), parse_cluster(cluster)
+    rng = np.random.default_rng(0)
+    single = [kind for kind in rates.kinds if kind[1] == 1]
+    jobs = [
+        Arrival(0.0, Job(JobId(n), *single[rng.integers(len(single))], 1e12)) for n in range(100)
+    ]
+    here = rates.columns(machines.slots)
+    equal = np.array([here.rate[here.row(a.job.family, 1)] @ machines.capacity for a in jobs])
+    equal /= machines.capacity.sum()
+    print(f"{'':36}{'least':>9}{'mean':>9}{'moves/h':>9}{'lost':>10}")
+    for cost_s in (0.0, *COSTS_S):
+        for profile in (GAVEL, DEFAULT):
+            result = simulate(
+                jobs,
+                machines,
+                POLICY,
+                throughputs=rates,
+                profile=profile,
+                until_s=5 * 86400.0,
+                world=World(RestartCosts(cost_s)),
+            )
+            got = result.metrics
+            did = result.jobs["steps_done"].to_numpy() / (5 * 86400.0) / equal
+            print(
+                f"{profile.name + f', {cost_s:.0f} s per start':36}{did.min():9.4f}{did.mean():9.4f}"
+                f"{got['moves_per_job_hour']:9.3f}{100 * got['lost_share']:8.2f} %"
+            )
+
+
+if __name__ == "__main__":
+    {"spread": spread, "moves": moves, "level": level}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,51 @@
+"""What the second solve against moves is worth: LAS with and without it, starts of 60 s.
+
+python benchmarks/steady.py TRACE TABLE CLUSTER S:E
+"""
+
+import sys
+from collections.abc import Callable
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Floats
+from fairlead.model.job import RestartCosts
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies import las
+from fairlead.policies.steady import steady
+from fairlead.sim.world import World
+from fairlead.simulation import simulate
+from fairlead.traces.cluster import parse_cluster
+from fairlead.traces.throughputs import read_throughputs
+
+START_S = 60.0
+
+
+def as_it_is(
+    snapshot: Snapshot,  # noqa: ARG001
+    made: Allocation,
+    need: Floats,  # noqa: ARG001
+    packed: bool = False,  # noqa: ARG001
+) -> Allocation:
+    """No second solve."""
+    return made
+
+
+def main(trace: str, table: str, cluster: str, window: str) -> None:
+    """One line with it, one without."""
+    first, _, stop = window.partition(":")
+    ways: dict[str, Callable[..., Allocation]] = {"with": steady, "without": as_it_is}
+    for name, second in ways.items():
+        las.steady = second  # type: ignore[attr-defined]
+        got = simulate(
+            trace,
+            parse_cluster(cluster),
+            "las_aware",
+            throughputs=read_throughputs(table),
+            window=(int(first), int(stop)),
+            world=World(RestartCosts(START_S)),
+        ).metrics
+        print(f"{name:8}{got['moves']:6} moves, average JCT {got['avg_jct_s']:10,.0f} s")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,51 @@
+"""A policy of your own with cvxpy: the most progress that leaves nobody worse off (docs/policies.md).
+
+python examples/no_worse_than_alone.py        (needs cvxpy, which is in the extra ``dev``)
+"""
+
+import cvxpy as cp
+import numpy as np
+
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.shares import allocation, gain_of, isolated_rate
+
+
+class NoWorseThanAlone:
+    """max_x sum_i t_i / I_i   s.t.  t_i >= I_i, its rate with an n-th of the cluster;  time;  devices."""
+
+    name, aware, packed, conserving = "no_worse_than_alone", True, False, True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        rate, alone = snapshot.solo_rate, isolated_rate(snapshot, weighted=False)
+        draws_on = np.eye(len(snapshot.capacity))[snapshot.slot_type]  # (slots, types)
+        x = cp.Variable(rate.shape, nonneg=True)
+        progress = cp.sum(cp.multiply(rate, x), axis=1)
+        devices = snapshot.job_scale @ x @ draws_on <= snapshot.capacity
+        limits = [cp.sum(x, axis=1) <= 1, devices, progress >= 0.9999 * alone]
+        problem = cp.Problem(cp.Maximize(gain_of(alone) @ progress), limits)
+        problem.solve()
+        report = SolveReport("optimal", objective=float(problem.value))
+        return allocation(snapshot, np.clip(x.value, 0, 1), report).check(snapshot)
+
+
+def make(_: object) -> NoWorseThanAlone:
+    """What an entry point names; it is called with a ``fairlead.policies.registry.Request``."""
+    return NoWorseThanAlone()
+
+
+def main() -> None:
+    """Thirty jobs on six devices."""
+    import fairlead
+
+    cluster = fairlead.parse_cluster("v100=2,p100=2,k80=2")
+    rates = fairlead.read_throughputs("builtin").columns(cluster.slots)
+    jobs = list(fairlead.generate("gavel,jobs=30,interarrival=6000", rates, cluster, 0)[0])
+    for policy in (NoWorseThanAlone(), "las_aware"):
+        got = fairlead.simulate(jobs, cluster, policy, throughputs=rates).metrics
+        worst, hours = got["rho"]["isolated"]["max"], got["avg_jct_s"] / 3600
+        print(f"worst rho {worst:.2f}, average JCT {hours:.2f} h")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""``fairlead bench``: how fast Fairlead is on this machine."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from fairlead.bench import Timing, problem, sequence, timed
+from fairlead.cli import options as o
+from fairlead.errors import ConfigError
+from fairlead.mechanism.profile import DEFAULT
+from fairlead.model.plan import Policy
+from fairlead.policies import registry
+from fairlead.report.progress import progress
+from fairlead.traces.throughputs import read_throughputs
+
+POLICIES = (
+    "las_aware",
+    "makespan_aware",
+    "finish_time_aware",
+    "water_filling_aware",
+    "las_packed",
+)
+SIZES = (128, 512, 2_048, 8_192, 131_072, 1_000_000)
+QUICK = 4  # of the sizes are the default
+ALL = "all"
+STAY = 300  # jobs in a sequence, if not told otherwise
+TYPES = "3,10"
+MOST_JOBS, MOST_TYPES = 10_000_000, 100
+
+app = typer.Typer(
+    name="bench",
+    no_args_is_help=True,
+    help="Measure how fast Fairlead is on this machine.",
+)
+
+
+@app.callback()
+def _bench() -> None:
+    pass
+
+
+@app.command("policies")
+def policies_command(
+    jobs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...|all",
+            help=f"Numbers of jobs; all: {', '.join(f'{n:,}' for n in SIZES)}. Default: the first "
+            f"{QUICK} of these, and {STAY} with --changes.",
+        ),
+    ] = None,
+    types: Annotated[
+        str, typer.Option(metavar="K,K,...", help="Numbers of accelerator types.")
+    ] = TYPES,
+    policies: Annotated[
+        str,
+        typer.Option(metavar="NAME,NAME,...", help="Policies; `fairlead policies` lists them."),
+    ] = ",".join(POLICIES),
+    throughputs: o.ThroughputsOption = "builtin",
+    own_rows: Annotated[
+        bool, typer.Option("--own-rows", help="Every job has rates of its own, as if measured.")
+    ] = False,
+    changes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Instead: the time of N solves together, while jobs leave and come by turns and every "
+            "solve begins from the answer before.",
+        ),
+    ] = None,
+    seed: o.SeedOption = 0,
+    json: o.JsonOption = False,
+) -> None:
+    """Print how long policies take to solve.
+
+    CPU time of one core, for one solve without an earlier answer: the median of 5, shares of all jobs and
+    certificate included. The jobs are drawn from the table's kinds and ask for three times the devices
+    there are. Up to three accelerator types are the table's, further ones are mixes of two. The gap is
+    the largest proven distance from the optimum, relative to the objective.
+    """
+    table = read_throughputs(throughputs)
+    sizes = _sizes(jobs, changes)
+    columns = _numbers("--types", types, MOST_TYPES)
+    chosen = [_policy(name, own_rows) for name in dict.fromkeys(policies.split(","))]
+    cells = [(k, policy, n) for k in columns for policy in chosen for n in sizes]
+    timings = []
+    with progress("solving", len(cells)) as update:
+        for done, (k, policy, n) in enumerate(cells):
+            update(done, f"{policy.name}, {n:,} jobs, {k} types")
+            if changes is None:
+                snapshot = problem(table, n, k, own_rows=own_rows, seed=seed)
+                timing = timed(policy, snapshot, own_rows=own_rows)
+            else:
+                timing = sequence(policy, table, n, k, changes, own_rows=own_rows, seed=seed)
+            timings.append(timing)
+    if json:
+        o.print_json({"changes": changes, "throughputs": table.origin, "timings": timings})
+    else:
+        _show(timings, changes)
+
+
+def _policy(spec: str, own_rows: bool) -> Policy:
+    made = registry.make(spec, seed=0, profile=DEFAULT.name)
+    if not isinstance(made, Policy):
+        made = registry.make(spec, seed=0, profile=registry.GAVEL)  # the form that has shares
+    if not isinstance(made, Policy):
+        raise ConfigError(f"policy {spec!r}: it plans rounds itself and has no shares to solve for")
+    if own_rows and made.packed:
+        raise ConfigError(f"policy {spec!r}: jobs with rates of their own have none in pairs")
+    return made
+
+
+def _sizes(jobs: str | None, changes: int | None) -> Sequence[int]:
+    if jobs is None:
+        return SIZES[:QUICK] if changes is None else (STAY,)
+    sizes = SIZES if jobs == ALL else _numbers("--jobs", jobs, MOST_JOBS)
+    if changes is not None and min(sizes) < 2:
+        raise ConfigError("--jobs: with --changes at least 2, for one leaves before another comes")
+    return sizes
+
+
+def _numbers(option: str, text: str, most: int) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdecimal() and 1 <= int(part) <= most for part in parts):
+        raise ConfigError(f"{option}: expected whole numbers from 1 to {most:,}, got {text!r}")
+    return list(dict.fromkeys(map(int, parts)))
+
+
+def _show(timings: Sequence[Timing], changes: int | None) -> None:
+    """One table: a row for each number of types and policy, a column for each number of jobs."""
+    what = "one solve" if changes is None else f"{changes:,} arrivals and departures together"
+    table = Table(
+        title=f"CPU milliseconds, {what}", box=SIMPLE_HEAD, title_justify="left", title_style=""
+    )
+    sizes = dict.fromkeys(timing.jobs for timing in timings)
+    for name in ("types", "policy", *(f"{n:,}" for n in sizes), "gap"):
+        table.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
+    rows: dict[tuple[int, str], list[Timing]] = {}
+    for timing in timings:
+        rows.setdefault((timing.types, timing.policy), []).append(timing)
+    for (types, policy), row in rows.items():
+        gaps = [timing.gap for timing in row if timing.gap is not None]
+        gap = f"{max(gaps):.0e}" if gaps else "-"
+        table.add_row(str(types), policy, *(_ms(timing.cpu_s) for timing in row), gap)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=160)
+    console.print(table)
+
+
+def _ms(seconds: float) -> str:
+    ms = seconds * 1e3
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}"

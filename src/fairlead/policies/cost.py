@@ -1,0 +1,239 @@
+"""Work for money: throughput per dollar as Gavel's release has it, and as its paper states it."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Floats
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.shares import by_class
+from fairlead.policies.sums import (
+    by_job,
+    excess,
+    keyed,
+    largest,
+    needed,
+    pairs_where_they_pay,
+    prices,
+    unmet,
+    worth_more,
+)
+from fairlead.solve.program import Problem
+from fairlead.solve.sums import (
+    Needs,
+    at_ratio,
+    best_ratio,
+    least_lateness,
+    ratio_bound,
+)
+
+_NOTHING_LATE = 1e-7  # a lateness below this is the solver's tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputPerCost:
+    """max_x sum_ij T_ij / c_j x_ij   s.t.  time of each job, devices of each type.
+
+    T_ij rate of job i on slot type j, c_j the price of a device there. Weights do not count. Not what the
+    paper calls minimum cost, which is ``MinCost``. Source: Gavel's release,
+    max_sum_throughput_normalized_by_cost_perf.
+    """
+
+    name: str = "throughput_per_cost"
+    aware: bool = True
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        problem = Problem.of(snapshot)
+        worth = np.ones(len(snapshot.jobs))
+        per_step = 1.0 / prices(snapshot, self.name)
+        return largest(snapshot, worth, per_step, problem, Needs.none(problem))
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """Steps/s per $/h, of all jobs."""
+        return _per_dollar(snapshot, made, prices(snapshot, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputPerCostSlo:
+    """max_x sum_ij T_ij / c_j x_ij  among the x with the least  sum_i (1 - t_i / n_i)+,  n_i = steps / time.
+
+    ThroughputPerCost after deadlines: t_i is job i's throughput, n_i the steps that it has left over the
+    seconds to its deadline, or its fastest rate where even that is too slow or the deadline has passed.
+    The report names the jobs that will be late. Lateness adds up the parts of their needs that jobs go
+    without, so a job that still can be in time comes before one of its size that cannot. Source:
+    systems.md 1.2, cost with SLOs; Gavel's release, max_sum_throughput_normalized_by_cost_perf_SLOs,
+    which gives up every deadline when not all can be met (all_or_none).
+    """
+
+    all_or_none: bool = False
+    name: str = "throughput_per_cost_slo"
+    aware: bool = True
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified at the least lateness."""
+        return _dated(snapshot, prices(snapshot, self.name), self.all_or_none, packed=False)[0]
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """Steps/s per $/h, of all jobs."""
+        return _per_dollar(snapshot, made, prices(snapshot, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class PackedThroughputPerCostSlo:
+    """max_x sum_i sum_{c with i} sum_j T^i_cj / c_j x_cj  among the x with the least  sum_i (1 - t_i / n_i)+.
+
+    ThroughputPerCostSlo over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c.
+    Pairs are used only where they lower the lateness or, at the same lateness, raise the sum. Source:
+    spec (c), _packed_SLOs, which gives up every deadline when not all can be met (all_or_none).
+    """
+
+    all_or_none: bool = False
+    name: str = "throughput_per_cost_packed_slo"
+    aware: bool = True
+    packed: bool = True
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified at the least lateness."""
+        price = prices(snapshot, self.name)
+        packed, less = _dated(snapshot, price, self.all_or_none, packed=True)
+        if self.all_or_none:
+            return packed
+        plain, late = _dated(snapshot, price, self.all_or_none, packed=False)
+        return packed if less < late - _NOTHING_LATE else pairs_where_they_pay(plain, packed)
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """Steps/s per $/h, of all jobs."""
+        return _per_dollar(snapshot, made, prices(snapshot, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class MinCost:
+    """max_x (sum_i t_i / b_i) / (sum_ij c_j s_i x_ij)  and then  sum_i t_i / b_i.
+
+    Most work per dollar. Any multiple of the best shares has the same ratio, and with raw throughputs only
+    the one job and type with the most steps per dollar run. So a job's work is counted in dollars at its
+    own best price, b_i = max_j T_ij / (c_j s_i): the ratio is then the part of the money that is well
+    spent, 1 where every job runs only where it is cheapest, and among shares of that ratio the most work
+    is done. Devices that would lower it stay idle, also in the rounds. Source: Gavel (OSDI'20), minimum
+    cost; systems.md 1.2; Charnes and Cooper (1962).
+    """
+
+    name: str = "min_cost"
+    aware: bool = True
+    packed: bool = False
+    conserving: bool = False
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        problem = Problem.of(snapshot)
+        return _cheapest(snapshot, prices(snapshot, self.name), problem, Needs.none(problem))
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The part of the money that is well spent."""
+        return _well_spent(snapshot, made, prices(snapshot, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class MinCostSlo:
+    """max_x (sum_i t_i / b_i) / (sum_ij c_j s_i x_ij)  among the x with the least  sum_i (1 - t_i / n_i)+.
+
+    MinCost after deadlines, n_i = steps left / time left. What deadlines ask for may cost more than the
+    best price; the ratio says how much. Lateness is that of ``ThroughputPerCostSlo``, and the report names
+    the jobs that will be late. Source: Gavel (OSDI'20), minimum cost subject to SLOs; systems.md 1.2.
+    """
+
+    name: str = "min_cost_slo"
+    aware: bool = True
+    packed: bool = False
+    conserving: bool = False
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified at the least lateness."""
+        problem, needs = _needs(snapshot, packed=False, all_or_none=False)
+        return _say_unmet(
+            snapshot, _cheapest(snapshot, prices(snapshot, self.name), problem, needs)
+        )
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The part of the money that is well spent."""
+        return _well_spent(snapshot, made, prices(snapshot, self.name))
+
+
+def _dated(
+    snapshot: Snapshot, price: Floats, all_or_none: bool, packed: bool
+) -> tuple[Allocation, float]:
+    """The most throughput per cost at the least lateness, and the lateness. price: (slots,)."""
+    problem, needs = _needs(snapshot, packed, all_or_none)
+    made = largest(snapshot, np.ones(len(snapshot.jobs)), 1.0 / price, problem, needs)
+    return _say_unmet(snapshot, made), needs.lateness
+
+
+def _needs(snapshot: Snapshot, packed: bool, all_or_none: bool) -> tuple[Problem, Needs]:
+    """all_or_none: needs that cannot all be met are given up; deadlines that have passed ask nothing."""
+    rate = needed(snapshot)
+    if all_or_none:
+        rate[np.isinf(rate)] = 0.0
+    problem = keyed(snapshot, rate, packed)
+    asked = rate[problem.classes.first]
+    needs = least_lateness(problem, asked)
+    beyond = bool((asked > np.where(problem.can_run, problem.best, 0.0)).any())
+    if all_or_none and (beyond or needs.lateness > _NOTHING_LATE):
+        return problem, Needs.none(problem)
+    return problem, needs
+
+
+def _say_unmet(snapshot: Snapshot, made: Allocation) -> Allocation:
+    late = unmet(snapshot, made, needed(snapshot))
+    return replace(made, report=replace(made.report, unmet=late))
+
+
+def _cheapest(snapshot: Snapshot, price: Floats, problem: Problem, needs: Needs) -> Allocation:
+    """The best ratio and, at it, the most work. price: (slots,)."""
+    worth = _best_prices(problem, price)
+    if not worth.any():
+        nothing = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
+        report = SolveReport("optimal", 0.0, 0.0)
+        return Allocation(snapshot.jobs[:, None].copy(), nothing, report)
+    value = np.tile(worth[:, None], len(price))
+    ratio, proof = best_ratio(problem, value, price, needs)
+    answer = at_ratio(problem, value, price, needs, ratio)
+    made = by_class(snapshot, problem, answer, SolveReport("optimal"))
+    reached = _well_spent(snapshot, made, price)
+    jobs, value_, needs_, proof_ = by_job(snapshot, problem, value, needs, proof)
+    return replace(
+        made,
+        report=SolveReport(
+            "optimal",
+            reached,
+            ratio_bound(jobs, value_, price, needs_, proof_, reached),
+            excess(snapshot, made),
+            answer.iterations,
+        ),
+    ).check(snapshot)
+
+
+def _best_prices(problem: Problem, price: Floats) -> Floats:
+    """(classes,) $/h for a step/s where it is cheapest, 0 where a job can run nowhere."""
+    per_dollar = (problem.rate / price).max(axis=1) / problem.scale
+    return np.asarray(
+        np.divide(1.0, per_dollar, out=np.zeros_like(per_dollar), where=per_dollar > 0)
+    )
+
+
+def _per_dollar(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
+    return float(made.throughput(worth_more(snapshot, 1.0 / price)).sum())
+
+
+def _well_spent(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
+    """What the work would cost where each job is cheapest, over what it costs; 0 where there is none."""
+    jobs = Problem.of(snapshot, np.arange(len(snapshot.jobs)))
+    work = float(_best_prices(jobs, price) @ made.throughput(snapshot))
+    scale = snapshot.job_scale[made.member(snapshot)[:, 0]]
+    return work / float(scale @ (made.share @ price)) if work > 0 else 0.0

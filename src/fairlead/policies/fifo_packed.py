@@ -1,0 +1,76 @@
+"""First in, first out, with a second job beside one that runs where the two gain enough."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.fifo import first_come
+from fairlead.policies.shares import allocation
+
+THRESHOLD = 1.5  # of the sum of normalised rates
+
+
+@dataclass(frozen=True, slots=True)
+class FifoPacked:
+    """x_ij = 1 as in fifo_aware; then the head of the line joins the job i that maximises R_i > 1.5.
+
+    R_i = sum over the two of (rate beside the other / rate alone) on the type that i has; i runs alone
+    and has as many devices. The pair takes i's place, and the next in line follows; the first that gains
+    too little beside anybody holds up those behind it. Source: FIFO_Packing of Gavel's release; spec (c).
+
+    Where devices are left that are too few for the head of the line, the release forgets the head and
+    packs those behind it; so does this if ``forgets_head``.
+    """
+
+    forgets_head: bool = False
+    name: str = "fifo_packed"
+    aware: bool = True
+    packed: bool = True
+    conserving: bool = False
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares; they have no objective."""
+        slot, head = first_come(snapshot)
+        runs = np.flatnonzero(slot >= 0)
+        used = np.bincount(snapshot.slot_type[slot[runs]], snapshot.job_scale[runs])
+        if self.forgets_head and used.sum() < snapshot.capacity.sum():
+            head += 1
+        pairs = _pack(snapshot, slot, head)
+        alone = np.setdiff1d(runs, pairs)
+        share = np.zeros((len(slot), len(snapshot.slots)))
+        share[alone, slot[alone]] = 1.0
+        pair_share = np.zeros((len(pairs), len(snapshot.slots)))
+        pair_share[np.arange(len(pairs)), slot[pairs[:, 0]]] = 1.0
+        report = SolveReport("closed-form")
+        return allocation(snapshot, share, report, pairs, pair_share).check(snapshot)
+
+
+def _pack(snapshot: Snapshot, slot: Ints, head: int) -> Ints:
+    """(pairs, 2) jobs that run together, the one that has the devices first. slot: (jobs,) of those that
+    run, -1 = none; head: where the line begins."""
+    pairs: list[tuple[int, int]] = []
+    alone = slot >= 0
+    for job in range(head, len(slot)):
+        among = np.flatnonzero(alone & (snapshot.job_scale == snapshot.job_scale[job]))
+        together = _together(snapshot, among, slot[among], job)
+        if together.max(initial=0.0) <= THRESHOLD:
+            break
+        host = int(among[together.argmax()])
+        alone[host] = False
+        pairs.append((host, job))
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
+def _together(snapshot: Snapshot, hosts: Ints, slot: Ints, guest: int) -> Floats:
+    """(hosts,) sum of normalised rates of each host and the guest on the host's slot."""
+    beside, kind, rate = snapshot.beside, snapshot.kind, snapshot.solo_rate
+    if beside is None:
+        return np.zeros(len(hosts))
+    host = beside[kind[hosts], kind[guest], slot] / rate[hosts, slot]
+    own = beside[kind[guest], kind[hosts], slot]
+    return np.asarray(
+        host + np.divide(own, rate[guest, slot], out=np.zeros_like(own), where=own > 0)
+    )

@@ -1,0 +1,92 @@
+"""Finish-time fairness: how late a job is against a part of the cluster of its own."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Floats
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.levels import Requirements, agnostic_rate, alone, at_level, in_pairs
+from fairlead.policies.shares import gain_of, isolated_rate
+
+
+@dataclass(frozen=True, slots=True)
+class FinishTime:
+    """min_x max_i  (a_i + n_i / sum_j T_ij x_ij) / (c_i + n_i / I_i)   s.t.  time, devices of each type.
+
+    a_i time since submission, n_i steps left, T_ij rate of job i on slot type j; I_i its rate with a part
+    of the cluster for itself, by weight (by head if not weighted), and c_i the time that its steps so far
+    would have taken at such rates, as the cluster and its jobs were then (``Snapshot.isolated_s``). The
+    objective is the largest rho. Among the optima, the one with the largest total of sum_j T_ij x_ij /
+    p_i. A job that can run nowhere, or has no steps left, gets nothing and has no say. Source: Themis
+    (NSDI'20) and Gavel (OSDI'20), finish-time fairness; spec (c) finish_time_fairness_perf, which
+    ignores weights.
+    """
+
+    weighted: bool = True
+    central: bool = False  # the middle of the optima, as an interior-point solver has it
+    name: str = "finish_time_aware"
+    aware: bool = True
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified (``fairlead.solve.levels``)."""
+        need = _requirements(snapshot, isolated_rate(snapshot, self.weighted))
+        return alone(snapshot, None, need, at_level if self.central else None)
+
+
+@dataclass(frozen=True, slots=True)
+class AgnosticFinishTime:
+    """min_x max_i  (a_i + n_i / (T_i sum_j x_ij)) / (c_i + n_i / I_i)   s.t.  time, devices of each type.
+
+    FinishTime with one rate T_i of a job on every accelerator type: its mean over all devices, or its
+    rate on the type ``reference`` where the cluster has that. Gavel's release always takes v100, and
+    fails where there is none (spec D11).
+    """
+
+    weighted: bool = True
+    reference: str = ""
+    name: str = "finish_time"
+    aware: bool = False
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        rate = agnostic_rate(snapshot, self.reference)
+        one = rate.max(axis=1, initial=0.0)
+        need = _requirements(snapshot, isolated_rate(snapshot, self.weighted, one))
+        return alone(snapshot, rate, need, at_level if self.reference else None)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFinishTime:
+    """min_x max_i  (a_i + n_i / sum_{c with i} sum_j T^i_cj x_cj) / (c_i + n_i / I_i)   s.t.  time, devices.
+
+    FinishTime over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c. Pairs
+    are used only where they lower the largest rho. Source: spec (c) finish_time_fairness_packed, which
+    divides the rates by the weight; here the weight is in I_i.
+    """
+
+    weighted: bool = True
+    central: bool = False  # the middle of the optima, pairs at the programme's word
+    name: str = "finish_time_packed"
+    aware: bool = True
+    packed: bool = True
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified (``fairlead.solve.packed``)."""
+        need = _requirements(snapshot, isolated_rate(snapshot, self.weighted))
+        if not self.weighted:  # rates over the weight are steps times the weight
+            need = replace(need, steps=need.steps * snapshot.weight)
+        return in_pairs(snapshot, need, at_level if self.central else None)
+
+
+def _requirements(snapshot: Snapshot, rate: Floats) -> Requirements:
+    """In time c_i + n_i / I_i; 1 where a job can run nowhere. rate: (jobs,) I_i."""
+    finish_s = snapshot.isolated_s + snapshot.steps_left * gain_of(rate)
+    isolated = np.where(finish_s > 0, finish_s, 1.0)
+    return Requirements(snapshot.steps_left, snapshot.age_s, isolated)

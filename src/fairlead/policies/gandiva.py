@@ -1,0 +1,97 @@
+"""Gandiva's packing as Gavel's release has it: random pairs, equal parts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.mersenne import Twister
+from fairlead.policies.shares import allocation, by_slot, first_slot
+
+KEPT = 1.0  # a pair stays while its normalised rates, summed over all types, reach this
+
+
+@dataclass(frozen=True, slots=True)
+class Gandiva:
+    """x_uj = (N_j / m) / s_u, divided by max(1, sum_j x_uj), for the m units u that are in force.
+
+    While the jobs ask for no more devices than there are, the units are the jobs. Otherwise jobs
+    without a partner are drawn two at a time, as many times as there are such jobs at first, and pair up
+    where they use equally many devices; the rest stay alone. A pair lasts until one of the two leaves or
+    cannot run beside the other on some type, or the sum over types of both normalised rates is below 1
+    (Gavel's test, which seldom parts a pair: its defect D13). Source: Gandiva (OSDI'18) as the baseline
+    in Gavel's release; spec (c). s_u devices of a unit, N_j devices of type j.
+
+    There is no hidden state. Pairs that last are units of the previous allocation, without a share
+    while nothing is packed; the position in the random stream is the ``basis`` of its report.
+    """
+
+    random: Twister
+    name: str = "gandiva"
+    aware: bool = False
+    packed: bool = True
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares; they have no objective."""
+        pairs = _lasting(snapshot)
+        position = _position(snapshot)
+        packs = snapshot.job_scale.sum() > snapshot.capacity.sum()
+        if packs:
+            pairs, position = self._draw(snapshot, pairs, position)
+        in_force = pairs if packs else pairs[:0]
+        alone = np.setdiff1d(np.arange(len(snapshot.jobs)), in_force)
+        units = len(alone) + len(in_force)
+        share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
+        share[alone] = _equal_parts(snapshot, alone, units)
+        pair_share = np.zeros((len(pairs), len(snapshot.slots)))
+        pair_share[: len(in_force)] = _equal_parts(snapshot, in_force[:, 0], units)
+        report = SolveReport("closed-form", basis=(position.to_bytes(8, "little"),))
+        return allocation(snapshot, share, report, pairs, pair_share).check(snapshot)
+
+    def _draw(self, snapshot: Snapshot, pairs: Ints, position: int) -> tuple[Ints, int]:
+        """More pairs among the jobs that have no partner."""
+        single = np.setdiff1d(np.arange(len(snapshot.jobs)), pairs).tolist()
+        scale = snapshot.job_scale
+        drawn: list[tuple[int, int]] = []
+        for _ in range(len(single)):
+            if len(single) < 2:
+                break
+            a, b, position = self.random.two_of(len(single), position)
+            a, b = sorted((a, b))
+            if scale[single[a]] == scale[single[b]]:
+                second, first = single.pop(b), single.pop(a)
+                drawn.append((first, second))
+        return np.concatenate([pairs, np.array(drawn, np.int64).reshape(-1, 2)]), position
+
+
+def _position(snapshot: Snapshot) -> int:
+    """Where the random stream stands."""
+    basis = () if snapshot.previous is None else snapshot.previous.report.basis
+    return int.from_bytes(basis[0], "little") if basis else 0
+
+
+def _lasting(snapshot: Snapshot) -> Ints:
+    """(pairs, 2) positions of the jobs of those pairs that go on."""
+    previous = snapshot.previous
+    none: Ints = np.zeros((0, 2), np.int64)
+    if previous is None or previous.units.shape[1] < 2 or snapshot.beside is None:
+        return none
+    ids = previous.units[previous.units[:, 1] >= 0]
+    pairs = np.searchsorted(snapshot.jobs, ids[np.isin(ids, snapshot.jobs).all(axis=1)])
+    types = first_slot(snapshot)
+    kind, alone = snapshot.kind[pairs], snapshot.solo_rate[pairs][:, :, types]
+    first = snapshot.beside[kind[:, 0], kind[:, 1]][:, types]
+    second = snapshot.beside[kind[:, 1], kind[:, 0]][:, types]
+    rate = np.stack([first, second], axis=1)  # (pairs, 2, types)
+    runs = (rate > 0).all(axis=(1, 2))
+    relative = np.divide(rate, alone, out=np.zeros_like(rate), where=alone > 0).sum(axis=(1, 2))
+    return np.asarray(pairs[runs & (relative >= KEPT)])
+
+
+def _equal_parts(snapshot: Snapshot, jobs: Ints, units: int) -> Floats:
+    """(jobs, slots) what a unit with these jobs' devices gets if there are so many units."""
+    part = snapshot.capacity / units / snapshot.job_scale[jobs][:, None]
+    return by_slot(snapshot, part / np.maximum(part.sum(axis=1), 1.0)[:, None])

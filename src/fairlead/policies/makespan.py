@@ -1,0 +1,79 @@
+"""Makespan: all jobs done as early as possible; agnostic, heterogeneity-aware, and in pairs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.levels import Requirements, agnostic_rate, alone, at_level, in_pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Makespan:
+    """min_x max_i  n_i / sum_j T_ij x_ij   s.t.  time of each job, devices of each type.
+
+    n_i steps left, T_ij rate of job i on slot type j. The objective is the makespan in seconds if shares
+    stayed as they are. Gavel's release bisects it to 5 %; this is exact. Among the optima, the one with
+    the largest total of sum_j T_ij x_ij / p_i, p_i the rate under proportional shares. A job that can run
+    nowhere, or has no steps left, gets nothing and has no say. Source: Gavel (OSDI'20), makespan; spec
+    (c) min_total_duration_perf.
+    """
+
+    central: bool = False  # the middle of the optima, as an interior-point solver has it
+    name: str = "makespan_aware"
+    aware: bool = True
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified (``fairlead.solve.levels``)."""
+        middle = at_level if self.central else None
+        return alone(snapshot, None, _requirements(snapshot), middle)
+
+
+@dataclass(frozen=True, slots=True)
+class AgnosticMakespan:
+    """min_x max_i  n_i / (T_i sum_j x_ij)   s.t.  time of each job, devices of each type.
+
+    Makespan with one rate T_i of a job on every accelerator type: its mean over all devices, or its rate
+    on the type ``reference`` where the cluster has that. The objective is in seconds at those rates.
+    Gavel's release always takes v100, and fails where there is none (spec D11).
+    """
+
+    reference: str = ""
+    name: str = "makespan"
+    aware: bool = False
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        middle = at_level if self.reference else None
+        rate = agnostic_rate(snapshot, self.reference)
+        return alone(snapshot, rate, _requirements(snapshot), middle)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedMakespan:
+    """min_x max_i  n_i / sum_{c with i} sum_j T^i_cj x_cj   s.t.  time of each job, devices of each type.
+
+    Makespan over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c. Pairs are
+    used only where they shorten the makespan. Source: spec (c) min_total_duration_packed.
+    """
+
+    central: bool = False  # the middle of the optima, as an interior-point solver has it
+    name: str = "makespan_packed"
+    aware: bool = True
+    packed: bool = True
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified (``fairlead.solve.packed``)."""
+        middle = at_level if self.central else None
+        return in_pairs(snapshot, _requirements(snapshot), middle)
+
+
+def _requirements(snapshot: Snapshot) -> Requirements:
+    jobs = len(snapshot.jobs)
+    return Requirements(snapshot.steps_left, np.zeros(jobs), np.ones(jobs))

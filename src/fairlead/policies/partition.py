@@ -1,0 +1,190 @@
+"""Partitioned optimisation: a policy on parts of the cluster, each with a part of the jobs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from fairlead.errors import ConfigError
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.plan import Policy
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.draws import draws
+from fairlead.policies.sums import excess
+
+MOST = 4096  # parts
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A policy that can tell what shares are worth, wherever they come from."""
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """Its objective at these shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The inner policy on each of K parts with 1/K of the devices and of the jobs; answers joined.
+
+    Whole devices are dealt to the parts in turn, type by type; jobs too, in random order within each class,
+    so that the parts resemble each other. There are never more parts than jobs or devices. What is lost is
+    the gap: the joined objective against the bound of the inner policy on the whole, which takes a solve of
+    the whole (not if certify is false, to see what the parts alone cost). Policies that cannot measure shares
+    have no joined objective. Source: POP (SOSP'21), without splitting large jobs.
+    """
+
+    inner: Policy
+    parts: int
+    seed: int = 0
+    certify: bool = True
+
+    @staticmethod
+    def of(argument: str, inner: Policy, seed: int) -> "Partition":
+        """From the K of K:POLICY."""
+        if not argument.isdecimal() or not 1 <= int(argument) <= MOST:
+            raise ConfigError(
+                f"policy 'partition': K of partition:K:POLICY must be 1 to {MOST}, got {argument!r}"
+            )
+        return Partition(inner, int(argument), seed)
+
+    @property
+    def name(self) -> str:
+        """With the number of parts and the inner policy."""
+        return f"partition:{self.parts}:{self.inner.name}"
+
+    @property
+    def aware(self) -> bool:
+        """As the inner policy."""
+        return self.inner.aware
+
+    @property
+    def packed(self) -> bool:
+        """As the inner policy; pairs are of jobs in one part."""
+        return self.inner.packed
+
+    @property
+    def conserving(self) -> bool:
+        """As the inner policy."""
+        return self.inner.conserving
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The joined shares."""
+        parts = max(1, min(self.parts, len(snapshot.jobs), int(snapshot.capacity.sum())))
+        jobs = deal_jobs(snapshot, parts, self.seed)
+        capacity = deal_devices(snapshot.capacity, parts)
+        bases = _split(snapshot.previous, parts)
+        made = [
+            self.inner.allocate(part_of(snapshot, np.flatnonzero(jobs == p), capacity[p], bases[p]))
+            for p in range(parts)
+        ]
+        joined = _join(made)
+        report = replace(self._report(snapshot, joined), basis=_joined_bases(made))
+        return replace(joined, report=report).check(snapshot)
+
+    def _report(self, snapshot: Snapshot, joined: Allocation) -> SolveReport:
+        report = replace(joined.report, violation=excess(snapshot, joined))
+        if not isinstance(self.inner, Measured):
+            return report
+        bound = None
+        if self.certify:
+            bound = self.inner.allocate(replace(snapshot, previous=None)).report.bound
+        return replace(report, objective=self.inner.measure(snapshot, joined), bound=bound)
+
+
+def deal_devices(capacity: Floats, parts: int) -> Floats:
+    """(parts, types) whole devices. Where a type leaves a rest, the next type goes on behind it."""
+    out = np.tile(capacity // parts, (parts, 1))
+    rest = (capacity - out.sum(axis=0)).astype(np.int64)
+    turn = np.arange(rest.sum()) % parts
+    np.add.at(out, (turn, np.repeat(np.arange(len(rest)), rest)), 1.0)
+    return out
+
+
+def deal_jobs(snapshot: Snapshot, parts: int, seed: int) -> Ints:
+    """(jobs,) the part of each job."""
+    order = np.lexsort((draws(seed, snapshot.jobs), snapshot.job_class))
+    out = np.empty(len(order), np.int64)
+    out[order] = np.arange(len(order)) % parts
+    return out
+
+
+def part_of(
+    snapshot: Snapshot, jobs: Ints, capacity: Floats, basis: tuple[bytes, ...] = ()
+) -> Snapshot:
+    """The snapshot with only these jobs (positions, ascending), the pairs among them, and these devices."""
+    position = np.full(len(snapshot.jobs) + 1, -1, np.int64)  # the last is that of no job
+    position[jobs] = np.arange(len(jobs))
+    member = position[snapshot.member]
+    units = np.flatnonzero(((member >= 0) | (snapshot.member < 0)).all(axis=1))
+    previous = None
+    if basis and snapshot.previous is not None:
+        report = replace(snapshot.previous.report, basis=basis)
+        previous = replace(snapshot.previous, report=report)
+    return replace(
+        snapshot,
+        jobs=snapshot.jobs[jobs],
+        weight=snapshot.weight[jobs],
+        total_steps=snapshot.total_steps[jobs],
+        steps_left=snapshot.steps_left[jobs],
+        age_s=snapshot.age_s[jobs],
+        ran_s=snapshot.ran_s[jobs],
+        deadline_s=snapshot.deadline_s[jobs],
+        job_class=snapshot.job_class[jobs],
+        tenant=snapshot.tenant[jobs],
+        kind=snapshot.kind[jobs],
+        isolated_s=snapshot.isolated_s[jobs],
+        restart_s=snapshot.restart_s[jobs],
+        capacity=capacity,
+        member=member[units],
+        scale=snapshot.scale[units],
+        rate=snapshot.rate[units],
+        received_s=snapshot.received_s[units],
+        deficit_s=snapshot.deficit_s[units],
+        share=snapshot.share[units],
+        allocated=snapshot.allocated[units],
+        running_on=snapshot.running_on[units],
+        previous=previous,
+    )
+
+
+def _join(made: Sequence[Allocation]) -> Allocation:
+    """All units, those of one job first and by id, with what the reports have in common."""
+    width = max(a.units.shape[1] for a in made)
+    units = np.concatenate(
+        [np.pad(a.units, ((0, 0), (0, width - a.units.shape[1])), constant_values=-1) for a in made]
+    )
+    share = np.concatenate([a.share for a in made])
+    size = np.count_nonzero(units >= 0, axis=1)
+    order = np.lexsort((*units.T[::-1], size))
+    reports = [a.report for a in made]
+    report = SolveReport(
+        reports[0].status,
+        iterations=sum(r.iterations for r in reports),
+        warm=all(r.warm for r in reports),
+        unmet=tuple(sorted(job for r in reports for job in r.unmet)),
+    )
+    return Allocation(units[order], share[order], report)
+
+
+def _joined_bases(made: Sequence[Allocation]) -> tuple[bytes, ...]:
+    """How many belong to each part, then all of them."""
+    lengths = np.array([len(a.report.basis) for a in made], np.int64)
+    return (lengths.tobytes(), *(basis for a in made for basis in a.report.basis))
+
+
+def _split(previous: Allocation | None, parts: int) -> list[tuple[bytes, ...]]:
+    """The bases of the parts, nothing where there were other parts."""
+    nothing: list[tuple[bytes, ...]] = [()] * parts
+    if previous is None or not previous.report.basis:
+        return nothing
+    packed = previous.report.basis
+    if len(packed[0]) != 8 * parts:
+        return nothing
+    lengths = np.frombuffer(packed[0], np.int64)
+    ends = np.cumsum(lengths) + 1
+    if ends[-1] != len(packed):
+        return nothing
+    return [packed[end - n : end] for n, end in zip(lengths.tolist(), ends.tolist(), strict=True)]

@@ -1,0 +1,68 @@
+"""Jobs in order of rank, each on one accelerator type; what policies that serve a list have in common."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.snapshot import Snapshot
+
+
+def time_left(snapshot: Snapshot) -> Floats:
+    """(jobs, slots) seconds that the steps left take alone; inf where the job cannot run."""
+    rate = snapshot.solo_rate
+    left_s = np.full(rate.shape, np.inf)
+    np.divide(snapshot.steps_left[:, None], rate, out=left_s, where=rate > 0)
+    return left_s
+
+
+def best_slot(snapshot: Snapshot) -> Ints:
+    """(jobs, types) the slot type on which each job runs fastest, of those that draw on each type."""
+    best = np.zeros((len(snapshot.jobs), len(snapshot.capacity)), np.int64)
+    for kind in range(len(snapshot.capacity)):
+        slots = np.flatnonzero(snapshot.slot_type == kind)
+        best[:, kind] = slots[snapshot.solo_rate[:, slots].argmax(axis=1)]
+    return best
+
+
+def in_force(snapshot: Snapshot) -> Ints:
+    """(jobs,) slot where the job has the largest share of the allocation in force, -1 = it has none."""
+    share = snapshot.share[snapshot.member[:, 1] < 0] if snapshot.packed else snapshot.share
+    return np.where(share.max(axis=1, initial=0.0) > 0, share.argmax(axis=1), -1)
+
+
+def kept(snapshot: Snapshot) -> Ints:
+    """(jobs,) slot of each job that has a share and keeps it, -1 = none. Where devices were lost, jobs
+    give way from the last id on."""
+    had = in_force(snapshot)
+    free = snapshot.capacity.copy()
+    slot = np.full(len(had), -1, np.int64)
+    for job in np.flatnonzero(had >= 0).tolist():
+        kind = snapshot.slot_type[had[job]]
+        if snapshot.job_scale[job] <= free[kind]:
+            slot[job] = had[job]
+            free[kind] -= snapshot.job_scale[job]
+    return slot
+
+
+def fill(
+    snapshot: Snapshot, order: Ints, slot: Ints, choose: Callable[[int, Bools, Floats], int]
+) -> None:
+    """Give the jobs in this order, those with a slot left out, a slot each, in place; a job that fits
+    nowhere is skipped.
+
+    choose: the slot for a job, from the (slots,) that could take it and the (types,) devices free.
+    """
+    scale, rate = snapshot.job_scale, snapshot.solo_rate
+    runs = np.flatnonzero(slot >= 0)
+    kind = snapshot.slot_type[slot[runs]]
+    free = snapshot.capacity - np.bincount(kind, scale[runs], len(snapshot.capacity))
+    waiting = order[slot[order] < 0]
+    smallest = scale[waiting].min(initial=1 << 62)
+    for job in waiting.tolist():
+        if free.max() < smallest:
+            return
+        fits = (free[snapshot.slot_type] >= scale[job]) & (rate[job] > 0)
+        if fits.any():
+            slot[job] = choose(job, fits, free)
+            free[snapshot.slot_type[slot[job]]] -= scale[job]

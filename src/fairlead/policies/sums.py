@@ -1,0 +1,119 @@
+"""What the policies with linear objectives have in common: deadlines, certificates, pairs where they pay."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fairlead.errors import ConfigError
+from fairlead.model.allocation import Allocation, SolveReport, type_name
+from fairlead.model.arrays import Floats
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.shares import by_class
+from fairlead.solve.program import Problem
+from fairlead.solve.sums import Needs, Prices, largest_sum, sum_bound
+
+RAISED = 1e-6  # pairs must better the objective by this much, relative
+MET = 1e-5  # a deadline is met at this much less than the throughput that it asks for, relative
+
+
+def largest(
+    snapshot: Snapshot, worth: Floats, per_step: Floats, problem: Problem, needs: Needs
+) -> Allocation:
+    """max sum_i worth_i sum_j per_step_j T_ij x_ij with the needs met but for their lateness.
+
+    worth: (jobs,) the same for all jobs of a class; per_step: (slots,).
+    """
+    value = worth[problem.classes.first][:, None] * per_step
+    previous = () if snapshot.previous is None else snapshot.previous.report.basis
+    best = largest_sum(problem, value, needs, previous)
+    made = by_class(snapshot, problem, best.answer, SolveReport("optimal"))
+    objective = float(worth @ made.throughput(worth_more(snapshot, per_step)))
+    report = SolveReport(
+        "optimal",
+        objective,
+        sum_bound(*by_job(snapshot, problem, value, needs, best.prices)),
+        excess(snapshot, made),
+        best.answer.iterations,
+        best.answer.warm,
+        best.answer.basis,
+    )
+    return replace(made, report=report).check(snapshot)
+
+
+def pairs_where_they_pay(plain: Allocation, packed: Allocation) -> Allocation:
+    """The packed answer, or the plain one with the bound of the packed where pairs gain nothing."""
+    assert plain.report.objective is not None
+    assert packed.report.objective is not None
+    if packed.report.objective > plain.report.objective * (1 + RAISED):
+        return packed
+    report = replace(plain.report, bound=packed.report.bound, basis=packed.report.basis)
+    return replace(plain, report=report)
+
+
+def by_job(
+    snapshot: Snapshot, problem: Problem, value: Floats, needs: Needs, prices: Prices
+) -> tuple[Problem, Floats, Needs, Prices]:
+    """The same for single jobs, so that a bound is computed from their own rows; with pairs, of which
+    there would be as many as jobs squared, it stays by class."""
+    if problem.beside is not None:
+        return problem, value, needs, prices
+    of = problem.classes.of
+    return (
+        Problem.of(snapshot, np.arange(len(of))),
+        value[of],
+        Needs(needs.rate[of], needs.lateness),
+        Prices(prices.device, prices.time[of], prices.need[of], prices.lateness),
+    )
+
+
+def excess(snapshot: Snapshot, made: Allocation) -> float:
+    """Largest excess over a job's time or a type's devices, relative to it."""
+    used, time = made.tally(snapshot)
+    devices = float((used / np.maximum(snapshot.capacity, 1.0)).max())
+    return max(0.0, devices - 1.0, float(time.max(initial=0.0)) - 1.0)
+
+
+def worth_more(snapshot: Snapshot, per_step: Floats) -> Snapshot:
+    """The snapshot with rates times per_step (slots,)."""
+    beside = None if snapshot.beside is None else snapshot.beside * per_step
+    return replace(snapshot, rate=snapshot.rate * per_step[:, None], beside=beside)
+
+
+# --- prices and deadlines ----------------------------------------------------------------------------
+
+
+def prices(snapshot: Snapshot, policy: str) -> Floats:
+    """(slots,) $ per device-hour; ConfigError where a type with devices has none."""
+    free = np.flatnonzero((snapshot.capacity > 0) & ~(snapshot.price > 0))
+    if len(free):
+        names = ", ".join(type_name(snapshot, t) for t in free.tolist())
+        raise ConfigError(
+            f"policy {policy!r}: needs a price above 0 of every type, {names} has none"
+        )
+    price: Floats = np.where(snapshot.capacity > 0, snapshot.price, 1.0)[snapshot.slot_type]
+    return price
+
+
+def needed(snapshot: Snapshot) -> Floats:
+    """(jobs,) steps/s on which a job is done at its deadline; 0 = it has none, inf = it is too late."""
+    dated = np.isfinite(snapshot.deadline_s) & (snapshot.steps_left > 0)
+    late = dated & (snapshot.deadline_s <= 0)
+    in_time = dated & ~late
+    rate = np.where(late, np.inf, 0.0)
+    rate[in_time] = snapshot.steps_left[in_time] / snapshot.deadline_s[in_time]
+    return rate
+
+
+def keyed(snapshot: Snapshot, need: Floats, packed: bool) -> Problem:
+    """Jobs of one class and need are alike."""
+    rows = np.column_stack([snapshot.job_class.astype(np.float64), need])
+    if not need.any():
+        return Problem.of(snapshot, packed=packed)
+    _, key = np.unique(rows, axis=0, return_inverse=True)
+    return Problem.of(snapshot, key.reshape(-1).astype(np.int64), packed=packed)
+
+
+def unmet(snapshot: Snapshot, made: Allocation, need: Floats) -> tuple[int, ...]:
+    """Ids of the jobs that will be late at these shares."""
+    late = made.throughput(snapshot) < need * (1 - MET)
+    return tuple(snapshot.jobs[late].tolist())

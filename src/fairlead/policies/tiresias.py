@@ -1,0 +1,131 @@
+"""Tiresias: least attained service, counted in devices x time, in a few queues."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairlead.errors import ConfigError
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.plan import Accounts, RoundPlan
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.draws import draw
+from fairlead.policies.ranked import fill
+
+THRESHOLDS = (3600.0,)  # device-seconds: two queues, the first example of the authors' simulator
+
+
+@dataclass(slots=True)
+class TiresiasState:
+    """{job: (run time, age) in s} of the jobs that were promoted, when they were so last."""
+
+    promoted: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiresias:
+    """Jobs in order of (queue of s_i a_i, id), each on a type with s_i devices left; a_i time run so far.
+
+    Discretised two-dimensional least attained service: a job is in queue k while its service, devices
+    times run time, is below the k-th threshold and not below the one before. It starts in the first queue
+    and sinks; queues are served in order, and each first in, first out, in every round anew; a job that
+    fits nowhere is skipped. Nothing is known of rates: a job stays on its type if there is room, else one
+    is drawn, preferably where nobody has to give way. If ``promote_knob`` is above 0, a job that has waited
+    at least that many times as long as it has run, both since it was promoted last, is promoted: it goes
+    back to the first queue and its service counts from 0 again.
+
+    Source: Gu et al., NSDI'19, section 3.3, "Discretized 2D-LAS" and its PROMOTEKNOB (0 = off, as there).
+    """
+
+    seed: int
+    thresholds: tuple[float, ...] = THRESHOLDS
+    promote_knob: float = 0.0
+    name: str = "tiresias"
+    packed: bool = False
+
+    @classmethod
+    def of(cls, text: str | None, seed: int) -> "Tiresias":
+        """From thresholds with commas between, ascending, and promote=K, each if wanted."""
+        thresholds: list[float] = []
+        knob = 0.0
+        for item in text.split(",") if text else ():
+            name, _, value = item.rpartition("=")
+            try:
+                number = float(value)
+            except ValueError:
+                number = -1.0
+            if not 0 < number < float("inf") or name not in ("", "promote"):
+                raise ConfigError(
+                    f"tiresias:{text}: expected device-seconds > 0, or promote=K with K > 0, got {item!r}"
+                )
+            if name:
+                knob = number
+            else:
+                thresholds.append(number)
+        if sorted(set(thresholds)) != thresholds:
+            raise ConfigError(f"tiresias:{text}: thresholds must ascend")
+        return cls(seed, tuple(thresholds) or THRESHOLDS, knob)
+
+    def start(self) -> TiresiasState:
+        """Nobody has been promoted."""
+        return TiresiasState()
+
+    def due(self, now_s: float, changed: bool, stalled: bool, state: TiresiasState) -> bool:  # noqa: ARG002
+        """Never: there is nothing to solve."""
+        return False
+
+    def solve(self, snapshot: Snapshot) -> Allocation:  # noqa: ARG002
+        """Never called, since never due."""
+        raise ConfigError(f"{self.name} plans rounds itself and has no shares to solve for")
+
+    def settle(
+        self,
+        snapshot: Snapshot,  # noqa: ARG002
+        state: TiresiasState,
+    ) -> tuple[Accounts | None, TiresiasState]:
+        """Never called, since nothing is solved."""
+        return None, state
+
+    def plan(self, snapshot: Snapshot, state: TiresiasState) -> tuple[RoundPlan, TiresiasState]:
+        """The next round."""
+        queue, state = self.queues(snapshot, state)
+        slot = np.full(len(snapshot.jobs), -1, np.int64)
+        fill(snapshot, np.argsort(queue, kind="stable"), slot, _Choice(snapshot, self.seed))
+        runs = np.flatnonzero(slot >= 0)
+        return RoundPlan(runs, slot[runs]), state
+
+    def queues(self, snapshot: Snapshot, state: TiresiasState) -> tuple[Ints, TiresiasState]:
+        """(jobs,) queue of each job, 0 is served first; and the state with promotions added."""
+        ids = snapshot.jobs.tolist()
+        since = np.array([state.promoted.get(job, (0.0, 0.0)) for job in ids]).reshape(-1, 2)
+        ran_s, age_s = snapshot.ran_s - since[:, 0], snapshot.age_s - since[:, 1]
+        queue = np.searchsorted(self.thresholds, ran_s * snapshot.job_scale, side="right")
+        if not self.promote_knob > 0:
+            return queue, state
+        starved = (queue > 0) & (age_s - ran_s >= self.promote_knob * ran_s)
+        queue[starved] = 0
+        promoted = {job: state.promoted[job] for job in ids if job in state.promoted}
+        for job in np.flatnonzero(starved).tolist():
+            promoted[ids[job]] = (float(snapshot.ran_s[job]), float(snapshot.age_s[job]))
+        return queue, TiresiasState(promoted)
+
+
+class _Choice:
+    """A type for one job after the other: its own, else one that no job that runs still needs."""
+
+    def __init__(self, snapshot: Snapshot, seed: int) -> None:
+        self.snapshot, self.seed = snapshot, seed
+        runs = np.flatnonzero(snapshot.running_on >= 0)
+        kind = snapshot.slot_type[snapshot.running_on[runs]]
+        self.needed = np.bincount(kind, snapshot.job_scale[runs], len(snapshot.capacity))
+
+    def __call__(self, job: int, fits: Bools, free: Floats) -> int:
+        shot, here = self.snapshot, int(self.snapshot.running_on[job])
+        if here >= 0:
+            self.needed[shot.slot_type[here]] -= shot.job_scale[job]
+            if fits[here]:
+                return here
+        spare = fits & ((free - self.needed)[shot.slot_type] >= shot.job_scale[job])
+        among = np.flatnonzero(spare if spare.any() else fits)
+        _, first = np.unique(shot.slot_type[among], return_index=True)  # one slot of each type
+        return int(among[first[draw(self.seed, int(shot.jobs[job]), len(first))]])

@@ -1,0 +1,67 @@
+"""First in, first out, with a second job where it gains enough."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.fifo import FifoAwareShares
+from fairlead.policies.fifo_packed import THRESHOLD, FifoPacked
+from tests.policies.pairs import problem, units, with_beside
+from tests.policies.problems import snapshots
+
+
+def packed(
+    snapshot: Snapshot, forgets_head: bool = False
+) -> dict[tuple[int, ...], dict[str, float]]:
+    made = FifoPacked(forgets_head).allocate(snapshot)
+    return units(snapshot, made.share, made.units)
+
+
+def test_those_that_wait_join_those_that_run_in_order() -> None:
+    assert packed(problem([1, 1, 1, 1], 0.8, a=2)) == {(0, 2): {"a": 1.0}, (1, 3): {"a": 1.0}}
+
+
+def test_nobody_joins_where_too_little_is_gained() -> None:
+    assert packed(problem([1, 1, 1], 0.75, a=2)) == {(0,): {"a": 1.0}, (1,): {"a": 1.0}}
+
+
+def test_the_best_partner_is_taken_and_the_first_of_equal_ones() -> None:
+    snapshot = problem([1, 1, 1, 1], 0.8, [0, 1, 2, 0], a=3)
+    assert snapshot.beside is not None
+    beside = snapshot.beside.copy()
+    beside[snapshot.kind[2], snapshot.kind[3]] = 9.0
+    assert (2, 3) in packed(replace(snapshot, beside=beside))
+    assert (0, 3) in packed(snapshot)
+
+
+def test_only_jobs_of_as_many_devices_share_and_the_head_holds_up_the_rest() -> None:
+    assert packed(problem([1, 2, 4, 1], 0.9, a=3)) == {(0,): {"a": 1.0}, (1,): {"a": 1.0}}
+
+
+def test_the_release_forgets_a_head_for_which_too_few_devices_are_left() -> None:
+    snapshot = problem([1, 4, 1], 0.9, a=3)
+    assert packed(snapshot) == {(0,): {"a": 1.0}}
+    assert packed(snapshot, forgets_head=True) == {(0, 2): {"a": 1.0}}
+    full = problem([1, 4, 1], 0.9, a=1)
+    assert packed(full, forgets_head=True) == packed(full) == {(0,): {"a": 1.0}}
+
+
+def test_without_rates_of_pairs_it_is_fifo() -> None:
+    snapshot = replace(problem([1, 1, 1], 0.9, a=2), beside=None)
+    assert (
+        FifoPacked().allocate(snapshot).share == FifoAwareShares().allocate(snapshot).share
+    ).all()
+
+
+@given(snapshots(max_jobs=14), st.floats(0.0, 1.0))
+@settings(max_examples=60, deadline=None)
+def test_pairs_use_the_devices_of_fifo(snapshot: Snapshot, kept: float) -> None:
+    snapshot = with_beside(snapshot, kept)
+    alone, made = FifoAwareShares().allocate(snapshot), FifoPacked().allocate(snapshot)
+    assert made.usage(snapshot).tolist() == alone.usage(snapshot).tolist()
+    assert set(np.unique(made.time(snapshot))) <= {0.0, 1.0}
+    assert (made.time(snapshot) >= alone.time(snapshot)).all()
+    assert 2 * kept > THRESHOLD or made.units.shape[0] == len(snapshot.jobs)

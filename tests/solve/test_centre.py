@@ -1,0 +1,46 @@
+"""The middle of the best answers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from fairlead.model.arrays import Floats
+from fairlead.solve.centre import Columns, centre
+
+
+def columns(matrix: Floats) -> Columns:
+    start = np.concatenate([[0], np.cumsum((matrix != 0).sum(axis=0))])
+    column, row = np.nonzero(matrix.T)
+    return Columns(start, np.ascontiguousarray(row), matrix.T[column, row])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000))
+def test_it_is_optimal(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, variables = rng.integers(2, 12), rng.integers(2, 25)
+    matrix = rng.random((rows, variables)) * (rng.random((rows, variables)) < 0.5)
+    matrix[0] += 0.1  # bounded
+    b, c = rng.random(rows) + 0.1, rng.normal(size=variables)
+    x = centre(columns(matrix), b, c)
+    assert x is not None
+    assert (matrix @ x <= b + 1e-6).all()
+    found = linprog(-c, A_ub=matrix, b_ub=b, method="highs")
+    assert found.fun is not None
+    assert c @ x == pytest.approx(-found.fun, rel=1e-6, abs=1e-6)
+
+
+def test_it_is_in_the_middle() -> None:
+    """x + y <= 1 with nothing to gain from either: the point farthest from all bounds."""
+    x = centre(columns(np.array([[1.0, 1.0]])), np.ones(1), np.zeros(2))
+    assert x == pytest.approx([1 / 3, 1 / 3], abs=1e-4)
+
+
+def test_like_columns_get_the_same() -> None:
+    matrix = np.array([[1.0, 1.0, 1.0], [2.0, 2.0, 0.0]])
+    x = centre(columns(matrix), np.array([1.0, 1.0]), np.ones(3))
+    assert x is not None
+    assert x[0] == pytest.approx(x[1], abs=1e-9)
+    assert x.sum() == pytest.approx(1.0, abs=1e-6)
