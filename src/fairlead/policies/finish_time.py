@@ -33,8 +33,14 @@ class FinishTime:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.solve.levels``)."""
-        need = _requirements(snapshot, isolated_rate(snapshot, self.weighted))
-        return alone(snapshot, None, need, at_level if self.central else None)
+        return alone(snapshot, None, self._need(snapshot), at_level if self.central else None)
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The largest rho."""
+        return self._need(snapshot).measure(snapshot, made)
+
+    def _need(self, snapshot: Snapshot) -> Requirements:
+        return _requirements(snapshot, isolated_rate(snapshot, self.weighted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +62,17 @@ class AgnosticFinishTime:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         rate = agnostic_rate(snapshot, self.reference)
+        middle = at_level if self.reference else None
+        return alone(snapshot, rate, self._need(snapshot, rate), middle)
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The largest rho."""
+        rate = agnostic_rate(snapshot, self.reference)
+        return self._need(snapshot, rate).measure_agnostic(snapshot, made, rate)
+
+    def _need(self, snapshot: Snapshot, rate: Floats) -> Requirements:
         one = rate.max(axis=1, initial=0.0)
-        need = _requirements(snapshot, isolated_rate(snapshot, self.weighted, one))
-        return alone(snapshot, rate, need, at_level if self.reference else None)
+        return _requirements(snapshot, isolated_rate(snapshot, self.weighted, one))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +93,18 @@ class PackedFinishTime:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.solve.packed``)."""
+        return in_pairs(snapshot, self._need(snapshot), at_level if self.central else None)
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The largest rho."""
+        return self._need(snapshot).measure(snapshot, made)
+
+    def _need(self, snapshot: Snapshot) -> Requirements:
         need = _requirements(snapshot, isolated_rate(snapshot, self.weighted))
-        if not self.weighted:  # rates over the weight are steps times the weight
-            need = replace(need, steps=need.steps * snapshot.weight)
-        return in_pairs(snapshot, need, at_level if self.central else None)
+        if self.weighted:
+            return need
+        # The release divides the rates by the weight: as many times the steps.
+        return replace(need, steps=need.steps * snapshot.weight)
 
 
 def _requirements(snapshot: Snapshot, rate: Floats) -> Requirements:

@@ -19,13 +19,13 @@ from fairlead.policies.shares import (
 )
 from fairlead.policies.steady import GIVEN_UP, steady
 from fairlead.solve.classes import group
-from fairlead.solve.levels import Levels
+from fairlead.solve.levels import FEW, Levels
 from fairlead.solve.levels import solve as solve_levels
 from fairlead.solve.maxmin import MaxMin, solve
 from fairlead.solve.packed import max_min
 from fairlead.solve.program import Problem
 
-MANY = 10_000  # rates of classes beyond which the simplex method takes too long
+MANY = 10_000  # rates of classes beyond which the simplex method takes too long, where classes are large
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class Las:
             snapshot.slot_type,
             snapshot.capacity,
         )
-        if np.count_nonzero(problem.class_worth) > MANY:
+        own_rows = 2 * len(problem.classes.id) > len(snapshot.jobs)
+        if np.count_nonzero(problem.class_worth) > (FEW if own_rows else MANY):
             return self._by_jobs(snapshot, snapshot.weight * p / scale)
         previous = snapshot.previous
         basis = () if previous is None else previous.report.basis
@@ -70,6 +71,10 @@ class Las:
             least = report.objective * (1 - GIVEN_UP) * gain_of(problem.worth)
             made = steady(snapshot, made, least)
         return made.check(snapshot)
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The smallest normalised throughput."""
+        return _lowest(made.throughput(snapshot), _worth(snapshot))
 
     def _by_jobs(self, snapshot: Snapshot, need: Floats) -> Allocation:
         """The same programme as the least time theta = 1 / level in which each job meets its need."""
@@ -127,6 +132,10 @@ class AgnosticLas:
             return allocation(snapshot, share, report).check(snapshot)
         return self._closed_form(snapshot)
 
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The smallest time, times devices over weight."""
+        return _lowest(made.time(snapshot), snapshot.job_scale / snapshot.weight)
+
     def _closed_form(self, snapshot: Snapshot) -> Allocation:
         capacity, total = snapshot.capacity, float(snapshot.capacity.sum())
         worth = snapshot.job_scale / snapshot.weight
@@ -179,10 +188,9 @@ class PackedLas:
             made = middle
         else:
             made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
-        level = made.throughput(snapshot) * worth
         report = SolveReport(
             "optimal",
-            objective=float(level.min(where=worth > 0, initial=np.inf)) if worth.any() else 0.0,
+            objective=_lowest(made.throughput(snapshot), worth),
             bound=found.bound,
             iterations=found.iterations,
             warm=found.answer.warm,
@@ -193,6 +201,20 @@ class PackedLas:
             least = report.objective * (1 - GIVEN_UP) * gain_of(worth)
             made = steady(snapshot, made, least, packed=True)
         return made.check(snapshot)
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The smallest normalised throughput."""
+        return _lowest(made.throughput(snapshot), _worth(snapshot))
+
+
+def _worth(snapshot: Snapshot) -> Floats:
+    """(jobs,) s_i / (w_i p_i), 0 for a job that can run nowhere."""
+    return gain_of(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
+
+
+def _lowest(amount: Floats, worth: Floats) -> float:
+    """The smallest amount times worth, of jobs that are worth something; 0 where there is none."""
+    return float((amount * worth).min(where=worth > 0, initial=np.inf)) if worth.any() else 0.0
 
 
 def fill(worth: Floats, devices: Floats, supply: float) -> Floats:

@@ -38,6 +38,20 @@ class Requirements:
         level = (self.age + self.steps * gain_of(rate)) / self.isolated
         return float(level.max(where=say, initial=0.0))
 
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The level that shares reach; inf where a job that could run gets nothing."""
+        rate = made.throughput(snapshot)
+        can = (snapshot.solo_rate > 0).any(axis=1) & (self.steps > 0)
+        if (rate[can] <= 0).any():
+            return float("inf")
+        return self.level(rate, can)
+
+    def measure_agnostic(self, snapshot: Snapshot, made: Allocation, rate: Floats) -> float:
+        """The same at one rate of each job on every slot type; rate: (jobs, slots)."""
+        got = rate.max(axis=1, initial=0.0) * made.time(snapshot)
+        can = rate.any(axis=1) & (self.steps > 0)
+        return self.level(got, can) if (got[can] > 0).all() else float("inf")
+
     def rate(self, level: float) -> Floats:
         """(jobs,) steps/s that each job needs at a level; 0 where it has no steps left."""
         left_s = level * self.isolated - self.age

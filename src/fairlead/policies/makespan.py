@@ -31,6 +31,10 @@ class Makespan:
         middle = at_level if self.central else None
         return alone(snapshot, None, _requirements(snapshot), middle)
 
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The makespan in seconds."""
+        return _requirements(snapshot).measure(snapshot, made)
+
 
 @dataclass(frozen=True, slots=True)
 class AgnosticMakespan:
@@ -53,6 +57,11 @@ class AgnosticMakespan:
         rate = agnostic_rate(snapshot, self.reference)
         return alone(snapshot, rate, _requirements(snapshot), middle)
 
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The makespan in seconds."""
+        rate = agnostic_rate(snapshot, self.reference)
+        return _requirements(snapshot).measure_agnostic(snapshot, made, rate)
+
 
 @dataclass(frozen=True, slots=True)
 class PackedMakespan:
@@ -72,6 +81,10 @@ class PackedMakespan:
         """The shares, certified (``fairlead.solve.packed``)."""
         middle = at_level if self.central else None
         return in_pairs(snapshot, _requirements(snapshot), middle)
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The makespan in seconds."""
+        return _requirements(snapshot).measure(snapshot, made)
 
 
 def _requirements(snapshot: Snapshot) -> Requirements:

@@ -32,10 +32,7 @@ class Kinds:
     @staticmethod
     def of(ids: Ints, scale: Floats, rate: Floats) -> "Kinds":
         """Kinds with their kinks."""
-        kink = np.sort(np.column_stack([np.zeros(len(rate)), rate]), axis=1)
-        kink[:, :-1][kink[:, :-1] == kink[:, 1:]] = 0.0
-        kink.sort(axis=1)
-        return Kinds(ids, scale, np.ascontiguousarray(rate), kink)
+        return Kinds(ids, scale, np.ascontiguousarray(rate), kinks(rate))
 
     @property
     def best(self) -> Floats:
@@ -43,12 +40,20 @@ class Kinds:
         return np.ascontiguousarray(self.kink[:, -1])
 
 
+def kinks(rate: Floats) -> Floats:
+    """(kinds, slots + 1) 0 and the rates of each kind, ascending; 0 for those that repeat."""
+    kink = np.sort(np.column_stack([np.zeros(len(rate)), rate]), axis=1)
+    kink[:, :-1][kink[:, :-1] == kink[:, 1:]] = 0.0
+    kink.sort(axis=1)
+    return kink
+
+
 @kernel("i8(f8, f8[::1])", inline="always")
-def _segment(need: float, kink: Floats) -> int:
+def segment(need: float, kink: Floats) -> int:
     """The first kink that is not below a rate > 0; the last one for a rate beyond it."""
     k = 1
-    while k < len(kink) - 1 and need > kink[k]:
-        k += 1
+    for j in range(1, len(kink) - 1):
+        k += need > kink[j]  # counted, not searched: nothing could foretell where a search ends
     return k
 
 
@@ -110,7 +115,7 @@ def total_cost(kind: Ints, count: Floats, need: Floats, kink: Floats, cost: Floa
     for i in range(len(kind)):
         if need[i] > 0:
             c = kind[i]
-            k = _segment(need[i], kink[c])
+            k = segment(need[i], kink[c])
             low = kink[c, k - 1]
             part = (need[i] - low) / (kink[c, k] - low)
             total += count[i] * (part * cost[c, k] + (1.0 - part) * cost[c, k - 1])
@@ -145,7 +150,7 @@ def multiplicities(kind: Ints, count: Floats, need: Floats, kink: Floats) -> Flo
     for i in range(len(kind)):
         if need[i] > 0:
             c = kind[i]
-            k = _segment(need[i], kink[c])
+            k = segment(need[i], kink[c])
             low = kink[c, k - 1]
             part = (need[i] - low) / (kink[c, k] - low)
             out[c, k] += count[i] * part
@@ -161,7 +166,7 @@ def expand(kind: Ints, need: Floats, kink: Floats, of_kink: Floats) -> Floats:
     for i in range(len(kind)):
         if need[i] > 0:
             c = kind[i]
-            k = _segment(need[i], kink[c])
+            k = segment(need[i], kink[c])
             low = kink[c, k - 1]
             part = (need[i] - low) / (kink[c, k] - low)
             for j in range(slots):

@@ -32,6 +32,7 @@ from fairlead.jit import kernel
 from fairlead.model.allocation import SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.solve.classes import Classes, group
+from fairlead.solve.hats import kink_cost, kinks, segment
 from fairlead.solve.interior import max_min
 from fairlead.solve.program import Answer, Columns, Measure, Problem, Program
 
@@ -122,11 +123,8 @@ def _kinds(problem: Levels) -> _Kinds:
     classes = group(problem.kind)
     rate = problem.rate[classes.first]
     rate = np.where((problem.capacity > 0)[problem.slot_type], rate, 0.0)
-    kink = np.sort(np.column_stack([np.zeros(len(rate)), rate]), axis=1)
-    kink[:, :-1][kink[:, :-1] == kink[:, 1:]] = 0.0
-    kink.sort(axis=1)
     scale = problem.scale[classes.first].astype(np.float64)
-    return _Kinds(classes.id, classes.of, classes.count, scale, rate, kink)
+    return _Kinds(classes.id, classes.of, classes.count, scale, rate, kinks(rate))
 
 
 @kernel("f8(i8[::1], f8[::1], f8[::1], f8[::1], f8[::1])")
@@ -217,22 +215,13 @@ def _newton(
         warm = warm or answer.warm
         excess = float(answer.columns[0])
         price = answer.device_price[problem.slot_type]
-        cost = _kink_cost(kinds.rate, kinds.scale, kinds.kink, price)
+        cost = kink_cost(kinds.rate, kinds.scale, kinds.kink, price)
         falls = float((cost * slope).sum()) * each
         after = max(floor, level - excess / falls) if falls < 0 else level
         if abs(excess) <= met or abs(after - level) <= STILL * level:
             return _Start(level, start.basis, iterations, warm, program, answer)
         level = after
     raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
-
-
-@kernel("i8(f8, f8[::1])", inline="always")
-def _segment(need: float, kink: Floats) -> int:
-    """The first kink that is not below a rate > 0; the last one for a rate beyond it."""
-    k = 1
-    for j in range(1, len(kink) - 1):
-        k += need > kink[j]  # counted, not searched: nothing could foretell where a search ends
-    return k
 
 
 @kernel(
@@ -250,7 +239,7 @@ def _hats(
         left_s = level * isolated[i] - age[i]
         rate = min(steps[i] / left_s, kink[c, -1])
         change = -rate / left_s * isolated[i]
-        k = _segment(rate, kink[c])
+        k = segment(rate, kink[c])
         low = kink[c, k - 1]
         width = kink[c, k] - low
         part = (rate - low) / width
@@ -282,7 +271,7 @@ def _expand(
             continue
         c = kind[i]
         rate = min(steps[i] / (level * isolated[i] - age[i]), kink[c, -1])
-        k = _segment(rate, kink[c])
+        k = segment(rate, kink[c])
         low = kink[c, k - 1]
         part = (rate - low) / (kink[c, k] - low)
         for j in range(share.shape[1]):
@@ -381,32 +370,6 @@ def _rows(problem: Levels, kinds: _Kinds, steps: Floats) -> tuple[Ints, Floats]:
 # --- certificate ---------------------------------------------------------------------------------------
 
 
-@kernel("f8[:,::1](f8[:,::1], f8[::1], f8[:,::1], f8[::1])")
-def _kink_cost(rate: Floats, scale: Floats, kink: Floats, price: Floats) -> Floats:
-    """(kinds, kinks) the least that a job pays for exactly this rate. price: (slots,) of a device.
-
-    The cheapest shares use at most two slot types, or one and no time at all.
-    """
-    slots = rate.shape[1]
-    out = np.zeros_like(kink)
-    for c in range(len(kink)):
-        for k in range(kink.shape[1]):
-            want = kink[c, k]
-            if want <= 0:
-                continue
-            least = np.inf
-            for b in range(slots):
-                if rate[c, b] < want:
-                    continue
-                least = min(least, price[b] * want / rate[c, b])
-                for a in range(slots):
-                    if 0 < rate[c, a] < want:
-                        part = (want - rate[c, a]) / (rate[c, b] - rate[c, a])
-                        least = min(least, price[a] + (price[b] - price[a]) * part)
-            out[c, k] = scale[c] * least
-    return out
-
-
 @kernel(
     "Tuple((f8, f8))(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8)",
 )
@@ -428,7 +391,7 @@ def _cost_of_all(
         c = kind[i]
         left_s = level * isolated[i] - age[i]
         rate = min(steps[i] / left_s, kink[c, -1])
-        k = _segment(rate, kink[c])
+        k = segment(rate, kink[c])
         low = kink[c, k - 1]
         below = cost[c, k - 1]
         steep = (cost[c, k] - below) / (kink[c, k] - low)
@@ -483,7 +446,7 @@ def _certified(
     if use > 1:
         share = share / use
         level, use = _measured(share, rate, *args, *also)
-    cost = _kink_cost(kinds.rate, kinds.scale, kinds.kink, found.price[problem.slot_type])
+    cost = kink_cost(kinds.rate, kinds.scale, kinds.kink, found.price[problem.slot_type])
     total, slope = _cost_of_all(kinds.of, *args, kinds.kink, cost, found.level)
     spare = float(found.price @ problem.capacity)
     bound = found.level + (total - spare) / -slope if slope < 0 else 0.0
