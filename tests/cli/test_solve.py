@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -14,7 +15,7 @@ from fairlead.errors import ConfigError, InputError
 RATES = "family,scale_factor,accelerator,locality,steps_per_s\nLM,1,fast,consolidated,4\n" + (
     "LM,1,slow,consolidated,1\n"
 )
-PROBLEM = {
+PROBLEM: dict[str, Any] = {
     "k": 7,
     "cluster_spec": {"fast": 1, "slow": 1},
     "jobs": [{"id": i, "job_type": "LM", "scale_factor": 1} for i in range(4)],
@@ -89,3 +90,18 @@ def test_the_list_of_policies() -> None:
     out = run("policies")
     assert "max_min_fairness_perf" in out
     assert "recorded:LOG" in out
+
+
+def test_deadlines_that_cannot_be_met_are_named(files: list[str], tmp_path: Path) -> None:
+    """1,000 steps at 4 steps/s at most: one job cannot be done in 10 s, the other in 2,000 s can."""
+    jobs = [
+        {**job, "num_steps_remaining": 1000, "deadline_s": due}
+        for job, due in zip(PROBLEM["jobs"][:2], [10, 2_000], strict=True)
+    ]
+    priced = {**PROBLEM, "jobs": jobs, "prices": {"fast": 1.0, "slow": 0.2}}
+    (tmp_path / "problems.jsonl").write_text(json.dumps(priced) + "\n")
+    answer = json.loads(run("solve", *files, "--policy", "min_cost_slo", "--json"))
+    assert answer["unmet"] == [0]
+    assert "deadlines that cannot be met: jobs 0" in run(
+        "solve", *files, "--policy", "min_cost_slo"
+    )

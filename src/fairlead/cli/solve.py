@@ -86,6 +86,8 @@ def _answers(
                 "gap": report.gap,
                 "seconds": seconds,
             }
+            if report.unmet:
+                answer["unmet"] = list(report.unmet)
             if shares:
                 answer["shares"] = _shares(snapshot, allocation)
             yield answer
@@ -118,6 +120,9 @@ def _show(policy: str, answers: Sequence[dict[str, Any]]) -> None:
         table.add_row(str(answer["k"]), *cells, f"{answer['seconds'] * 1e3:.2f}")
     console.print(table)
     for answer in answers:
+        if "unmet" in answer:
+            late = ", ".join(map(str, answer["unmet"]))
+            console.print(f"{answer['k']}: deadlines that cannot be met: jobs {late}", markup=False)
         for job, held in answer.get("shares", {}).items():
             text = "  ".join(f"{name} {share:.4f}" for name, share in held.items())
             word = "jobs" if job.startswith("(") else "job"
