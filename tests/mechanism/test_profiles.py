@@ -1,8 +1,11 @@
 """What the default profile mends, each beside what Gavel's does (its oddities D2 to D5)."""
 
+from dataclasses import replace
+
 import pytest
 from tests.small import jct, job, run
 
+from fairlead.mechanism.profile import DEFAULT
 from fairlead.model.job import RestartCosts
 from fairlead.sim.world import World
 
@@ -86,3 +89,16 @@ def test_a_job_is_not_promised_devices_that_there_are_not() -> None:
     jobs = [job(0, 0.0, 32_000.0, devices=4), job(1, 0.0, 10_000.0)]
     result = run(jobs, fast=2, slow=4)
     assert jct(result)[0] == pytest.approx(2_000.0)
+
+
+def test_deadlines_are_kept_in_whole_rounds() -> None:
+    """Just enough of the dear type to be in time would be a part of a round too little."""
+    jobs = [
+        job(number, 100.0 * number, 20_000.0, slo_s=2_500.0 + 300.0 * number) for number in range(3)
+    ]
+    late = {}
+    for early in (0.0, 1.0):
+        profile = replace(DEFAULT, early_rounds=early)
+        result = run(jobs, 3, 3, policy="throughput_per_cost_slo", profile=profile)
+        late[early] = result.metrics["slo_violations"]
+    assert late[1.0] == 0 < late[0.0]

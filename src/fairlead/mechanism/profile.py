@@ -23,6 +23,7 @@ class Profile:
     charge_idle_gaps: bool = False  # charge the idle time before a round to the jobs in it
     whole_steps: bool = False  # steps per round are cut to integers and split over devices
     patience: float = 40.0  # a start must be worth this many times what it costs
+    early_rounds: float = 1.0  # policies see deadlines so much earlier: shares become whole rounds
     all_pairs: bool = False  # keep every pair of jobs as a unit, not only those with a share
     weighted_isolation: bool = (
         True  # a job's isolated part of the cluster goes by weight, not by head
@@ -44,6 +45,7 @@ GAVEL = Profile(
     charge_idle_gaps=True,
     whole_steps=True,
     patience=0.0,
+    early_rounds=0.0,
     all_pairs=True,
     weighted_isolation=False,
 )

@@ -1,6 +1,6 @@
 """From long-run shares to rounds: the adapters that make a planner of a policy."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -68,6 +68,9 @@ class SharesPlanner:
             units = np.zeros((0, snapshot.member.shape[1]), np.int64)
             basis = () if snapshot.previous is None else snapshot.previous.report.basis
             return Allocation(units, none, SolveReport("closed-form", basis=basis))
+        early_s = self.profile.early_rounds * self.profile.round_s
+        if early_s > 0:
+            snapshot = replace(snapshot, deadline_s=snapshot.deadline_s - early_s)
         return self.policy.allocate(snapshot)
 
     def settle(self, snapshot: Snapshot, state: SharesState) -> tuple[Accounts, SharesState]:

@@ -235,7 +235,7 @@ class _Table:
             level = np.bincount(top, seen.total, size) / self.tree.weight
             can = np.bincount(top, rows.cap, size) > 0
         smallest = float(level.min(where=can, initial=np.inf))
-        gap = filled.gap + seen.short_of(filled.height) if seen.alike else np.inf
+        gap = filled.gap + seen.short_of(rows, filled.height) if seen.alike else np.inf
         return replace(
             report,
             objective=smallest,

@@ -47,7 +47,8 @@ from fairlead.solve.program import (
 MET = 1e-11  # part of a capacity that heights may exceed it by
 FULL = 1e-10  # a row this near to its largest height has it, relatively
 STEPS = 200  # of Newton's method for one level; a handful is usual
-NOISE = 1e-11  # a rise this small, relative to the largest height, is none; less than FULL
+NOISE = 1e-9  # where no row rises by more than this, relative to its largest height, none does
+TINY = 1e-8  # heights below this part of the largest are not measured: 0.3 s of a year
 LEAST = 1e-6  # levels are proven relative to at least this part of the budget
 HELD = 1e-9  # part of the heights that the second phase may give up
 MANY = 512  # kinds and kinks from which on a start from scratch is made from a sample ...
@@ -109,7 +110,8 @@ def fill(rows: Rows, market: Market, known: Sequence[Cut] = ()) -> Filled:
     while rising.any():
         room = np.where(rising, cap - height, 0.0) * rows.count
         higher, cut = _raise(rows, rows.tree.vessel(room), height, cap, cuts, market)
-        height = np.where(higher - height > NOISE * rows.cap, higher, height)
+        if (higher - height > NOISE * rows.cap).any() or cut is None:
+            height = higher
         before, rising = rising, height < cap * (1 - FULL)
         if cut is None:
             continue
@@ -442,9 +444,9 @@ class Measured:
     use: float  # largest part of a job's time or of a type's devices
     alike: bool  # has every job the rates, scale and weight of its row?
 
-    def short_of(self, height: Floats) -> float:
+    def short_of(self, rows: Rows, height: Floats) -> float:
         """The largest part of a row's height that a job of it does not have."""
-        some = height > 0
+        some = height > TINY * rows.cap
         return max(0.0, float((1.0 - self.least[some] / height[some]).max(initial=0.0)))
 
 
