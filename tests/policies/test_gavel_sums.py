@@ -21,30 +21,52 @@ from tests.policies.problems import table
 PRICES = {"v100": 0.74, "p100": 0.43, "k80": 0.135}  # spec gavel.md: GCP, $ per device-hour
 
 
-def make(name: str) -> Policy:
-    made = registry.make(name, seed=0, profile="default")
+def make(name: str, profile: str = "default") -> Policy:
+    made = registry.make(name, seed=0, profile=profile)
     assert isinstance(made, Policy)
     return made
 
 
 @pytest.mark.shared
+@pytest.mark.parametrize("profile", ["gavel", "default"])
 @pytest.mark.parametrize(
     "name", ["max_sum_throughput_perf", "max_sum_throughput_normalized_by_cost_perf"]
 )
-def test_the_optimum_is_reached(name: str, shared: Path) -> None:
+def test_the_optimum_is_reached(name: str, profile: str, shared: Path) -> None:
     path = shared / "golden/gavel/policies/instances.jsonl.gz"
     rates = read_throughputs(shared / "data/gavel/simulation_throughputs.json")
     with gzip.open(path, "rt") as lines:
         results: dict[int, Any] = {r["k"]: r["results"] for r in map(json.loads, lines)}
-    policy, cases = make(name), 0
+    policy, cases = make(name, profile), 0
     for k, snapshot in read_instances(path, rates):
         price = np.array([PRICES[slot.accelerator] for slot in snapshot.slots])
         made = policy.allocate(replace(snapshot, price=price)).check(snapshot)
         assert made.report.objective == pytest.approx(results[k][name]["optimum"], rel=1e-6)
         assert made.report.gap is not None
         assert made.report.gap <= 1e-6
+        assert made.report.violation <= 1e-9
         cases += 1
     assert cases == 133
+
+
+@pytest.mark.shared
+def test_partial_allocation_is_that_of_the_reference(shared: Path) -> None:
+    """What each job gets; the release's solver is good for some 1e-8."""
+    path = shared / "golden/gavel/policies/instances.jsonl.gz"
+    rates = read_throughputs(shared / "data/gavel/simulation_throughputs.json")
+    with gzip.open(path, "rt") as lines:
+        results: dict[int, Any] = {r["k"]: r["results"] for r in map(json.loads, lines)}
+    policy, cases = make("strategy_proof_perf", "gavel"), 0
+    for k, snapshot in read_instances(path, rates):
+        if (expected := results[k].get("strategy_proof_perf")) is None:
+            continue
+        made = policy.allocate(snapshot)
+        rate = dict(zip(snapshot.jobs.tolist(), made.throughput(snapshot).tolist(), strict=True))
+        assert rate == pytest.approx(
+            {int(j): t for j, t in expected["effective"].items()}, rel=1e-7
+        )
+        cases += 1
+    assert cases == 63
 
 
 def dated(deadlines: list[float]) -> Snapshot:

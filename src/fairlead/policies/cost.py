@@ -9,6 +9,7 @@ from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.shares import by_class
 from fairlead.policies.sums import (
+    NOTHING_LATE,
     by_job,
     excess,
     keyed,
@@ -28,18 +29,18 @@ from fairlead.solve.sums import (
     ratio_bound,
 )
 
-_NOTHING_LATE = 1e-7  # a lateness below this is the solver's tolerance
-
 
 @dataclass(frozen=True, slots=True)
 class ThroughputPerCost:
     """max_x sum_ij T_ij / c_j x_ij   s.t.  time of each job, devices of each type.
 
     T_ij rate of job i on slot type j, c_j the price of a device there. Weights do not count. Not what the
-    paper calls minimum cost, which is ``MinCost``. Source: Gavel's release,
+    paper calls minimum cost, which is ``MinCost``. If central, the shares in the middle of the optima, as
+    Gavel's interior-point solver has them. Source: Gavel's release,
     max_sum_throughput_normalized_by_cost_perf.
     """
 
+    central: bool = False
     name: str = "throughput_per_cost"
     aware: bool = True
     packed: bool = False
@@ -50,7 +51,8 @@ class ThroughputPerCost:
         problem = Problem.of(snapshot)
         worth = np.ones(len(snapshot.jobs))
         per_step = 1.0 / prices(snapshot, self.name)
-        return largest(snapshot, worth, per_step, problem, Needs.none(problem))
+        needs = Needs.none(problem)
+        return largest(snapshot, worth, per_step, problem, needs, self.central)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s per $/h, of all jobs."""
@@ -66,7 +68,8 @@ class ThroughputPerCostSlo:
     The report names the jobs that will be late. Lateness adds up the parts of their needs that jobs go
     without, so a job that still can be in time comes before one of its size that cannot. Source:
     systems.md 1.2, cost with SLOs; Gavel's release, max_sum_throughput_normalized_by_cost_perf_SLOs,
-    which gives up every deadline when not all can be met (all_or_none).
+    which gives up every deadline when not all can be met (all_or_none; the shares are then in the middle of
+    the optima, as there).
     """
 
     all_or_none: bool = False
@@ -106,7 +109,7 @@ class PackedThroughputPerCostSlo:
         if self.all_or_none:
             return packed
         plain, late = _dated(snapshot, price, self.all_or_none, packed=False)
-        return packed if less < late - _NOTHING_LATE else pairs_where_they_pay(plain, packed)
+        return packed if less < late - NOTHING_LATE else pairs_where_they_pay(plain, packed)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s per $/h, of all jobs."""
@@ -171,7 +174,8 @@ def _dated(
 ) -> tuple[Allocation, float]:
     """The most throughput per cost at the least lateness, and the lateness. price: (slots,)."""
     problem, needs = _needs(snapshot, packed, all_or_none)
-    made = largest(snapshot, np.ones(len(snapshot.jobs)), 1.0 / price, problem, needs)
+    worth = np.ones(len(snapshot.jobs))
+    made = largest(snapshot, worth, 1.0 / price, problem, needs, central=all_or_none)
     return _say_unmet(snapshot, made), needs.lateness
 
 
@@ -184,7 +188,7 @@ def _needs(snapshot: Snapshot, packed: bool, all_or_none: bool) -> tuple[Problem
     asked = rate[problem.classes.first]
     needs = least_lateness(problem, asked)
     beyond = bool((asked > np.where(problem.can_run, problem.best, 0.0)).any())
-    if all_or_none and (beyond or needs.lateness > _NOTHING_LATE):
+    if all_or_none and (beyond or needs.lateness > NOTHING_LATE):
         return problem, Needs.none(problem)
     return problem, needs
 

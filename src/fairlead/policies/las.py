@@ -178,16 +178,15 @@ class PackedLas:
         basis = () if snapshot.previous is None else snapshot.previous.report.basis
         found = max_min(problem, worth[first], gain[first], 0.0 if self.central else TOLL, basis)
         if not self.central:
-            plain = Las().allocate(snapshot)
-            assert plain.report.objective is not None
-            if found.level <= plain.report.objective * (1 + RAISED):
-                report = replace(plain.report, bound=found.bound, basis=found.basis)
-                return replace(plain, report=report)
+            single = replace(problem, beside=None)
+            plain = max_min(single, worth[first], gain[first], 0.0)
+            if found.level <= plain.level * (1 + RAISED):
+                made = Las().allocate(snapshot)
+                return replace(
+                    made, report=replace(made.report, bound=found.bound, basis=found.basis)
+                )
         middle = central(snapshot, snapshot.solo_rate, True, worth) if self.central else None
-        if middle is not None:
-            made = middle
-        else:
-            made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
+        made = middle or by_class(snapshot, problem, found.answer, SolveReport("optimal"))
         report = SolveReport(
             "optimal",
             objective=_lowest(made.throughput(snapshot), worth),

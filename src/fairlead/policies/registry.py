@@ -205,7 +205,7 @@ BUILT_IN = (
     Entry(
         "total_throughput",
         ("max_sum_throughput_perf",),
-        lambda _: TotalThroughput(),
+        lambda request: TotalThroughput(request.profile == GAVEL),
         TotalThroughput,
     ),
     Entry(
@@ -220,7 +220,7 @@ BUILT_IN = (
     Entry(
         "throughput_per_cost",
         ("max_sum_throughput_normalized_by_cost_perf",),
-        lambda _: ThroughputPerCost(),
+        lambda request: ThroughputPerCost(request.profile == GAVEL),
         ThroughputPerCost,
     ),
     Entry(

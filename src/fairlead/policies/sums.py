@@ -8,25 +8,36 @@ from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation, SolveReport, type_name
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.shares import by_class
+from fairlead.policies.shares import allocation, by_class
 from fairlead.solve.program import Problem
-from fairlead.solve.sums import Needs, Prices, largest_sum, sum_bound
+from fairlead.solve.sums import Needs, Prices, central_sum, largest_sum, sum_bound
 
 RAISED = 1e-6  # pairs must better the objective by this much, relative
+NOTHING_LATE = 1e-7  # a lateness below this is the solver's tolerance
 MET = 1e-5  # a deadline is met at this much less than the throughput that it asks for, relative
 
 
 def largest(
-    snapshot: Snapshot, worth: Floats, per_step: Floats, problem: Problem, needs: Needs
+    snapshot: Snapshot,
+    worth: Floats,
+    per_step: Floats,
+    problem: Problem,
+    needs: Needs,
+    central: bool = False,
 ) -> Allocation:
     """max sum_i worth_i sum_j per_step_j T_ij x_ij with the needs met but for their lateness.
 
-    worth: (jobs,) the same for all jobs of a class; per_step: (slots,).
+    worth: (jobs,) the same for all jobs of a class; per_step: (slots,). central: the middle of the optima,
+    as Gavel's interior-point solver has it, where there are no pairs and all needs can be met.
     """
     value = worth[problem.classes.first][:, None] * per_step
     previous = () if snapshot.previous is None else snapshot.previous.report.basis
     best = largest_sum(problem, value, needs, previous)
     made = by_class(snapshot, problem, best.answer, SolveReport("optimal"))
+    if central and problem.beside is None and needs.lateness < NOTHING_LATE:
+        middle = central_sum(problem, value, needs)
+        if middle is not None:
+            made = allocation(snapshot, middle[problem.classes.of], made.report)
     objective = float(worth @ made.throughput(worth_more(snapshot, per_step)))
     report = SolveReport(
         "optimal",

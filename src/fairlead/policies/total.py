@@ -17,10 +17,12 @@ class TotalThroughput:
     """max_x sum_ij T_ij x_ij   s.t.  time of each job, devices of each type.
 
     T_ij rate of job i on slot type j. Steps of different models are added up, so models with short steps
-    win everything; see ``NormalisedThroughput``. Weights do not count. Source: Gavel's release,
+    win everything; see ``NormalisedThroughput``. Weights do not count. If central, the shares in the middle
+    of the optima, as Gavel's interior-point solver has them. Source: Gavel's release,
     max_sum_throughput_perf.
     """
 
+    central: bool = False
     name: str = "total_throughput"
     aware: bool = True
     packed: bool = False
@@ -28,7 +30,7 @@ class TotalThroughput:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return _total(snapshot, np.ones(len(snapshot.jobs)), packed=False)
+        return _total(snapshot, np.ones(len(snapshot.jobs)), packed=False, central=self.central)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s of all jobs."""
@@ -90,6 +92,6 @@ def _per_fastest(snapshot: Snapshot) -> Floats:
     return np.asarray(np.divide(1.0, best, out=np.zeros_like(best), where=best > 0))
 
 
-def _total(snapshot: Snapshot, worth: Floats, packed: bool) -> Allocation:
-    problem = Problem.of(snapshot, packed=packed)
-    return largest(snapshot, worth, np.ones(len(snapshot.slots)), problem, Needs.none(problem))
+def _total(snapshot: Snapshot, worth: Floats, packed: bool, central: bool = False) -> Allocation:
+    problem, each = Problem.of(snapshot, packed=packed), np.ones(len(snapshot.slots))
+    return largest(snapshot, worth, each, problem, Needs.none(problem), central)

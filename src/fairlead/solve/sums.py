@@ -23,6 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
+from fairlead.solve.centre import Columns as Entries
+from fairlead.solve.centre import centre
 from fairlead.solve.program import (
     Answer,
     Columns,
@@ -33,6 +35,7 @@ from fairlead.solve.program import (
     proven_time_price,
 )
 
+MOST_CENTRAL = 500  # classes; the method's time grows with their cube
 HELD = 1e-9  # part of an optimum that the next phase may give up
 
 
@@ -90,6 +93,35 @@ def largest_sum(
     program = _program(problem, needs, needs.basis or previous)
     answer = program.maximise(Measure(value, _no_cost(problem)))
     return Best(answer, _prices(answer, 0))
+
+
+def central_sum(problem: Problem, value: Floats, needs: Needs) -> Floats | None:
+    """(classes, slots) shares of one job, alone, in the middle of those with the largest sum, all needs met;
+    None where it was not found, or there are too many classes to look for it."""
+    first, slot = np.nonzero(problem.rate > 0)
+    n, count = len(problem.scale), problem.classes.count
+    if n > MOST_CENTRAL or not len(first):
+        return None
+    need = needs.rate[first]
+    devices = count * problem.scale
+    per_device = devices[first] / np.maximum(problem.capacity, 1.0)[problem.slot_type[slot]]
+    asked = np.divide(problem.rate[first, slot], need, out=np.zeros(len(need)), where=need > 0)
+    row = np.column_stack([first, n + problem.slot_type[slot], n + len(problem.capacity) + first])
+    entry = np.column_stack([np.ones(len(first)), per_device, -asked])
+    b = np.ones(2 * n + len(problem.capacity))
+    b[n + len(problem.capacity) :][needs.dated] = -1.0
+    gain = count[first] * value[first, slot] * problem.rate[first, slot]
+    there = entry != 0
+    start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    columns = Entries(start, row[there], entry[there])
+    found = centre(columns, b, gain / (gain.max(initial=0.0) or 1.0))
+    if found is None:
+        return None
+    share = np.zeros(problem.rate.shape)
+    share[first, slot] = found
+    used = np.bincount(problem.slot_type, devices @ share, len(problem.capacity))
+    over = max(share.sum(axis=1).max(), (used / np.maximum(problem.capacity, 1.0)).max())
+    return np.asarray(share / max(1.0, over))
 
 
 def least_lateness(problem: Problem, rate: Floats, previous: tuple[bytes, ...] = ()) -> Needs:
