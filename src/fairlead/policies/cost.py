@@ -10,7 +10,6 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.shares import by_class
 from fairlead.policies.sums import (
     NOTHING_LATE,
-    by_job,
     excess,
     keyed,
     largest,
@@ -22,6 +21,7 @@ from fairlead.policies.sums import (
 )
 from fairlead.solve.program import Problem
 from fairlead.solve.sums import (
+    Jobs,
     Needs,
     at_ratio,
     best_ratio,
@@ -210,13 +210,13 @@ def _cheapest(snapshot: Snapshot, price: Floats, problem: Problem, needs: Needs)
     answer = at_ratio(problem, value, price, needs, ratio)
     made = by_class(snapshot, problem, answer, SolveReport("optimal"))
     reached = _well_spent(snapshot, made, price)
-    jobs, value_, needs_, proof_ = by_job(snapshot, problem, value, needs, proof)
+    jobs = Jobs(snapshot.solo_rate, snapshot.job_scale)
     return replace(
         made,
         report=SolveReport(
             "optimal",
             reached,
-            ratio_bound(jobs, value_, price, needs_, proof_, reached),
+            ratio_bound(problem, value, price, needs, proof, jobs, reached),
             excess(snapshot, made),
             answer.iterations,
         ),
@@ -237,7 +237,8 @@ def _per_dollar(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
 
 def _well_spent(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
     """What the work would cost where each job is cheapest, over what it costs; 0 where there is none."""
-    jobs = Problem.of(snapshot, np.arange(len(snapshot.jobs)))
-    work = float(_best_prices(jobs, price) @ made.throughput(snapshot))
+    problem = Problem.of(snapshot)
+    worth = _best_prices(problem, price)[problem.classes.of]
+    work = float(worth @ made.throughput(snapshot))
     scale = snapshot.job_scale[made.member(snapshot)[:, 0]]
     return work / float(scale @ (made.share @ price)) if work > 0 else 0.0

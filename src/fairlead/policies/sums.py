@@ -10,7 +10,7 @@ from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.shares import allocation, by_class
 from fairlead.solve.program import Problem
-from fairlead.solve.sums import Needs, Prices, central_sum, largest_sum, sum_bound
+from fairlead.solve.sums import Jobs, Needs, central_sum, largest_sum, sum_bound
 
 RAISED = 1e-6  # pairs must better the objective by this much, relative
 NOTHING_LATE = 1e-7  # a lateness below this is the solver's tolerance
@@ -39,10 +39,11 @@ def largest(
         if middle is not None:
             made = allocation(snapshot, middle[problem.classes.of], made.report)
     objective = float(worth @ made.throughput(worth_more(snapshot, per_step)))
+    jobs = Jobs(snapshot.solo_rate, snapshot.job_scale) if problem.beside is None else None
     report = SolveReport(
         "optimal",
         objective,
-        sum_bound(*by_job(snapshot, problem, value, needs, best.prices)),
+        sum_bound(problem, value, needs, best.prices, jobs),
         excess(snapshot, made),
         best.answer.iterations,
         best.answer.warm,
@@ -61,22 +62,6 @@ def pairs_where_they_pay(plain: Allocation, packed: Allocation) -> Allocation:
     return replace(plain, report=report)
 
 
-def by_job(
-    snapshot: Snapshot, problem: Problem, value: Floats, needs: Needs, prices: Prices
-) -> tuple[Problem, Floats, Needs, Prices]:
-    """The same for single jobs, so that a bound is computed from their own rows; with pairs, of which
-    there would be as many as jobs squared, it stays by class."""
-    if problem.beside is not None:
-        return problem, value, needs, prices
-    of = problem.classes.of
-    return (
-        Problem.of(snapshot, np.arange(len(of))),
-        value[of],
-        Needs(needs.rate[of], needs.lateness),
-        Prices(prices.device, prices.time[of], prices.need[of], prices.lateness),
-    )
-
-
 def excess(snapshot: Snapshot, made: Allocation) -> float:
     """Largest excess over a job's time or a type's devices, relative to it."""
     used, time = made.tally(snapshot)
@@ -86,6 +71,8 @@ def excess(snapshot: Snapshot, made: Allocation) -> float:
 
 def worth_more(snapshot: Snapshot, per_step: Floats) -> Snapshot:
     """The snapshot with rates times per_step (slots,)."""
+    if (per_step == 1).all():
+        return snapshot
     beside = None if snapshot.beside is None else snapshot.beside * per_step
     return replace(snapshot, rate=snapshot.rate * per_step[:, None], beside=beside)
 

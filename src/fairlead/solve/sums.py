@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.jit import kernel
 from fairlead.model.arrays import Floats, Ints
 from fairlead.solve.centre import Columns as Entries
 from fairlead.solve.centre import centre
@@ -76,6 +77,14 @@ class Prices:
     time: Floats  # (classes,) of one job
     need: Floats  # (classes,) per step/s asked of one job
     lateness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Single jobs, so that bounds are computed from their own rows."""
+
+    rate: Floats  # (jobs, slots) steps/s alone
+    scale: Ints  # (jobs,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +145,11 @@ def least_lateness(problem: Problem, rate: Floats, previous: tuple[bytes, ...] =
     return Needs(asked.rate, max(0.0, -late.objective), late.basis)
 
 
-def sum_bound(problem: Problem, value: Floats, needs: Needs, prices: Prices) -> float:
-    """No shares have a larger sum. The problem may be of single jobs, with prices of theirs."""
-    return _bound(problem, value, needs, prices, _no_cost(problem))
+def sum_bound(
+    problem: Problem, value: Floats, needs: Needs, prices: Prices, jobs: Jobs | None
+) -> float:
+    """No shares have a larger sum. jobs: None where there are pairs; the bound is then of classes."""
+    return _bound(problem, value, needs, prices, _no_cost(problem), jobs)
 
 
 def best_ratio(problem: Problem, value: Floats, cost: Floats, needs: Needs) -> tuple[float, Prices]:
@@ -157,7 +168,13 @@ def at_ratio(problem: Problem, value: Floats, cost: Floats, needs: Needs, ratio:
 
 
 def ratio_bound(
-    problem: Problem, value: Floats, cost: Floats, needs: Needs, prices: Prices, reached: float
+    problem: Problem,
+    value: Floats,
+    cost: Floats,
+    needs: Needs,
+    prices: Prices,
+    jobs: Jobs,
+    reached: float,
 ) -> float:
     """No shares have a larger ratio: it is at most that of the best way to run, and at most what is reached
     and the sum that could still be gained beyond it, over the least that the needs cost."""
@@ -165,7 +182,7 @@ def ratio_bound(
     least = _least_cost(problem, cost, needs)
     if not least > 0:
         return best
-    gain = _bound(problem, value, needs, prices, cost * reached)
+    gain = _bound(problem, value, needs, prices, cost * reached, jobs)
     return min(best, reached + max(0.0, gain) / least)
 
 
@@ -258,16 +275,39 @@ def _prices(answer: Answer, further: int) -> Prices:
     return Prices(answer.device_price, answer.time_price, answer.throughput_price, max(0.0, late))
 
 
-def _bound(problem: Problem, value: Floats, needs: Needs, prices: Prices, cost: Floats) -> float:
+def _bound(
+    problem: Problem,
+    value: Floats,
+    needs: Needs,
+    prices: Prices,
+    cost: Floats,
+    jobs: Jobs | None,
+) -> float:
     """The bound of the module's docstring, on the sum less a cost (slots,) per device."""
     count = problem.classes.count
-    time = proven_time_price(
-        problem, value + prices.need[:, None], prices.time, prices.device[problem.slot_type] + cost
-    )
-    bound = float(count @ time + prices.device @ problem.capacity)
+    value, cost = value + prices.need[:, None], prices.device[problem.slot_type] + cost
+    if jobs is None:
+        rents = float(count @ proven_time_price(problem, value, prices.time, cost))
+    else:
+        cost[problem.capacity[problem.slot_type] <= 0] = np.inf
+        rents = _rents(np.ascontiguousarray(jobs.rate), jobs.scale, problem.classes.of, value, cost)
+    bound = float(rents + prices.device @ problem.capacity)
     dated = needs.dated
     if len(dated):
         asked = count[dated] * prices.need[dated] * needs.rate[dated]
         without = np.maximum(0.0, asked - prices.lateness * needs.part(problem))
         bound += float((without - asked).sum()) + prices.lateness * needs.allowed
     return bound
+
+
+@kernel("f8(f8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1])")
+def _rents(rate: Floats, scale: Ints, of: Ints, value: Floats, cost: Floats) -> float:
+    """Over all jobs, the most that each earns per unit of its time alone. value: (classes, slots) per
+    step/s; cost: (slots,) per device."""
+    total = 0.0
+    for i in range(len(rate)):
+        most = 0.0
+        for j in range(rate.shape[1]):
+            most = max(most, value[of[i], j] * rate[i, j] - scale[i] * cost[j])
+        total += most
+    return total
