@@ -40,6 +40,7 @@ SAMPLE = 8192  # jobs that a first guess is made from
 STEPS = 60  # of Newton's method
 LEAST = 1e-12  # part of all jobs that a rate counts for which none needs: its columns stay
 MET = 1e-11  # lambda - 1 at which a level counts as met
+PROVEN = 1e-6  # relative gap that an answer may have
 FEW = 2000  # kinds times slot types up to which the simplex method is used, an interior point above
 _NOTHING = 1e-8  # share that stands for none
 STILL = 1e-13  # relative step below which rounding decides
@@ -102,12 +103,13 @@ def solve(
     steps = np.where(some, problem.steps, 0.0)
     floor = _least(kinds.of, steps, problem.age, problem.isolated, kinds.best)
     by_hats = kinds.rate.size <= FEW
-    found = (
-        _by_hats(problem, kinds, steps, floor, gain, previous)
-        if by_hats
-        else _by_jobs(problem, kinds, steps, floor)
-    )
-    share, level, bound, violation = _certified(problem, kinds, steps, found)
+    if not by_hats:
+        found = _by_jobs(problem, kinds, steps, floor)
+        share, level, bound, violation = _certified(problem, kinds, steps, found)
+        by_hats = not level - max(bound, floor) <= PROVEN * level  # the interior point has stalled
+    if by_hats:
+        found = _by_hats(problem, kinds, steps, floor, gain, previous)
+        share, level, bound, violation = _certified(problem, kinds, steps, found)
     return share, SolveReport(
         "optimal",
         objective=level,
