@@ -3,7 +3,7 @@
 A problem has jobs of a table's kinds, drawn at random, that ask for three times the devices there are.
 The scale factors are as in Gavel's traces, a fifth of the jobs weighs more, and each job has been there
 for a while. The measured columns of the table come first; further accelerator types are mixes of two
-of them with noise (spec/solving.md's instances).
+of them with noise.
 """
 
 import statistics

@@ -18,7 +18,7 @@ from fairlead.traces.instances import JobRow, read_instances, snapshot_of
 from fairlead.traces.throughputs import read_throughputs
 from tests.policies.problems import table
 
-PRICES = {"v100": 0.74, "p100": 0.43, "k80": 0.135}  # spec gavel.md: GCP, $ per device-hour
+PRICES = {"v100": 0.74, "p100": 0.43, "k80": 0.135}  # GCP, $ per device-hour
 
 
 def make(name: str, profile: str = "default") -> Policy:

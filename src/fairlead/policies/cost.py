@@ -67,7 +67,7 @@ class ThroughputPerCostSlo:
     seconds to its deadline, or its fastest rate where even that is too slow or the deadline has passed.
     The report names the jobs that will be late. Lateness adds up the parts of their needs that jobs go
     without, so a job that still can be in time comes before one of its size that cannot. Source:
-    systems.md 1.2, cost with SLOs; Gavel's release, max_sum_throughput_normalized_by_cost_perf_SLOs,
+    Gavel (OSDI'20), cost with SLOs; its release, max_sum_throughput_normalized_by_cost_perf_SLOs,
     which gives up every deadline when not all can be met (all_or_none; the shares are then in the middle of
     the optima, as there).
     """
@@ -125,7 +125,7 @@ class MinCost:
     own best price, b_i = max_j T_ij / (c_j s_i): the ratio is then the part of the money that is well
     spent, 1 where every job runs only where it is cheapest, and among shares of that ratio the most work
     is done. Devices that would lower it stay idle, also in the rounds. Source: Gavel (OSDI'20), minimum
-    cost; systems.md 1.2; Charnes and Cooper (1962).
+    cost; Charnes and Cooper (1962).
     """
 
     name: str = "min_cost"
@@ -149,7 +149,7 @@ class MinCostSlo:
 
     MinCost after deadlines, n_i = steps left / time left. What deadlines ask for may cost more than the
     best price; the ratio says how much. Lateness is that of ``ThroughputPerCostSlo``, and the report names
-    the jobs that will be late. Source: Gavel (OSDI'20), minimum cost subject to SLOs; systems.md 1.2.
+    the jobs that will be late. Source: Gavel (OSDI'20), minimum cost subject to SLOs.
     """
 
     name: str = "min_cost_slo"

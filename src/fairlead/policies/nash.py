@@ -23,7 +23,7 @@ class Nash:
     shares, w_i its weight. The same shares maximise sum_i w_i log t_i (Nash's bargaining solution; no
     change of shares has a positive sum of weighted relative changes of throughput) and are an equilibrium
     in which every job spends its weight on devices at common prices; the throughputs are unique. Source:
-    systems.md 1.2, proportional fairness; Eisenberg and Gale (1959). The objective's relative gap is that
+    proportional fairness; Eisenberg and Gale (1959). The objective's relative gap is that
     of a weighted geometric mean. A job that can run nowhere gets nothing and is left out.
     """
 

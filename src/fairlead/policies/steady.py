@@ -22,7 +22,7 @@ def steady(snapshot: Snapshot, made: Allocation, need: Floats, packed: bool = Fa
     y the shares of jobs alone in force, m_i = restart_i / EVERY_S * max_j T_ij / p_i what a start costs
     in normalised rate. need: (jobs,) steps/s that hold the policy's objective within ``GIVEN_UP`` of the
     optimum that ``made`` has. Without restart costs, or with nothing in force, ``made`` itself; its
-    report stays, for it is about the optimum. Source: spec systems 5.3 (c).
+    report stays, for it is about the optimum.
     """
     alone = snapshot.member[:, 1] < 0 if snapshot.packed else slice(None)
     kept = snapshot.share[alone]

@@ -43,7 +43,7 @@ class NormalisedThroughput:
 
     TotalThroughput with each job's throughput relative to its rate alone on the fastest type that the
     cluster has: a job that runs all the time where it is fastest counts 1, whatever its steps are.
-    Weights do not count. Source: systems.md 1.2, max total throughput.
+    Weights do not count. Source: Gavel (OSDI'20), total throughput, without its unit of steps.
     """
 
     name: str = "total_throughput_normalised"

@@ -5,7 +5,7 @@ linear in r, with kinks only at the rates of its own kind. A job that needs a ra
 what jobs at these two cost, weighted by how near it is (its *hat* weights). So any number of jobs of a
 kind, whatever they need, count as jobs that need exactly one of the kind's own rates, with fractional
 multiplicities: the sums of the weights. A linear programme over those is as small as the kinds are few,
-and its answer goes back to the jobs by the same weights. See spec/solving.md's second structure.
+and its answer goes back to the jobs by the same weights.
 
 A *row* is a number of jobs of one kind that need the same.
 """
