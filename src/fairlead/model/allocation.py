@@ -26,6 +26,13 @@ class SolveReport:
     basis: tuple[bytes, ...] = ()  # opaque: where the next solve may start from
     unmet: tuple[int, ...] = ()  # ids of jobs that will miss their deadlines at these shares
 
+    def __post_init__(self) -> None:
+        """Plain numbers, whatever arithmetic they come from: a report is journalled and printed."""
+        for name in ("objective", "bound", "violation"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else float(value))
+        object.__setattr__(self, "unmet", tuple(int(job) for job in self.unmet))
+
     @property
     def gap(self) -> float | None:
         """Relative distance between objective and bound; None where the policy has no bound."""

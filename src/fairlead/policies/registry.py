@@ -125,7 +125,11 @@ def _gandiva(request: Request) -> Policy:
 
 def _partition(request: Request) -> Policy:
     assert request.argument is not None
-    parts, _, spec = request.argument.partition(":")
+    parts, colon, spec = request.argument.partition(":")
+    if not colon or not spec:
+        raise ConfigError(
+            f"policy 'partition:{request.argument}': partition needs partition:K:POLICY"
+        )
     inner = make(spec, seed=request.seed, profile=request.profile)
     if not isinstance(inner, Policy):
         raise ConfigError(

@@ -683,6 +683,9 @@ def _unpack(packed: tuple[bytes, ...], problem: Problem, pairs: _Pairs | None) -
     stay &= (low != high) | (problem.classes.count[np.minimum(low, classes - 1)] >= 2)
     none: Ints = np.zeros(0, np.int64)
     ways = Ways(none, none, none, np.zeros((0, 2)))
+    runs = problem.rate > 0  # a type may have lost its devices since
+    slot = kept[:, 2]
+    stay &= runs[np.minimum(low, classes - 1), slot] & runs[np.minimum(high, classes - 1), slot]
     if pairs is not None and stay.any():
         ways = pairs.ways(low[stay], high[stay], kept[stay, 2])
     return _Kept(
