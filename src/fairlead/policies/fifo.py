@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.plan import Accounts, PlannerState, RoundPlan
+from fairlead.model.plan import PlannerState, RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.draws import draw
 from fairlead.policies.shares import allocation
+from fairlead.policies.unsolved import Unsolved
 
 
 class FifoAwareShares:
@@ -84,7 +84,7 @@ class FifoShares:
 
 
 @dataclass(frozen=True, slots=True)
-class FifoPlanner:
+class FifoPlanner(Unsolved):
     """Rounds in order of submission. Aware: jobs by id take the fastest type with enough free devices,
     anew in each round, so a job moves on when a faster type is free, if that gains more than the start
     costs. Agnostic: a type drawn at random among those with enough free devices, kept until the job ends.
@@ -107,22 +107,6 @@ class FifoPlanner:
     def start(self) -> PlannerState:
         """There is no state: what lasts is in the snapshot."""
         return None
-
-    def due(self, now_s: float, changed: bool, stalled: bool, state: PlannerState) -> bool:  # noqa: ARG002
-        """Never: there is nothing to solve."""
-        return False
-
-    def solve(self, snapshot: Snapshot) -> Allocation:  # noqa: ARG002
-        """Never called, since never due."""
-        raise ConfigError(f"{self.name} plans rounds itself and has no shares to solve for")
-
-    def settle(
-        self,
-        snapshot: Snapshot,  # noqa: ARG002
-        state: PlannerState,
-    ) -> tuple[Accounts | None, PlannerState]:
-        """Never called, since nothing is solved."""
-        return None, state
 
     def plan(self, snapshot: Snapshot, state: PlannerState) -> tuple[RoundPlan, PlannerState]:
         """The next round."""

@@ -340,8 +340,10 @@ def _from_plugin(point: EntryPoint, request: Request) -> Policy | Planner:
 def _unknown(name: str) -> str:
     names = [n for e in BUILT_IN for n in (e.name, *e.aliases)] + [p.name for p in _plugins()]
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return f"policy {name!r}: no such policy, there are {', '.join(names)}{hint}"
+    if nearest:
+        return f"policy {name!r}: no such policy; did you mean {nearest[0]!r}? (fairlead policies)"
+    known = ", ".join(entry.name for entry in BUILT_IN)
+    return f"policy {name!r}: no such policy, there are {known}"
 
 
 def _programme(documented: object) -> str:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairlead.errors import ConfigError
-from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.plan import Accounts, RoundPlan
+from fairlead.model.plan import RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.draws import draw
 from fairlead.policies.ranked import fill
+from fairlead.policies.unsolved import Unsolved
 
 THRESHOLDS = (3600.0,)  # device-seconds: two queues, the first example of the authors' simulator
 
@@ -23,7 +23,7 @@ class TiresiasState:
 
 
 @dataclass(frozen=True, slots=True)
-class Tiresias:
+class Tiresias(Unsolved):
     """Jobs in order of (queue of s_i a_i, id), each on a type with s_i devices left; a_i time run so far.
 
     Discretised two-dimensional least attained service: a job is in queue k while its service, devices
@@ -69,22 +69,6 @@ class Tiresias:
     def start(self) -> TiresiasState:
         """Nobody has been promoted."""
         return TiresiasState()
-
-    def due(self, now_s: float, changed: bool, stalled: bool, state: TiresiasState) -> bool:  # noqa: ARG002
-        """Never: there is nothing to solve."""
-        return False
-
-    def solve(self, snapshot: Snapshot) -> Allocation:  # noqa: ARG002
-        """Never called, since never due."""
-        raise ConfigError(f"{self.name} plans rounds itself and has no shares to solve for")
-
-    def settle(
-        self,
-        snapshot: Snapshot,  # noqa: ARG002
-        state: TiresiasState,
-    ) -> tuple[Accounts | None, TiresiasState]:
-        """Never called, since nothing is solved."""
-        return None, state
 
     def plan(self, snapshot: Snapshot, state: TiresiasState) -> tuple[RoundPlan, TiresiasState]:
         """The next round."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from fairlead.jit import kernel
 from fairlead.model.arrays import Floats, Ints
+from fairlead.solve.dense import reach
 
 STEPS = 200
 CENTRING = 5
@@ -66,16 +67,6 @@ def _back(factor: Floats, right: Floats) -> None:
         for k in range(i + 1, n):
             right[i] -= factor[k, i] * right[k]
         right[i] /= factor[i, i]
-
-
-@kernel("f8(f8[::1], f8[::1])", inline="always")
-def _reach(value: Floats, step: Floats) -> float:
-    """The largest part of a step, at most 1, that leaves every value positive."""
-    part = 1.0
-    for i in range(len(value)):
-        if step[i] < 0:
-            part = min(part, -value[i] / step[i])
-    return part
 
 
 @kernel("Tuple((f8[::1], f8, f8))(i8[::1], i8[::1], f8[::1], f8[::1], f8[::1], f8)")
@@ -131,8 +122,8 @@ def _centre(
                 target_x[:] = mu - x * w
                 target_s[:] = mu - s * y
             else:
-                forward = min(_reach(x, dx), _reach(s, ds))
-                backward = min(_reach(w, dw), _reach(y, dy))
+                forward = min(reach(x, dx), reach(s, ds))
+                backward = min(reach(w, dw), reach(y, dy))
                 after = ((x + forward * dx) @ (w + backward * dw)) + (
                     (s + forward * ds) @ (y + backward * dy)
                 )
@@ -152,8 +143,8 @@ def _centre(
                 dw[k] = total
                 dx[k] = (target_x[k] - x[k] * total) / w[k]
             ds[:] = (target_s - s * dy) / y
-        forward = min(1.0, _STEP * min(_reach(x, dx), _reach(s, ds)))
-        backward = min(1.0, _STEP * min(_reach(w, dw), _reach(y, dy)))
+        forward = min(1.0, _STEP * min(reach(x, dx), reach(s, ds)))
+        backward = min(1.0, _STEP * min(reach(w, dw), reach(y, dy)))
         x = np.maximum(x + forward * dx, 1e-300)
         s = np.maximum(s + forward * ds, 1e-300)
         w = np.maximum(w + backward * dw, 1e-300)

@@ -18,72 +18,13 @@ import numpy as np
 
 from fairlead.jit import kernel
 from fairlead.model.arrays import Floats, Ints
+from fairlead.solve.dense import reach, solve_general, solve_spd
 
 STEPS = 100
 CENTRING = 5  # steps to the middle of the optimal face ...
 CENTRE_FROM = 1e-4  # ... when the gap is this small
 _STEP = 0.99  # part of the way to the boundary
 _FLOOR = 1e-14  # rounding must not put a value on the boundary
-
-
-@kernel("void(f8[:,::1], f8[:,::1])")
-def _solve_spd(matrix: Floats, right: Floats) -> None:
-    """Solve matrix @ x = right in place for a symmetric positive definite matrix (Cholesky)."""
-    n, columns = right.shape
-    for j in range(n):
-        least = 1e-14 * matrix[j, j]  # near the end rounding can make a pivot vanish
-        for k in range(j):
-            matrix[j, j] -= matrix[j, k] * matrix[j, k]
-        matrix[j, j] = np.sqrt(max(matrix[j, j], least))
-        for i in range(j + 1, n):
-            for k in range(j):
-                matrix[i, j] -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] /= matrix[j, j]
-    for c in range(columns):
-        for i in range(n):
-            for k in range(i):
-                right[i, c] -= matrix[i, k] * right[k, c]
-            right[i, c] /= matrix[i, i]
-        for i in range(n - 1, -1, -1):
-            for k in range(i + 1, n):
-                right[i, c] -= matrix[k, i] * right[k, c]
-            right[i, c] /= matrix[i, i]
-
-
-@kernel("void(f8[:,::1], f8[::1])")
-def _solve_general(matrix: Floats, right: Floats) -> None:
-    """Solve matrix @ x = right in place (Gauss, partial pivoting). A library's kernel would depend on the
-    processor in its last bits, and so would the journal."""
-    n = len(right)
-    for j in range(n):
-        best = j
-        for i in range(j + 1, n):
-            if abs(matrix[i, j]) > abs(matrix[best, j]):
-                best = i
-        if best != j:
-            for k in range(n):
-                matrix[j, k], matrix[best, k] = matrix[best, k], matrix[j, k]
-            right[j], right[best] = right[best], right[j]
-        pivot = matrix[j, j] if matrix[j, j] != 0 else 1e-300
-        for i in range(j + 1, n):
-            factor = matrix[i, j] / pivot
-            for k in range(j + 1, n):
-                matrix[i, k] -= factor * matrix[j, k]
-            right[i] -= factor * right[j]
-    for i in range(n - 1, -1, -1):
-        for k in range(i + 1, n):
-            right[i] -= matrix[i, k] * right[k]
-        right[i] /= matrix[i, i] if matrix[i, i] != 0 else 1e-300
-
-
-@kernel("f8(f8[::1], f8[::1])")
-def _reach(value: Floats, step: Floats) -> float:
-    """The largest part of a step, at most 1, that leaves every value positive."""
-    part = 1.0
-    for i in range(len(value)):
-        if step[i] < 0:
-            part = min(part, -value[i] / step[i])
-    return part
 
 
 @kernel("f8(f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1])")
@@ -156,7 +97,7 @@ def _newton(
             for i in range(slots):
                 h[j, i] = b
             h[j, j] += dual[c, j] / primal[c, j]
-        _solve_spd(h, solved[c])
+        solve_spd(h, solved[c])
         for q in range(types + 2):
             along[q] = 0.0
             for j in range(slots):
@@ -180,7 +121,7 @@ def _newton(
             system[k, types] -= use * solved[c, j, 1]
             for q in range(types):
                 system[k, q] -= use * solved[c, j, 2 + q]
-    _solve_general(system, right)
+    solve_general(system, right.reshape(size, 1))
     dt = right[types]
     for k in range(types):
         d_price[k] = right[k]
@@ -256,8 +197,8 @@ def max_min(
                 worth, count, scale, slot_type, capacity, primal, dual, free, price, t,
                 -primal * dual, -free * price, d_primal, d_dual, d_free, d_price,
             )  # fmt: skip
-            forward = min(_reach(primal.ravel(), d_primal.ravel()), _reach(free, d_free))
-            backward = min(_reach(dual.ravel(), d_dual.ravel()), _reach(price, d_price))
+            forward = min(reach(primal.ravel(), d_primal.ravel()), reach(free, d_free))
+            backward = min(reach(dual.ravel(), d_dual.ravel()), reach(price, d_price))
             after = _products(
                 primal + forward * d_primal,
                 dual + backward * d_dual,
@@ -272,8 +213,8 @@ def max_min(
             worth, count, scale, slot_type, capacity, primal, dual, free, price, t,
             target, free_target, d_primal, d_dual, d_free, d_price,
         )  # fmt: skip
-        forward = min(_reach(primal.ravel(), d_primal.ravel()), _reach(free, d_free))
-        backward = min(_reach(dual.ravel(), d_dual.ravel()), _reach(price, d_price))
+        forward = min(reach(primal.ravel(), d_primal.ravel()), reach(free, d_free))
+        backward = min(reach(dual.ravel(), d_dual.ravel()), reach(price, d_price))
         forward, backward = min(1.0, _STEP * forward), min(1.0, _STEP * backward)
         t += forward * dt
         primal = np.maximum(primal + forward * d_primal, _FLOOR)

@@ -22,6 +22,7 @@ import numpy as np
 
 from fairlead.jit import kernel
 from fairlead.model.arrays import Floats, Ints
+from fairlead.solve.dense import solve_general
 
 STEPS = 200
 _TOLERANCE = 1e-14  # gap that a solve stops at, relative to the sum of weights
@@ -95,37 +96,6 @@ def surplus(
     return float(rent.sum() + price @ capacity - weight.sum())
 
 
-@kernel("void(f8[:,::1], f8[:,::1])")
-def _solve(matrix: Floats, right: Floats) -> None:
-    """Solve matrix @ x = right in place (Gauss, partial pivoting)."""
-    n, columns = right.shape
-    for j in range(n):
-        best = j
-        for i in range(j + 1, n):
-            if abs(matrix[i, j]) > abs(matrix[best, j]):
-                best = i
-        if best != j:
-            for k in range(j, n):
-                matrix[j, k], matrix[best, k] = matrix[best, k], matrix[j, k]
-            for k in range(columns):
-                right[j, k], right[best, k] = right[best, k], right[j, k]
-        pivot = matrix[j, j] if matrix[j, j] != 0 else 1e-300
-        for i in range(j + 1, n):
-            factor = matrix[i, j] / pivot
-            if factor == 0:
-                continue
-            for k in range(j + 1, n):
-                matrix[i, k] -= factor * matrix[j, k]
-            for k in range(columns):
-                right[i, k] -= factor * right[j, k]
-        matrix[j, j] = pivot
-    for i in range(n - 1, -1, -1):
-        for c in range(columns):
-            for k in range(i + 1, n):
-                right[i, c] -= matrix[i, k] * right[k, c]
-            right[i, c] /= matrix[i, i]
-
-
 @kernel(
     "void(f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1],"
     " f8, f8[:,::1], f8[:,::1], f8[::1], f8[::1])"
@@ -189,14 +159,14 @@ def _newton(
         matrix[spare, spare] = primal[c, spare] * dual[c, spare]
         side[made, 0] = 1.0 - dual[c, made] * throughput
         side[spare, 0] = aim - dual[c, spare] * (1.0 - time)
-        _solve(matrix, side)
+        solve_general(matrix, side)
         for j in range(slots):
             k = slot_type[j]
             pays = count[c] * scale[c] * price[k] * primal[c, j]
             right[k, 0] += pays * (1.0 + side[j, 0])
             for q in range(types):
                 system[k, q] -= pays * side[j, 1 + q]
-    _solve(system, right)
+    solve_general(system, right)
     for k in range(types):
         up_price[k] = right[k, 0]
         up_free[k] = goal / types / (free[k] * price[k]) - 1.0 - up_price[k]

@@ -1,0 +1,28 @@
+"""What planners have in common that solve nothing."""
+
+from fairlead.errors import ConfigError
+from fairlead.model.allocation import Allocation
+from fairlead.model.plan import Accounts, PlannerState
+from fairlead.model.snapshot import Snapshot
+
+
+class Unsolved:
+    """The part of ``Planner`` about solving, for one that plans its rounds from the snapshot alone."""
+
+    __slots__ = ()
+
+    def due(self, now_s: float, changed: bool, stalled: bool, state: PlannerState) -> bool:  # noqa: ARG002
+        """Never: there is nothing to solve."""
+        return False
+
+    def solve(self, snapshot: Snapshot) -> Allocation:  # noqa: ARG002
+        """Never called, since never due."""
+        raise ConfigError("this policy plans rounds itself and has no shares to solve for")
+
+    def settle(
+        self,
+        snapshot: Snapshot,  # noqa: ARG002
+        state: PlannerState,
+    ) -> tuple[Accounts | None, PlannerState]:
+        """Never called, since nothing is solved."""
+        return None, state
