@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairlead import Arrival, InputError, simulate
-from fairlead.model.plan import RoundPlan
+from fairlead.model.plan import Answer, Change, RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.las import Las
 from tests.small import TABLE, job, run
@@ -63,13 +63,13 @@ class LastInFirstOut:
     def start(self) -> int:
         return 0
 
-    def due(self, now_s: float, changed: bool, stalled: bool, state: int) -> bool:
+    def due(self, now_s: float, changed: Change, stalled: bool, state: int) -> bool:
         return False
 
-    def solve(self, snapshot: Snapshot) -> Any:
+    def solve(self, snapshot: Snapshot, state: int) -> Any:
         raise NotImplementedError
 
-    def settle(self, snapshot: Snapshot, state: int) -> tuple[None, int]:
+    def settle(self, snapshot: Snapshot, answer: Answer, state: int) -> tuple[None, int]:
         return None, state
 
     def plan(self, snapshot: Snapshot, state: int) -> tuple[RoundPlan, int]:

@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.plan import PlannerState
 from fairlead.model.snapshot import Snapshot
 
 
@@ -19,10 +20,11 @@ class End(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """Ask the planner for an allocation; answered by ``Solved``."""
+    """Ask the planner for an answer; answered by ``Solved``."""
 
     time_s: float
     snapshot: Snapshot
+    state: PlannerState = None  # the planner's own
 
 
 @dataclass(frozen=True, slots=True)

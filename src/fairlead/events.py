@@ -7,6 +7,7 @@ from typing import TypeAlias
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.job import Job, JobId
+from fairlead.model.plan import Answer, Schedule
 
 
 class Outcome(IntEnum):
@@ -64,12 +65,41 @@ class RoundEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
-    """The answer to a ``Solve``: an allocation, or why there is none (the last one stays in force)."""
+class RequirementsChanged:
+    """Jobs train on with other batch sizes, hence at other rates and with other counts of steps.
+
+    Of a job that runs, the change is taken note of when its round is reported, whose steps are still
+    counted at the old batch size.
+    """
 
     time_s: float
-    allocation: Allocation | None
+    jobs: Ints  # (jobs,) ids
+    batch: Ints  # (jobs,) samples per step from now on
+    total_steps: Floats  # (jobs,) of the whole job, had it always had this batch size
+    steps_done: Floats  # (jobs,) of these
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The answer to a ``Solve``: shares or a schedule, or why there is neither (the last stays in
+    force)."""
+
+    time_s: float
+    allocation: Allocation | None = None
     error: str = ""
+    schedule: Schedule | None = None
+
+    @property
+    def answer(self) -> Answer | None:
+        """Whichever there is."""
+        return self.allocation if self.schedule is None else self.schedule
+
+    @staticmethod
+    def of(time_s: float, answer: Answer) -> "Solved":
+        """The event for an answer."""
+        if isinstance(answer, Schedule):
+            return Solved(time_s, schedule=answer)
+        return Solved(time_s, answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +110,12 @@ class Stalled:
 
 
 Event: TypeAlias = (
-    JobsSubmitted | JobsCancelled | NodeLost | NodeRecovered | RoundEnded | Solved | Stalled
+    JobsSubmitted
+    | JobsCancelled
+    | NodeLost
+    | NodeRecovered
+    | RoundEnded
+    | RequirementsChanged
+    | Solved
+    | Stalled
 )

@@ -51,13 +51,14 @@ _KINDS: dict[bytes, Any] = {
     b"e": e.RoundEnded,
     b"s": e.Solved,
     b"w": e.Stalled,
+    b"q": e.RequirementsChanged,
     b"S": Asked,
     b"R": c.StartRound,
     b"C": c.EndRound,
     b"J": c.EndJobs,
 }
 _CODE = {kind: code for code, kind in _KINDS.items()}
-_EVENTS = frozenset(b"jxlresw")
+_EVENTS = frozenset(b"jxlreswq")
 
 
 @kernel(["Tuple((b1, i8))(i8[::1])", "Tuple((b1, i8))(f8[::1])"])

@@ -15,10 +15,9 @@ from fairlead.errors import CheckError, ConfigError, RunError
 from fairlead.events import Event, Solved
 from fairlead.journal import Journal, answers, records
 from fairlead.mechanism.profile import PROFILES, Profile
-from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
-from fairlead.model.plan import Planner, Policy
+from fairlead.model.plan import Answer, Planner, PlannerState, Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
 from fairlead.policies import registry
@@ -313,19 +312,18 @@ class _Solver:
         self.gap: float | None = None
         self.violation = 0.0
 
-    def __call__(self, snapshot: Snapshot) -> Allocation:
+    def __call__(self, snapshot: Snapshot, state: PlannerState) -> Answer:
         began = time.perf_counter()
         known = next(iter(self.recorded), None)
-        if known is not None and known.allocation is not None:
-            allocation = known.allocation
-        else:
-            allocation = self.planner.solve(snapshot)
-        gap = allocation.report.gap
+        answer = None if known is None else known.answer
+        if answer is None:
+            answer = self.planner.solve(snapshot, state)
+        gap = answer.report.gap
         if gap is not None:
             self.gap = max(self.gap or 0.0, gap)
-        self.violation = max(self.violation, allocation.report.violation)
+        self.violation = max(self.violation, answer.report.violation)
         self.seconds += time.perf_counter() - began
-        return allocation
+        return answer
 
 
 class _RunLog(Journal):

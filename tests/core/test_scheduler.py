@@ -42,8 +42,8 @@ def run(core: Scheduler, *events: Event) -> list[Command]:
         commands = core.handle(event)
         for command in commands:
             if isinstance(command, Solve):
-                allocation = core.planner.solve(command.snapshot)
-                commands = [*commands, *core.handle(Solved(command.time_s, allocation))]
+                allocation = core.planner.solve(command.snapshot, command.state)
+                commands = [*commands, *core.handle(Solved.of(command.time_s, allocation))]
     return commands
 
 

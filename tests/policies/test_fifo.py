@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
-from fairlead.model.plan import Planner, RoundPlan
+from fairlead.model.plan import Change, Planner, RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.draws import draw
 from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
@@ -140,9 +140,9 @@ def test_draws_do_not_depend_on_who_else_is_there() -> None:
 def test_a_planner_without_shares_says_so() -> None:
     snapshot = snapshot_of([JobRow(0, FAMILIES[0])], Cluster.of({"a": 1}), table(np.ones((12, 3))))
     planner = FifoPlanner(0, True)
-    assert not planner.due(0.0, True, True, planner.start())
+    assert not planner.due(0.0, Change.JOBS, True, planner.start())
     with pytest.raises(ConfigError, match="plans rounds itself"):
-        planner.solve(snapshot)
+        planner.solve(snapshot, None)
 
 
 @given(snapshots(max_jobs=14), st.integers(0, 9))

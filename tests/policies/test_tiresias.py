@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairlead.errors import ConfigError
 from fairlead.journal import replay
 from fairlead.model.cluster import Cluster
-from fairlead.model.plan import Planner
+from fairlead.model.plan import Change, Planner
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
 from fairlead.policies.tiresias import Tiresias, TiresiasState
@@ -120,6 +120,6 @@ def test_thresholds_are_checked() -> None:
         with pytest.raises(ConfigError, match=says):
             registry.make(f"tiresias:{wrong}", seed=0, profile="default")
     planner = Tiresias(0)
-    assert not planner.due(0.0, True, True, planner.start())
+    assert not planner.due(0.0, Change.JOBS, True, planner.start())
     with pytest.raises(ConfigError, match="plans rounds itself"):
-        planner.solve(problem([0.0], a=1))
+        planner.solve(problem([0.0], a=1), None)

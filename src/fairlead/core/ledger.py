@@ -4,47 +4,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fairlead.core.regimes import KindOf, RegimeBooks
+from fairlead.core.table import Table
+from fairlead.model.adaptation import batch_of
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job import Job, JobId
-
-
-class Table:
-    """Aligned arrays with one row count. The attributes are views of larger buffers, so that adding
-    rows seldom copies; they are made anew whenever the number of rows changes."""
-
-    columns: ClassVar[dict[str, Any]] = {}  # name -> dtype, or (dtype, key of a trailing shape)
-
-    def __init__(self, **shapes: tuple[int, ...]) -> None:
-        self.n = 0
-        self._buffers: dict[str, Any] = {}
-        for name, kind in self.columns.items():
-            dtype, shape = (kind[0], shapes[kind[1]]) if isinstance(kind, tuple) else (kind, ())
-            self._buffers[name] = np.zeros((16, *shape), dtype)
-        self._view()
-
-    def _view(self) -> None:
-        for name, buffer in self._buffers.items():
-            setattr(self, name, buffer[: self.n])
-
-    def grow(self, rows: int) -> slice:
-        """Room for more rows, zeroed; returns where they are."""
-        start, self.n = self.n, self.n + rows
-        for name, buffer in self._buffers.items():
-            if self.n > len(buffer):
-                larger = np.zeros((max(self.n, 2 * len(buffer)), *buffer.shape[1:]), buffer.dtype)
-                larger[:start] = buffer[:start]
-                self._buffers[name] = larger
-            else:
-                buffer[start : self.n] = 0
-        self._view()
-        return slice(start, self.n)
-
-    def keep(self, rows: Ints) -> None:
-        """Keep these rows, in this order."""
-        self.n = len(rows)
-        for buffer in self._buffers.values():
-            buffer[: self.n] = buffer[rows]
-        self._view()
 
 
 class JobTable(Table):
@@ -66,6 +30,7 @@ class JobTable(Table):
         "total": np.float64,  # steps
         "done": np.float64,  # steps
         "ran_s": np.float64,
+        "limit_s": np.float64,  # run time after which it is ended, inf = none
         "fails": np.int64,  # failed attempts in a row
         "state": np.int64,  # of lifecycle.State
     }
@@ -84,6 +49,7 @@ class JobTable(Table):
     total: Floats
     done: Floats
     ran_s: Floats
+    limit_s: Floats
     fails: Ints
     state: Ints
 
@@ -131,6 +97,7 @@ class Ledger:
         self.kind_rate = rate  # (kinds, slots)
         self.kind_pair = pair  # (kinds, kinds, slots)
         self.jobs = JobTable()
+        self.regimes = RegimeBooks()
         self.units = UnitTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
         self.handed_out_s = np.zeros(slots)
         self._classes: dict[tuple[int, float], int] = {}
@@ -151,9 +118,17 @@ class Ledger:
         return int(np.flatnonzero(self.jobs.id == job)[0])
 
     def add(
-        self, job: Job, time_s: float, kind: int, restart_s: float, fits: Bools | None = None
+        self,
+        job: Job,
+        time_s: float,
+        kind: int,
+        kind_of: KindOf,
+        restart_s: float,
+        limit_s: float,
+        fits: Bools | None = None,
     ) -> None:
-        """A job and its units. fits: (slots,) where the job may run at all, None = everywhere.
+        """A job and its units. kind_of: rows of the throughput table for its batch sizes; fits: (slots,)
+        where the job may run at all, None = everywhere.
 
         A single unit starts with the head start on every slot type, a pair with none (Gavel's rule: it
         keeps the first priorities finite).
@@ -174,7 +149,9 @@ class Ledger:
         jobs.job_class[at] = self._classes.setdefault((kind, job.weight), len(self._classes))
         jobs.tenant[at] = self._tenants.setdefault(job.tenant, len(self._tenants))
         jobs.restart_s[at] = restart_s
+        jobs.limit_s[at] = limit_s
         jobs.total[at] = job.total_steps
+        self.regimes.add(job.adaptation, batch_of(job.family) or 0, job.total_steps, kind_of)
         new = units.grow(1 + len(others))
         units.running_on[new] = -1
         units.scale[new] = job.scale_factor
@@ -196,13 +173,40 @@ class Ledger:
         units.scale[rows] = jobs.scale[first]
         units.running_on[rows] = -1
         units.allocated[rows] = False
+        self._rate_pairs(np.arange(rows.start, rows.stop))
+
+    def _rate_pairs(self, rows: Ints) -> None:
+        """Set the rates of units that are pairs."""
+        units, kind = self.units, self.jobs.kind
         if self.kind_pair is None:
             return
-        alone = np.flatnonzero(units.member[: rows.start, 1] < 0)
+        first, second = units.member[rows, 0], units.member[rows, 1]
+        alone = np.flatnonzero(units.member[:, 1] < 0)
         fits = units.rate[alone[first], :, 0] > 0
-        kind = jobs.kind
         units.rate[rows, :, 0] = self.kind_pair[kind[first], kind[second]] * fits
         units.rate[rows, :, 1] = self.kind_pair[kind[second], kind[first]] * fits
+
+    def adapt(
+        self,
+        row: int,
+        batch: int,
+        total: float,
+        done: float,
+        kind_of: KindOf,
+        fits: Bools | None,
+    ) -> None:
+        """A job goes on at another batch size. Settle the isolated times before and after."""
+        jobs, units = self.jobs, self.units
+        kind = self.regimes.change(row, batch, jobs.done[row], done, total, kind_of)
+        jobs.kind[row], jobs.total[row], jobs.done[row] = kind, total, done
+        jobs.done_then[row] = done
+        key = (kind, float(jobs.weight[row]))
+        jobs.job_class[row] = self._classes.setdefault(key, len(self._classes))
+        mine = np.flatnonzero((units.member == row).any(axis=1))
+        alone = mine if self.width == 1 else mine[units.member[mine, 1] < 0]
+        units.rate[alone, :, 0] = self.kind_rate[kind] * (1.0 if fits is None else fits)
+        if self.width > 1:
+            self._rate_pairs(mine[units.member[mine, 1] >= 0])
 
     def set_pairs(self, pairs: Ints) -> Ints | None:
         """Make these, and those that run, the pairs that are units. pairs: (pairs, 2) rows of jobs,
@@ -244,6 +248,7 @@ class Ledger:
         job_row = np.where(stay, np.cumsum(stay) - 1, -1)
         self._ids.difference_update(jobs.id[gone].tolist())
         jobs.keep(np.flatnonzero(stay))
+        self.regimes.keep(np.flatnonzero(stay))
         member = units.member
         whole = ((member < 0) | stay[member]).all(axis=1)
         unit_row = np.where(whole, np.cumsum(whole) - 1, -1)

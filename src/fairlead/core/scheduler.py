@@ -3,12 +3,14 @@
 It reads no clock, file, socket, environment or random source. Time is a field of every event.
 """
 
+from functools import partial
+
 import numpy as np
 
 from fairlead.commands import Command, End, EndJobs, EndRound, Solve, StartRound
 from fairlead.core.credit import credit
 from fairlead.core.ledger import Ledger
-from fairlead.core.lifecycle import move, start_round
+from fairlead.core.lifecycle import State, move, start_round
 from fairlead.errors import ProtocolError
 from fairlead.events import (
     Event,
@@ -16,16 +18,18 @@ from fairlead.events import (
     JobsSubmitted,
     NodeLost,
     NodeRecovered,
+    RequirementsChanged,
     RoundEnded,
     Solved,
     Stalled,
 )
 from fairlead.mechanism.profile import Profile
+from fairlead.model.adaptation import with_batch
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality
-from fairlead.model.job import Job, RestartCosts
-from fairlead.model.plan import Planner, RoundPlan
+from fairlead.model.job import Job, JobId, RestartCosts
+from fairlead.model.plan import Change, Planner, RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
 from fairlead.placement.pack import in_order
@@ -76,7 +80,10 @@ class Scheduler:
         self.active = False  # does a round with units run?
         self.ending = False  # has its end been asked for?
         self.solving = False
-        self.changed = True  # since the last solve
+        self.changed = Change.JOBS  # since the last solve
+        self.adapting: dict[
+            int, tuple[int, float, float]
+        ] = {}  # what RequirementsChanged said of running jobs
         self.started_s = 0.0
         self.last_end_s: float | None = None  # end of the last round that was not empty
         none: Ints = np.zeros(0, np.int64)
@@ -92,6 +99,8 @@ class Scheduler:
                 return self._round_ended(event)
             case JobsSubmitted():
                 return self._submitted(event)
+            case RequirementsChanged():
+                return self._requirements_changed(event)
             case Solved():
                 return self._solved(event)
             case NodeLost():
@@ -108,7 +117,7 @@ class Scheduler:
     def _submitted(self, event: JobsSubmitted) -> list[Command]:
         for job in event.jobs:
             self._admit(job, event.time_s)
-        self.changed = True
+        self.changed |= Change.JOBS
         return self._when_idle(event.time_s)
 
     def _admit(self, job: Job, time_s: float) -> None:
@@ -123,10 +132,35 @@ class Scheduler:
             raise ProtocolError(
                 f"job {job.id}: ids must ascend, job {self.ledger.jobs.id[-1]} was submitted before"
             )
-        fits: Bools | None = None
-        if not self.profile.offer_too_small:
-            fits = self.cluster.capacity[self.draws_on] >= job.scale_factor
-        self.ledger.add(job, time_s, kind, self.restart_costs.of(job), fits)
+        self.ledger.add(
+            job,
+            time_s,
+            kind,
+            partial(self._kind_at, job.family, job.scale_factor),
+            self.restart_costs.of(job),
+            self._limit_s(job),
+            self._fits(job.scale_factor),
+        )
+
+    def _fits(self, scale: int) -> Bools | None:
+        """(slots,) where a job of this scale factor may be offered devices; None = everywhere."""
+        if self.profile.offer_too_small:
+            return None
+        return np.asarray(self.cluster.capacity[self.draws_on] >= scale)
+
+    def _limit_s(self, job: Job) -> float:
+        """Run time after which a job counts as completed, whatever it has left."""
+        if job.duration_s is None or self.profile.overtime == np.inf:
+            return np.inf
+        return float(int(self.profile.overtime * job.duration_s))
+
+    def _kind_at(self, family: str, scale: int, batch: int) -> int:
+        """Row of the throughput table for a family at another batch size."""
+        other = with_batch(family, batch) if batch else family
+        kind = self.throughputs.row(other, scale)
+        if kind is None:
+            raise ProtocolError(f"no rate for {other!r} at scale factor {scale}")
+        return kind
 
     def _cancelled(self, event: JobsCancelled) -> list[Command]:
         jobs = self.ledger.jobs
@@ -147,7 +181,7 @@ class Scheduler:
         self.works[self.cluster.device_node == index] = works
         kinds = self.cluster.device_type[self.works]
         self.capacity = np.bincount(kinds, minlength=len(self.capacity)).astype(np.float64)
-        self.changed = True
+        self.changed |= Change.DEVICES
         return self._cut(time_s) if self.active else self._when_idle(time_s)
 
     def _cut(self, time_s: float) -> list[Command]:
@@ -194,22 +228,60 @@ class Scheduler:
             end,
             end_s,
         )
-        self.changed = self.changed or bool(failed)
+        if failed:
+            self.changed |= Change.JOBS
         self.last_end_s = event.time_s
         self.active = self.ending = False
-        return [*self._retire(end, end_s, event.time_s), *self._decide(event.time_s)]
+        left = self._retire(end, end_s, event.time_s)
+        waiting, self.adapting = self.adapting, {}
+        self._adapt(
+            {job: to for job, to in waiting.items() if JobId(job) in self.ledger}, event.time_s
+        )
+        return [*left, *self._decide(event.time_s)]
+
+    def _requirements_changed(self, event: RequirementsChanged) -> list[Command]:
+        jobs = self.ledger.jobs
+        running = set(jobs.id[jobs.state == State.RUNNING].tolist()) if self.active else set()
+        now: dict[int, tuple[int, float, float]] = {}
+        columns = (event.jobs, event.batch, event.total_steps, event.steps_done)
+        for job, batch, total, done in zip(*(c.tolist() for c in columns), strict=True):
+            if job not in self.ledger:
+                raise ProtocolError(
+                    f"job {job}: cannot change its batch size, it is not in the system"
+                )
+            (self.adapting if job in running else now)[job] = (batch, total, done)
+        self._adapt(now, event.time_s)
+        return []
+
+    def _adapt(self, changes: dict[int, tuple[int, float, float]], time_s: float) -> None:
+        """Jobs, none of them running, go on at other batch sizes: job -> (batch size, total, done)."""
+        if not changes:
+            return
+        weighted = self.profile.weighted_isolation
+        self.ledger.settle_isolated(isolated_rate(self._snapshot(time_s), weighted))
+        for job, (batch, total, done) in changes.items():
+            row = self.ledger.row(JobId(job))
+            scale = int(self.ledger.jobs.scale[row])
+            family = self.throughputs.kinds[self.ledger.jobs.kind[row]][0]
+            kind_of = partial(self._kind_at, family, scale)
+            self.ledger.adapt(row, batch, total, done, kind_of, self._fits(scale))
+        self.ledger.settle_isolated(isolated_rate(self._snapshot(time_s), weighted))
+        self.changed |= Change.REQUIREMENTS
 
     def _solved(self, event: Solved) -> list[Command]:
         if not self.solving:
             raise ProtocolError("an allocation arrived that nobody had asked for")
         self.solving = False
-        if event.allocation is not None:
-            accounts, self.state = self.planner.settle(self._snapshot(event.time_s), self.state)
+        if event.answer is not None:
+            accounts, self.state = self.planner.settle(
+                self._snapshot(event.time_s), event.answer, self.state
+            )
             units = self.ledger.units
             if accounts is not None:
                 units.received_s[:] = accounts.received_s
                 units.deficit_s[:] = accounts.deficit_s
                 self.ledger.handed_out_s[:] = accounts.handed_out_s
+        if event.allocation is not None:
             self._put_in_force(event.allocation)
         return [] if self.active else self._start_round(event.time_s)
 
@@ -241,10 +313,12 @@ class Scheduler:
         solve: list[Command] = []
         if wanted:
             self.solving = True
-            self.changed = False
+            self.changed = Change.NOTHING
             snapshot = self._snapshot(time_s)
             self.ledger.settle_isolated(isolated_rate(snapshot, self.profile.weighted_isolation))
-            solve = [Solve(time_s, snapshot.copied() if self.overlap_solves else snapshot)]
+            if self.overlap_solves:
+                snapshot = snapshot.copied()
+            solve = [Solve(time_s, snapshot, self.state)]
         if self.solving and not self.overlap_solves:
             return solve
         return [*solve, *self._start_round(time_s)]
@@ -364,7 +438,7 @@ class Scheduler:
         command = EndJobs(time_s, jobs.id[gone], end[gone], end_s[gone])
         row = self.ledger.remove(gone)
         self.run_unit = np.where(self.run_unit >= 0, row[self.run_unit], -1)
-        self.changed = True
+        self.changed |= Change.JOBS
         return [command]
 
     def _snapshot(self, time_s: float) -> Snapshot:
@@ -382,6 +456,8 @@ class Scheduler:
             tenant=jobs.tenant,
             tenants=self.ledger.tenants,
             kind=jobs.kind,
+            kind_rate=self.offered.rate,
+            regimes=self.ledger.regimes.shown(jobs.kind, jobs.total, jobs.done),
             isolated_s=jobs.isolated_s,
             restart_s=jobs.restart_s,
             slots=self.slots,

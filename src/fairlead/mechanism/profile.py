@@ -1,6 +1,7 @@
 """The named differences between Gavel's released mechanism and the one that Fairlead recommends."""
 
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,6 +11,7 @@ class Profile:
     name: str
     round_s: float = 360.0
     solve_interval_s: float = 0.0  # least time between solves
+    solve_on_adaptation: bool = True  # solve again when a job has changed its batch size
     reset_accounts: bool = False  # forget time received at each solve, instead of carrying it on
     type_by_type: bool = False  # fill one accelerator type after the other, not the most owed first
     type_order: tuple[str, ...] = ()  # the order in which types are filled; the rest follow by name
@@ -28,6 +30,7 @@ class Profile:
     weighted_isolation: bool = (
         True  # a job's isolated part of the cluster goes by weight, not by head
     )
+    overtime: float = inf  # a job is ended after so many times the running time that it states
     max_failures: int = 5  # failed attempts in a row that drop a job
 
 

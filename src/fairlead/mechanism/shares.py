@@ -10,7 +10,7 @@ from fairlead.mechanism.profile import Profile
 from fairlead.mechanism.select import select
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.plan import Accounts, Policy, RoundPlan
+from fairlead.model.plan import Accounts, Answer, Change, Policy, RoundPlan
 from fairlead.model.snapshot import Snapshot
 
 
@@ -53,15 +53,17 @@ class SharesPlanner:
         """The state before the first call."""
         return SharesState(shuffler=self.shuffler)
 
-    def due(self, now_s: float, changed: bool, stalled: bool, state: SharesState) -> bool:
+    def due(self, now_s: float, changed: Change, stalled: bool, state: SharesState) -> bool:
         """On change, when the interval has passed. Gavel reads a last solve at time 0 as none, and
         resets it when nothing runs and nothing is to come (spec: last_reset)."""
         if stalled:
             state.settled_s = 0.0
+        if not self.profile.solve_on_adaptation:
+            changed &= ~Change.REQUIREMENTS
         waited = now_s - state.settled_s >= self.profile.solve_interval_s
-        return changed and (waited or state.settled_s == 0.0 or not state.solved)
+        return bool(changed) and (waited or state.settled_s == 0.0 or not state.solved)
 
-    def solve(self, snapshot: Snapshot) -> Allocation:
+    def solve(self, snapshot: Snapshot, state: SharesState) -> Allocation:  # noqa: ARG002
         """The policy's shares; none where there is no job."""
         if not len(snapshot.jobs):
             none = np.zeros((0, len(snapshot.slots)))
@@ -73,7 +75,12 @@ class SharesPlanner:
             snapshot = replace(snapshot, deadline_s=snapshot.deadline_s - early_s)
         return self.policy.allocate(snapshot)
 
-    def settle(self, snapshot: Snapshot, state: SharesState) -> tuple[Accounts, SharesState]:
+    def settle(
+        self,
+        snapshot: Snapshot,
+        answer: Answer,  # noqa: ARG002
+        state: SharesState,
+    ) -> tuple[Accounts, SharesState]:
         """Turn time received into time owed. Gavel then starts every unit at half a round again."""
         elapsed_s = snapshot.now_s - state.settled_s
         state.settled_s, state.solved = snapshot.now_s, True

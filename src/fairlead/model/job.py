@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NewType
 
+from fairlead.model.adaptation import Adaptation
+
 JobId = NewType("JobId", int)
 
 
@@ -19,6 +21,7 @@ class Job:
     tenant: str = ""
     slo_s: float | None = None  # seconds from arrival to deadline; None = no deadline
     duration_s: float | None = None  # running time that the trace states, if it states one
+    adaptation: Adaptation | None = None  # None: it keeps its batch size
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """What decides: policies give long-run shares, planners give rounds."""
 
 from dataclasses import dataclass
+from enum import IntFlag
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from fairlead.model.allocation import Allocation
+from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 
@@ -16,6 +17,27 @@ class RoundPlan:
 
     unit: Ints  # (running,) rows of the snapshot's units
     slot: Ints  # (running,) columns of the snapshot's slots
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Rounds planned ahead: the answer of a planner that has no shares."""
+
+    units: Ints  # (units, width) job ids, -1 behind the last
+    slot: Ints  # (units, rounds) column of the snapshot's slots in each round, -1 = does not run
+    report: SolveReport
+
+
+Answer: TypeAlias = Allocation | Schedule
+
+
+class Change(IntFlag):
+    """What differs from the last solve."""
+
+    NOTHING = 0
+    JOBS = 1  # some came, left or failed
+    DEVICES = 2
+    REQUIREMENTS = 4  # jobs changed their batch sizes, hence their rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +89,19 @@ class Planner(Protocol):
     def start(self) -> PlannerState:
         """The state before the first call."""
 
-    def due(self, now_s: float, changed: bool, stalled: bool, state: PlannerState) -> bool:
-        """Is a solve wanted before the next round? changed: jobs or devices differ from those of the
-        last solve; stalled: nothing runs and nothing will happen by itself."""
+    def due(self, now_s: float, changed: Change, stalled: bool, state: PlannerState) -> bool:
+        """Is a solve wanted before the next round? changed: since the last solve; stalled: nothing runs
+        and nothing will happen by itself."""
 
-    def solve(self, snapshot: Snapshot) -> Allocation:
-        """The heavy part: pure, run outside the core in answer to a ``Solve`` command."""
+    def solve(self, snapshot: Snapshot, state: PlannerState) -> Answer:
+        """The heavy part: pure, run outside the core in answer to a ``Solve`` command. It must not
+        change the state."""
 
     def settle(
-        self, snapshot: Snapshot, state: PlannerState
+        self, snapshot: Snapshot, answer: Answer, state: PlannerState
     ) -> tuple[Accounts | None, PlannerState]:
         """Called with the old shares when an answer is about to come into force: the accounts from
-        here on, or None to leave them as they are."""
+        here on, or None to leave them as they are. A schedule is the planner's to keep."""
 
     def plan(self, snapshot: Snapshot, state: PlannerState) -> tuple[RoundPlan, PlannerState]:
         """The next round."""

@@ -4,9 +4,25 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from fairlead.model.adaptation import Adaptation
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import SlotType
+
+
+@dataclass(frozen=True, slots=True)
+class Regimes:
+    """The batch sizes of jobs that adapt. A job that announced nothing has one regime and one epoch."""
+
+    batch: Ints  # (jobs, batches) samples per step, 0 = none
+    kind: Ints  # (jobs, batches) row of the throughput table, -1 = none
+    steps_per_epoch: Floats  # (jobs, batches)
+    seen: Floats  # (jobs, batches) epochs trained at each so far
+    now: Ints  # (jobs,) column in force
+    epochs: Floats  # (jobs,) of the whole job
+    announced: tuple[
+        Adaptation | None, ...
+    ]  # (jobs,) with the schedule, which only an oracle may use
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +48,8 @@ class Snapshot:
     tenant: Ints  # (jobs,) whose the job is: position in tenants
     tenants: tuple[str, ...]
     kind: Ints  # (jobs,) row of the throughput table: jobs of one kind have the same rates
+    kind_rate: Floats  # (kinds, slots) steps/s of every row of that table
+    regimes: Regimes | None  # None: no job adapts
     isolated_s: Floats  # (jobs,) time that its steps would have taken with its part of the cluster
     restart_s: Floats  # (jobs,) seconds that a start on new devices costs
     slots: tuple[SlotType, ...]

@@ -2,7 +2,7 @@
 
 from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation
-from fairlead.model.plan import Accounts, PlannerState
+from fairlead.model.plan import Accounts, Answer, Change, PlannerState
 from fairlead.model.snapshot import Snapshot
 
 
@@ -11,17 +11,18 @@ class Unsolved:
 
     __slots__ = ()
 
-    def due(self, now_s: float, changed: bool, stalled: bool, state: PlannerState) -> bool:  # noqa: ARG002
+    def due(self, now_s: float, changed: Change, stalled: bool, state: PlannerState) -> bool:  # noqa: ARG002
         """Never: there is nothing to solve."""
         return False
 
-    def solve(self, snapshot: Snapshot) -> Allocation:  # noqa: ARG002
+    def solve(self, snapshot: Snapshot, state: PlannerState) -> Allocation:  # noqa: ARG002
         """Never called, since never due."""
         raise ConfigError("this policy plans rounds itself and has no shares to solve for")
 
     def settle(
         self,
         snapshot: Snapshot,  # noqa: ARG002
+        answer: Answer,  # noqa: ARG002
         state: PlannerState,
     ) -> tuple[Accounts | None, PlannerState]:
         """Never called, since nothing is solved."""

@@ -17,11 +17,11 @@ from fairlead.events import (
     Solved,
     Stalled,
 )
-from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.index import JobIndex
 from fairlead.model.job import Arrival
+from fairlead.model.plan import Answer, PlannerState
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
 from fairlead.placement.servers import are_spread
@@ -53,7 +53,7 @@ class SimBackend:
         arrivals: Iterable[Arrival],
         cluster: Cluster,
         throughputs: Throughputs,
-        solve: Callable[[Snapshot], Allocation],
+        solve: Callable[[Snapshot, PlannerState], Answer],
         world: World | None = None,
         *,
         whole_steps: bool = False,
@@ -81,7 +81,7 @@ class SimBackend:
         self._node_events: list[tuple[float, int, bool]] = []
         self._clocks: list[np.random.Generator] = []
         self._lost: Bools = np.zeros(len(cluster.device_node), np.bool_)  # (devices,)
-        self._problem: tuple[float, Snapshot] | None = None
+        self._problem: Solve | None = None
         self._round: _Round | None = None
         self._stalled = False
         slots = self.throughputs.slots
@@ -113,7 +113,7 @@ class SimBackend:
         round_s = np.inf if self._round is None else self._round.end_s
         arrival_s = np.inf if self._next_arrival is None else self._next_arrival.time_s
         node_s = self._node_events[0][0] if self._node_events else np.inf
-        answer_s = np.inf if self._problem is None else self._problem[0] + self.solve_s
+        answer_s = np.inf if self._problem is None else self._problem.time_s + self.solve_s
         first = min(round_s, arrival_s, node_s, answer_s)
         if self.until_s is not None and first > self.until_s:
             return self._stop(self.until_s)
@@ -173,9 +173,10 @@ class SimBackend:
 
     def _answer(self) -> Event:
         assert self._problem is not None
-        asked_s, snapshot = self._problem
+        asked = self._problem
         self._problem = None
-        return Solved(asked_s + self.solve_s, self.solve(snapshot))
+        answer = self.solve(asked.snapshot, asked.state)
+        return Solved.of(asked.time_s + self.solve_s, answer)
 
     # --- rounds ----------------------------------------------------------------------------------
 
@@ -185,7 +186,7 @@ class SimBackend:
             case StartRound():
                 self._start_round(command)
             case Solve():
-                self._problem = (command.time_s, command.snapshot)
+                self._problem = command
             case EndRound():
                 assert self._round is not None
                 self._round.end_s = command.time_s

@@ -100,6 +100,8 @@ def fresh_snapshot(
         tenant=np.zeros(n, np.int64),
         tenants=("",),
         kind=kind,
+        kind_rate=table.rate,
+        regimes=None,
         isolated_s=np.zeros(n),
         restart_s=np.zeros(n),
         slots=cluster.slots,
