@@ -13,6 +13,7 @@ from fairlead.cli.policies import policies
 from fairlead.cli.replay import replay
 from fairlead.cli.simulate import simulate
 from fairlead.cli.solve import solve
+from fairlead.cli.window import solve_window
 from fairlead.errors import FairleadError, InputError
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ app.command()(simulate)
 app.add_typer(trace.app, name="trace")
 app.command()(policies)
 app.command()(solve)
+app.command()(solve_window)
 app.command()(replay)
 app.add_typer(bench.app, name="bench")
 
