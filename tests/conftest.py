@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # The same examples each time, so that a change is to blame when a test fails; look further with
 # pytest --hypothesis-profile=default.
-settings.register_profile("fixed", derandomize=True, deadline=None)
+# How fast a machine draws them is no test of ours.
+settings.register_profile(
+    "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("fixed")
 
 

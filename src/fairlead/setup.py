@@ -25,6 +25,7 @@ class Traits:
     packed: bool
     conserving: bool
     global_queue: bool
+    strict: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """Never called: in a replay the allocations are events."""
@@ -54,6 +55,7 @@ def traits_of(policy: Policy) -> Traits:
         policy.packed,
         policy.conserving,
         bool(getattr(policy, "global_queue", False)),
+        bool(getattr(policy, "strict", False)),
     )
 
 

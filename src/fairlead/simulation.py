@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,8 +17,9 @@ from fairlead.events import Event, Solved
 from fairlead.journal import Journal, answers, records
 from fairlead.mechanism.profile import PROFILES, Profile
 from fairlead.model.cluster import Cluster
-from fairlead.model.job import Arrival
+from fairlead.model.job import Arrival, Job, RestartCosts
 from fairlead.model.plan import Answer, Planner, PlannerState, Policy
+from fairlead.model.regimes import exclusive_s, released
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
 from fairlead.policies import registry
@@ -26,6 +28,7 @@ from fairlead.report.metrics import Result, measure
 from fairlead.report.recorder import Recorder
 from fairlead.setup import Setup, build, traits_of
 from fairlead.sim.backend import SimBackend, Window
+from fairlead.sim.released import LOSS
 from fairlead.sim.world import World
 from fairlead.traces.atomic import write_atomically
 from fairlead.traces.cluster import parse_cluster
@@ -144,6 +147,14 @@ class Run:
         window = self.options.window
         return self.jobs.n if window is None else window[1] - window[0]
 
+    @property
+    def world(self) -> World:
+        """What is true; in the world of Shockwave's release, with its loss unless another is named."""
+        world = self.options.world or World()
+        if self.profile.released_world and world.restart_costs == RestartCosts():
+            return replace(world, restart_costs=LOSS)
+        return world
+
     def execute(
         self,
         out: Path | None = None,
@@ -153,12 +164,12 @@ class Run:
         watch: Watch | None = None,
     ) -> Result:
         """Run it. With ``out``, journal and tables are written there."""
-        options, world = self.options, self.options.world or World()
+        options, world = self.options, self.world
         setup = Setup(
             fairlead.__version__,
             self.cluster,
             self.throughputs.on(self.cluster, self.profile.spread),
-            self.policy,
+            getattr(self.made, "spec", self.policy),
             self.profile,
             options.seed,
             world.restart_costs,
@@ -170,7 +181,7 @@ class Run:
         solver = _Solver(scheduler.planner)
         window = None if options.window is None else Window(*options.window)
         backend = SimBackend(
-            self.jobs.arrivals,
+            self._arrivals(),
             self.cluster,
             self.throughputs,
             solver,
@@ -179,12 +190,15 @@ class Run:
             window=window,
             until_s=options.until_s,
             solve_s=options.solve_s,
+            released=self.profile.released_world,
         )
         recorder = Recorder(
             self.cluster,
             self.throughputs,
             self.profile.charge_idle_gaps,
             setup.traits is not None,
+            self.profile.charge_starts,
+            self.profile.released_world,
         )
         expect = None if expect_rounds is None else ExpectRounds(expect_rounds, self.cluster)
         with ExitStack() as stack:
@@ -216,6 +230,13 @@ class Run:
             metrics["journal_sha256"] = log.sha256
         said = (*self.jobs.notes, *summarise(self.jobs.skipped))
         return Result(self.config(), metrics, jobs, rounds, stints, complete, said)
+
+    def _arrivals(self) -> Iterable[Arrival]:
+        """The jobs; in the world of Shockwave's release, with the profiles that it gives them."""
+        if not self.profile.released_world:
+            return self.jobs.arrivals
+        here = self.throughputs.columns(self.cluster.slots)
+        return (replace(one, job=_as_released(one.job, here)) for one in self.jobs.arrivals)
 
     def config(self) -> dict[str, Any]:
         """What was run, for people and for ``run.json``."""
@@ -269,6 +290,16 @@ def _jobs(
         )
     arrivals = trace.arrivals
     return Jobs(trace.name, arrivals, len(arrivals), (*trace.notes, *said), list(trace.skipped))
+
+
+def _as_released(job: Job, rates: Throughputs) -> Job:
+    """The job with its profile by Shockwave's release, whose running time takes the place of the trace's."""
+    adaptation = released(job)
+    if adaptation is None:
+        return job
+    alone_s = exclusive_s(adaptation, job.family, job.scale_factor, rates, released=True).min()
+    duration_s = float(int(alone_s)) if alone_s < inf else job.duration_s
+    return replace(job, adaptation=adaptation, duration_s=duration_s)
 
 
 def _profile(options: Options) -> Profile:

@@ -41,6 +41,52 @@ def test_compare_without_options_shows_which_is_better(capsys: pytest.CaptureFix
     assert len(list(folder.glob("*/journal"))) == 5
 
 
+def test_compare_relates_policies_to_one_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--policies", "las, isolated", "--policy", "fifo", "--relative-to", "isolated"]
+    assert call("compare", *JOBS, *asked, "--out", "c") == 0
+    out = capsys.readouterr().out
+    assert "x: ratio to isolated" in out
+    assert "Relative to isolated" in Path("c/report.html").read_text()
+    names = [path.name for path in sorted(Path("c").iterdir()) if path.is_dir()]
+    assert names == ["1-las-default", "2-isolated-default", "3-fifo-default"]
+    assert call("compare", *JOBS, *asked, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["relative_to"] == "isolated"
+    las, isolated = (printed["runs"][name] for name in ("las", "isolated"))
+    assert printed["ratios"]["las"]["makespan_s"] == las["makespan_s"] / isolated["makespan_s"]
+    worst = las["worst_rho"] / isolated["worst_rho"]
+    assert printed["ratios"]["las"]["rho_static_max"] == pytest.approx(worst)
+    assert set(printed["ratios"]["isolated"].values()) <= {1.0, None}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--policies", "las,,fifo"], "--policies: expected names with commas between them"),
+        (["--policies", "las", "--relative-to", "fifo"], "--relative-to: 'fifo' is not one of"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_refused(
+    asked: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("compare", *JOBS, *asked, "--out", "c") == 2
+    assert said in capsys.readouterr().err
+    assert not Path("c").exists()
+
+
+def test_simulate_prints_the_rho_of_every_job(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", *JOBS, "--policy", "las", "--out", "one", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    rho = list(printed["rho"].values())
+    assert printed["rho"].keys() == printed["jct_s"].keys()
+    assert printed["worst_rho"] == max(rho)
+    for name, limit in (("unfair_1", 1.0), ("unfair_105", 1.05), ("unfair_11", 1.1)):
+        assert printed[name] == pytest.approx(sum(r > limit for r in rho) / len(rho))
+    table = pl.read_parquet("one/jobs.parquet")["rho_static"]
+    assert table.to_list() == rho
+    assert printed["fairness"]["static"]["max"] == printed["worst_rho"]
+
+
 def test_simulate_writes_a_whole_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("simulate", *JOBS, "--policy", "las_aware", "--out", "one", "--json") == 0
     printed = json.loads(capsys.readouterr().out)
@@ -80,6 +126,7 @@ def test_a_window_ends_the_run_and_measures_its_jobs(capsys: pytest.CaptureFixtu
     assert printed["n_measured"] == 10
     of_window = [printed["jct_s"][str(job)] for job in range(5, 15)]
     assert sum(of_window) / 10 == pytest.approx(printed["avg_jct_s"])
+    assert not printed.keys() & {"rho", "worst_rho", "unfair_1"}  # static rho is over all jobs
 
 
 def test_an_interrupted_run_goes_on_to_the_same_journal(
@@ -206,8 +253,8 @@ def test_bad_options_get_one_sentence_and_leave_nothing(
         ("gavel,jobs=0", "jobs must be a number in range, got '0'"),
         ("gavel,jobs=2.5", "jobs must be a number in range, got '2.5'"),
         ("gavel,interarrival=abc", "interarrival must be a number in range, got 'abc'"),
-        ("bursty,full", "bursty takes only"),
-        ("gavel,what", "'what' is not known"),
+        ("bursty,full", "bursty does not take 'full'"),
+        ("gavel,what", "gavel does not take 'what'"),
         ("gavel", "an endless stream of jobs needs --window, --until or jobs=N"),
     ],
 )

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairlead.report.html import comparison_report, run_report
+from fairlead.report.comparison import comparison_report
+from fairlead.report.html import run_report
 from fairlead.report.page import command
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -100,7 +101,8 @@ def metrics_of(jobs: pl.DataFrame) -> dict[str, object]:
     return {
         "makespan_s": 80000.0, "avg_jct_s": float(jct.mean()), "jct_percentiles_s": {"p50": 1e4, "p99": 3e4},
         "avg_jct_by_scale_s": {"1": 1e4, "2": 2e4}, "avg_queueing_delay_s": 60.0, "utilization": 0.873,
-        "utilization_by_type": {"k80": 0.8, "v100": 0.95}, "cost": 123.456, "rho": {"isolated": share},
+        "utilization_by_type": {"k80": 0.8, "v100": 0.95}, "cost": 123.456,
+        "rho": {"isolated": share, "static": share},
         "preemptions": 3, "n_jobs": jobs.height, "n_completed": jobs.height, "cpu_s": 0.5,
     }  # fmt: skip
 
@@ -212,6 +214,41 @@ def test_a_comparison_marks_the_best_and_says_how_far_the_others_are() -> None:
     assert "<td class='n best'>20.00 ★</td><td class='n'>25.00<small>+25.0 %</small></td>" in text
     assert "--policy max_min_fairness_perf --policy fifo" in text
     assert "did not complete the same number" not in text
+
+
+def test_a_run_report_tells_who_was_treated_unfairly() -> None:
+    mode = ["gns", "static", None, "gns"]
+    rho = [0.5, 1.02, 1.5, 1.07]
+    jobs = table_of_jobs(4, rho_static=rho, mode=mode, scale_factor=[1, 1, 2, 2])
+    text = Page(report(jobs)).text
+    for words in ("75.0 % above 1", "50.0 % above 1.05", "25.0 % above 1.1"):
+        assert words in text
+    assert "gns: 1.070" in text
+    assert "2 devices: 1.500" in text
+    rho_of_window: dict[str, object] = {"rho": {"isolated": {"max": 1.0}}}
+    assert "static rho" not in Page(report(jobs, **rho_of_window)).text
+
+
+def test_jobs_that_adapt_show_how() -> None:
+    jobs = table_of_jobs(
+        2, mode=["static", "gns"], batch_sizes=[None, "0:16;31:32"], rho_themis=[2.5, 1.0]
+    )
+    text = report(jobs)
+    assert "<td class='name'>16, 32 from 31</td>" in text
+    assert "Rho, Themis" in text
+    assert "Batch size from epoch" not in report(table_of_jobs(2))
+
+
+def test_a_comparison_relates_the_runs_to_one_of_them() -> None:
+    jobs, rounds = table_of_jobs(30), table_of_rounds(40, SIZES)
+    ours = metrics_of(jobs) | {"makespan_s": 72000.0}
+    other = metrics_of(jobs) | {"makespan_s": 90000.0}
+    runs = [(NASTY, CONFIG, other, jobs, rounds), ("ours<", CONFIG, ours, jobs, rounds)]
+    page = Page(comparison_report(runs, reference=1))
+    assert "Relative to ours<" in page.text
+    assert "1.25×" in page.text
+    assert page.tags.count("script") == 1
+    assert "Relative to" not in Page(comparison_report(runs)).text
 
 
 def test_a_comparison_of_unequal_runs_says_so() -> None:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fairlead.report.quantities import Kind, text
-from fairlead.report.tables import comparison_table, show, summary_table
+from fairlead.report.tables import comparison_table, ratio_table, show, summary_table
 
 METRICS = {
     "avg_jct_s": 7200.0, "makespan_s": 36000.0, "utilization": 0.5, "cost": 12.5, "n_completed": 10,
@@ -50,6 +50,19 @@ def test_off_a_terminal_a_comparison_is_plain_ascii_with_a_star_at_the_best() ->
     assert "4.000 " in fifo
     assert "10.00*" not in las  # both took as long
     assert [cell.strip() for cell in las.split("|")][5] == "-"  # queueing delay is not a number
+
+
+def test_ratios_stand_beside_the_numbers_that_they_relate() -> None:
+    slow = METRICS | {"avg_jct_s": 14400.0, "rho": {"static": {"max": 2.5, "unfair_1_05": 0.125}}}
+    fast = METRICS | {"rho": {"static": {"max": 1.25, "unfair_1_05": 0.0}}}
+    stream = io.StringIO()
+    show(ratio_table([("las", slow), ("shockwave", fast)], reference=1), stream)
+    out = stream.getvalue()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines()]
+    assert ["las", "10.00", "1.00", "4.000", "2.00", "2.500", "2.00", "12.5", "-"] in rows
+    assert ["shockwave", "10.00", "1.00", "2.000", "1.00", "1.250", "1.00", "0.0", "-"] in rows
+    assert "ratio to shockwave" in out
+    assert out.isascii()
 
 
 def test_a_long_name_is_never_cut() -> None:

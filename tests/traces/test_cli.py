@@ -42,7 +42,7 @@ def test_describe_json(tmp_path: Path) -> None:
     assert "needs more devices than there are (1 h100)" in err
 
 
-@pytest.mark.parametrize("kind", ["gavel", "bursty"])
+@pytest.mark.parametrize("kind", ["gavel", "bursty", "shockwave"])
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "trace"])
 def test_generate_then_convert(tmp_path: Path, kind: str, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
@@ -71,8 +71,10 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     with pytest.raises(ConfigError, match="--full needs --cluster"):
         run("generate", path, "--full")
-    with pytest.raises(ConfigError, match="--multi-gpu belongs to --kind gavel"):
+    with pytest.raises(ConfigError, match="--multi-gpu cannot be used with --kind bursty"):
         run("generate", path, "--kind", "bursty", "--multi-gpu")
+    with pytest.raises(ConfigError, match="--full cannot be used with --kind shockwave"):
+        run("generate", path, "--kind", "shockwave", "--full")
     with pytest.raises(TraceError, match="no such file"):
         run("describe", tmp_path / "absent")
     assert list(tmp_path.iterdir()) == []

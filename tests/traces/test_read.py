@@ -21,7 +21,7 @@ from fairlead.traces.trace import Skipped, skipped_summary, usable
 
 SEVEN = "LM\tpython x\t-s\t1\t500\t{arrival}\t{scale}\n"
 TEN = "LM\tcmd\tdir\t-s\t1\t{steps}\t{scale}\t{weight}\t{slo}\t{arrival}\n"
-TWELVE = "LM\tcmd\tdir\t-s\t1\t600\t2\tgns\t1\t{slo}\t{duration}\t{arrival}\n"
+TWELVE = "LM\tcmd\tdir\t-s\t1\t600\t2\tstatic\t1\t{slo}\t{duration}\t{arrival}\n"
 OWN = "job,arrival_s,family,scale_factor,total_steps\n"
 JOB = {
     "id": 4,

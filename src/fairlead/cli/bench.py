@@ -11,7 +11,7 @@ from rich.table import Table
 from fairlead.bench import Timing, problem, sequence, timed
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError
-from fairlead.mechanism.profile import DEFAULT
+from fairlead.mechanism.profile import DEFAULT, GAVEL
 from fairlead.model.plan import Policy
 from fairlead.policies import registry
 from fairlead.report.progress import progress
@@ -107,7 +107,7 @@ def policies_command(
 def _policy(spec: str, own_rows: bool) -> Policy:
     made = registry.make(spec, seed=0, profile=DEFAULT.name)
     if not isinstance(made, Policy):
-        made = registry.make(spec, seed=0, profile=registry.GAVEL)  # the form that has shares
+        made = registry.make(spec, seed=0, profile=GAVEL.name)  # the form that has shares
     if not isinstance(made, Policy):
         raise ConfigError(f"policy {spec!r}: it plans rounds itself and has no shares to solve for")
     if own_rows and made.packed:

@@ -37,10 +37,11 @@ GenerateOption = Annotated[
     typer.Option(
         "--generate",
         metavar="SPEC",
-        help="Generate jobs instead: gavel or bursty, then options, for example "
-        "'gavel,interarrival=2400,multi-gpu' (endless, so give --window or --until) or "
-        "'bursty,jobs=300'. Keys: jobs, interarrival (s), duration (s); flags: multi-gpu, priorities, "
-        "deadlines, full.",
+        help="Generate jobs instead: gavel, bursty or shockwave (jobs that change their batch size), "
+        "then options, for example 'gavel,interarrival=2400,multi-gpu' (endless, so give --window or "
+        "--until), 'bursty,jobs=300' or 'shockwave,jobs=120,interarrival=40,multi-gpu'. Keys: jobs, "
+        "interarrival (s); gavel: duration (s), priorities, deadlines, full; shockwave: durations (how "
+        "many values), modes=STATIC:ACCORDION:GNS (parts).",
     ),
 ]
 ThroughputsOption = Annotated[

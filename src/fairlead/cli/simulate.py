@@ -15,6 +15,7 @@ import typer
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError, FairleadError, InputError, RunError
 from fairlead.report import html, progress, tables
+from fairlead.report.fairness import machine_form, rho_of_jobs
 from fairlead.report.metrics import Result
 from fairlead.simulation import Run
 
@@ -30,8 +31,8 @@ ProfileOption = Annotated[
     str,
     typer.Option(
         "--profile",
-        metavar="default|gavel",
-        help="How shares become rounds: as Fairlead recommends, or exactly as Gavel's release.",
+        metavar="default|gavel|shockwave",
+        help="How shares become rounds: as Fairlead recommends, or as in Gavel's or Shockwave's release.",
     ),
 ]
 
@@ -40,6 +41,14 @@ ProfileOption = Annotated[
 def simulate(
     given: o.Input,
     policy: PolicyOption = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE|default",
+            help="Options of --policy shockwave: a TOML file, or a JSON file of the release.",
+        ),
+    ] = None,
     profile: ProfileOption = "default",
     expect_rounds: Annotated[
         Path | None,
@@ -62,7 +71,7 @@ def simulate(
     journal, and report.html.
     """
     if resume is not None:
-        if policy is not None or expect_rounds is not None or out is not None or given != o.Input():
+        if (policy, config, expect_rounds, out) != (None,) * 4 or given != o.Input():
             raise ConfigError(
                 "--resume goes on as the run began: it takes no other option but --json"
             )
@@ -70,11 +79,20 @@ def simulate(
         return
     if policy is None:
         raise ConfigError("give a policy: --policy NAME ('fairlead policies' lists them)")
+    if config is not None:
+        policy = _configured(policy, config)
     run = given.run(policy, profile)
     name = f"{Path(run.jobs.name).stem}-{policy.partition(':')[0]}-{profile}"
     folder = o.new_folder(out, name)
     arguments = remembered(given, policy, profile, expect_rounds)
     execute(run, folder, arguments, json=json, expect=expect_rounds)
+
+
+def _configured(policy: str, config: str) -> str:
+    """The policy with its configuration behind the colon."""
+    if policy != "shockwave":
+        raise ConfigError(f"--config is for --policy shockwave, got --policy {policy}")
+    return f"{policy}:{config}"
 
 
 def remembered(
@@ -172,9 +190,16 @@ def say_skipped(result: Result) -> None:
 
 
 def json_of(result: Result, folder: Path) -> dict[str, Any]:
-    """The machine form: configuration, metrics, and the JCT of every job (null = not completed)."""
+    """The machine form: configuration, metrics, JCT and rho of every job (null = not completed)."""
     jct = dict(result.jobs.select(pl.col("job").cast(pl.String), "jct_s").iter_rows())
-    return {"config": result.config, **result.metrics, "jct_s": jct, "out": str(folder)}
+    rho = rho_of_jobs(result.metrics, result.jobs)
+    return {
+        "config": result.config,
+        **machine_form(result.metrics),
+        "jct_s": jct,
+        **({"rho": rho} if rho else {}),
+        "out": str(folder),
+    }
 
 
 def _say_how_to_go_on(folder: Path) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.errors import ConfigError
+from fairlead.mechanism.profile import GAVEL
 from fairlead.model.allocation import Allocation
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
@@ -64,7 +65,7 @@ def solve(
 
 
 def _policy(spec: str, seed: int) -> Policy:
-    made = registry.make(spec, seed=seed, profile=registry.GAVEL)  # the form that has shares
+    made = registry.make(spec, seed=seed, profile=GAVEL.name)  # the form that has shares
     if not isinstance(made, Policy):
         raise ConfigError(f"policy {spec!r}: it plans rounds itself and has no shares to solve for")
     return made

@@ -17,6 +17,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.throughput import Throughputs
+from fairlead.sim.adapting_arrivals import adapting_arrivals
 from fairlead.sim.arrivals import bursty_arrivals, gavel_arrivals
 from fairlead.traces.cluster import parse_cluster
 from fairlead.traces.describe import Description, describe
@@ -68,6 +69,7 @@ class Kind(StrEnum):
 
     GAVEL = "gavel"
     BURSTY = "bursty"
+    SHOCKWAVE = "shockwave"
 
 
 @app.command("describe")
@@ -96,7 +98,8 @@ def convert_command(
     target: Annotated[
         Path,
         typer.Argument(
-            metavar="OUT", help="The file to write: .csv, .parquet or .trace (Gavel's 10 columns)."
+            metavar="OUT",
+            help="The file to write: .csv, .parquet or .trace (Gavel's or Shockwave's columns).",
         ),
     ],
     throughputs: ThroughputsOption = "builtin",
@@ -121,25 +124,31 @@ def generate_command(
     target: Annotated[
         Path,
         typer.Argument(
-            metavar="OUT", help="The file to write: .csv, .parquet or .trace (Gavel's 10 columns)."
+            metavar="OUT",
+            help="The file to write: .csv, .parquet or .trace (Gavel's or Shockwave's columns).",
         ),
     ],
     kind: Annotated[
         Kind,
         typer.Option(
             help="gavel: Poisson arrivals and log-uniform durations, equal to Gavel's own generator. "
-            "bursty: sweeps submitted together and heavy-tailed durations, as on real clusters."
+            "bursty: sweeps submitted together and heavy-tailed durations, as on real clusters. "
+            "shockwave: jobs that change their batch size, equal to Shockwave's own generator."
         ),
     ] = Kind.GAVEL,
     jobs: Annotated[int, typer.Option(min=1, help="How many jobs.")] = 200,
     interarrival: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Mean time between arrivals; gavel: 0 = none.")
+        float, typer.Option(metavar="SECONDS", help="Mean time between arrivals; 0 = none.")
     ] = 600.0,
     seed: SeedOption = 0,
     throughputs: ThroughputsOption = "builtin",
     cluster: ClusterOption = None,
     multi_gpu: Annotated[
-        bool, typer.Option("--multi-gpu", help="gavel: 30 % of the jobs use 2, 4 or 8 devices.")
+        bool,
+        typer.Option(
+            "--multi-gpu",
+            help="30 % (gavel) or 40 % (shockwave) of the jobs use 2, 4 or 8 devices.",
+        ),
     ] = False,
     priorities: Annotated[
         bool, typer.Option("--priorities", help="gavel: 20 % of the jobs have weight 5.")
@@ -173,8 +182,13 @@ def generate_command(
             steady_state=on if full else None,
             fixed_duration_s=duration,
         )
+    elif kind is Kind.SHOCKWAVE:
+        _refuse_options(kind, priorities, deadlines, duration is not None, full)
+        arrivals = adapting_arrivals(
+            table, mean_interarrival_s=interarrival, seed=seed, jobs=jobs, multi_gpu=multi_gpu
+        )
     else:
-        _refuse_gavel_options(multi_gpu, priorities, deadlines, duration is not None, full)
+        _refuse_options(kind, priorities, deadlines, duration is not None, full, multi_gpu)
         arrivals = bursty_arrivals(
             table, mean_interarrival_s=interarrival, rng=np.random.default_rng(seed), jobs=jobs
         )
@@ -191,11 +205,12 @@ def _refuse_to_overwrite(target: Path, force: bool) -> None:
         raise ConfigError(f"{target}: is there already; choose another name or give --force")
 
 
-def _refuse_gavel_options(*given: bool) -> None:
-    names = ("--multi-gpu", "--priorities", "--deadlines", "--duration", "--full")
-    for name, is_given in zip(names, given, strict=True):
+def _refuse_options(kind: Kind, *given: bool) -> None:
+    """given: were these options of other kinds given?"""
+    names = ("--priorities", "--deadlines", "--duration", "--full", "--multi-gpu")
+    for name, is_given in zip(names, given, strict=False):
         if is_given:
-            raise ConfigError(f"{name} belongs to --kind gavel and cannot be used with bursty")
+            raise ConfigError(f"{name} cannot be used with --kind {kind}")
 
 
 def _rates(throughputs: str, cluster: str | None) -> tuple[Throughputs, Cluster | None]:
@@ -230,7 +245,11 @@ def _tables(figures: Description) -> Iterator[Table]:
     yield _table(f"{figures.name} ({figures.format})", ("", ""), _summary_rows(figures))
     rows = [(one.devices, _share(one.jobs), _share(one.device_time)) for one in figures.demand]
     yield _table("Demand", ("devices", "share of jobs", "share of device time"), rows)
-    for title, counts in (("Model families", figures.families), ("Tenants", figures.tenants)):
+    for title, counts in (
+        ("Model families", figures.families),
+        ("Tenants", figures.tenants),
+        ("Batch size adapts", figures.adapting),
+    ):
         if counts:
             named = [(name, f"{n:,}", _share(n / figures.jobs)) for name, n in counts.items()]
             yield _table(title, ("", "jobs", "share"), named)

@@ -11,7 +11,7 @@ _COMPLETED, _DROPPED, _KILLED = int(End.COMPLETED), int(End.DROPPED), int(End.KI
 
 @kernel(
     "b1(i8[::1], i8[::1], i8[::1], f8[::1], f8[:,::1], f8[::1], i8[:,::1], f8, i8[:,::1], f8[::1], f8[::1],"
-    " i8[::1], f8[::1], i8, f8[:,::1], f8[::1], i8[::1], f8[::1])",
+    " i8[::1], f8[::1], i8, f8[:,::1], f8[::1], i8[::1], f8[::1], f8[::1], f8[::1])",
 )
 def credit(
     order: Ints,
@@ -32,14 +32,17 @@ def credit(
     handed_out_s: Floats,
     end: Ints,
     end_s: Floats,
+    start_s: Floats,
+    limit_s: Floats,
 ) -> bool:
     """Book a round in place; True if an attempt failed.
 
     order, unit, slot, worth, finish_s: (running,), unit -1 where a unit has left meanwhile, slot as it
     was planned, worth a second of the way it ran over one as planned; steps, outcome: (running, width);
     member: (units, width); total, done, fails, ran_s, end, end_s: (jobs,); received_s: (units, slots);
-    handed_out_s: (slots,). A unit is booked whole or, when an attempt failed or its
-    node was lost, not at all.
+    handed_out_s: (slots,); start_s: (running,) seconds of a start, which do not count; limit_s: (jobs,)
+    run time above which a job counts as completed. A unit is booked whole or, when an attempt failed or
+    its node was lost, not at all.
     """
     failure = False
     for i in order:
@@ -60,11 +63,11 @@ def credit(
             if alone:
                 j = member[u, 0]
                 fails[j] += 1
-                if fails[j] >= max_failures:
-                    end[j] = _DROPPED
+                if fails[j] >= max_failures:  # with no steps left it can do none
+                    end[j] = _DROPPED if total[j] > done[j] else _COMPLETED
                     end_s[j] = finish_s[i]
             continue
-        lasted = finish_s[i] - from_s
+        lasted = finish_s[i] - from_s - start_s[i]
         for k in range(member.shape[1]):
             j = member[u, k]
             if j < 0:
@@ -73,7 +76,7 @@ def credit(
                 fails[j] = 0
             ran_s[j] += lasted
             done[j] += steps[i, k]
-            if total[j] - done[j] <= 0:
+            if total[j] - done[j] <= 0 or ran_s[j] > limit_s[j]:
                 end[j] = _COMPLETED
                 end_s[j] = finish_s[i]
             elif outcome[i, k] == _ENDED:

@@ -194,12 +194,18 @@ class Ledger:
         done: float,
         kind_of: KindOf,
         fits: Bools | None,
+        settled: bool = True,
     ) -> None:
-        """A job goes on at another batch size. Settle the isolated times before and after."""
+        """A job goes on at another batch size. Settle the isolated times before and after; if they are
+        not settled, the steps by which its remainder shrinks count as done, as Shockwave's release has it.
+        """
         jobs, units = self.jobs, self.units
+        shrunk = 0.0
+        if not settled:
+            shrunk = (jobs.total[row] - jobs.done_then[row]) - (total - done)
         kind = self.regimes.change(row, batch, jobs.done[row], done, total, kind_of)
         jobs.kind[row], jobs.total[row], jobs.done[row] = kind, total, done
-        jobs.done_then[row] = done
+        jobs.done_then[row] = done - shrunk
         key = (kind, float(jobs.weight[row]))
         jobs.job_class[row] = self._classes.setdefault(key, len(self._classes))
         mine = np.flatnonzero((units.member == row).any(axis=1))

@@ -48,10 +48,10 @@ class RegimeBooks:
 
     def add(self, adaptation: Adaptation | None, batch: int, steps: float, kind_of: KindOf) -> None:
         """A job at the end. batch: the one that it begins with; steps: its total at that."""
-        table = self.table
         self.adaptation.append(adaptation)
-        if adaptation is not None and len(adaptation.batches) > table.batch.shape[1]:
+        if adaptation is not None and len(adaptation.batches) > self.table.batch.shape[1]:
             self._widen(len(adaptation.batches))
+        table = self.table
         row = table.grow(1).start
         table.kind[row] = -1
         table.steps_per_epoch[row] = 1.0
@@ -72,9 +72,9 @@ class RegimeBooks:
         self, row: int, batch: int, done: float, new_done: float, total: float, kind_of: KindOf
     ) -> int:
         """Take note of a new batch size; its row of the throughput table. done: steps at the old one."""
-        table = self.table
-        found: Ints = np.flatnonzero(table.batch[row] == batch)
+        found: Ints = np.flatnonzero(self.table.batch[row] == batch)
         column = int(found[0]) if len(found) else self._column_for(row, batch, total, kind_of)
+        table = self.table
         old = table.now[row]
         trained = (done - table.done_then[row]) / table.steps_per_epoch[row, old]
         table.seen[row, old] += max(trained, 0.0)

@@ -227,6 +227,8 @@ class Scheduler:
             self.ledger.handed_out_s,
             end,
             end_s,
+            np.zeros(len(event.finish_s)) if self.profile.charge_starts else event.restart_s,
+            jobs.limit_s,
         )
         if failed:
             self.changed |= Change.JOBS
@@ -257,16 +259,22 @@ class Scheduler:
         """Jobs, none of them running, go on at other batch sizes: job -> (batch size, total, done)."""
         if not changes:
             return
-        weighted = self.profile.weighted_isolation
-        self.ledger.settle_isolated(isolated_rate(self._snapshot(time_s), weighted))
+        settles = self.profile.settle_on_adaptation
+        if settles:
+            self._settle_isolated(time_s)
         for job, (batch, total, done) in changes.items():
             row = self.ledger.row(JobId(job))
             scale = int(self.ledger.jobs.scale[row])
             family = self.throughputs.kinds[self.ledger.jobs.kind[row]][0]
             kind_of = partial(self._kind_at, family, scale)
-            self.ledger.adapt(row, batch, total, done, kind_of, self._fits(scale))
-        self.ledger.settle_isolated(isolated_rate(self._snapshot(time_s), weighted))
+            self.ledger.adapt(row, batch, total, done, kind_of, self._fits(scale), settles)
+        if settles:
+            self._settle_isolated(time_s)
         self.changed |= Change.REQUIREMENTS
+
+    def _settle_isolated(self, time_s: float) -> None:
+        rate = isolated_rate(self._snapshot(time_s), self.profile.weighted_isolation)
+        self.ledger.settle_isolated(rate)
 
     def _solved(self, event: Solved) -> list[Command]:
         if not self.solving:
@@ -445,10 +453,11 @@ class Scheduler:
         jobs, units = self.ledger.jobs, self.ledger.units
         return Snapshot(
             now_s=time_s,
+            round_s=self.profile.round_s,
             jobs=jobs.id,
             weight=jobs.weight,
             total_steps=jobs.total,
-            steps_left=jobs.total - jobs.done,
+            steps_left=np.maximum(jobs.total - jobs.done, 0.0),
             age_s=time_s - jobs.arrival_s,
             ran_s=jobs.ran_s,
             deadline_s=jobs.deadline_s - time_s,

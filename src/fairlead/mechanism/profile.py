@@ -1,6 +1,6 @@
-"""The named differences between Gavel's released mechanism and the one that Fairlead recommends."""
+"""The named differences between the mechanisms of Gavel's and Shockwave's releases and our own."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 
@@ -12,6 +12,9 @@ class Profile:
     round_s: float = 360.0
     solve_interval_s: float = 0.0  # least time between solves
     solve_on_adaptation: bool = True  # solve again when a job has changed its batch size
+    settle_on_adaptation: bool = (
+        True  # then bring isolated times up to date; if not, steps of two sizes get mixed
+    )
     reset_accounts: bool = False  # forget time received at each solve, instead of carrying it on
     type_by_type: bool = False  # fill one accelerator type after the other, not the most owed first
     type_order: tuple[str, ...] = ()  # the order in which types are filled; the rest follow by name
@@ -31,6 +34,9 @@ class Profile:
         True  # a job's isolated part of the cluster goes by weight, not by head
     )
     overtime: float = inf  # a job is ended after so many times the running time that it states
+    charge_starts: bool = True  # time that a start takes counts as received
+    clear_when_stalled: bool = True  # solve as if for the first time after nothing ran
+    released_world: bool = False  # simulate the world of Shockwave's release, not the default one
     max_failures: int = 5  # failed attempts in a row that drop a job
 
 
@@ -52,4 +58,16 @@ GAVEL = Profile(
     all_pairs=True,
     weighted_isolation=False,
 )
-PROFILES = {profile.name: profile for profile in (DEFAULT, GAVEL)}
+SHOCKWAVE = replace(
+    GAVEL,
+    name="shockwave",
+    round_s=120.0,
+    solve_interval_s=1000.0,
+    solve_on_adaptation=False,
+    settle_on_adaptation=False,
+    overtime=1.5,
+    charge_starts=False,
+    clear_when_stalled=False,
+    released_world=True,
+)
+PROFILES = {profile.name: profile for profile in (DEFAULT, GAVEL, SHOCKWAVE)}

@@ -56,12 +56,12 @@ class SharesPlanner:
     def due(self, now_s: float, changed: Change, stalled: bool, state: SharesState) -> bool:
         """On change, when the interval has passed. Gavel reads a last solve at time 0 as none, and
         resets it when nothing runs and nothing is to come (spec: last_reset)."""
-        if stalled:
+        if stalled and self.profile.clear_when_stalled:
             state.settled_s = 0.0
         if not self.profile.solve_on_adaptation:
             changed &= ~Change.REQUIREMENTS
         waited = now_s - state.settled_s >= self.profile.solve_interval_s
-        return bool(changed) and (waited or state.settled_s == 0.0 or not state.solved)
+        return bool(changed) and (waited or stalled or state.settled_s == 0.0 or not state.solved)
 
     def solve(self, snapshot: Snapshot, state: SharesState) -> Allocation:  # noqa: ARG002
         """The policy's shares; none where there is no job."""
@@ -103,6 +103,9 @@ class SharesPlanner:
         first, second, third, runs = self._keys(snapshot, state)
         if not self.policy.conserving:
             runs &= first > 0
+        order = self._order(snapshot, state)
+        if getattr(self.policy, "strict", False):
+            _stop_at_misfit(snapshot, order, first, second, third, runs)
         unit, slot = select(
             first,
             second,
@@ -112,7 +115,7 @@ class SharesPlanner:
             snapshot.scale,
             snapshot.capacity.astype(np.int64),
             snapshot.slot_type,
-            self._order(snapshot, state),
+            order,
             self.profile.type_by_type and not self._one_queue,
             len(snapshot.jobs),
         )
@@ -169,6 +172,27 @@ class SharesPlanner:
             self.profile.round_s,
             self.profile.patience,
         )
+
+
+def _stop_at_misfit(
+    snapshot: Snapshot, order: Ints, first: Floats, second: Floats, third: Floats, runs: Bools
+) -> None:
+    """Take out of ``runs`` what comes behind the first unit that does not fit, slot after slot in this
+    order. For policies that would rather leave devices idle than let a unit overtake another."""
+    left = snapshot.capacity.copy()
+    ran = np.zeros(len(runs), np.bool_)
+    stopped = False
+    for t in order.tolist():
+        kind = snapshot.slot_type[t]
+        for u in np.lexsort((-third[:, t], -second[:, t], -first[:, t])).tolist():
+            if not runs[u, t] or ran[u]:
+                continue
+            stopped = stopped or bool(0 < left[kind] < snapshot.scale[u])
+            if stopped or left[kind] == 0:
+                runs[u, t] = False
+                continue
+            left[kind] -= snapshot.scale[u]
+            ran[u] = True
 
 
 def _owed(snapshot: Snapshot, elapsed_s: float) -> Floats:

@@ -37,6 +37,7 @@ class Snapshot:
     """
 
     now_s: float
+    round_s: float  # the most that a round lasts
     jobs: Ints  # (jobs,) ids
     weight: Floats  # (jobs,)
     total_steps: Floats  # (jobs,)

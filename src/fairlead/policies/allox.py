@@ -70,7 +70,8 @@ class AlloX:
             report = _begin(snapshot, np.zeros(0, np.int64), waiting, free, slot)
         else:
             report = SolveReport("optimal")
-            _begin_as_released(snapshot, waiting, free, slot)
+            first, where = first_in_line(snapshot, waiting, free)
+            slot[first] = where
         share = np.zeros((len(slot), len(snapshot.slots)))
         runs = np.flatnonzero(slot >= 0)
         share[runs, slot[runs]] = 1.0
@@ -97,18 +98,19 @@ def _begin(snapshot: Snapshot, runs: Ints, waiting: Ints, free: Floats, slot: In
     return SolveReport(status, plan.cost, plan.bound, iterations=plan.iterations)
 
 
-def _begin_as_released(snapshot: Snapshot, waiting: Ints, free: Floats, slot: Ints) -> None:
-    """Plan jobs that wait on devices that are free; slot: in place."""
+def first_in_line(snapshot: Snapshot, waiting: Ints, free: Floats) -> tuple[Ints, Ints]:
+    """Plan jobs that wait on devices that are free: the first of each device's queue, and their slots."""
     kind = np.repeat(np.arange(len(free)), free.astype(np.int64))
     if not len(kind) or not len(waiting):
-        return
+        none: Ints = np.zeros(0, np.int64)
+        return none, none
     best = best_slot(snapshot)[waiting]
     rate = np.take_along_axis(snapshot.solo_rate[waiting], best, axis=1)
     time_s = snapshot.steps_left[waiting][:, None] / np.where(rate > 0, rate, _HARDLY)
     device, k = _device_and_position(time_s[:, kind], snapshot.age_s[waiting])
     order = np.lexsort((-k, device))
     first = order[np.append(True, device[order][1:] != device[order][:-1])]
-    slot[waiting[first]] = best[first, kind[device[first]]]
+    return waiting[first], best[first, kind[device[first]]]
 
 
 def _device_and_position(time_s: Floats, age_s: Floats) -> tuple[Ints, Ints]:

@@ -16,6 +16,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import recorded
 from fairlead.policies.allox import AlloX
+from fairlead.policies.allox_released import ReleasedAlloX
 from fairlead.policies.cost import (
     MinCost,
     MinCostSlo,
@@ -36,7 +37,11 @@ from fairlead.policies.mersenne import Twister
 from fairlead.policies.nash import Nash, StrategyProof
 from fairlead.policies.partition import Partition
 from fairlead.policies.proportional import Proportional
+from fairlead.policies.recorded_rounds import load_rounds
+from fairlead.policies.shockwave import Shockwave
+from fairlead.policies.shockwave_options import read_options
 from fairlead.policies.shortest import ShortestJobFirst, ShortestRemainingTimeFirst
+from fairlead.policies.simple_share import SimpleShare
 from fairlead.policies.tiresias import Tiresias
 from fairlead.policies.total import NormalisedThroughput, PackedThroughput, TotalThroughput
 from fairlead.policies.water_filling import (
@@ -47,7 +52,10 @@ from fairlead.policies.water_filling import (
 
 GROUP = "fairlead.policies"
 RELEASE_REFERENCE = "v100"  # whose rates the release's agnostic policies take for all types
-GAVEL = "gavel"  # the profile that wants policies as Gavel has them
+SHOCKWAVE = "shockwave"  # the profile that wants policies as Shockwave's release has them
+AS_RELEASED = frozenset(
+    ("gavel", SHOCKWAVE)
+)  # as Gavel's release has them, where that does not differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +94,31 @@ class Description:
 
 def _fifo(request: Request) -> Policy | Planner:
     return (
-        FifoShares(request.seed) if request.profile == GAVEL else FifoPlanner(request.seed, False)
+        FifoShares(request.seed)
+        if request.profile in AS_RELEASED
+        else FifoPlanner(request.seed, False)
     )
 
 
 def _fifo_aware(request: Request) -> Policy | Planner:
-    return FifoAwareShares() if request.profile == GAVEL else FifoPlanner(request.seed, True)
+    return FifoAwareShares() if request.profile in AS_RELEASED else FifoPlanner(request.seed, True)
 
 
 def _las_aware(request: Request) -> Policy:
-    return Las(central=request.profile == GAVEL)
+    return Las(central=request.profile in AS_RELEASED)
 
 
 def _finish_time(request: Request) -> Policy:
-    gavel = request.profile == GAVEL
+    gavel = request.profile in AS_RELEASED
     return AgnosticFinishTime(not gavel, RELEASE_REFERENCE if gavel else "")
 
 
 def _makespan(request: Request) -> Policy:
-    return AgnosticMakespan(RELEASE_REFERENCE if request.profile == GAVEL else "")
+    return AgnosticMakespan(RELEASE_REFERENCE if request.profile in AS_RELEASED else "")
 
 
 def _fifo_packed(request: Request) -> Policy:
-    return FifoPacked(forgets_head=request.profile == GAVEL)
+    return FifoPacked(forgets_head=request.profile in AS_RELEASED)
 
 
 def _tiresias(request: Request) -> Planner:
@@ -116,7 +126,9 @@ def _tiresias(request: Request) -> Planner:
 
 
 def _allox(request: Request) -> Policy:
-    return AlloX.of(request.argument, as_released=request.profile == GAVEL)
+    if request.profile == SHOCKWAVE:
+        return ReleasedAlloX(AlloX.of(request.argument or "0.2").alpha)
+    return AlloX.of(request.argument, as_released=request.profile in AS_RELEASED)
 
 
 def _gandiva(request: Request) -> Policy:
@@ -145,14 +157,18 @@ def _water_filling(kind: Callable[[Entities, bool], Policy]) -> Maker:
                 "water_filling: needs the name of a TOML file behind the colon, or no colon"
             )
         entities = Entities() if request.argument is None else read_entities(request.argument)
-        return kind(entities, request.profile == GAVEL)
+        return kind(entities, request.profile in AS_RELEASED)
 
     return make_
 
 
-def _recorded(request: Request) -> Policy:
+def _recorded(request: Request) -> Policy | Planner:
     assert request.argument is not None
-    return recorded.load(request.argument)
+    return load_rounds(request.argument) or recorded.load(request.argument)
+
+
+def _gandiva_fair(request: Request) -> Policy:
+    return SimpleShare() if request.profile == SHOCKWAVE else GandivaFair()
 
 
 BUILT_IN = (
@@ -162,41 +178,45 @@ BUILT_IN = (
     Entry("fifo_aware", ("fifo_perf",), _fifo_aware, FifoAwareShares),
     Entry(
         "las",
-        ("max_min_fairness",),
-        lambda request: AgnosticLas(central=request.profile == GAVEL),
+        ("max_min_fairness", "gavel_las"),
+        lambda request: AgnosticLas(central=request.profile in AS_RELEASED),
         AgnosticLas,
     ),
     Entry("las_aware", ("max_min_fairness_perf",), _las_aware, Las),
     Entry(
         "las_packed",
         ("max_min_fairness_packed",),
-        lambda request: PackedLas(request.profile == GAVEL),
+        lambda request: PackedLas(request.profile in AS_RELEASED),
         PackedLas,
     ),
-    Entry("makespan", ("min_total_duration",), _makespan, AgnosticMakespan),
+    Entry("makespan", ("min_total_duration", "ossp"), _makespan, AgnosticMakespan),
     Entry(
         "makespan_aware",
         ("min_total_duration_perf",),
-        lambda request: Makespan(request.profile == GAVEL),
+        lambda request: Makespan(request.profile in AS_RELEASED),
         Makespan,
     ),
     Entry(
         "makespan_packed",
         ("min_total_duration_packed",),
-        lambda request: PackedMakespan(request.profile == GAVEL),
+        lambda request: PackedMakespan(request.profile in AS_RELEASED),
         PackedMakespan,
     ),
     Entry("finish_time", ("finish_time_fairness",), _finish_time, AgnosticFinishTime),
     Entry(
         "finish_time_aware",
         ("finish_time_fairness_perf", "themis"),
-        lambda request: FinishTime(request.profile != GAVEL, request.profile == GAVEL),
+        lambda request: FinishTime(
+            request.profile not in AS_RELEASED, request.profile in AS_RELEASED
+        ),
         FinishTime,
     ),
     Entry(
         "finish_time_packed",
         ("finish_time_fairness_packed",),
-        lambda request: PackedFinishTime(request.profile != GAVEL, request.profile == GAVEL),
+        lambda request: PackedFinishTime(
+            request.profile not in AS_RELEASED, request.profile in AS_RELEASED
+        ),
         PackedFinishTime,
     ),
     Entry("fifo_packed", (), _fifo_packed, FifoPacked),
@@ -205,11 +225,12 @@ BUILT_IN = (
     Entry("tiresias", (), _tiresias, Tiresias, "[S,...,promote=K]"),
     Entry("allox", ("allox_alpha",), _allox, AlloX, "[ALPHA]"),
     Entry("gandiva", ("gandiva_packing",), _gandiva, Gandiva),
-    Entry("gandiva_fair", (), lambda _: GandivaFair(), GandivaFair),
+    Entry("gandiva_fair", (), _gandiva_fair, GandivaFair),
+    Entry("isolated_plus", (), lambda _: SimpleShare(True, "isolated_plus"), SimpleShare),
     Entry(
         "total_throughput",
-        ("max_sum_throughput_perf",),
-        lambda request: TotalThroughput(request.profile == GAVEL),
+        ("max_sum_throughput_perf", "mst"),
+        lambda request: TotalThroughput(request.profile in AS_RELEASED),
         TotalThroughput,
     ),
     Entry(
@@ -224,19 +245,19 @@ BUILT_IN = (
     Entry(
         "throughput_per_cost",
         ("max_sum_throughput_normalized_by_cost_perf",),
-        lambda request: ThroughputPerCost(request.profile == GAVEL),
+        lambda request: ThroughputPerCost(request.profile in AS_RELEASED),
         ThroughputPerCost,
     ),
     Entry(
         "throughput_per_cost_slo",
         ("max_sum_throughput_normalized_by_cost_perf_SLOs",),
-        lambda request: ThroughputPerCostSlo(request.profile == GAVEL),
+        lambda request: ThroughputPerCostSlo(request.profile in AS_RELEASED),
         ThroughputPerCostSlo,
     ),
     Entry(
         "throughput_per_cost_packed_slo",
         ("max_sum_throughput_normalized_by_cost_packed_SLOs",),
-        lambda request: PackedThroughputPerCostSlo(request.profile == GAVEL),
+        lambda request: PackedThroughputPerCostSlo(request.profile in AS_RELEASED),
         PackedThroughputPerCostSlo,
     ),
     Entry("min_cost", (), lambda _: MinCost(), MinCost),
@@ -245,7 +266,7 @@ BUILT_IN = (
     Entry(
         "strategy_proof",
         ("max_min_fairness_strategy_proof_perf", "strategy_proof_perf"),
-        lambda request: StrategyProof(request.profile != GAVEL),
+        lambda request: StrategyProof(request.profile not in AS_RELEASED),
         StrategyProof,
     ),
     Entry("partition", (), _partition, Partition, "K:POLICY"),
@@ -269,6 +290,13 @@ BUILT_IN = (
         _water_filling(PackedWaterFilling),
         PackedWaterFilling,
         "[ENTITIES.toml]",
+    ),
+    Entry(
+        "shockwave",
+        (),
+        lambda request: Shockwave(read_options(request.argument or "default")),
+        Shockwave,
+        "[CONFIG]",
     ),
     Entry("recorded", (), _recorded, recorded.Recorded, "LOG"),
 )

@@ -10,7 +10,10 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.solve.centre import central_shares
 from fairlead.solve.expand import unit_shares
+from fairlead.solve.maxmin import MaxMin, centre_of
 from fairlead.solve.program import Answer, Problem
+
+DENSE = 150  # jobs up to which the middle is found by a method for programmes of any form
 
 
 def first_slot(snapshot: Snapshot) -> Ints:
@@ -100,6 +103,8 @@ def by_class(
 def central(snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats) -> Allocation | None:
     """The middle of the best shares (``fairlead.solve.centre.central_shares``), with no report yet; None
     where it was not found."""
+    if not packed and len(rate) > DENSE:
+        return _central_alone(snapshot, rate, worth)
     found = central_shares(
         rate,
         snapshot.job_scale,
@@ -119,6 +124,21 @@ def central(snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats) -> Al
     used /= np.maximum(snapshot.capacity, 1.0)
     over = max(1.0, float(used.max()), float(time.max(initial=0.0)))
     return replace(made, share=made.share / over)
+
+
+def _central_alone(snapshot: Snapshot, rate: Floats, worth: Floats) -> Allocation | None:
+    """``central`` of many jobs, without pairs. A job that nothing is worth anything to gets nothing."""
+    problem = MaxMin(
+        np.arange(len(rate)),
+        rate,
+        worth,
+        np.ones(len(rate)),
+        snapshot.job_scale.astype(np.float64),
+        snapshot.slot_type,
+        snapshot.capacity,
+    )
+    found = centre_of(problem)
+    return None if found is None else allocation(snapshot, *found)
 
 
 def unit_ids(snapshot: Snapshot) -> Ints:

@@ -1,88 +1,90 @@
-"""Pictures as SVG text, drawn by small pure functions: data in, one ``<svg>`` element out.
+"""The pictures of the reports, drawn by small pure functions: data in, one ``<svg>`` element out."""
 
-Colours are those of Okabe and Ito (2008), told apart by people with any colour vision; where lines
-share a picture, dashes tell them apart too once the colours repeat.
-"""
-
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from math import degrees, radians, sin
 
 import numpy as np
 
 from fairlead.model.arrays import Floats
 from fairlead.report.quantities import Kind, Unit, text, unit_for
 from fairlead.report.reduce import OverTime, Timeline, steps_of
+from fairlead.report.relative import Relative, times
+from fairlead.report.svg import (
+    CHARACTER,
+    FAINT,
+    Axis,
+    Frame,
+    clean,
+    colour,
+    dashes,
+    empty,
+    fit,
+    grid_x,
+    grid_y,
+    picture,
+    write,
+)
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
 # Timelines need more colours than there are good ones: neighbours differ in hue or in lightness.
 JOB_COLOURS = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
     "#7a7a7a", "#f0d942", "#004c78", "#a8cf8e", "#7b3f75", "#f3b49b",
 )  # fmt: skip
-INK, FAINT, GRID = "#222222", "#5f5f5f", "#e4e4e4"
-CHARACTER = 6.7  # mean width of a character at the font size of all pictures
+OTHERS = "#87939d"  # bars beside the one that they are compared with
+HALO = 'stroke="#fff" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
+SLANT, SLANTED = radians(50), 110  # of labels below bars: angle, and length in px
 TIMELINE_MARGIN = 20  # px right of a timeline, for half of the last time
-DASHES = ("", "7 3", "2 3", "9 3 2 3")
-
-
-def colour(series: int) -> str:
-    """The colour of the n-th series."""
-    return COLOURS[series % len(COLOURS)]
-
-
-def dashes(series: int) -> str:
-    """The dash pattern of the n-th series: solid until the colours repeat."""
-    return DASHES[series // len(COLOURS) % len(DASHES)]
-
-
-def clean(value: object) -> str:
-    """Any value as text that is safe in HTML and can be written as UTF-8."""
-    printable = "".join(
-        c if c >= " " or c in "\t\n" else "\N{REPLACEMENT CHARACTER}" for c in str(value)
-    )
-    return escape(printable.encode("utf-8", "replace").decode("utf-8"), quote=True)
 
 
 def cdf(
-    samples: Sequence[tuple[str, Floats]], axis: str, *, size: tuple[int, int] = (560, 300)
+    samples: Sequence[tuple[str, Floats]],
+    axis: str,
+    *,
+    kind: Kind = Kind.TIME,
+    limits: Sequence[float] = (),
+    size: tuple[int, int] = (560, 300),
 ) -> str:
-    """The share of each sample (seconds, increasing) up to each time; one curve per sample."""
+    """The share of each sample (increasing) up to each value; one curve per sample.
+
+    A single sample has its percentiles marked or, where limits are given, the shares above them.
+    """
     known = [(series, name, s) for series, (name, s) in enumerate(samples) if s.size]
     if not known:
         return empty("No job has completed.", size)
-    frame = _Frame(*size)
+    frame = Frame(*size)
     longest = max(float(s[-1]) for _, _, s in known)
     median = max(float(np.median(s)) for _, _, s in known)
-    unit = unit_for(Kind.TIME, [longest])
-    x = _time_axis(frame, [s for _, _, s in known], longest > 25 * median)
-    y = _Axis(0.0, 1.0, frame.bottom, frame.top)
-    note = ", logarithmic" if x.log else ""
+    unit = unit_for(kind, [longest])
+    x = _value_axis(frame, [s for _, _, s in known], longest > 25 * median, limits)
+    y = Axis(0.0, 1.0, frame.bottom, frame.top)
+    notes = ", ".join(word for word in (unit.name, "logarithmic" if x.log else "") if word)
     body = [
-        _grid_x(frame, x, unit, f"{axis} ({unit.name}{note})"),
-        _grid_y(frame, y, Unit("%", 0.01, 0)),
+        grid_x(frame, x, unit, f"{axis} ({notes})" if notes else axis),
+        grid_y(frame, y, Unit("%", 0.01, 0)),
+        *(_limit(x, y, limit, series) for series, limit in enumerate(limits, 1)),
     ]
     body += [_curve(x, y, s, series, name) for series, name, s in known]
     if len(known) == 1:
-        body.append(_percentiles(x, y, known[0][2]))
-    return _svg(*size, f"Cumulative distribution: {axis}", "".join(body))
+        sample = known[0][2]
+        body.append(_shares_above(x, y, sample, limits) if limits else _percentiles(x, y, sample))
+    return picture(*size, f"Cumulative distribution: {axis}", "".join(body))
 
 
 def jobs_over_time(over: OverTime, *, size: tuple[int, int] = (560, 300)) -> str:
     """Jobs in the system as an area, and those that run as a line."""
-    frame = _Frame(*size)
+    frame = Frame(*size)
     unit = unit_for(Kind.TIME, [float(over.edges_s[-1])])
-    x = _Axis(float(over.edges_s[0]), float(over.edges_s[-1]), frame.left, frame.right)
+    x = Axis(float(over.edges_s[0]), float(over.edges_s[-1]), frame.left, frame.right)
     most = max(float(over.active.max()), float(over.running.max()), 1.0)
-    y = _Axis(0.0, most * 1.05, frame.bottom, frame.top)
+    y = Axis(0.0, most * 1.05, frame.bottom, frame.top)
     body = [
-        _grid_y(frame, y, Unit("", 1.0, 0)),
+        grid_y(frame, y, Unit("", 1.0, 0)),
         _area(x, y, over.edges_s, over.active, colour(5), "active: jobs in the system"),
         _line(x, y, over.edges_s, over.running, colour(0), "running jobs"),
-        _grid_x(frame, x, unit, f"time ({unit.name})"),
+        grid_x(frame, x, unit, f"time ({unit.name})"),
     ]
-    return _svg(*size, "Jobs active and running over time", "".join(body))
+    return picture(*size, "Jobs active and running over time", "".join(body))
 
 
 def utilization_over_time(over: OverTime, *, width: int = 560, strip: int = 78) -> str:
@@ -91,17 +93,17 @@ def utilization_over_time(over: OverTime, *, width: int = 560, strip: int = 78) 
         return empty("No accelerator type was counted.", (width, strip))
     pitch = strip + 24
     size = (width, pitch * len(over.utilization) + 44)
-    frame = _Frame(*size)
+    frame = Frame(*size)
     unit = unit_for(Kind.TIME, [float(over.edges_s[-1])])
-    x = _Axis(float(over.edges_s[0]), float(over.edges_s[-1]), frame.left, frame.right)
+    x = Axis(float(over.edges_s[0]), float(over.edges_s[-1]), frame.left, frame.right)
     body = []
     for row, (name, busy) in enumerate(over.utilization.items()):
         top = 20 + row * pitch
         mean = over.average[name]
-        y = _Axis(0.0, 1.0, top + strip, top)
-        part = _Frame(width, top + strip, top=top, bottom_margin=0)
+        y = Axis(0.0, 1.0, top + strip, top)
+        part = Frame(width, top + strip, top=top, bottom_margin=0)
         body += [
-            _grid_y(part, y, Unit("%", 0.01, 0), most_ticks=3),
+            grid_y(part, y, Unit("%", 0.01, 0), most_ticks=3),
             _area(
                 x,
                 y,
@@ -110,11 +112,11 @@ def utilization_over_time(over: OverTime, *, width: int = 560, strip: int = 78) 
                 colour(row),
                 f"{name}: {mean:.1%} on average",
             ),
-            _text(frame.left, top - 5, name, weight="bold"),
-            _text(frame.right, top - 5, f"{100 * mean:.1f} % on average", anchor="end", fill=FAINT),
+            write(frame.left, top - 5, name, weight="bold"),
+            write(frame.right, top - 5, f"{100 * mean:.1f} % on average", anchor="end", fill=FAINT),
         ]
-    body.append(_grid_x(frame, x, unit, f"time ({unit.name})", lines=False))
-    return _svg(*size, "Utilisation over time by accelerator type", "".join(body))
+    body.append(grid_x(frame, x, unit, f"time ({unit.name})", lines=False))
+    return picture(*size, "Utilisation over time by accelerator type", "".join(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def bars(rows: Sequence[Bar], title: str, *, largest: float | None = None, width
     gutter = min(max(len(row.label) for row in rows) * CHARACTER + 12, width * 0.4)
     margin = max(len(row.text) for row in rows) * CHARACTER + 30
     top = max([largest or 0.0, *(row.value or 0.0 for row in rows)]) or 1.0
-    scale = _Axis(0.0, top, gutter, width - margin)
+    scale = Axis(0.0, top, gutter, width - margin)
     body = []
     for i, row in enumerate(rows):
         middle = i * pitch + pitch / 2
@@ -145,11 +147,63 @@ def bars(rows: Sequence[Bar], title: str, *, largest: float | None = None, width
             f'<g><title>{clean(row.label)}: {clean(row.text)}</title>'
             f'<rect x="{gutter:.1f}" y="{middle - thick / 2:.1f}" width="{long:.1f}" height="{thick}" '
             f'fill="{colour(row.series)}"/></g>',
-            _text(gutter - 6, middle + 4, _fit(row.label, gutter - 6), anchor="end"),
-            _text(gutter + long + 5, middle + 4, row.text + (" ★" if row.best else ""),
+            write(gutter - 6, middle + 4, fit(row.label, gutter - 6), anchor="end"),
+            write(gutter + long + 5, middle + 4, row.text + (" ★" if row.best else ""),
                   weight="bold" if row.best else ""),
         ]  # fmt: skip
-    return _svg(width, pitch * len(rows) + 4, title, "".join(body))
+    return picture(width, pitch * len(rows) + 4, title, "".join(body))
+
+
+def panels(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> str:
+    """A panel per quantity with a bar per run, and over each bar its ratio to the reference's (where
+    that is 0, its value).
+
+    The bar of the reference has a colour of its own, as in the comparisons of Shockwave (NSDI'23).
+    """
+    columns = next((c for c, most in ((4, 5), (2, 12)) if len(labels) <= most), 1)
+    width, gap = 1120, 24
+    each = (width - gap * (columns - 1)) / columns
+    pitch = (each - 60) / max(len(labels), 1)
+    below = 14 + min(max(map(len, labels), default=0) * CHARACTER, SLANTED) * sin(SLANT)
+    tall = 220 + below
+    body = []
+    for i, row in enumerate(rows):
+        left, top = (i % columns) * (each + gap), (i // columns) * (tall + gap)
+        inner = _panel(row, labels, reference, Frame(each, tall, 52, 8, 40, below), pitch)
+        body.append(f'<g transform="translate({left:.1f} {top:.1f})">{inner}</g>')
+    height = -(-len(rows) // columns) * (tall + gap) - gap
+    title = f"{', '.join(row.heading for row in rows)}: ratios to {labels[reference]}"
+    return picture(width, round(height), title, "".join(body))
+
+
+def _panel(row: Relative, labels: Sequence[str], reference: int, frame: Frame, pitch: float) -> str:
+    unit = row.unit
+    top = max((value for value in row.values if value is not None), default=0.0) or unit.size
+    y = Axis(0.0, 1.05 * top, frame.bottom, frame.top)
+    body = [
+        write(0, 14, row.heading, weight="bold"),
+        grid_y(frame, y, Unit("", unit.size, unit.decimals)),
+    ]
+    for i, (label, value, ratio) in enumerate(zip(labels, row.values, row.ratios, strict=True)):
+        middle, at = frame.left + (i + 0.5) * pitch, y.at(value or 0.0)
+        fill, weight = (colour(0), "bold") if i == reference else (OTHERS, "")
+        told = f"{label}: {unit.full(value)}, {times(ratio, '×')} that of {labels[reference]}"
+        words = unit.full(value) if ratio is None else times(ratio, "×")
+        body += [
+            f'<g><title>{clean(told)}</title><rect x="{middle - 0.36 * pitch:.1f}" y="{at:.1f}" '
+            f'width="{0.72 * pitch:.1f}" height="{frame.bottom - at:.1f}" fill="{fill}"/></g>',
+            _slanted(middle + 4, frame.bottom + 14, label, weight),
+        ]
+        if pitch > len(words) * 0.8 * CHARACTER:
+            body.append(write(middle, at - 5, words, anchor="middle", weight=weight))
+    base = f'<path d="M{frame.left:g} {frame.bottom:g}H{frame.right:g}" stroke="{FAINT}"/>'
+    return "".join(body) + base
+
+
+def _slanted(x: float, y: float, label: str, weight: str) -> str:
+    """A label that rises to its end at this place."""
+    words = write(x, y, fit(label, SLANTED), anchor="end", weight=weight)
+    return f'<g transform="rotate({-degrees(SLANT):.0f} {x:.1f} {y:.1f})">{words}</g>'
 
 
 def device_timeline(
@@ -160,9 +214,9 @@ def device_timeline(
     tops = _row_tops(shown, row_height)
     left, bottom = 92, tops[-1] + row_height
     scale = (width - left - TIMELINE_MARGIN) / shown.columns
-    x = _Axis(shown.start_s, shown.end_s, left, width - TIMELINE_MARGIN)
+    x = Axis(shown.start_s, shown.end_s, left, width - TIMELINE_MARGIN)
     unit = unit_for(Kind.TIME, [shown.end_s])
-    frame = _Frame(width, bottom + 44, left=left, right_margin=TIMELINE_MARGIN, top=4)
+    frame = Frame(width, bottom + 44, left=left, right_margin=TIMELINE_MARGIN, top=4)
     body = [_timeline_labels(shown, tops, row_height, left, width)]
     for (job,), part in shown.bars.group_by("job", maintain_order=True):
         name = names.get(job, f"job {job}")
@@ -172,7 +226,7 @@ def device_timeline(
         body.append(
             f'<g stroke="{JOB_COLOURS[job % len(JOB_COLOURS)]}"><title>{clean(name)}</title>{strokes}</g>'
         )
-    body.append(_grid_x(frame, x, unit, f"time ({unit.name})", lines=False))
+    body.append(grid_x(frame, x, unit, f"time ({unit.name})", lines=False))
     data = {
         "left": left,
         "right": width - TIMELINE_MARGIN,
@@ -184,113 +238,26 @@ def device_timeline(
         "rows": "|".join(f"{accelerator} device {device}" for accelerator, device in shown.rows),
     }
     told = "".join(f' data-{key}="{clean(value)}"' for key, value in data.items())
-    return _svg(width, bottom + 44, title, "".join(body), f'class="timeline"{told}')
+    return picture(width, bottom + 44, title, "".join(body), f'class="timeline"{told}')
 
 
-def empty(words: str, size: tuple[int, int]) -> str:
-    """What stands where there is nothing to draw."""
-    width, height = size
-    return _svg(
-        width, height, words, _text(width / 2, height / 2, words, anchor="middle", fill=FAINT)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """The part of a picture that holds the data; px."""
-
-    width: float
-    height: float
-    left: float = 52
-    right_margin: float = 20
-    top: float = 10
-    bottom_margin: float = 44
-
-    @property
-    def right(self) -> float:
-        return self.width - self.right_margin
-
-    @property
-    def bottom(self) -> float:
-        return self.height - self.bottom_margin
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """From values to px."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    log: bool = False
-
-    def at(self, value: float) -> float:
-        return float(self.all(np.array([value]))[0])
-
-    def all(self, values: Floats) -> Floats:
-        low, high = self.low, self.high
-        if self.log:
-            low, high, values = math.log(low), math.log(high), np.log(np.maximum(values, low))
-        span = high - low or 1.0
-        return np.asarray(self.start + (values - low) / span * (self.end - self.start), np.float64)
-
-
-def _time_axis(frame: _Frame, samples: Sequence[Floats], log: bool) -> _Axis:
-    longest = max(float(s[-1]) for s in samples)
+def _value_axis(
+    frame: Frame, samples: Sequence[Floats], log: bool, limits: Sequence[float]
+) -> Axis:
+    """From 0, or, if logarithmic, from the least value, to the largest value or limit."""
+    longest = max(*(float(s[-1]) for s in samples), *(1.05 * limit for limit in limits), 0.0)
     shortest = min(float(s[0]) for s in samples)
     if log and shortest > 0:
-        return _Axis(shortest, longest, frame.left, frame.right, log=True)
-    return _Axis(0.0, longest or 1.0, frame.left, frame.right)
+        return Axis(shortest, longest, frame.left, frame.right, log=True)
+    return Axis(0.0, longest or 1.0, frame.left, frame.right)
 
 
-def _ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers inside [low, high], at most so many."""
-    if not high > low:
-        return [low]
-    rough = (high - low) / most
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next((m * power for m in (1, 2, 2.5, 5) if m * power >= rough), 10 * power)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [i * step for i in range(first, last + 1)]
+def _limit(x: Axis, y: Axis, limit: float, series: int) -> str:
+    at, line = x.at(limit), f'stroke="{colour(series)}" stroke-dasharray="4 3"'
+    return f'<path d="M{at:.1f} {y.start:g}V{y.end:g}" {line}><title>{limit:g}</title></path>'
 
 
-def _log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten inside [low, high], with their doubles and fives where there is room."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    parts = (1, 2, 5) if len(powers) <= 4 else (1,)
-    return [m * 10.0**p for p in powers for m in parts if low <= m * 10.0**p <= high]
-
-
-def _grid_x(frame: _Frame, x: _Axis, unit: Unit, label: str, *, lines: bool = True) -> str:
-    low, high = x.low / unit.size, x.high / unit.size
-    ticks = (
-        _log_ticks(low, high) if x.log else _ticks(low, high, int((frame.right - frame.left) // 70))
-    )
-    marks = []
-    for tick in ticks:
-        at = x.at(tick * unit.size)
-        top = frame.top if lines else frame.bottom
-        marks.append(
-            f'<path d="M{at:.1f} {top:g}V{frame.bottom + 4:g}" stroke="{GRID if lines else FAINT}"/>'
-        )
-        marks.append(_text(at, frame.bottom + 17, f"{tick:,.10g}", anchor="middle", fill=FAINT))
-    base = f'<path d="M{frame.left:g} {frame.bottom:g}H{frame.right:g}" stroke="{FAINT}"/>'
-    middle = (frame.left + frame.right) / 2
-    return "".join(marks) + base + _text(middle, frame.bottom + 36, label, anchor="middle")
-
-
-def _grid_y(frame: _Frame, y: _Axis, unit: Unit, most_ticks: int = 6) -> str:
-    marks = []
-    for tick in _ticks(y.low / unit.size, y.high / unit.size, most_ticks):
-        at = y.at(tick * unit.size)
-        marks.append(f'<path d="M{frame.left:g} {at:.1f}H{frame.right:g}" stroke="{GRID}"/>')
-        name = f"{tick:,.10g}" + (f" {unit.name}" if unit.name else "")
-        marks.append(_text(frame.left - 6, at + 4, name, anchor="end", fill=FAINT))
-    return "".join(marks)
-
-
-def _curve(x: _Axis, y: _Axis, sample: Floats, series: int, name: str) -> str:
+def _curve(x: Axis, y: Axis, sample: Floats, series: int, name: str) -> str:
     values, shares = steps_of(sample)
     points = zip(x.all(values), y.all(shares), strict=True)
     path = f"M{x.all(values)[0]:.1f} {y.at(0.0):.1f}" + "".join(
@@ -303,7 +270,7 @@ def _curve(x: _Axis, y: _Axis, sample: Floats, series: int, name: str) -> str:
     return f'<path d="{path}" fill="none" {stroke}><title>{clean(name)}</title></path>'
 
 
-def _percentiles(x: _Axis, y: _Axis, sample: Floats) -> str:
+def _percentiles(x: Axis, y: Axis, sample: Floats) -> str:
     marks = []
     for name, share in (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99)):
         value = float(np.quantile(sample, share))
@@ -312,24 +279,39 @@ def _percentiles(x: _Axis, y: _Axis, sample: Floats) -> str:
         room = at + 8 + len(words) * CHARACTER < x.end + 10
         x_text, y_text, anchor = (at + 8, level + 16, "") if room else (x.end, level + 19, "end")
         marks.append(f'<circle cx="{at:.1f}" cy="{level:.1f}" r="4" fill="{colour(1)}"/>')
-        marks.append(_text(x_text, y_text, words, anchor=anchor))
-    halo = 'stroke="#fff" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
-    return f"<g {halo}>{''.join(marks)}</g>"
+        marks.append(write(x_text, y_text, words, anchor=anchor))
+    return f"<g {HALO}>{''.join(marks)}</g>"
 
 
-def _steps(x: _Axis, y: _Axis, edges: Floats, values: Floats) -> str:
+def _shares_above(x: Axis, y: Axis, sample: Floats, limits: Sequence[float]) -> str:
+    """The part of the sample above each limit, in words beside the lines, where there is room."""
+    words = [f"{100 * (sample > limit).mean():.1f} % above {limit:g}" for limit in limits]
+    longest = max(map(len, words)) * CHARACTER
+    first, last = x.at(limits[0]), x.at(limits[-1])
+    at = last + 22 if last + 22 + longest < x.end else first - 8 - longest
+    rows = []
+    for row, text_of in enumerate(words):
+        level = y.start - 14 - 18 * (len(words) - 1 - row)
+        rows.append(
+            f'<circle cx="{at - 9:.1f}" cy="{level - 4:.1f}" r="4" fill="{colour(row + 1)}"/>'
+        )
+        rows.append(write(at, level, text_of))
+    return f"<g {HALO}>{''.join(rows)}</g>"
+
+
+def _steps(x: Axis, y: Axis, edges: Floats, values: Floats) -> str:
     """A path along the tops of the bins, without its first move."""
     right, tops = x.all(edges[1:]), y.all(values)
     return "".join(f"V{b:.1f}H{a:.1f}" for a, b in zip(right, tops, strict=True))
 
 
-def _area(x: _Axis, y: _Axis, edges: Floats, values: Floats, fill: str, name: str) -> str:
+def _area(x: Axis, y: Axis, edges: Floats, values: Floats, fill: str, name: str) -> str:
     zero = y.at(0.0)
     path = f"M{x.at(float(edges[0])):.1f} {zero:.1f}{_steps(x, y, edges, values)}V{zero:.1f}z"
     return f'<path d="{path}" fill="{fill}" fill-opacity="0.7"><title>{clean(name)}</title></path>'
 
 
-def _line(x: _Axis, y: _Axis, edges: Floats, values: Floats, stroke: str, name: str) -> str:
+def _line(x: Axis, y: Axis, edges: Floats, values: Floats, stroke: str, name: str) -> str:
     first = f"M{x.at(float(edges[0])):.1f} {y.at(float(values[0])):.1f}"
     path = first + _steps(x, y, edges, values)
     return (
@@ -358,13 +340,13 @@ def _timeline_labels(shown: Timeline, tops: list[int], height: int, left: float,
             continue
         words = f"{name}: {there_are:,} devices"
         words += f", the first {rows} shown" if rows < there_are else ""
-        parts.append(_text(left, tops[row] - 6, words, weight="bold"))
+        parts.append(write(left, tops[row] - 6, words, weight="bold"))
         box = f'x="{left}" y="{tops[row]}" width="{width - left - TIMELINE_MARGIN}" height="{rows * height}"'
         parts.append(f'<rect {box} fill="#f1f1f1"/>')
         for i in range(0, rows, every):
             label = f"device {shown.rows[row + i][1]}"
             parts.append(
-                _text(left - 6, tops[row + i] + height / 2 + 4, label, anchor="end", fill=FAINT)
+                write(left - 6, tops[row + i] + height / 2 + 4, label, anchor="end", fill=FAINT)
             )
         row += rows
     return "".join(parts)
@@ -386,27 +368,4 @@ def _strokes(
     return "".join(
         f'<path d="{"".join(path)}" stroke-width="{(row_height - 1) / (2 if packed else 1):g}"/>'
         for packed, path in paths.items()
-    )
-
-
-def _fit(label: str, width: float) -> str:
-    most = max(int(width / CHARACTER), 2)
-    return label if len(label) <= most else label[: most - 1] + "…"
-
-
-def _text(
-    x: float, y: float, words: str, *, anchor: str = "", weight: str = "", fill: str = ""
-) -> str:
-    style = "".join(
-        f' {name}="{value}"'
-        for name, value in (("text-anchor", anchor), ("font-weight", weight), ("fill", fill))
-        if value
-    )
-    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{clean(words)}</text>'
-
-
-def _svg(width: float, height: float, title: str, body: str, data: str = "") -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" '
-        f'aria-label="{clean(title)}" font-size="12" fill="{INK}" {data}>{body}</svg>'
     )

@@ -1,23 +1,23 @@
-"""Reports as one self-contained HTML page: no network, no library, light enough to send by mail."""
+"""The report on a run, as one self-contained HTML page: no network, no library, light enough to mail."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from fairlead.model.arrays import Floats
 from fairlead.report import figures
-from fairlead.report.figures import Bar, clean
+from fairlead.report.fairness import LIMITS
+from fairlead.report.figures import Bar
 from fairlead.report.jobtable import job_table, values_of
 from fairlead.report.page import (
-    brief,
+    GLOSSARY,
     configuration,
-    configurations,
     gallery,
     legend,
     note,
     page,
     reproduce,
     section,
+    setting,
 )
 from fairlead.report.quantities import (
     AVERAGE_JCT,
@@ -28,7 +28,6 @@ from fairlead.report.quantities import (
     P99_JCT,
     UTILIZATION,
     WORST_RHO,
-    Better,
     Kind,
     Quantity,
     devices,
@@ -36,20 +35,21 @@ from fairlead.report.quantities import (
     number,
     quantities,
     unit_for,
-    utilization_of,
+    worst_rho,
 )
 from fairlead.report.reduce import (
     OverTime,
     accelerators,
     busiest_window,
     completion_times,
+    measured,
     over_time,
+    static_rho,
     timeline,
 )
+from fairlead.report.svg import clean
 
 ZOOM_ROUNDS = 120  # rounds in the close-up of the timeline of a long run
-
-Run = tuple[str, Mapping[str, object], Mapping[str, object], pl.DataFrame, pl.DataFrame]
 
 
 def run_report(
@@ -69,9 +69,10 @@ def run_report(
     policy = config.get("policy") or "a policy"
     return page(
         f"Fairlead: {policy}",
-        f"<h1>{clean(policy)}</h1><p class='lead'>{clean(_setting(config, metrics))}</p>",
+        f"<h1>{clean(policy)}</h1><p class='lead'>{clean(setting(config, metrics))}</p>",
         _cards(metrics),
-        section("Job completion time", gallery(*_completion(metrics, _measured(config, jobs)))),
+        section("Job completion time", gallery(*_completion(metrics, measured(config, jobs)))),
+        _fairness(metrics, jobs),
         section("The cluster over time", _cluster_over_time(over)),
         section("Who ran where", _timelines(config, jobs, rounds, stints, over)),
         section("Jobs", job_table(jobs)),
@@ -81,63 +82,15 @@ def run_report(
     )
 
 
-def comparison_report(runs: Sequence[Run]) -> str:
-    """The report on several runs side by side, as a page of HTML.
-
-    A run is (label, config, metrics, jobs, rounds), each as in ``run_report``.
-    """
-    labels = [label for label, *_ in runs]
-    metrics = [run[2] for run in runs]
-    configs = [run[1] for run in runs]
-    setting = _setting(configs[0], metrics[0]) if runs else ""
-    return page(
-        "Fairlead: comparison",
-        f"<h1>{len(runs)} policies compared</h1><p class='lead'>{clean(setting)}</p>",
-        _unequal(labels, configs, metrics),
-        section("At a glance", _comparison_bars(labels, metrics)),
-        section("Job completion time", _comparison_cdf(runs)),
-        section("All numbers", _comparison_table(labels, metrics)),
-        section("Utilisation by accelerator type", _utilization_bars(labels, metrics)),
-        section("How to reproduce this comparison", reproduce(configs, "compare")),
-        section("Configuration", configurations(labels, configs)),
-    )
-
-
 def _shown(quantity: Quantity, metrics: Mapping[str, object], digits: int = 4) -> str:
     value = quantity.of(metrics)
     return unit_for(quantity.kind, [value], digits).full(value)
 
 
-def _measured(config: Mapping[str, object], jobs: pl.DataFrame) -> pl.DataFrame:
-    """The jobs that the metrics are about: those of the measurement window, if there is one."""
-    match config.get("window"):
-        case [int(first), int(end)]:
-            return jobs.slice(first, end - first)
-        case _:
-            return jobs
-
-
-# The parts of a report on one run
-
-
-def _setting(config: Mapping[str, object], metrics: Mapping[str, object]) -> str:
-    """What was run on what, in one line."""
-    cluster = config.get("cluster")
-    parts = [
-        f"{config['trace']}" if config.get("trace") else "",
-        f"{metrics['n_jobs']:,} jobs" if isinstance(metrics.get("n_jobs"), int) else "",
-        ", ".join(f"{count} {name}" for name, count in cluster.items())
-        if isinstance(cluster, Mapping)
-        else str(cluster or ""),
-        f"rounds of {brief(config['round_s'])} s" if config.get("round_s") else "",
-        f"{config['profile']} profile" if config.get("profile") else "",
-        f"seed {config['seed']}" if config.get("seed") is not None else "",
-    ]
-    return " · ".join(part for part in parts if part)
-
-
 def _cards(metrics: Mapping[str, object]) -> str:
-    shown = (AVERAGE_JCT, P99_JCT, MAKESPAN, UTILIZATION, WORST_RHO, COST)
+    static = worst_rho("static")
+    other = P99_JCT if static.of(metrics) is None else static
+    shown = (AVERAGE_JCT, MAKESPAN, UTILIZATION, other, WORST_RHO, COST)
     cards = [(quantity.name, _shown(quantity, metrics, digits=3)) for quantity in shown]
     done, every = COMPLETED.of(metrics), number(metrics.get("n_jobs"))
     both = done is not None and every is not None
@@ -161,6 +114,37 @@ def _completion(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Iterator[t
             "Average completion time by number of devices",
             figures.bars(rows, "Average JCT by devices"),
         )
+
+
+def _fairness(metrics: Mapping[str, object], jobs: pl.DataFrame) -> str:
+    """Who was treated worse than in an equal split of the devices, where static rho is defined."""
+    if worst_rho("static").of(metrics) is None:
+        return ""
+    sample = ("all jobs", static_rho(jobs))
+    picture = figures.cdf([sample], "static rho", kind=Kind.RATIO, limits=LIMITS)
+    groups = [(name, _worst_by(jobs, column)) for name, column in _GROUPS]
+    worst = "".join(
+        f"<h3>Worst static rho by {name}</h3>{figures.bars(rows, f'Worst static rho by {name}')}"
+        for name, rows in groups
+        if len(rows) > 1
+    )
+    told = f"<div>{worst}</div>"
+    curve = f"<figure><h3>Share of jobs up to a static rho</h3>{picture}</figure>"
+    return section("Finish-time fairness", f"<div class='figures'>{curve}{told}</div>")
+
+
+_GROUPS = (("number of devices", "scale_factor"), ("mode", "mode"))
+
+
+def _worst_by(jobs: pl.DataFrame, column: str) -> list[Bar]:
+    """The largest static rho among the jobs of each kind."""
+    if column not in jobs.columns:
+        return []
+    known = jobs.filter(pl.col("rho_static").is_not_null() & pl.col(column).is_not_null())
+    found = known.group_by(column).agg(pl.col("rho_static").max()).sort(column).rows()
+    unit = unit_for(Kind.RATIO, [value for _, value in found])
+    name = devices if column == "scale_factor" else str
+    return [Bar(name(kind), value, unit.full(value)) for kind, value in found]
 
 
 def _scale_jct(metrics: Mapping[str, object], key: object) -> float | None:
@@ -252,116 +236,4 @@ def _numbers(metrics: Mapping[str, object]) -> str:
         f"{''.join(rows)}</tbody></table>"
         for group, rows in groups.items()
     )
-    return f"<div class='columns'>{''.join(tables)}</div>{note(_GLOSSARY)}"
-
-
-_GLOSSARY = (
-    "JCT: job completion time, from arrival to completion. Rho: finish-time fairness; isolated = JCT over "
-    "the JCT under an equal, isolated share of the cluster; static = JCT over exclusive run time x max(1, "
-    "jobs of the trace / devices). Above 1 a job did worse than under an equal split."
-)
-
-
-# The parts of a comparison
-
-
-def _unequal(
-    labels: Sequence[str],
-    configs: Sequence[Mapping[str, object]],
-    metrics: Sequence[Mapping[str, object]],
-) -> str:
-    """A warning where averages are over different jobs (those of a window are all complete)."""
-    if any(isinstance(config.get("window"), list | tuple) for config in configs):
-        return ""
-    done = [COMPLETED.of(run) for run in metrics]
-    if len({count for count in done if count is not None}) < 2:
-        return ""
-    words = ", ".join(
-        f"{label} {count:,.0f}"
-        for label, count in zip(labels, done, strict=True)
-        if count is not None
-    )
-    return (
-        "<p class='warning'>The runs did not complete the same number of jobs, so their averages are "
-        f"over different jobs. Completed: {clean(words)}.</p>"
-    )
-
-
-def _comparison_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
-    return gallery(
-        *(
-            (f"{quantity.name} (lower is better)", _bars(quantity, labels, metrics))
-            for quantity in (AVERAGE_JCT, MAKESPAN, COST, WORST_RHO)
-        )
-    )
-
-
-def _bars(
-    quantity: Quantity,
-    labels: Sequence[str],
-    metrics: Sequence[Mapping[str, object]],
-    largest: float | None = None,
-) -> str:
-    values = [quantity.of(run) for run in metrics]
-    unit = unit_for(quantity.kind, values)
-    best = quantity.best(values, unit)
-    rows = [
-        Bar(label, value, unit.full(value), series, series in best)
-        for series, (label, value) in enumerate(zip(labels, values, strict=True))
-    ]
-    return figures.bars(rows, quantity.name, largest=largest)
-
-
-def _utilization_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
-    types = [str(key) for key in keys_of(metrics, "utilization_by_type")]
-    if not types:
-        return note("The runs do not say.")
-    return gallery(
-        *((name, _bars(utilization_of(name), labels, metrics, largest=1.0)) for name in types)
-    )
-
-
-def _comparison_cdf(runs: Sequence[Run]) -> str:
-    samples: list[tuple[str, Floats]] = [
-        (label, completion_times(_measured(config, jobs))) for label, config, _, jobs, _ in runs
-    ]
-    key = legend([(label, series) for series, (label, _) in enumerate(samples)])
-    picture = figures.cdf(samples, "completion time", size=(1120, 400))
-    return f"<figure class='wide'>{key}<div class='scroll'>{picture}</div></figure>"
-
-
-def _comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
-    """Numbers as rows, runs as columns, the best of each row marked."""
-    body, group = [], ""
-    for quantity in quantities(metrics):
-        if quantity.group != group:
-            group = quantity.group
-            span = len(labels) + 1
-            body.append(
-                f"<tr><th class='group' colspan='{span}' scope='colgroup'>{clean(group)}</th></tr>"
-            )
-        body.append(_comparison_row(quantity, metrics))
-    head = "".join(f"<th class='n' scope='col'>{clean(label)}</th>" for label in labels)
-    return (
-        f"{note('The best of each row is shaded; small figures are the distance from it.')}"
-        f"<div class='scroll'><table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
-        f"</table></div>{note(_GLOSSARY)}"
-    )
-
-
-def _comparison_row(quantity: Quantity, metrics: Sequence[Mapping[str, object]]) -> str:
-    values = [quantity.of(run) for run in metrics]
-    unit = unit_for(quantity.kind, values)
-    best = quantity.best(values, unit)
-    least = min((value for value in values if value is not None), default=0.0)
-    relative = (
-        quantity.better is Better.LOWER and quantity.kind in (Kind.TIME, Kind.MONEY) and least > 0
-    )
-    cells = []
-    for i, value in enumerate(values):
-        style, mark = ("n best", " ★") if i in best else ("n", "")
-        apart = relative and best and i not in best and value is not None
-        more = f"<small>+{100 * (value / least - 1):.1f} %</small>" if apart and value else ""
-        cells.append(f"<td class='{style}'>{unit.bare(value)}{mark}{more}</td>")
-    name = f"{quantity.name} ({unit.name})" if unit.name else quantity.name
-    return f"<tr><td class='what' title='{clean(quantity.meaning)}'>{clean(name)}</td>{''.join(cells)}</tr>"
+    return f"<div class='columns'>{''.join(tables)}</div>{note(GLOSSARY)}"

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fairlead.report.figures import clean
+from fairlead.report.adapting import in_words
 from fairlead.report.page import note
 from fairlead.report.quantities import DASH, Kind, number, unit_for
 from fairlead.report.reduce import worst_jobs
+from fairlead.report.svg import clean
 
 MOST_JOBS = 500  # rows of the table
 
@@ -55,6 +56,10 @@ def _deadline(jobs: pl.DataFrame) -> list[object]:
     return [None if ok is None else "met" if ok else "missed" for ok in met]
 
 
+def _batch_sizes(jobs: pl.DataFrame) -> list[object]:
+    return [known and in_words(str(known)) for known in values_of(jobs, "batch_sizes")]
+
+
 def _weight(jobs: pl.DataFrame) -> list[object]:
     """Weights, if they differ at all."""
     weights = values_of(jobs, "weight")
@@ -65,6 +70,8 @@ JOB_COLUMNS = (
     _Column("Job", _plain("job"), Kind.COUNT, always=True),
     _Column("Family", _plain("family"), always=True),
     _Column("Devices", _plain("scale_factor"), Kind.COUNT, always=True),
+    _Column("Mode", _plain("mode")),
+    _Column("Batch size from epoch", _batch_sizes),
     _Column("Tenant", _plain("tenant")),
     _Column("Weight", _weight, Kind.RATIO),
     _Column("Arrival", _plain("arrival_s"), Kind.TIME, always=True),
@@ -75,6 +82,7 @@ JOB_COLUMNS = (
     _Column("Steps done", _steps_done, Kind.SHARE),
     _Column("Rho, isolated", _plain("rho_isolated"), Kind.RATIO),
     _Column("Rho, static", _plain("rho_static"), Kind.RATIO),
+    _Column("Rho, Themis", _plain("rho_themis"), Kind.RATIO),
     _Column("Cost", _plain("cost"), Kind.MONEY),
     _Column("Restarts", _plain("restarts"), Kind.COUNT),
     _Column("Moves", _plain("moves"), Kind.COUNT),

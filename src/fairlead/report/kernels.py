@@ -72,7 +72,7 @@ def begin(
 
 
 @kernel(
-    "void(i8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8[::1], f8, f8, b1,"
+    "void(i8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8[::1], f8, f8, b1, b1,"
     " f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])",
 )
 def book(
@@ -86,6 +86,7 @@ def book(
     start_s: float,
     from_s: float,
     only_good: bool,
+    with_starts: bool,
     price: Floats,
     busy_s: Floats,
     charged_s: Floats,
@@ -97,7 +98,8 @@ def book(
     """Book in place what a round used and did.
 
     busy_s, charged_s, price: (slots,) device-seconds in use; device-seconds charged, from from_s on and, if
-    only_good, only for what counts; $ per device-hour. run_s, cost, lost_s, done: (jobs,).
+    only_good, only for what counts, and with_starts or without what went into starting; $ per
+    device-hour. run_s, cost, lost_s, done: (jobs,).
     """
     for i in range(len(member)):
         scale = first[i + 1] - first[i]
@@ -108,6 +110,8 @@ def book(
             if member[i, k] >= 0 and (outcome[i, k] == _FAILED or outcome[i, k] == _LOST):
                 good = False
         pay_s = finish_s[i] - from_s if good or not only_good else 0.0
+        if not with_starts and pay_s > 0:
+            pay_s -= restart_s[i]
         charged_s[slot[i]] += pay_s * scale
         for k in range(member.shape[1]):
             j = member[i, k]

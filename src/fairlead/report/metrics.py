@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fairlead.report.contention import envy
 from fairlead.report.recorder import Recorder
 
 
@@ -39,8 +40,11 @@ def measure(
     next round). cost: $ for devices in use, lost rounds included; Gavel's in its profile. rho.isolated:
     JCT over the time that the same steps would have taken on an isolated 1/n share, n taken at every
     solve (Gavel); rho.static: JCT over running time alone on the fastest type x max(1, jobs / devices)
-    (Shockwave), only without a window. slo_violations: jobs that ended later than arrival + SLO or
-    were still there then.
+    (Shockwave), only without a window; rho.themis: the same with the mean number of jobs in the system
+    over the job's rounds. envy: |a_i - a_j| over pairs of jobs, a being the part of the rounds between a
+    job's arrival and its end in which it ran (Shockwave). n_forced: completed jobs that were ended with
+    steps left, for they had run longer than the profile's ``overtime`` allows. slo_violations: jobs that
+    ended later than arrival + SLO or were still there then.
     """
     measured = jobs if window is None else jobs.slice(window[0], window[1] - window[0])
     done = measured.filter(pl.col("end") == "completed")
@@ -71,7 +75,11 @@ def measure(
             name: _ratio(recorder.busy_s[t], capacity_s[t]) for t, name in enumerate(names)
         },
         "cost": float(np.sum(jobs["cost"].to_numpy())),
-        "rho": {"isolated": _rho(done["rho_isolated"].drop_nulls().to_numpy())},
+        "rho": {
+            "isolated": _rho(done["rho_isolated"].drop_nulls().to_numpy()),
+            "themis": _rho(done["rho_themis"].drop_nulls().to_numpy()),
+        },
+        "envy": envy(measured["served"].drop_nulls().to_numpy()),
         "preemptions": int(sum(recorder.round_counts("preempted"))),
         "moves": int(jobs["moves"].sum()),
         "moves_per_job_hour": _ratio(jobs["moves"].sum(), run_s / 3600),
@@ -85,6 +93,10 @@ def measure(
         **{
             f"n_{end}": ended.get(end, 0) for end in ("completed", "dropped", "killed", "cancelled")
         },
+        "n_forced": jobs.filter(
+            (pl.col("end") == "completed")
+            & (pl.col("steps_done") < pl.col("total_steps") * (1 - 1e-9))
+        ).height,
         "n_unfinished": ended.get("unfinished", 0),
         "n_rounds": len(recorder.round_counts("preempted")),
         "n_solves": recorder.n_solves,

@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from importlib import resources
 
-from fairlead.report.figures import clean, colour, dashes
 from fairlead.report.quantities import DASH
+from fairlead.report.svg import clean, colour, dashes
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -51,6 +51,31 @@ def legend(entries: Sequence[tuple[str, int]]) -> str:
         for name, series in entries
     )
     return f"<ul class='legend'>{''.join(items)}</ul>"
+
+
+GLOSSARY = (
+    "JCT: job completion time, from arrival to completion. Rho: finish-time fairness; isolated = JCT over "
+    "the JCT under an equal, isolated share of the cluster; static = JCT over exclusive run time x max(1, "
+    "jobs of the trace / devices); themis = the same with the mean number of jobs in the system while it "
+    "was there. Above 1 a job did worse than under an equal split. Envy: how far two jobs differ in the "
+    "part of the rounds from arrival to end in which they ran."
+)
+
+
+def setting(config: Mapping[str, object], metrics: Mapping[str, object]) -> str:
+    """What was run on what, in one line."""
+    cluster = config.get("cluster")
+    parts = [
+        f"{config['trace']}" if config.get("trace") else "",
+        f"{metrics['n_jobs']:,} jobs" if isinstance(metrics.get("n_jobs"), int) else "",
+        ", ".join(f"{count} {name}" for name, count in cluster.items())
+        if isinstance(cluster, Mapping)
+        else str(cluster or ""),
+        f"rounds of {brief(config['round_s'])} s" if config.get("round_s") else "",
+        f"{config['profile']} profile" if config.get("profile") else "",
+        f"seed {config['seed']}" if config.get("seed") is not None else "",
+    ]
+    return " · ".join(part for part in parts if part)
 
 
 _OPTIONS = (

@@ -128,6 +128,7 @@ class Quantity:
 
 _ISOLATED = "completion time over the time under an equal, isolated share of the cluster"
 _STATIC = "completion time over exclusive run time x max(1, jobs of the trace / devices)"
+_THEMIS = "completion time over exclusive run time x max(1, jobs in the system / devices), over its rounds"
 
 AVERAGE_JCT = Quantity(
     "Average JCT", ("avg_jct_s",), Kind.TIME, Better.LOWER, "Completion", "avg JCT",
@@ -163,20 +164,34 @@ LOST = Quantity(
 COMPLETED = Quantity("Completed", ("n_completed",), Kind.COUNT, Better.HIGHER, "Jobs", "jobs\ndone")
 
 
-def _rho(which: str, meaning: str) -> tuple[Quantity, ...]:
-    group, low = "Finish-time fairness", Better.LOWER
-    unfair = (("unfair_1", "1"), ("unfair_1_05", "1.05"), ("unfair_1_1", "1.1"))
+def _rho(which: str, meaning: str, optional: bool = False) -> tuple[Quantity, ...]:
+    def one(name: str, key: str, kind: Kind, short: str = "") -> Quantity:
+        path, group = ("rho", which, key), "Finish-time fairness"
+        return Quantity(
+            f"{name} ({which})", path, kind, Better.LOWER, group, short, meaning, optional
+        )
+
     return (
-        Quantity(f"Worst rho ({which})", ("rho", which, "max"), Kind.RATIO, low, group, meaning=meaning),
-        Quantity(f"Mean rho ({which})", ("rho", which, "mean"), Kind.RATIO, low, group, meaning=meaning),
-        Quantity(f"Median rho ({which})", ("rho", which, "p50"), Kind.RATIO, low, group, meaning=meaning),
+        one("Worst rho", "max", Kind.RATIO, f"worst\n{which}\nrho"),
+        one("Mean rho", "mean", Kind.RATIO),
+        one("Median rho", "p50", Kind.RATIO),
         *(
-            Quantity(
-                f"Jobs with rho > {limit} ({which})", ("rho", which, key), Kind.SHARE, low, group,
-                meaning=meaning,
-            )
-            for key, limit in unfair
+            one(f"Jobs with rho > {limit}", key, Kind.SHARE, f"{which}\nrho\n> {limit}")
+            for key, limit in (("unfair_1", "1"), ("unfair_1_05", "1.05"), ("unfair_1_1", "1.1"))
         ),
+    )
+
+
+def _envy() -> tuple[Quantity, ...]:
+    meaning = (
+        "how far two jobs differ in the part of the rounds from arrival to end in which they ran"
+    )
+    return tuple(
+        Quantity(
+            f"{name} envy", ("envy", key), Kind.RATIO, Better.LOWER, "Finish-time fairness",
+            meaning=meaning, optional=True,
+        )
+        for name, key in (("Largest", "max"), ("Mean", "mean"))
     )  # fmt: skip
 
 
@@ -200,6 +215,8 @@ def _fixed() -> tuple[Quantity, ...]:
         WORST_RHO,
         *_rho("isolated", _ISOLATED)[1:],
         *_rho("static", _STATIC),
+        *_rho("themis", _THEMIS, optional=True),
+        *_envy(),
         Quantity("Preemptions", ("preemptions",), Kind.COUNT, low, changes),
         Quantity("Moves", ("moves",), Kind.COUNT, low, changes),
         MOVES,
@@ -217,6 +234,11 @@ def _fixed() -> tuple[Quantity, ...]:
         Quantity("Jobs", ("n_jobs",), Kind.COUNT, neither, jobs),
         COMPLETED,
         Quantity("Dropped", ("n_dropped",), Kind.COUNT, low, jobs),
+        Quantity(
+            "Ended before their last step", ("n_forced",), Kind.COUNT, low, jobs,
+            meaning="completed all the same: they had run for longer than their profile allows",
+            optional=True,
+        ),
         Quantity("Killed", ("n_killed",), Kind.COUNT, neither, jobs),
         Quantity("Cancelled", ("n_cancelled",), Kind.COUNT, neither, jobs, optional=True),
         Quantity("Unfinished", ("n_unfinished",), Kind.COUNT, neither, jobs, optional=True),
@@ -234,6 +256,20 @@ def _fixed() -> tuple[Quantity, ...]:
 
 
 QUANTITIES: tuple[Quantity, ...] = _fixed()
+
+
+def worst_rho(which: str) -> Quantity:
+    """The largest rho by one of the definitions."""
+    return _at("rho", which, "max")
+
+
+def unfair(which: str) -> Quantity:
+    """The share of jobs whose rho, by one of the definitions, is above 1.05."""
+    return _at("rho", which, "unfair_1_05")
+
+
+def _at(*path: str) -> Quantity:
+    return next(quantity for quantity in QUANTITIES if quantity.path == path)
 
 
 def quantities(runs: Sequence[Mapping[str, object]]) -> list[Quantity]:

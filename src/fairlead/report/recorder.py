@@ -4,71 +4,34 @@ A stint is a time that a job spent on the same devices without a break. Like the
 is an observer of the driver; it costs a few vector operations per round.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from fairlead.commands import Command, End, EndJobs, EndRound, Solve, StartRound
-from fairlead.events import Event, JobsSubmitted, NodeLost, NodeRecovered, RoundEnded
+from fairlead.events import (
+    Event,
+    JobsSubmitted,
+    NodeLost,
+    NodeRecovered,
+    RequirementsChanged,
+    RoundEnded,
+)
+from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.index import JobIndex
 from fairlead.model.job import Job
 from fairlead.model.throughput import Throughputs
 from fairlead.placement.servers import are_spread
+from fairlead.report.adapting import adaptation_columns
+from fairlead.report.columns import Columns
+from fairlead.report.contention import contention, running_alone_s
 from fairlead.report.kernels import begin, book
+from fairlead.report.stints import Stints
 
-_FLOATS = (
-    "arrival_s", "start_s", "end_s", "run_s", "cost", "restart_lost_s",
-    "steps_done", "isolated_s", "steps_then", "isolated_rate",
-)  # fmt: skip
-_INTS = ("restarts", "moves", "end", "kept_in", "runs_in")
 _ROUND = ("time_s", "seconds", "active", "running", "started", "preempted", "moved")
-
-
-class _Columns:
-    """Growing per-job arrays, by order of submission."""
-
-    arrival_s: Floats
-    start_s: Floats  # first start, NaN before
-    end_s: Floats
-    run_s: Floats
-    cost: Floats
-    restart_lost_s: Floats
-    steps_done: Floats
-    isolated_s: Floats  # time that the work done so far would have taken on an isolated 1/n share
-    steps_then: Floats  # steps done when isolated_rate was set
-    isolated_rate: Floats
-    restarts: Ints
-    moves: Ints
-    end: Ints
-    kept_in: Ints  # the last round in which it stayed on its devices
-    runs_in: Ints  # the last round in which it ran
-    stint_s: Floats  # when its present stint began
-    rate: Floats  # (jobs, slots)
-    scale: Floats
-
-    def __init__(self, slots: int) -> None:
-        self.n = 0
-        for name in _FLOATS:
-            setattr(self, name, np.zeros(64))
-        for name in _INTS:
-            setattr(self, name, np.zeros(64, np.int64))
-        self.stint_s, self.scale = np.zeros(64), np.ones(64)
-        self.rate = np.zeros((64, slots))
-
-    def add(self, time_s: float, scale: int, rate: Floats) -> None:
-        if self.n == len(self.arrival_s):
-            for name in (*_FLOATS, *_INTS, "stint_s", "scale", "rate"):
-                old = getattr(self, name)
-                setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
-        i = self.n
-        self.arrival_s[i], self.start_s[i], self.end_s[i] = time_s, np.nan, np.nan
-        self.scale[i], self.rate[i] = scale, rate
-        self.kept_in[i] = self.runs_in[i] = -2
-        self.n += 1
 
 
 class Recorder:
@@ -80,16 +43,20 @@ class Recorder:
         throughputs: Throughputs,
         charge_idle_gaps: bool,
         solves: bool,
+        charge_starts: bool = True,
+        released_world: bool = False,
     ) -> None:
-        """charge_idle_gaps: as the profile, and no charge for rounds that do not count either.
-        solves: does the planner ask for solves? (If so, isolated
-        rates are taken at each of them, as Gavel does; if not, whenever jobs come or go.)"""
+        """charge_idle_gaps: as the profile, and no charge for rounds that do not count either;
+        charge_starts, released_world: as the profile. solves: does the planner ask for solves? (If so,
+        isolated rates are taken at each of them, as Gavel does; if not, whenever jobs come or go.)"""
         self.cluster = cluster
         self.throughputs = throughputs.columns(cluster.slots)
         self.charge_idle_gaps = charge_idle_gaps
         self.solves = solves
+        self.charge_starts = charge_starts
+        self.released_world = released_world
         self.jobs: list[Job] = []
-        self.columns = _Columns(len(cluster.slots))
+        self.columns = Columns(len(cluster.slots))
         self.n_solves = 0
         self.now_s = 0.0
         self.fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
@@ -110,7 +77,9 @@ class Recorder:
             name: [] for name in (*_ROUND, "solved", "busy", "capacity")
         }
         self._now: _Running | None = None
-        self._stints: list[tuple[Any, ...]] = []
+        self._in_force = False  # is the round not over?
+        self._adapting: list[RequirementsChanged] = []  # until it is
+        self._stints = Stints()
 
     # --- observing -------------------------------------------------------------------------------
 
@@ -120,6 +89,9 @@ class Recorder:
         match event:
             case RoundEnded():
                 self._round_ended(event)
+            case RequirementsChanged():
+                self._adapting.append(event)
+                self._adapt()
             case JobsSubmitted():
                 self._submitted(event)
             case NodeLost() | NodeRecovered():
@@ -147,7 +119,9 @@ class Recorder:
             assert kind is not None
             self._index.add(job.id, len(self.jobs))
             self.jobs.append(job)
-            self.columns.add(event.time_s, job.scale_factor, self.throughputs.rate[kind])
+            rate = self.throughputs.rate[kind]
+            began = len(self._rounds["time_s"])
+            self.columns.add(event.time_s, job.scale_factor, rate, job.total_steps, began)
         self._changed = True
 
     def _node(self, event: NodeLost | NodeRecovered) -> None:
@@ -169,17 +143,42 @@ class Recorder:
         col = self.columns
         i = self._index.positions()
         self._add_isolated(i)
-        n = max(len(i), 1)
-        share = self._capacity / n / col.scale[i][:, None]
-        share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
-        col.isolated_rate[i] = (col.rate[i] * share).sum(axis=1)
+        col.isolated_rate[i] = self._isolated_rate(i)
         self._changed = False
+
+    def _isolated_rate(self, i: Ints) -> Floats:
+        """(jobs,) steps/s on an n-th of the cluster as it is now."""
+        col = self.columns
+        share = self._capacity / max(len(self._index), 1) / col.scale[i][:, None]
+        share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
+        return np.asarray((col.rate[i] * share).sum(axis=1))
 
     def _add_isolated(self, i: Ints) -> None:
         col = self.columns
         did, rate = col.steps_done[i] - col.steps_then[i], col.isolated_rate[i]
         col.isolated_s[i] += np.divide(did, rate, out=np.zeros(len(i)), where=rate > 0)
         col.steps_then[i] = col.steps_done[i]
+
+    def _adapt(self) -> None:
+        """Take over other batch sizes, when the round is over whose steps count at the old ones."""
+        if self._in_force:
+            return
+        col = self.columns
+        for event in self._adapting:
+            i = self._index.find(event.jobs[:, None])[:, 0]
+            there = np.flatnonzero(i >= 0)
+            i = i[there]
+            self._add_isolated(i)
+            for job, batch in zip(i.tolist(), event.batch[there].tolist(), strict=True):
+                one = self.jobs[job]
+                kind = self.throughputs.row(with_batch(one.family, batch), one.scale_factor)
+                assert kind is not None
+                col.rate[job] = self.throughputs.rate[kind]
+            col.total_steps[i] = event.total_steps[there]
+            col.steps_done[i] = col.steps_then[i] = event.steps_done[there]
+            known = i[col.isolated_rate[i] > 0]
+            col.isolated_rate[known] = self._isolated_rate(known)
+        self._adapting.clear()
 
     def _start_round(self, start: StartRound) -> None:
         if self._changed and not self.solves:
@@ -201,8 +200,12 @@ class Recorder:
             col.moves,
         )
         if before is not None and over.any():
-            self._close_stints(before, np.flatnonzero(over), began)
+            self._stints.close(
+                before.start, before.member, before.kind, before.end_s, np.flatnonzero(over), began
+            )
         self._now = self._running(start, member)
+        self._in_force = len(member) > 0
+        col.rounds[member[member >= 0]] += 1
         row = (start.time_s, 0.0, start.active, len(member), started, preempted, moved)
         for name, value in zip(_ROUND, row, strict=True):
             rounds[name].append(value)
@@ -221,24 +224,6 @@ class Recorder:
             )
         return _Running(start, member, kind, spread)
 
-    def _close_stints(self, before: "_Running", over: Ints, began: Floats) -> None:
-        start = before.start
-        scale = np.diff(start.first)[over]
-        first = np.concatenate([[0], np.cumsum(scale)])
-        spread = np.arange(first[-1]) - np.repeat(first[:-1], scale)
-        devices = start.devices[np.repeat(start.first[over], scale) + spread]
-        small = np.int32  # there may be millions of stints
-        self._stints.append(
-            (
-                before.member[over].astype(small),
-                before.kind[over].astype(small),
-                scale.astype(small),
-                devices.astype(small),
-                began[over],
-                before.end_s[over],
-            )
-        )
-
     def _round_ended(self, event: RoundEnded) -> None:
         now, col = self._now, self.columns
         assert now is not None
@@ -256,6 +241,7 @@ class Recorder:
             start_s,
             self._last_end_s if self.charge_idle_gaps else start_s,
             self.charge_idle_gaps,
+            self.charge_starts,
             self.cluster.price,
             busy,
             self.charged_s,
@@ -271,11 +257,14 @@ class Recorder:
         self._last_end_s = event.time_s
         self._rounds["seconds"][-1] = event.time_s - start_s
         self._rounds["busy"][-1] = busy
+        self._in_force = False
+        self._adapt()
 
     def _end_jobs(self, command: EndJobs) -> None:
         i = np.array([self._index.pop(j) for j in command.jobs.tolist()], np.int64)
         self.columns.end[i] = command.end
         self.columns.end_s[i] = command.end_s
+        self.columns.end_round[i] = len(self._rounds["time_s"])
         self._add_isolated(i)
         self._changed = True
 
@@ -285,9 +274,10 @@ class Recorder:
         """Close what is open; call once, at the end."""
         self._count_capacity()
         if self._now is not None:
-            member = self._now.member
-            began = self.columns.stint_s[member[:, 0]]
-            self._close_stints(self._now, np.arange(len(member)), began)
+            now = self._now
+            began = self.columns.stint_s[now.member[:, 0]]
+            every = np.arange(len(now.member))
+            self._stints.close(now.start, now.member, now.kind, now.end_s, every, began)
             self._now = None
 
     def round_counts(self, name: str) -> list[int]:
@@ -303,10 +293,12 @@ class Recorder:
         jct_s = np.where(done, col.end_s[:n] - col.arrival_s[:n], np.nan)
         isolated_s = col.isolated_s[:n]
         rho = np.divide(jct_s, isolated_s, out=np.full(n, np.nan), where=isolated_s > 0)
-        fastest = col.rate[:n].max(axis=1, initial=0.0)
         total = np.array([job.total_steps for job in jobs], np.float64)
-        alone_s = np.divide(total, fastest, out=np.full(n, np.nan), where=fastest > 0)
-        contention = max(1.0, n / float(self.cluster.capacity.sum()))
+        alone_s = self._alone_s()
+        devices = float(self.cluster.capacity.sum())
+        first, behind = self._rounds_of_jobs()
+        active = self._rounds["active"]
+        themis_s = alone_s * contention(active, first, behind, devices)
         table = pl.DataFrame(
             {
                 "job": [int(job.id) for job in jobs],
@@ -314,8 +306,9 @@ class Recorder:
                 "scale_factor": [job.scale_factor for job in jobs],
                 "weight": [job.weight for job in jobs],
                 "tenant": [job.tenant for job in jobs],
+                **adaptation_columns(jobs),
                 "total_steps": total,
-                "steps_done": col.steps_done[:n],
+                "steps_done": self._steps_done(total),
                 "arrival_s": col.arrival_s[:n],
                 "start_s": col.start_s[:n],
                 "end_s": col.end_s[:n],
@@ -327,12 +320,40 @@ class Recorder:
                 "moves": col.moves[:n],
                 "restart_lost_s": col.restart_lost_s[:n],
                 "rho_isolated": rho,
-                "rho_static": jct_s / (alone_s * contention),
+                "rho_static": jct_s / (alone_s * max(1.0, n / devices)),
+                "rho_themis": jct_s / themis_s,
+                "exclusive_s": alone_s,
+                "served": np.divide(
+                    col.rounds[:n], behind - first, out=np.full(n, np.nan), where=behind > first
+                ),
                 "slo_s": [job.slo_s for job in jobs],
             },
             schema_overrides=_JOB_TYPES,
         )
         return table.with_columns(pl.col(pl.Float64).fill_nan(None))
+
+    def _alone_s(self) -> Floats:
+        fastest = np.array(
+            [
+                self.throughputs.rate[row].max(initial=0.0)
+                for job in self.jobs
+                if (row := self.throughputs.row(job.family, job.scale_factor)) is not None
+            ],
+            np.float64,
+        )
+        return running_alone_s(self.jobs, fastest, self.throughputs, self.released_world)
+
+    def _rounds_of_jobs(self) -> tuple[Ints, Ints]:
+        """(jobs,) the first round that each job might have run in, and the one behind the last."""
+        col, n = self.columns, self.columns.n
+        behind = np.where(col.end[:n] > 0, col.end_round[:n], len(self._rounds["time_s"]))
+        return col.first_round[:n], behind
+
+    def _steps_done(self, total: Floats) -> Floats:
+        """(jobs,) steps done, counted like the total, at the first batch size: the same part of it."""
+        col, n = self.columns, self.columns.n
+        done, now = col.steps_done[:n], col.total_steps[:n]
+        return np.where(now == total, done, done / now * total)
 
     def round_table(self) -> pl.DataFrame:
         """One row per round, the empty ones included."""
@@ -353,33 +374,7 @@ class Recorder:
 
     def stint_table(self) -> pl.DataFrame:
         """One row per stint, in order of end; ``partner`` is the other job of a packed pair."""
-        stints, self._stints = self._stints, []
-        tables = [self._some_stints(stints[i : i + 256]) for i in range(0, len(stints), 256)]
-        return pl.concat(tables or [self._some_stints([])])
-
-    def _some_stints(self, stints: list[tuple[Any, ...]]) -> pl.DataFrame:
-        """A part of the table, for made in one piece it would be in memory several times."""
-        ids = np.array([job.id for job in self.jobs] + [-1], np.int64)
-        parts = list(zip(*stints, strict=True)) or [()] * 6
-        first, last = _join([m[:, 0] for m in parts[0]]), _join([m[:, -1] for m in parts[0]])
-        packed = (last >= 0) & (last != first)
-        names = pl.Enum(self.cluster.accelerators)
-        offsets = np.concatenate([[0], np.cumsum(_join(parts[2]))])
-        stints.clear()
-        table = pl.DataFrame(
-            {
-                "job": ids[first],
-                "partner": ids[np.where(packed, last, -1)],
-                "accelerator": pl.Series(self.cluster.accelerators, dtype=names).gather(
-                    _join(parts[1])
-                ),
-                "start_s": _join(parts[4], np.float64),
-                "end_s": _join(parts[5], np.float64),
-                "devices": _lists(_join(parts[3]), offsets),
-            }
-        )
-        partner = pl.when(pl.col("partner") >= 0).then(pl.col("partner")).alias("partner")
-        return table.with_columns(partner)
+        return self._stints.table(self.cluster, self.jobs)
 
 
 class _Running:
@@ -393,24 +388,14 @@ class _Running:
         self.end_s: Floats = np.full(len(member), start.time_s)
 
 
-def _join(parts: Sequence[Any], dtype: Any = np.int32) -> Any:
-    return np.concatenate(parts) if len(parts) else np.zeros(0, dtype)
-
-
-def _lists(values: Any, offsets: Ints) -> pl.Series:
-    """values[offsets[i]:offsets[i + 1]] as the i-th list."""
-    row = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
-    frame = pl.DataFrame({"row": row, "devices": values})
-    grouped = frame.group_by("row", maintain_order=True).agg("devices")
-    return grouped["devices"] if len(grouped) else pl.Series("devices", [], pl.List(pl.Int32))
-
-
 _JOB_TYPES: dict[str, Any] = {
     "job": pl.Int64,
     "family": pl.String,
     "scale_factor": pl.Int64,
     "weight": pl.Float64,
     "tenant": pl.String,
+    "mode": pl.String,
+    "batch_sizes": pl.String,
     "end": pl.String,
     "slo_s": pl.Float64,
 }

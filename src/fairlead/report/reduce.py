@@ -65,10 +65,29 @@ def accelerators(rounds: pl.DataFrame) -> list[str]:
 
 def completion_times(jobs: pl.DataFrame) -> Floats:
     """(completed jobs,) seconds from arrival to completion, increasing."""
-    if "jct_s" not in jobs.columns:
+    return _increasing(jobs, "jct_s")
+
+
+def static_rho(jobs: pl.DataFrame) -> Floats:
+    """(completed jobs,) static rho, increasing."""
+    return _increasing(jobs, "rho_static")
+
+
+def _increasing(jobs: pl.DataFrame, name: str) -> Floats:
+    """What is known of a column, in order."""
+    if name not in jobs.columns:
         return np.empty(0)
-    times = jobs["jct_s"].cast(pl.Float64).drop_nulls().drop_nans().to_numpy()
-    return np.sort(times[np.isfinite(times)])
+    values = jobs[name].cast(pl.Float64).drop_nulls().drop_nans().to_numpy()
+    return np.sort(values[np.isfinite(values)])
+
+
+def measured(config: Mapping[str, object], jobs: pl.DataFrame) -> pl.DataFrame:
+    """The jobs that the metrics are about: those of the measurement window, if there is one."""
+    match config.get("window"):
+        case [int(first), int(end)]:
+            return jobs.slice(first, end - first)
+        case _:
+            return jobs
 
 
 def worst_jobs(jobs: pl.DataFrame, most: int) -> pl.DataFrame:

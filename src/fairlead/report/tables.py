@@ -24,6 +24,7 @@ from fairlead.report.quantities import (
     quantities,
     unit_for,
 )
+from fairlead.report.relative import relative, times
 
 COMPARED = (
     AVERAGE_JCT,
@@ -72,6 +73,23 @@ def comparison_table(
         if width is None or least is None or _width(table) <= width:
             break
         columns.remove(least)
+    return table
+
+
+def ratio_table(runs: Sequence[tuple[str, Mapping[str, object]]], reference: int) -> Table:
+    """One run per line: what the papers compare, and its ratio to that of the reference."""
+    rows = relative([metrics for _, metrics in runs], reference)
+    named = Text(f"x: ratio to {runs[reference][0]}; lower is better")
+    table = Table(box=box.SIMPLE, padding=(0, 1), caption=named)
+    table.add_column("policy", overflow="fold", vertical="bottom")
+    for row in rows:
+        name = f"{row.quantity.short}\n{row.unit.name}" if row.unit.name else row.quantity.short
+        table.add_column(Text(name), justify="right", no_wrap=True, vertical="bottom")
+        table.add_column("x", justify="right", no_wrap=True, vertical="bottom")
+    for i, (label, _) in enumerate(runs):
+        pairs = ((row.unit.bare(row.values[i]), times(row.ratios[i], "")) for row in rows)
+        cells = (Text(cell) for pair in pairs for cell in pair)
+        table.add_row(Text(label), *cells, style="bold" if i == reference else None)
     return table
 
 

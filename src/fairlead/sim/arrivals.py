@@ -31,7 +31,7 @@ GAVEL_FAMILIES = (
 GAVEL_SCALES = (1, 2, 4, 8)
 
 
-class _Reference:
+class Reference:
     """Rates that turn a duration into steps: those of the reference accelerator type, or of the
     fastest one where a kind has no rate on it."""
 
@@ -66,7 +66,7 @@ class _GavelOptions:
 class _GavelJobs:
     """Gavel's job generator. The order of the draws is the specification: do not reorder them."""
 
-    def __init__(self, reference: _Reference, seed: int, options: _GavelOptions) -> None:
+    def __init__(self, reference: Reference, seed: int, options: _GavelOptions) -> None:
         self.reference = reference
         self.options = options
         self.jobs = random.Random(seed + 2)
@@ -141,13 +141,13 @@ def gavel_arrivals(
     log-uniform, half an hour to a week on the reference accelerator type. ``steady_state`` puts jobs
     at 0 before the others until their devices fill each accelerator type of that cluster.
     """
-    _check_interarrival(mean_interarrival_s, jobs)
+    check_interarrival(mean_interarrival_s, jobs)
     if fixed_duration_s is not None and not 0 < fixed_duration_s < math.inf:
         raise ConfigError(f"fixed duration: must be a number > 0, got {fixed_duration_s}")
     options = _GavelOptions(multi_gpu, multi_priority, slos, fixed_duration_s)
-    generator = _GavelJobs(_Reference(throughputs, reference), seed, options)
+    generator = _GavelJobs(Reference(throughputs, reference), seed, options)
     endless = _gavel_stream(generator, random.Random(seed + 3), mean_interarrival_s, steady_state)
-    return endless if jobs is None else _first(endless, jobs)
+    return endless if jobs is None else first(endless, jobs)
 
 
 def _gavel_stream(
@@ -167,12 +167,14 @@ def _gavel_stream(
             time_s += gaps.expovariate(1.0 / mean_s)
 
 
-def _first(arrivals: Iterator[Arrival], jobs: int) -> Iterator[Arrival]:
+def first(arrivals: Iterator[Arrival], jobs: int) -> Iterator[Arrival]:
+    """As many of them; the stream behind them is not touched."""
     for _, arrival in zip(range(jobs), arrivals, strict=False):
         yield arrival
 
 
-def _check_interarrival(mean_s: float, jobs: int | None) -> None:
+def check_interarrival(mean_s: float, jobs: int | None) -> None:
+    """ConfigError unless the stream gets on in time or ends."""
     if not 0 <= mean_s < math.inf:
         raise ConfigError(f"mean inter-arrival time: must be a number >= 0, got {mean_s}")
     if mean_s == 0 and jobs is None:
@@ -225,18 +227,18 @@ def bursty_arrivals(
     """Jobs as real clusters see them: sweeps submitted together, heavy-tailed durations, bigger jobs
     running longer. The jobs of a sweep share family, scale factor and most of their duration."""
     shape = shape or Shape()
-    _check_interarrival(mean_interarrival_s, jobs)
+    check_interarrival(mean_interarrival_s, jobs)
     if mean_interarrival_s <= shape.sweep_gap_s:
         raise ConfigError(
             f"mean inter-arrival time: must be above the {shape.sweep_gap_s} s within a sweep, "
             f"got {mean_interarrival_s}"
         )
-    endless = _Sweeps(_Reference(throughputs, reference), shape, rng).stream(mean_interarrival_s)
-    return endless if jobs is None else _first(endless, jobs)
+    endless = _Sweeps(Reference(throughputs, reference), shape, rng).stream(mean_interarrival_s)
+    return endless if jobs is None else first(endless, jobs)
 
 
 class _Sweeps:
-    def __init__(self, reference: _Reference, shape: Shape, rng: np.random.Generator) -> None:
+    def __init__(self, reference: Reference, shape: Shape, rng: np.random.Generator) -> None:
         demand = [(n, weight) for n, weight in shape.demand if reference.families(n)]
         if not demand:
             asked = ", ".join(str(n) for n, _ in shape.demand)

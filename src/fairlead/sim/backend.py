@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from fairlead.events import (
     JobsSubmitted,
     NodeLost,
     NodeRecovered,
+    RequirementsChanged,
     RoundEnded,
     Solved,
     Stalled,
@@ -20,16 +22,19 @@ from fairlead.events import (
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.index import JobIndex
-from fairlead.model.job import Arrival
+from fairlead.model.job import Arrival, Job
 from fairlead.model.plan import Answer, PlannerState
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
 from fairlead.placement.servers import are_spread
 from fairlead.sim.kernels import begin, finish
+from fairlead.sim.released import SPARED_S, ReleasedRules, finish_released
+from fairlead.sim.stages import Stages, follow
 from fairlead.sim.world import World
 
 _NO_PAIRS: Floats = np.zeros((0, 0, 0))
 _NO_BIAS: Floats = np.zeros((0, 0))
+_Report: TypeAlias = tuple[Floats, Floats, Ints, Floats]  # of ``RoundEnded``
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,8 @@ class SimBackend:
     of the table, if it has any.
 
     ``next()`` gives the next event or None at the end; ``perform(command)`` takes a command.
-    At one time, a node's events come first, then arrivals, then the end of the round.
+    At one time, a node's events come first, then arrivals, then the end of the round, which is told after
+    the changes of batch size that it brings.
     """
 
     def __init__(
@@ -60,10 +66,12 @@ class SimBackend:
         window: Window | None = None,
         until_s: float | None = None,
         solve_s: float = 0.0,
+        released: bool = False,
     ) -> None:
         """throughputs: the true rates before noise; solve: the planner's heavy part; whole_steps: cut
         steps per round to integers and split them over devices, as Gavel does; solve_s: how long a
-        solve takes in simulated time."""
+        solve takes in simulated time; released: the world of Shockwave's release
+        (``fairlead.sim.released``), whose restart costs are those of the world by its own rule."""
         self.now_s = 0.0
         self.world = world or World()
         self.cluster = cluster
@@ -83,11 +91,15 @@ class SimBackend:
         self._lost: Bools = np.zeros(len(cluster.device_node), np.bool_)  # (devices,)
         self._problem: Solve | None = None
         self._round: _Round | None = None
+        self._report: RoundEnded | None = None  # to be told next
+        self._last_end_s = 0.0
         self._stalled = False
         slots = self.throughputs.slots
         self._type: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
         self._fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
         self._jobs = _Jobs(len(slots))
+        self._stages = Stages(self.throughputs)
+        self._released = ReleasedRules(self.throughputs) if released else None
 
     # --- what happened ---------------------------------------------------------------------------
 
@@ -95,6 +107,9 @@ class SimBackend:
         """The next event; None when there is nothing left to do."""
         if self._problem is not None and self.solve_s <= 0:
             return self._answer()
+        if self._report is not None:
+            report, self._report = self._report, None
+            return report
         if self._finished():
             return None
         if not self._clocks and self.world.mtbf_s is not None:
@@ -150,26 +165,31 @@ class SimBackend:
         batch = []
         arrival: Arrival | None = first
         while arrival is not None and arrival.time_s == first.time_s:
-            job = arrival.job
-            batch.append(job)
-            kind = self.throughputs.row(job.family, job.scale_factor)
-            if kind is None:
-                raise SimulationError(
-                    f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
-                )
-            self._jobs.add(
-                job.id,
-                kind,
-                job.total_steps,
-                self.world.last_step(job),
-                self.world.restart_costs.of(job),
-                self.world.bias(job, len(self.cluster.accelerators))[self._type],
-            )
-            self.submitted += 1
+            batch.append(arrival.job)
+            self._add(arrival.job)
             arrival = next(self._arrivals, None)
         self._next_arrival = arrival
         self._stalled = False
         return JobsSubmitted(first.time_s, tuple(batch))
+
+    def _add(self, job: Job) -> None:
+        kind = self.throughputs.row(job.family, job.scale_factor)
+        if kind is None:
+            raise SimulationError(
+                f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
+            )
+        self._jobs.add(
+            job.id,
+            kind,
+            job.total_steps,
+            self.world.last_step(job),
+            self.world.restart_costs.of(job),
+            self.world.bias(job, len(self.cluster.accelerators))[self._type],
+        )
+        self._stages.add(job, self._released is None)
+        if self._released is not None:
+            self._released.add(job)
+        self.submitted += 1
 
     def _answer(self) -> Event:
         assert self._problem is not None
@@ -211,9 +231,10 @@ class SimBackend:
         if world.rate_noise > 0:
             noise = world.noise(command.round, len(index))
         pair = self.throughputs.pair
+        column = self._columns(command)
         work = begin(
             index,
-            self._columns(command),
+            column,
             command.kept,
             command.time_s,
             command.length_s,
@@ -226,11 +247,12 @@ class SimBackend:
             jobs.total,
             jobs.last,
             jobs.done,
-            jobs.restart_s,
+            jobs.restart_s if self._released is None else jobs.nothing,
             jobs.owes_s,
             jobs.started,
+            self._stages.table,
         )
-        self._round = _Round(command, index, *work)
+        self._round = _Round(command, index, column, *work)
 
     def _columns(self, command: StartRound) -> Ints:
         """(units,) columns of the table: what the devices are, whatever the scheduler takes them for."""
@@ -247,7 +269,22 @@ class SimBackend:
         now = self._round
         assert now is not None
         self._round = None
-        jobs, command = self._jobs, now.command
+        if self._released is None:
+            report, changed = self._finish(now, time_s)
+        else:
+            report, changed = self._finish_released(now, time_s, self._released)
+        self._last_end_s = time_s
+        told = RoundEnded(time_s, now.command.round, *report)
+        if changed is None or not changed.any():
+            return told
+        self._report = told
+        jobs, where = self._jobs, now.index[changed]
+        batch = self._stages.batch(where) if self._released is None else self._released.of(where)
+        ids = now.command.units[changed]
+        return RequirementsChanged(time_s, ids, batch, jobs.total[where], jobs.done[where])
+
+    def _finish(self, now: "_Round", time_s: float) -> tuple[_Report, Bools | None]:
+        jobs, command, stages = self._jobs, now.command, self._stages
         report = finish(
             now.index,
             command.first,
@@ -265,8 +302,38 @@ class SimBackend:
             jobs.last,
             jobs.done,
             jobs.owes_s,
+            now.column,
+            self.throughputs.rate,
+            stages.table,
         )
-        return RoundEnded(time_s, command.round, *report)
+        if not stages.used:
+            return report, None
+        return report, follow(now.index, jobs.total, jobs.last, jobs.done, jobs.kind, stages.table)
+
+    def _finish_released(
+        self, now: "_Round", time_s: float, rules: ReleasedRules
+    ) -> tuple[_Report, Bools]:
+        jobs, command = self._jobs, now.command
+        report = finish_released(
+            now.index,
+            command.first,
+            command.devices,
+            command.round,
+            self._last_end_s,
+            time_s,
+            command.length_s - SPARED_S,
+            self._lost,
+            now.rate,
+            now.steps,
+            now.finish_s,
+            jobs.total,
+            jobs.last,
+            jobs.done,
+            jobs.restart_s,
+            jobs.ran_in,
+        )
+        changed = rules.follow(now.index, report[2], jobs.total, jobs.last, jobs.done, jobs.kind)
+        return report, changed
 
     # --- nodes -----------------------------------------------------------------------------------
 
@@ -295,6 +362,7 @@ class _Round:
 
     command: StartRound
     index: Ints
+    column: Ints  # of the table of rates
     rate: Floats
     left: Floats
     setup_s: Floats
@@ -320,7 +388,9 @@ class _Jobs:
         self.owes_s: Floats = np.zeros(64)  # start-up time still to be spent
         self.started: Bools = np.zeros(64, np.bool_)
         self.bias: Floats = np.ones((64, slots))
+        self.ran_in: Ints = np.full(64, -2, np.int64)  # the last round in which it ran
         self.ones: Floats = np.ones(64)  # as long as the others
+        self.nothing: Floats = np.zeros(64)
 
     def add(
         self, job: int, kind: int, total: float, last: float, restart_s: float, bias: Floats
@@ -331,7 +401,8 @@ class _Jobs:
             for name in ("kind", "total", "last", "done", "restart_s", "owes_s", "started", "bias"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
-            self.ones = np.ones(len(self.kind))
+            self.ran_in = np.append(self.ran_in, np.full(i, -2, np.int64))
+            self.ones, self.nothing = np.ones(2 * i), np.zeros(2 * i)
         self.kind[i], self.total[i], self.last[i] = kind, total, last
         self.restart_s[i], self.bias[i] = restart_s, bias
         self.index.add(job, i)

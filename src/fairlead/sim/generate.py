@@ -1,6 +1,7 @@
-"""Generated jobs by description: ``gavel,interarrival=2400,multi-gpu`` or ``bursty,jobs=300``."""
+"""Generated jobs by description: ``gavel,interarrival=2400,multi-gpu`` or ``shockwave,jobs=120``."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -8,10 +9,27 @@ from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.throughput import Throughputs
+from fairlead.sim.adapting_arrivals import Mix, adapting_arrivals
 from fairlead.sim.arrivals import bursty_arrivals, gavel_arrivals
 
-_NUMBERS = {"interarrival": 600.0, "jobs": None, "duration": None}
-_FLAGS = ("multi-gpu", "priorities", "deadlines", "full")
+# What each kind of generator takes: (keys with a number, keys with a list of parts, flags).
+_COMMON = ("jobs", "interarrival")
+_WHOLE = ("jobs", "durations")
+_KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    "gavel": ((*_COMMON, "duration"), (), ("multi-gpu", "priorities", "deadlines", "full")),
+    "bursty": (_COMMON, (), ()),
+    "shockwave": ((*_COMMON, "durations"), ("modes",), ("multi-gpu",)),
+}
+
+
+@dataclass(slots=True)
+class _Given:
+    """What a description says, by key."""
+
+    kind: str
+    numbers: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    flags: set[str] = field(default_factory=set)
 
 
 def generate(
@@ -19,44 +37,77 @@ def generate(
 ) -> tuple[Iterator[Arrival], int | None]:
     """Arrivals, and how many (None: without end).
 
-    spec: KIND[,KEY=VALUE | FLAG ...] with kind ``gavel`` (Gavel's generator) or ``bursty``; keys
-    ``jobs``, ``interarrival`` (mean seconds between arrivals) and, for gavel, ``duration`` (seconds,
-    the same for all); flags, for gavel, multi-gpu, priorities, deadlines and full (begin with jobs
-    that fill the cluster). Raises ConfigError.
+    spec: KIND[,KEY=VALUE | FLAG ...] with kind ``gavel`` (Gavel's generator), ``bursty`` or ``shockwave``
+    (jobs that change their batch size); keys ``jobs`` and ``interarrival`` (mean seconds between
+    arrivals). gavel: ``duration`` (seconds, the same for all); flags multi-gpu, priorities, deadlines and
+    full (begin with jobs that fill the cluster). shockwave: ``durations`` (how many values),
+    ``modes=STATIC:ACCORDION:GNS`` (parts that add up to 1); flag multi-gpu. Raises ConfigError.
     """
+    given = _parsed(spec)
+    jobs = int(given.numbers["jobs"]) if "jobs" in given.numbers else None
+    mean_s = given.numbers.get("interarrival", 600.0)
+    match given.kind:
+        case "bursty":
+            rng = np.random.default_rng(seed)
+            return bursty_arrivals(
+                throughputs, mean_interarrival_s=mean_s, rng=rng, jobs=jobs
+            ), jobs
+        case "shockwave":
+            arrivals = adapting_arrivals(
+                throughputs,
+                mean_interarrival_s=mean_s,
+                seed=seed,
+                jobs=jobs,
+                multi_gpu="multi-gpu" in given.flags,
+                mix=_mix(given),
+            )
+        case _:
+            arrivals = gavel_arrivals(
+                throughputs,
+                mean_interarrival_s=mean_s,
+                seed=seed,
+                jobs=jobs,
+                multi_gpu="multi-gpu" in given.flags,
+                multi_priority="priorities" in given.flags,
+                slos="deadlines" in given.flags,
+                steady_state=cluster if "full" in given.flags else None,
+                fixed_duration_s=given.numbers.get("duration"),
+            )
+    return arrivals, jobs
+
+
+def _parsed(spec: str) -> _Given:
     kind, *rest = [part.strip() for part in spec.split(",")]
-    if kind not in ("gavel", "bursty"):
-        raise ConfigError(f"generate: {kind!r} is not known (choose gavel or bursty)")
-    numbers: dict[str, float | None] = dict(_NUMBERS)
-    flags = set()
+    if kind not in _KINDS:
+        raise ConfigError(f"generate: {kind!r} is not known (choose from {', '.join(_KINDS)})")
+    numbers, lists, flags = _KINDS[kind]
+    given = _Given(kind)
     for part in rest:
         key, _, value = part.partition("=")
-        if key in _NUMBERS and value:
-            numbers[key] = _number(key, value)
-        elif part in _FLAGS:
-            flags.add(part)
+        if key in numbers and value:
+            given.numbers[key] = _number(key, value)
+        elif key in lists and value:
+            given.parts[key] = tuple(_number(key, one) for one in value.split(":"))
+        elif part in flags:
+            given.flags.add(part)
         else:
-            known = ", ".join([f"{key}=N" for key in _NUMBERS] + list(_FLAGS))
-            raise ConfigError(f"generate: {part!r} is not known (choose from {known})")
-    jobs = None if numbers["jobs"] is None else int(numbers["jobs"])
-    mean_s = numbers["interarrival"] or 0.0
-    if kind == "bursty":
-        if flags or numbers["duration"] is not None:
-            raise ConfigError("generate: bursty takes only jobs=N and interarrival=SECONDS")
-        rng = np.random.default_rng(seed)
-        return bursty_arrivals(throughputs, mean_interarrival_s=mean_s, rng=rng, jobs=jobs), jobs
-    arrivals = gavel_arrivals(
-        throughputs,
-        mean_interarrival_s=mean_s,
-        seed=seed,
-        jobs=jobs,
-        multi_gpu="multi-gpu" in flags,
-        multi_priority="priorities" in flags,
-        slos="deadlines" in flags,
-        steady_state=cluster if "full" in flags else None,
-        fixed_duration_s=numbers["duration"],
-    )
-    return arrivals, jobs
+            known = [f"{one}=N" for one in numbers] + [f"{one}=A:B:C" for one in lists]
+            raise ConfigError(
+                f"generate: {kind} does not take {part!r} (choose from "
+                f"{', '.join([*known, *flags])})"
+            )
+    return given
+
+
+def _mix(given: _Given) -> Mix:
+    mix = Mix(durations=int(given.numbers.get("durations", Mix().durations)))
+    if "modes" not in given.parts:
+        return mix
+    modes = given.parts["modes"]
+    if len(modes) != len(mix.modes):
+        raise ConfigError(f"generate: modes must be three parts, got {len(modes)}")
+    static, accordion, gns = modes
+    return Mix((static, accordion, gns), durations=mix.durations)
 
 
 def _number(key: str, value: str) -> float:
@@ -64,6 +115,6 @@ def _number(key: str, value: str) -> float:
         number = float(value)
     except ValueError:
         number = float("nan")
-    if not 0 <= number < float("inf") or (key == "jobs" and (number < 1 or number % 1)):
+    if not 0 <= number < float("inf") or (key in _WHOLE and (number < 1 or number % 1)):
         raise ConfigError(f"generate: {key} must be a number in range, got {value!r}")
     return number

@@ -5,6 +5,7 @@ import numpy as np
 from fairlead.events import Outcome
 from fairlead.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.sim.stages import TABLE, Table, advance
 
 _FAILED, _LOST, _ENDED = int(Outcome.FAILED), int(Outcome.LOST), int(Outcome.ENDED)
 
@@ -12,7 +13,7 @@ _FAILED, _LOST, _ENDED = int(Outcome.FAILED), int(Outcome.LOST), int(Outcome.END
 @kernel(
     "Tuple((f8[:,::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1]))"
     "(i8[:,::1], i8[::1], b1[::1], f8, f8, b1, f8[:,::1], f8[:,:,::1], f8[:,::1], f8[::1], i8[::1],"
-    " f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], b1[::1])",
+    f" f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], b1[::1], {TABLE})",
 )
 def begin(
     index: Ints,
@@ -32,6 +33,7 @@ def begin(
     restart_s: Floats,
     owes_s: Floats,
     started: Bools,
+    stages: Table,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """What a round will do if nothing cuts it short; books start-up time owed in place.
 
@@ -70,6 +72,17 @@ def begin(
                 rate[i, k] *= bias[j, slot[i]]
             rate[i, k] *= noise[i]
             left[i, k] = min(total[j], last[j]) - done[j]
+            if stages[1][j] > 0 and other < 0 and rate[i, k] > 0:
+                steps[i, k], took_s = advance(
+                    j, done[j], room_s, left[i, k], rate[i, k], slot[i], table, stages
+                )
+                if whole_steps and steps[i, k] < left[i, k]:
+                    steps[i, k] = np.floor(steps[i, k])
+                    took_s = advance(
+                        j, done[j], room_s, steps[i, k], rate[i, k], slot[i], table, stages
+                    )[1]
+                work_s = max(work_s, took_s)
+                continue
             possible = rate[i, k] * room_s
             if whole_steps:
                 possible = np.floor(possible)
@@ -84,7 +97,7 @@ def begin(
 @kernel(
     "Tuple((f8[:,::1], f8[::1], i8[:,::1], f8[::1]))"
     "(i8[:,::1], i8[::1], i8[::1], f8, f8, b1, b1[::1], f8[:,::1], f8[:,::1], f8[::1], f8[:,::1],"
-    " f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])",
+    f" f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[:,::1], {TABLE})",
 )
 def finish(
     index: Ints,
@@ -103,6 +116,9 @@ def finish(
     last: Floats,
     done: Floats,
     owes_s: Floats,
+    slot: Ints,
+    table: Floats,
+    stages: Table,
 ) -> tuple[Floats, Floats, Ints, Floats]:
     """What a round has done by end_s; books steps and start-up time in place.
 
@@ -128,7 +144,13 @@ def finish(
                 continue
             did[i, k] = steps[i, k]
             if finish_s[i] > end_s:
-                possible = rate[i, k] * max(end_s - start_s - setup_s[i], 0.0)
+                work_s = max(end_s - start_s - setup_s[i], 0.0)
+                possible = rate[i, k] * work_s
+                j = index[i, k]
+                if stages[1][j] > 0 and (width == 1 or index[i, 1 - k] < 0) and rate[i, k] > 0:
+                    possible = advance(
+                        j, done[j], work_s, steps[i, k], rate[i, k], slot[i], table, stages
+                    )[0]
                 if whole_steps:
                     possible = np.floor(possible)
                 did[i, k] = min(min(possible, left[i, k]), steps[i, k])

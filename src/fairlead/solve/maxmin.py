@@ -89,7 +89,7 @@ def solve(
     central: instead of the second phase, the centre of the best shares (``fairlead.solve.interior``).
     """
     if central:
-        found = _centre(problem)
+        found = centre_of(problem)
         if found is not None:
             return found
     model = Model(_program(problem))
@@ -106,7 +106,7 @@ def solve(
     )
 
 
-def _centre(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
+def centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
     """The centre of the best shares, or None where it was not found to six digits."""
     some: Bools = problem.class_worth.max(axis=1, initial=0.0) > 0
     usable = problem.usable

@@ -65,6 +65,7 @@ class Description:
     families: dict[str, int]  # jobs by family, most first
     tenants: dict[str, int]  # the same by tenant
     with_deadline: int
+    adapting: dict[str, int]  # jobs by mode of adaptation, those without one left out
 
 
 def describe(trace: Trace, throughputs: Throughputs) -> Description:
@@ -86,6 +87,7 @@ def describe(trace: Trace, throughputs: Throughputs) -> Description:
         _counted([job.family for job in jobs]),
         _counted([job.tenant for job in jobs if job.tenant]),
         sum(job.slo_s is not None for job in jobs),
+        _counted([job.adaptation.mode.value for job in jobs if job.adaptation is not None]),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.traces.adapting import adapting
 from fairlead.traces.fields import above_zero, at_least_zero, number, whole
 from fairlead.traces.lines import Source
 from fairlead.traces.request import Checks, Format, Request
@@ -17,7 +18,7 @@ from fairlead.traces.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the fields stand in a line; the others (commands, folders, flags, mode) are not read."""
+    """Where the fields stand in a line; the others (commands, folders, flags) are not read."""
 
     name: str
     width: int
@@ -27,6 +28,7 @@ class Layout:
     weight: int | None = None
     slo: int | None = None
     duration: int | None = None
+    mode: int | None = None  # by what rule the batch size adapts
 
 
 LAYOUTS = (
@@ -37,7 +39,8 @@ LAYOUTS = (
         width=12,
         steps=5,
         scale=6,
-        weight=8,  # column 7 is the mode of batch-size adaptation
+        mode=7,
+        weight=8,
         slo=9,
         duration=10,
         arrival=11,
@@ -90,6 +93,8 @@ def _tab_arrival(checks: Checks, line: int, cells: list[str], layout: Layout) ->
     arrival_s = at_least_zero(source, line, "arrival_time", cells[layout.arrival])
     # The line number is the id, as in Gavel.
     job = Job(JobId(line - 1), family, scale, steps, weight, "", slo_s, duration_s)
+    if layout.mode is not None:
+        job = adapting(checks, line, "mode", job, cells[layout.mode])
     return Arrival(checks.arrival(line, "arrival_time", arrival_s), job)
 
 

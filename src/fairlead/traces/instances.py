@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from fairlead.errors import InputError
+from fairlead.mechanism.profile import DEFAULT
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
@@ -89,6 +90,7 @@ def fresh_snapshot(
     n, slots = len(kind), len(cluster.slots)
     return Snapshot(
         now_s=0.0,
+        round_s=DEFAULT.round_s,
         jobs=np.arange(n),
         weight=weight,
         total_steps=steps_left,

@@ -6,13 +6,14 @@ from typing import Any
 import polars as pl
 
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.traces.adapting import adapting, described
 from fairlead.traces.fields import above_zero, at_least_zero, whole
 from fairlead.traces.lines import Columns, Source, csv_rows, shown
 from fairlead.traces.request import Checks, Format, Request
 from fairlead.traces.trace import Trace
 
 REQUIRED = ("job", "arrival_s", "family", "scale_factor", "total_steps")
-OPTIONAL = ("weight", "tenant", "slo_s", "duration_s")
+OPTIONAL = ("weight", "tenant", "slo_s", "duration_s", "adaptation", "samples")
 COLUMNS = REQUIRED + OPTIONAL
 PARQUET_MAGIC = b"PAR1"
 SCHEMA = {
@@ -25,12 +26,15 @@ SCHEMA = {
     "tenant": pl.String,
     "slo_s": pl.Float64,  # null = no deadline
     "duration_s": pl.Float64,  # null = not known
+    "adaptation": pl.String,  # null = it keeps its batch size
+    "samples": pl.Int64,  # per epoch; null = those of the family's data set
 }
 
 
 def cells(arrival: Arrival) -> tuple[Any, ...]:
     """An arrival as a row of ``COLUMNS``."""
     job = arrival.job
+    adaptation = job.adaptation
     return (
         job.id,
         arrival.time_s,
@@ -41,6 +45,8 @@ def cells(arrival: Arrival) -> tuple[Any, ...]:
         job.tenant,
         job.slo_s,
         job.duration_s,
+        None if adaptation is None else described(adaptation),
+        None if adaptation is None else adaptation.samples,
     )
 
 
@@ -102,22 +108,25 @@ def _arrival(
     tenant: Any,
     slo_s: Any,
     duration_s: Any,
+    adaptation: Any,
+    samples: Any,
 ) -> Arrival:
     source = checks.source
     time_s = at_least_zero(source, line, "arrival_s", arrival_s)
-    return Arrival(
-        checks.arrival(line, "arrival_s", time_s),
-        Job(
-            JobId(checks.id(line, "job", whole(source, line, "job", job, least=0))),
-            checks.family(line, "family", family),
-            whole(source, line, "scale_factor", scale_factor, least=1),
-            above_zero(source, line, "total_steps", total_steps),
-            1.0 if weight is None else above_zero(source, line, "weight", weight),
-            "" if tenant is None else str(tenant),
-            None if slo_s is None else at_least_zero(source, line, "slo_s", slo_s),
-            None if duration_s is None else at_least_zero(source, line, "duration_s", duration_s),
-        ),
+    made = Job(
+        JobId(checks.id(line, "job", whole(source, line, "job", job, least=0))),
+        checks.family(line, "family", family),
+        whole(source, line, "scale_factor", scale_factor, least=1),
+        above_zero(source, line, "total_steps", total_steps),
+        1.0 if weight is None else above_zero(source, line, "weight", weight),
+        "" if tenant is None else str(tenant),
+        None if slo_s is None else at_least_zero(source, line, "slo_s", slo_s),
+        None if duration_s is None else at_least_zero(source, line, "duration_s", duration_s),
     )
+    if adaptation is not None:
+        size = None if samples is None else whole(source, line, "samples", samples, least=1)
+        made = adapting(checks, line, "adaptation", made, str(adaptation), size)
+    return Arrival(checks.arrival(line, "arrival_s", time_s), made)
 
 
 FORMATS = (

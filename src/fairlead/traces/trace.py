@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from fairlead.errors import TraceError
+from fairlead.model.adaptation import with_batch
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.regimes import adaptation_fault
 from fairlead.model.throughput import Kind, Throughputs
 
 LARGEST_ID = 2**53  # what a float holds exactly
@@ -54,6 +56,8 @@ def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
         ):
             if not holds:
                 raise TraceError(f"{where}: {name} cannot be {value}")
+        if job.adaptation is not None and (fault := adaptation_fault(job.adaptation, job.family)):
+            raise TraceError(f"{where}: adaptation: {fault}")
         time_s = arrival.time_s
         seen.add(job.id)
         yield arrival
@@ -110,8 +114,17 @@ class _Obstacles:
         self.known: dict[Kind, str | None] = {}
 
     def reason(self, job: Job) -> str | None:
-        """Why this job cannot run, or None if it can."""
-        kind = (job.family, job.scale_factor)
+        """Why this job cannot run, at one of its batch sizes, or None if it can at all of them."""
+        found = self._of((job.family, job.scale_factor))
+        if found is not None or job.adaptation is None:
+            return found
+        for batch in job.adaptation.batches:
+            found = self._of((with_batch(job.family, batch), job.scale_factor))
+            if found is not None:
+                return f"{found}, which {job.family} changes to"
+        return None
+
+    def _of(self, kind: Kind) -> str | None:
         if kind not in self.known:
             self.known[kind] = self._find(kind)
         return self.known[kind]
