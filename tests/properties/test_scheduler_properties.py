@@ -143,7 +143,7 @@ def conserving(scheduler: Scheduler) -> None:
     """No job waits beside devices that it could use."""
     jobs, units = scheduler.ledger.jobs, scheduler.ledger.units
     used = np.bincount(
-        scheduler.cluster.device_type[scheduler.run_devices], minlength=len(scheduler.capacity)
+        scheduler.cluster.device_type[scheduler.running.devices], minlength=len(scheduler.capacity)
     )
     free = scheduler.capacity - used
     waits = units.running_on < 0

@@ -20,28 +20,34 @@ def check(scheduler: Scheduler) -> None:
 
 
 def _check_devices(s: Scheduler) -> None:
-    devices = s.run_devices
+    devices = s.running.devices
     if len(np.unique(devices)) != len(devices):
         raise InvariantError(f"round {s.round}: a device runs two units")
-    for i, unit in enumerate(s.run_unit.tolist()):
+    for i, unit in enumerate(s.running.unit.tolist()):
         if unit < 0:  # the unit's job has left since the round began
             continue
-        mine = devices[s.run_first[i] : s.run_first[i + 1]]
+        mine = devices[s.running.first[i] : s.running.first[i + 1]]
         if len(mine) != s.ledger.units.scale[unit]:
             raise InvariantError(f"round {s.round}: unit row {unit} holds {len(mine)} devices")
-        kind = s.draws_on[s.run_slot[i]]
+        kind = s.running.draws_on[s.running.slot[i]]
         if (s.cluster.device_type[mine] != kind).any():
             raise InvariantError(f"round {s.round}: unit row {unit} holds devices of another type")
-    if s.spread.any():
+    if s.running.spread.any():
         _check_locality(s)
 
 
 def _check_locality(s: Scheduler) -> None:
     cluster = s.cluster
     spread = are_spread(
-        s.run_first, s.run_devices, cluster.device_type, cluster.device_node, s.fewest
+        s.running.first,
+        s.running.devices,
+        cluster.device_type,
+        cluster.device_node,
+        s.running.fewest,
     )
-    wrong = (spread != s.spread[s.run_slot]) & (s.throughputs.sibling[s.run_slot] >= 0)
+    wrong = (spread != s.running.spread[s.running.slot]) & (
+        s.throughputs.sibling[s.running.slot] >= 0
+    )
     if wrong.any():
         raise InvariantError(f"round {s.round}: a unit is not where its slot type says")
 
@@ -50,7 +56,7 @@ def _check_jobs(s: Scheduler) -> None:
     jobs, units = s.ledger.jobs, s.ledger.units
     if len(np.unique(jobs.id)) != jobs.n:
         raise InvariantError("a job is in the system twice")
-    rows = s.run_unit[s.run_unit >= 0]
+    rows = s.running.unit[s.running.unit >= 0]
     member = units.member[rows]
     running = member[member >= 0]
     if len(np.unique(running)) != len(running):

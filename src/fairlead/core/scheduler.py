@@ -11,6 +11,7 @@ from fairlead.commands import Command, End, EndJobs, EndRound, Solve, StartRound
 from fairlead.core.credit import credit
 from fairlead.core.ledger import Ledger
 from fairlead.core.lifecycle import State, move, start_round
+from fairlead.core.running import Running
 from fairlead.errors import ProtocolError
 from fairlead.events import (
     Event,
@@ -27,13 +28,11 @@ from fairlead.mechanism.profile import Profile
 from fairlead.model.adaptation import with_batch
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.cluster import Cluster, Locality
+from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job, JobId, RestartCosts
-from fairlead.model.plan import Change, Planner, RoundPlan
+from fairlead.model.plan import Change, Planner
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
-from fairlead.placement.pack import in_order
-from fairlead.placement.servers import fewest_servers
 from fairlead.policies.shares import isolated_rate
 
 
@@ -59,12 +58,6 @@ class Scheduler:
         self.profile = profile
         self.restart_costs = restart_costs or RestartCosts()
         self.overlap_solves = overlap_solves
-        self.draws_on: Ints = np.array(
-            [cluster.accelerators.index(s.accelerator) for s in self.slots]
-        )
-        self.spread: Bools = np.array([s.locality is Locality.SPREAD for s in self.slots])
-        self.fewest = cluster.fewest_servers(max(scale for _, scale in self.throughputs.kinds))
-        self.works: Bools = np.ones(len(cluster.device_type), np.bool_)
         self.capacity: Floats = cluster.capacity.copy()
         self.ledger = Ledger(
             len(self.slots),
@@ -74,6 +67,7 @@ class Scheduler:
             self.offered.rate,
             self.offered.pair,
         )
+        self.running = Running(cluster, self.throughputs, profile, self.ledger)
         self.state = planner.start()
         self.previous: Allocation | None = None
         self.round = -1  # number of the round in force
@@ -81,16 +75,10 @@ class Scheduler:
         self.ending = False  # has its end been asked for?
         self.solving = False
         self.changed = Change.JOBS  # since the last solve
-        self.adapting: dict[
-            int, tuple[int, float, float]
-        ] = {}  # what RequirementsChanged said of running jobs
+        # Of running jobs, what RequirementsChanged said: batch size, total steps, steps done.
+        self.adapting: dict[int, tuple[int, float, float]] = {}
         self.started_s = 0.0
         self.last_end_s: float | None = None  # end of the last round that was not empty
-        none: Ints = np.zeros(0, np.int64)
-        self.run_unit, self.run_slot, self.run_devices = none, none, none
-        self.run_planned = none  # the slot before placement
-        self.run_worth: Floats = np.ones(0)  # a second on run_slot over one on run_planned
-        self.run_first: Ints = np.zeros(1, np.int64)
 
     def handle(self, event: Event) -> list[Command]:
         """What to do about an event. The core's state changes here and nowhere else."""
@@ -146,7 +134,7 @@ class Scheduler:
         """(slots,) where a job of this scale factor may be offered devices; None = everywhere."""
         if self.profile.offer_too_small:
             return None
-        return np.asarray(self.cluster.capacity[self.draws_on] >= scale)
+        return np.asarray(self.cluster.capacity[self.running.draws_on] >= scale)
 
     def _limit_s(self, job: Job) -> float:
         """Run time after which a job counts as completed, whatever it has left."""
@@ -178,8 +166,8 @@ class Scheduler:
         index = next((i for i, n in enumerate(self.cluster.nodes) if n.name == name), None)
         if index is None:
             raise ProtocolError(f"node {name!r}: not in the cluster")
-        self.works[self.cluster.device_node == index] = works
-        kinds = self.cluster.device_type[self.works]
+        self.running.works[self.cluster.device_node == index] = works
+        kinds = self.cluster.device_type[self.running.works]
         self.capacity = np.bincount(kinds, minlength=len(self.capacity)).astype(np.float64)
         self.changed |= Change.DEVICES
         return self._cut(time_s) if self.active else self._when_idle(time_s)
@@ -197,10 +185,10 @@ class Scheduler:
                 f"report for round {event.round} refused: round {self.round} is "
                 f"{'in force' if self.active else 'over'}"
             )
-        if len(event.finish_s) != len(self.run_unit):
+        if len(event.finish_s) != len(self.running.unit):
             raise ProtocolError(
                 f"report for round {event.round} has {len(event.finish_s)} units, "
-                f"{len(self.run_unit)} ran"
+                f"{len(self.running.unit)} ran"
             )
         jobs, units = self.ledger.jobs, self.ledger.units
         end = np.zeros(jobs.n, np.int64)
@@ -210,9 +198,9 @@ class Scheduler:
             from_s = 0.0 if self.last_end_s is None else self.last_end_s
         failed = credit(
             np.argsort(-event.finish_s, kind="stable"),
-            self.run_unit,
-            self.run_planned,
-            self.run_worth,
+            self.running.unit,
+            self.running.planned,
+            self.running.worth,
             event.steps,
             event.finish_s,
             event.outcome,
@@ -304,8 +292,7 @@ class Scheduler:
         if self.ledger.width > 1:
             pairs = known & (member[:, 1] >= 0) & (allocation.share > 0).any(axis=1)
             row = self.ledger.set_pairs(member[pairs])
-            if row is not None:
-                self.run_unit = np.where(self.run_unit >= 0, row[self.run_unit], -1)
+            self.running.renumber(row)
         units.allocated[:] = (solved[units.member] | (units.member < 0)).all(axis=1)
         units.share[:] = 0.0
         at = _find_rows(units.member, member[known], jobs.n)
@@ -334,106 +321,31 @@ class Scheduler:
     def _start_round(self, time_s: float) -> list[Command]:
         units, jobs = self.ledger.units, self.ledger.jobs
         plan, self.state = self.planner.plan(self._snapshot(time_s), self.state)
-        first, devices, kept = self._place(plan)
+        kept = self.running.place(plan)
         units.running_on[:] = -1
-        units.running_on[self.run_unit] = self.run_planned
+        units.running_on[self.running.unit] = self.running.planned
         self._set_states()
         self.round += 1
-        self.active = len(self.run_unit) > 0
+        self.active = len(self.running.unit) > 0
         self.started_s = time_s
-        ids = self.ledger.unit_ids()[self.run_unit]
+        ids = self.ledger.unit_ids()[self.running.unit]
         return [
             StartRound(
                 time_s,
                 self.round,
                 self.profile.round_s,
                 ids,
-                self.run_slot,
-                devices,
-                first,
+                self.running.slot,
+                self.running.devices,
+                self.running.first,
                 kept,
                 jobs.n,
             )
         ]
 
-    def _place(self, plan: RoundPlan) -> tuple[Ints, Ints, Bools]:
-        """Choose devices and take note of who runs where; (first, devices, kept) of ``StartRound``."""
-        units, cluster = self.ledger.units, self.cluster
-        before = (self.run_unit, self.run_slot, self.run_first, self.run_devices)
-        if self.profile.keep_in_order:
-            order, first, devices, kept = in_order(
-                plan.unit,
-                plan.slot,
-                units.scale,
-                *before,
-                cluster.device_type,
-                self.works,
-                units.n,
-                self.draws_on,
-            )
-            slot, worth = plan.slot[order], np.ones(len(order))
-        else:
-            fallback, gain, cost = self._stakes(plan)
-            order, first, devices, kept, slot = fewest_servers(
-                plan.unit,
-                plan.slot,
-                units.scale,
-                *before,
-                cluster.device_type,
-                cluster.device_node,
-                self.works,
-                units.n,
-                self.draws_on,
-                self.throughputs.sibling,
-                self.spread,
-                self.fewest,
-                fallback,
-                gain,
-                cost,
-            )
-            worth = np.where(slot == plan.slot[order], 1.0, fallback[order])
-        self.run_unit, self.run_planned = plan.unit[order], plan.slot[order]
-        self.run_slot, self.run_worth = slot, worth
-        self.run_first, self.run_devices = first, devices
-        return first, devices, kept
-
-    def _stakes(self, plan: RoundPlan) -> tuple[Floats, Floats, Floats]:
-        """For each row of the plan: the rate on the other slot of its type over that on its own; the
-        device-seconds that its own wins over it, at most over the horizon, and over all of that where it
-        can run on no other; and the device-seconds that a move costs."""
-        none: Floats = np.zeros(len(plan.unit))
-        other = self.throughputs.sibling[plan.slot]
-        if (other < 0).all():
-            return none, none, none
-        jobs, units = self.ledger.jobs, self.ledger.units
-        member, scale = units.member[plan.unit], units.scale[plan.unit].astype(np.float64)
-        there = member >= 0
-        own = self._rate_on(member, plan.slot)
-        runs = there & (own > 0)
-        ratio = np.divide(self._rate_on(member, other), own, out=np.ones_like(own), where=runs)
-        fallback = np.where(other >= 0, ratio.min(axis=1), 0.0)
-        steps = (jobs.total - jobs.done)[member]
-        left_s = np.divide(steps, own, out=np.zeros_like(own), where=runs).max(axis=1)
-        lasts_s = np.minimum(np.where(fallback > 0, left_s, np.inf), self.profile.horizon_s)
-        restart_s = np.where(there, jobs.restart_s[member], 0.0).max(axis=1)
-        gain = scale * lasts_s * np.maximum(1.0 - fallback, 0.0)
-        return fallback, gain, np.asarray(scale * restart_s)
-
-    def _rate_on(self, member: Ints, slot: Ints) -> Floats:
-        """(units, width) steps/s on a slot for each unit, whether it is offered or not. member: (units,
-        width) rows of jobs; what stands where there is none has no meaning."""
-        table, kind = self.throughputs, self.ledger.jobs.kind[member]
-        rate = np.ones(member.shape)
-        rate[:, 0] = table.rate[kind[:, 0], slot]
-        if table.pair is not None and member.shape[1] > 1:
-            pairs = np.flatnonzero((member >= 0).all(axis=1))
-            one, two, at = kind[pairs, 0], kind[pairs, 1], slot[pairs]
-            rate[pairs, 0], rate[pairs, 1] = table.pair[one, two, at], table.pair[two, one, at]
-        return rate
-
     def _set_states(self) -> None:
         jobs = self.ledger.jobs
-        start_round(jobs.state, self.ledger.units.member, self.run_unit, jobs.id)
+        start_round(jobs.state, self.ledger.units.member, self.running.unit, jobs.id)
 
     def _retire(self, end: Ints, end_s: Floats, time_s: float) -> list[Command]:
         gone = end > 0
@@ -445,7 +357,7 @@ class Scheduler:
         move(jobs.state, to, jobs.id)
         command = EndJobs(time_s, jobs.id[gone], end[gone], end_s[gone])
         row = self.ledger.remove(gone)
-        self.run_unit = np.where(self.run_unit >= 0, row[self.run_unit], -1)
+        self.running.renumber(row)
         self.changed |= Change.JOBS
         return [command]
 
@@ -470,7 +382,7 @@ class Scheduler:
             isolated_s=jobs.isolated_s,
             restart_s=jobs.restart_s,
             slots=self.slots,
-            slot_type=self.draws_on,
+            slot_type=self.running.draws_on,
             capacity=self.capacity,
             price=self.cluster.price,
             member=units.member,

@@ -1,0 +1,114 @@
+"""Who runs where in the round in force, and the choice of devices for the next."""
+
+import numpy as np
+
+from fairlead.core.ledger import Ledger
+from fairlead.mechanism.profile import Profile
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster, Locality
+from fairlead.model.plan import RoundPlan
+from fairlead.model.throughput import Throughputs
+from fairlead.placement.pack import in_order
+from fairlead.placement.servers import fewest_servers
+
+
+class Running:
+    """The units of a round, row by row as in ``StartRound``. A unit whose job has left is -1."""
+
+    def __init__(
+        self, cluster: Cluster, throughputs: Throughputs, profile: Profile, ledger: Ledger
+    ) -> None:
+        self.cluster = cluster
+        self.throughputs = throughputs
+        self.profile = profile
+        self.ledger = ledger
+        slots = throughputs.slots
+        self.draws_on: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
+        self.spread: Bools = np.array([s.locality is Locality.SPREAD for s in slots])
+        self.fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
+        self.works: Bools = np.ones(len(cluster.device_type), np.bool_)
+        none: Ints = np.zeros(0, np.int64)
+        self.unit, self.slot, self.devices = none, none, none
+        self.planned = none  # the slot before placement
+        self.worth: Floats = np.ones(0)  # a second on slot over one on planned
+        self.first: Ints = np.zeros(1, np.int64)  # unit u holds devices[first[u]:first[u + 1]]
+
+    def renumber(self, row: Ints | None) -> None:
+        """Follow units to new rows of the ledger, -1 = gone; None: nothing has moved."""
+        if row is not None:
+            self.unit = np.where(self.unit >= 0, row[self.unit], -1)
+
+    def place(self, plan: RoundPlan) -> Bools:
+        """Choose devices and take note of who runs where; (units,) who stays on its devices."""
+        units, cluster = self.ledger.units, self.cluster
+        before = (self.unit, self.slot, self.first, self.devices)
+        if self.profile.keep_in_order:
+            order, first, devices, kept = in_order(
+                plan.unit,
+                plan.slot,
+                units.scale,
+                *before,
+                cluster.device_type,
+                self.works,
+                units.n,
+                self.draws_on,
+            )
+            slot, worth = plan.slot[order], np.ones(len(order))
+        else:
+            fallback, gain, cost = self._stakes(plan)
+            order, first, devices, kept, slot = fewest_servers(
+                plan.unit,
+                plan.slot,
+                units.scale,
+                *before,
+                cluster.device_type,
+                cluster.device_node,
+                self.works,
+                units.n,
+                self.draws_on,
+                self.throughputs.sibling,
+                self.spread,
+                self.fewest,
+                fallback,
+                gain,
+                cost,
+            )
+            worth = np.where(slot == plan.slot[order], 1.0, fallback[order])
+        self.unit, self.planned = plan.unit[order], plan.slot[order]
+        self.slot, self.worth = slot, worth
+        self.first, self.devices = first, devices
+        return kept
+
+    def _stakes(self, plan: RoundPlan) -> tuple[Floats, Floats, Floats]:
+        """For each row of the plan: the rate on the other slot of its type over that on its own; the
+        device-seconds that its own wins over it, at most over the horizon, and over all of that where it
+        can run on no other; and the device-seconds that a move costs."""
+        none: Floats = np.zeros(len(plan.unit))
+        other = self.throughputs.sibling[plan.slot]
+        if (other < 0).all():
+            return none, none, none
+        jobs, units = self.ledger.jobs, self.ledger.units
+        member, scale = units.member[plan.unit], units.scale[plan.unit].astype(np.float64)
+        there = member >= 0
+        own = self._rate_on(member, plan.slot)
+        runs = there & (own > 0)
+        ratio = np.divide(self._rate_on(member, other), own, out=np.ones_like(own), where=runs)
+        fallback = np.where(other >= 0, ratio.min(axis=1), 0.0)
+        steps = (jobs.total - jobs.done)[member]
+        left_s = np.divide(steps, own, out=np.zeros_like(own), where=runs).max(axis=1)
+        lasts_s = np.minimum(np.where(fallback > 0, left_s, np.inf), self.profile.horizon_s)
+        restart_s = np.where(there, jobs.restart_s[member], 0.0).max(axis=1)
+        gain = scale * lasts_s * np.maximum(1.0 - fallback, 0.0)
+        return fallback, gain, np.asarray(scale * restart_s)
+
+    def _rate_on(self, member: Ints, slot: Ints) -> Floats:
+        """(units, width) steps/s on a slot for each unit, whether it is offered or not. member: (units,
+        width) rows of jobs; what stands where there is none has no meaning."""
+        table, kind = self.throughputs, self.ledger.jobs.kind[member]
+        rate = np.ones(member.shape)
+        rate[:, 0] = table.rate[kind[:, 0], slot]
+        if table.pair is not None and member.shape[1] > 1:
+            pairs = np.flatnonzero((member >= 0).all(axis=1))
+            one, two, at = kind[pairs, 0], kind[pairs, 1], slot[pairs]
+            rate[pairs, 0], rate[pairs, 1] = table.pair[one, two, at], table.pair[two, one, at]
+        return rate
