@@ -64,9 +64,9 @@ class Options:
     each is worth."""
 
     rounds: int = 40  # F, of the window
-    replan_every: int = 8  # rounds
-    replan_on_adaptation: bool = True
-    k: float = 10.0  # of the regulariser
+    replan_every: int = 8  # rounds, even if nothing has changed
+    replan_on_adaptation: bool = True  # plan anew when a job changes its batch size
+    k: float = 10.0  # weight of the regulariser
     regulariser: Regulariser = Regulariser.RELATIVE
     spare: float = 0.9  # rests below so much of the least time for all work are not held against it
     power: float = 8.0  # lambda: a late job's utility counts ratio ** power
@@ -82,7 +82,7 @@ class Options:
     predictor: Predictor = Predictor.POSTERIOR
     prior: float = 1.0  # weight of the prior against what is seen
     calibration: Calibration = Calibration.OWN_TIME
-    tolerance: float = 0.4  # relative difference from which times are corrected
+    tolerance: float = 0.1  # relative difference from which times are corrected
     share: Share = Share.BY_JOB
     lateness: Lateness = Lateness.SUBMISSION
     stay: float = 3.0  # weight of a running job in the order of rounds is so much larger
