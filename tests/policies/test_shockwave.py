@@ -241,3 +241,13 @@ def test_jobs_in_their_last_epoch_are_planned(options: Options) -> None:
     """In whole epochs nothing is left of them."""
     answer, _ = planned(shot([row(8, progress=7.5), row(8, progress=7.9)], devices=1), options)
     assert (answer.slot >= 0).any()
+
+
+def test_a_job_that_can_run_nowhere_now_is_in_nobodys_way() -> None:
+    """One of the types is lost; the long job that needs it does not hide the critical one."""
+    rows = [row(20) for _ in range(40)] + [row(2_000, progress=1_000), row(90_000, scale=4)]
+    snapshot = shot(rows, devices=2, k80=4)
+    lost = replace(snapshot, capacity=np.where(snapshot.capacity == 4, 0.0, 2.0))
+    answer, _ = planned(lost)
+    assert (answer.slot[-1] < 0).all()
+    assert (answer.slot[-2] >= 0).all()

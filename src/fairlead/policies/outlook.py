@@ -16,7 +16,7 @@ from fairlead.model.snapshot import Regimes, Snapshot
 from fairlead.policies.shares import first_slot
 from fairlead.policies.shockwave_options import Calibration, EpochTime, Options, Predictor
 
-_NEVER_S = 1e12  # epochs last so long where a job cannot run: finite, so that sums stay finite
+NEVER_S = 1e12  # epochs last so long where a job cannot run: finite, so that sums stay finite
 _LEAST = 0.01  # part of a job that is taken to be left as long as it has not ended
 
 
@@ -42,7 +42,7 @@ def outlook(snapshot: Snapshot, options: Options, measured: Floats | None = None
         epoch_s = epoch_s * _own_time(snapshot, regimes, epoch_s, options.tolerance)[:, None, None]
     progress, left = _progress(snapshot, regimes, options)
     seen = _seen(regimes, progress, options)
-    ahead = _epochs_ahead(regimes, seen, left, options, progress)
+    ahead = _epochs_ahead(regimes, progress, left, seen, options)
     present = _present(regimes, seen, epoch_s, options.epoch_time, ahead)
     left_s = np.einsum("jb,jbt->jt", ahead, epoch_s)
     if options.whole_epochs:  # an epoch count of 0 is read as one second
@@ -91,7 +91,7 @@ def _epoch_times(snapshot: Snapshot, regimes: Regimes, whole: bool) -> Floats:
             (samples[:, None] > 0) & (regimes.batch > 0), samples[:, None] / batch, steps
         )
     runs = (rate > 0) & (regimes.kind >= 0)[:, :, None]
-    time = np.divide(steps[:, :, None], rate, out=np.full(rate.shape, _NEVER_S), where=runs)
+    time = np.divide(steps[:, :, None], rate, out=np.full(rate.shape, NEVER_S), where=runs)
     return np.asarray(np.maximum(1.0, np.round(time)) if whole else time)
 
 
@@ -162,7 +162,7 @@ def _spent(regimes: Regimes, progress: Floats, options: Options) -> Floats:
 
 
 def _epochs_ahead(
-    regimes: Regimes, seen: Floats, left: Floats, options: Options, progress: Floats
+    regimes: Regimes, progress: Floats, left: Floats, seen: Floats, options: Options
 ) -> Floats:
     """(jobs, batches) epochs that are expected at each batch size from here on; sums to ``left``."""
     if options.predictor is Predictor.ORACLE:

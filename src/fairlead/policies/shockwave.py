@@ -10,7 +10,7 @@ from fairlead.model.plan import Accounts, Answer, Change, RoundPlan, Schedule
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.fair_targets import Targets
 from fairlead.policies.measured import Measured
-from fairlead.policies.outlook import Outlook, outlook
+from fairlead.policies.outlook import NEVER_S, Outlook, outlook
 from fairlead.policies.shares import first_slot
 from fairlead.policies.shockwave_options import (
     DEFAULT,
@@ -196,10 +196,16 @@ class Shockwave:
         return window, solve_counts(window)
 
     def _window(self, snapshot: Snapshot, view: Outlook) -> Window:
-        """The problem with all weights 1. Tables are by rounds on each job's fastest type."""
+        """The problem with all weights 1. Tables are by rounds on each job's fastest type. Jobs that can
+        run nowhere at the moment have nothing left, or nobody else's rest would count."""
         options, n = self.options, len(view.epochs)
-        rows, best = np.arange(n), view.epoch_s.argmin(axis=1)
-        epoch_s, left_s = view.epoch_s[rows, best], view.left_s[rows, best]
+        room = snapshot.capacity >= snapshot.job_scale[:, None]
+        runs = room & (view.epoch_s < NEVER_S)
+        able: Bools = np.asarray(runs.any(axis=1))
+        rows = np.arange(n)
+        best = np.where(runs | ~able[:, None], view.epoch_s, np.inf).argmin(axis=1)
+        epoch_s = view.epoch_s[rows, best]
+        left_s = np.where(able, view.left_s[rows, best], 0.0)
         shared_s = _shared_s(snapshot, view, left_s)
         rounds = options.rounds
         size = (snapshot.round_s, rounds)
