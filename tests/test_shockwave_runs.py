@@ -1,6 +1,7 @@
 """Whole runs under Shockwave: journals, accidents, slow solves; jobs that adapt and jobs that do not."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,28 @@ def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path: Path) -> None:
     events = iter(range(40))
     run(tmp_path / "cut", stop=lambda: next(events, None) is None)
     assert run(tmp_path / "cut", resume=True) == whole
+
+
+def test_where_a_table_was_read_from_is_no_part_of_a_run(tmp_path: Path) -> None:
+    """It may be named by another path when the run goes on."""
+    events = iter(range(20))
+    run = partial(simulate, arrivals(6), "fast=3", "las", out=tmp_path)
+    run(throughputs=replace(TABLE, origin="here.csv"), stop=lambda: next(events, None) is None)
+    result = run(throughputs=replace(TABLE, origin="/there/here.csv"), resume=True)
+    assert result.metrics["n_completed"] == 6
+
+
+def test_what_a_killed_attempt_to_go_on_has_done_is_kept(tmp_path: Path) -> None:
+    run = partial(simulate, arrivals(8), "fast=3", "shockwave", throughputs=TABLE, out=tmp_path)
+    whole = run().metrics["journal_sha256"]
+    journal, resumed = tmp_path / "journal", tmp_path / "journal.resumed"
+    data = journal.read_bytes()
+    resumed.write_bytes(data[: len(data) * 3 // 4])
+    journal.write_bytes(data[: len(data) // 4])
+    events = iter(range(3))
+    run(resume=True, stop=lambda: next(events, None) is None)  # killed again, and early
+    assert len(journal.read_bytes()) > len(data) // 2
+    assert run(resume=True).metrics["journal_sha256"] == whole
 
 
 @pytest.mark.parametrize("cluster", ["fast=3", "fast=2,slow=4"])

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from itertools import zip_longest
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol
@@ -168,7 +169,8 @@ class Run:
         setup = Setup(
             fairlead.__version__,
             self.cluster,
-            self.throughputs.on(self.cluster, self.profile.spread),
+            # Where the table was read from is no part of what was run: it may be named otherwise later.
+            replace(self.throughputs.on(self.cluster, self.profile.spread), origin="journal"),
             getattr(self.made, "spec", self.policy),
             self.profile,
             options.seed,
@@ -368,6 +370,7 @@ class _RunLog(Journal):
         super().__init__(out / ("journal.resumed" if resume else "journal"))
         self.final = out / "journal"
         self.setup = setup
+        self.resume = resume
         self.old = records(self.final) if resume else iter(())
         self.answers = answers(self.final) if resume else iter(())
         self.caught_up = not resume
@@ -379,6 +382,8 @@ class _RunLog(Journal):
         except OSError:
             os.close(self._lock)
             raise RunError(f"{self.final.parent}: another process writes this run") from None
+        if self.resume:
+            _adopt(self.path, self.final)
         self.open(self.setup)
         return self
 
@@ -401,6 +406,14 @@ class _RunLog(Journal):
             else:
                 self.path.unlink()
         os.close(self._lock)
+
+
+def _adopt(resumed: Path, final: Path) -> None:
+    """Take over the journal of an earlier attempt to go on, if that was killed after it had got further."""
+    if resumed.exists() and resumed.stat().st_size > final.stat().st_size:
+        pairs = zip_longest(records(final), records(resumed))
+        if all(old in (None, new) for old, new in pairs):
+            resumed.replace(final)
 
 
 class _Watcher:

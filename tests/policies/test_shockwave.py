@@ -1,5 +1,6 @@
 """Shockwave's planner: weights, regulariser, rounds, re-planning; a schedule that the core carries out."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,14 +213,14 @@ def test_a_file_of_the_release(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("power = 'much'", "power: Expected `float`, got `str`, got 'much'"),
-        ("rounds = 0", "rounds: out of range, got 0"),
+        ("power = 'much'", "power: must be a number, got 'much'"),
+        ("rounds = 0", "rounds: must be from 1 to 100, got 0"),
         ("foo = 1", "'foo' is not an option"),
         ("preset = 'best'", "preset: must be one of default, released, got 'best'"),
         ("rounds = ", "not a readable configuration"),
-        ("bases = [0.0, 0.5, 0.4, 1.0]", "bases: out of range"),
-        ("share = 'mine'", "share: Invalid enum value 'mine'"),
-        ("k = nan", "k: out of range, got nan"),
+        ("bases = [0.0, 0.5, 0.4, 1.0]", "bases: must be rising numbers from 0 to 1"),
+        ("share = 'mine'", "share: must be one of by_job"),
+        ("k = nan", "k: must be a finite number >= 0, got nan"),
     ],
 )
 def test_bad_files_are_named(tmp_path: Path, content: str, says: str) -> None:
@@ -251,3 +252,33 @@ def test_a_job_that_can_run_nowhere_now_is_in_nobodys_way() -> None:
     answer, _ = planned(lost)
     assert (answer.slot[-1] < 0).all()
     assert (answer.slot[-2] >= 0).all()
+
+
+def test_weights_of_owners_count() -> None:
+    """Alike in all else, the heavier job gets more rounds; the release takes no notice."""
+    snapshot = replace(shot([row(200), row(200)], devices=1), weight=np.array([1.0, 4.0]))
+    answer, _ = planned(snapshot)
+    light, heavy = (answer.slot >= 0).sum(axis=1)
+    assert heavy > light
+    assert Shockwave()._share(snapshot) == pytest.approx([0.2, 0.8])
+    assert Shockwave(RELEASED)._share(snapshot) == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("power=2,power=3", "power is given twice"),
+        ("rounds", "expected NAME=VALUE, got 'rounds'"),
+        ("bases=0,0.5,1", "numbers of bases stand between slashes"),
+        ("rounds=1000", "rounds: must be from 1 to 100, got 1000"),
+        ("share=mine", "share: must be one of by_job, by_device, by_demand, got 'mine'"),
+    ],
+)
+def test_bad_options_in_place_are_named(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        read_options(text)
+
+
+def test_a_preset_in_place() -> None:
+    assert read_options("released,rounds=10") == replace(RELEASED, rounds=10)
+    assert read_options("preset=released,rounds=10") == replace(RELEASED, rounds=10)

@@ -45,7 +45,7 @@ def simulate(
         str | None,
         typer.Option(
             "--config",
-            metavar="FILE|default",
+            metavar="FILE|default|released",
             help="Options of --policy shockwave: a TOML file, or a JSON file of the release.",
         ),
     ] = None,

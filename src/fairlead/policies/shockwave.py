@@ -50,10 +50,11 @@ class Shockwave:
 
     s_j rounds of the next F for job j on w_j of G devices; U_j a piecewise linear logarithm of the part of
     its epochs that is then done; left_j the running time that is then left, as a Dirichlet posterior over
-    its batch sizes foresees it; v_j grows with how late j is against a fair finish time. The counts are
-    packed into rounds, jobs that are late first; devices left over go to whoever has most left. Planned
-    anew when jobs or devices come or go, when a batch size changes, and every few rounds. Source:
-    Shockwave (NSDI'23), sections 5 and 6, and its release; the options are in ``shockwave_options``.
+    its batch sizes foresees it; v_j the job's weight, and more the later it is against a fair finish time.
+    The counts are packed into rounds, jobs that are late first; devices left over go to whoever has most
+    left. Planned anew when jobs or devices come or go, when a batch size changes, and every few rounds.
+    Source: Shockwave (NSDI'23), sections 5 and 6, and its release, which ignores weights; the options are
+    in ``shockwave_options``.
     """
 
     options: Options = DEFAULT
@@ -150,16 +151,20 @@ class Shockwave:
 
     def _share(self, snapshot: Snapshot) -> Floats:
         """(jobs,) part of the time that a job may expect to run."""
-        devices, scale = float(snapshot.capacity.sum()), snapshot.job_scale.astype(np.float64)
-        n = float(len(scale))
+        scale, weight = snapshot.job_scale.astype(np.float64), self._priority(snapshot)
+        devices = float(snapshot.capacity.sum()) * weight
         match self.options.share:
             case Share.BY_JOB:
-                part = np.full(len(scale), devices / n)
+                part = devices / weight.sum()
             case Share.BY_DEVICE:
-                part = devices / (n * scale)
+                part = devices / (weight.sum() * scale)
             case Share.BY_DEMAND:
-                part = np.full(len(scale), devices / scale.sum())
-        return np.asarray(np.clip(part, 1e-9, 1.0))
+                part = devices / (weight @ scale)
+        return np.asarray(np.clip(part, _TINY, 1.0))
+
+    def _priority(self, snapshot: Snapshot) -> Floats:
+        """(jobs,) weights as their owners set them; the release, which counts whole epochs, has none."""
+        return np.ones(len(snapshot.jobs)) if self.options.whole_epochs else snapshot.weight
 
     def _lateness(self, snapshot: Snapshot, view: Outlook, target: Floats, now: float) -> Floats:
         """(jobs,) expected over fair time of finishing; above 1 = late."""
@@ -178,7 +183,9 @@ class Shockwave:
         late = ratio > options.rho
         with np.errstate(over="ignore"):
             weight = np.where(late, np.where(late, ratio, 1.0) ** power, 1.0)
-        return np.minimum(weight, min(options.largest_weight, MAX_WEIGHT))
+        return np.minimum(weight, min(options.largest_weight, MAX_WEIGHT)) * self._priority(
+            snapshot
+        )
 
     def _counts(
         self, snapshot: Snapshot, view: Outlook, weight: Floats, target: Floats, now: float

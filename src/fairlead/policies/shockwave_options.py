@@ -106,6 +106,7 @@ RELEASED = replace(
     lateness=Lateness.START,
     stay=0.0,
 )
+LONGEST = 100  # rounds of a window; their order takes time by more than the square
 PRESETS = {"default": DEFAULT, "released": RELEASED}
 
 _RELEASE = {  # keys of the release's configuration files
@@ -128,7 +129,7 @@ def read_options(text: str) -> Options:
     if text in PRESETS:
         return PRESETS[text]
     path = Path(text)
-    if "=" in text and not path.exists():
+    if ("=" in text or text in {field.name for field in fields(Options)}) and not path.exists():
         return _inline(text)
     try:
         data = path.read_bytes()
@@ -162,10 +163,15 @@ def write_options(options: Options) -> str:
 def _inline(text: str) -> Options:
     found: dict[str, Any] = {}
     for part in text.split(","):
-        name, sign, value = part.partition("=")
-        if not sign:
-            raise ConfigError(f"shockwave: expected NAME=VALUE, got {part!r}")
-        found[name.strip()] = value.split("/") if name.strip() == "bases" else value.strip().lower()
+        name, sign, value = (word.strip() for word in part.partition("="))
+        if not sign and name in PRESETS:
+            name, value = "preset", name
+        elif not sign:
+            hint = "; numbers of bases stand between slashes" if "bases" in found else ""
+            raise ConfigError(f"shockwave: expected NAME=VALUE, got {part!r}{hint}")
+        if name in found:
+            raise ConfigError(f"shockwave: {name} is given twice")
+        found[name] = value.split("/") if name == "bases" else value.lower()
     return _checked(Path("shockwave"), found, strict=False)
 
 
@@ -173,42 +179,57 @@ def _checked(path: Path, found: dict[str, Any], strict: bool = True) -> Options:
     preset = found.pop("preset", "default")
     if preset not in PRESETS:
         raise ConfigError(f"{path}: preset: must be one of {', '.join(PRESETS)}, got {preset!r}")
-    known = {field.name for field in fields(Options)}
+    known = ["preset", *(field.name for field in fields(Options))]
     for name in found:
         if name not in known:
-            raise ConfigError(
-                f"{path}: {name!r} is not an option (there are {', '.join(sorted(known))})"
-            )
+            raise ConfigError(f"{path}: {name!r} is not an option (there are {', '.join(known)})")
     values = {f.name: getattr(PRESETS[preset], f.name) for f in fields(Options)} | found
     try:
         options = msgspec.convert(values, Options, strict=strict)
     except msgspec.ValidationError as problem:
-        reason, _, where = str(problem).partition(" - at `$.")
+        where = str(problem).partition(" - at `$.")[2]
         name = where.partition("[")[0].rstrip("`")
-        raise ConfigError(f"{path}: {name}: {reason}, got {values.get(name)!r}") from None
-    for name, holds in _limits(options):
+        raise ConfigError(
+            f"{path}: {name}: must be {_expected(name)}, got {values.get(name)!r}"
+        ) from None
+    for name, holds, limits in _limits(options):
         if not holds:
-            raise ConfigError(f"{path}: {name}: out of range, got {getattr(options, name)}")
+            raise ConfigError(f"{path}: {name}: must be {limits}, got {getattr(options, name)}")
     return options
 
 
-def _limits(options: Options) -> list[tuple[str, bool]]:
-    """What must hold of each number."""
+def _expected(name: str) -> str:
+    """What kind of value an option takes."""
+    kind = {field.name: field.type for field in fields(Options)}.get(name)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return f"one of {', '.join(kind)}"
+    known = {int: "a whole number", float: "a number", bool: "true or false"}
+    return known.get(kind, "a list of numbers") if isinstance(kind, type) else "a list of numbers"
+
+
+def _limits(options: Options) -> list[tuple[str, bool, str]]:
+    """What must hold of each number, and how to say so."""
     bases = options.bases
     rising = all(a < b for a, b in pairwise(bases))
+    finite = "a finite number >= 0"
+    first = min((*bases[1:2], 1.0))
     return [
-        ("rounds", 1 <= options.rounds <= 1000),
-        ("replan_every", options.replan_every >= 1),
-        ("k", 0 <= options.k < inf),
-        ("spare", 0 <= options.spare < inf),
-        ("power", 0 <= options.power < inf),
-        ("urgent_power", 0 <= options.urgent_power < inf),
-        ("largest_weight", options.largest_weight >= 1),
-        ("rho", 0 < options.rho < inf),
-        ("momentum", 0 <= options.momentum <= 1),
-        ("bases", len(bases) >= 2 and bases[0] == 0 and bases[-1] == 1 and rising),
-        ("origin", 0 < options.origin < min((*bases[1:2], 1.0))),
-        ("prior", 0 < options.prior < inf),
-        ("tolerance", 0 <= options.tolerance < inf),
-        ("stay", 0 <= options.stay < inf),
+        ("rounds", 1 <= options.rounds <= LONGEST, f"from 1 to {LONGEST}"),
+        ("replan_every", options.replan_every >= 1, ">= 1"),
+        ("k", 0 <= options.k < inf, finite),
+        ("spare", 0 <= options.spare < inf, finite),
+        ("power", 0 <= options.power < inf, finite),
+        ("urgent_power", 0 <= options.urgent_power < inf, finite),
+        ("largest_weight", options.largest_weight >= 1, ">= 1"),
+        ("rho", 0 < options.rho < inf, "a finite number > 0"),
+        ("momentum", 0 <= options.momentum <= 1, "from 0 to 1"),
+        (
+            "bases",
+            len(bases) >= 2 and bases[0] == 0 and bases[-1] == 1 and rising,
+            "rising numbers from 0 to 1",
+        ),
+        ("origin", 0 < options.origin < first, f"between 0 and {first:g}, the second of bases"),
+        ("prior", 0 < options.prior < inf, "a finite number > 0"),
+        ("tolerance", 0 <= options.tolerance < inf, finite),
+        ("stay", 0 <= options.stay < inf, finite),
     ]
