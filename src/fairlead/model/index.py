@@ -2,9 +2,18 @@
 
 import numpy as np
 
-from fairlead.model.arrays import Ints
+from fairlead.model.arrays import Bools, Ints
 
 _DENSE = 1 << 24  # ids below this are looked up in an array, the others in a dict
+
+
+def rows_of(known: Ints, wanted: Ints) -> tuple[Ints, Bools]:
+    """For each wanted id its row in ``known``, and whether it is there at all; if not, the row means
+    nothing. known: (jobs,) ids, ascending."""
+    if not len(known):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    row = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return row, np.asarray(known[row] == wanted)
 
 
 class JobIndex:

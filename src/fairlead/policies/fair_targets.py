@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.index import rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,7 @@ class Targets:
 
     def renewed(self, jobs: Ints, estimate: Floats, now: float) -> "Targets":
         """With a new estimate for each of these jobs; the others are forgotten. jobs: ids ascending."""
-        here = np.searchsorted(self.jobs, jobs)
-        old = np.minimum(here, len(self.jobs) - 1)
-        known = np.zeros(len(jobs), np.bool_)
-        if len(self.jobs):
-            known = self.jobs[old] == jobs
+        old, known = rows_of(self.jobs, jobs)
         weighted, time = np.zeros(len(jobs)), np.zeros(len(jobs))
         rows = old[known]
         lasted = now - self.since[rows]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.index import rows_of
 from fairlead.model.snapshot import Snapshot
 
 _TOLERANCE = 0.4  # of the profiled samples
@@ -31,11 +32,7 @@ class Measured:
 
     def of(self, jobs: Ints) -> "Measured":
         """Of these jobs; those that are not known have trained nothing."""
-        here = np.zeros(len(jobs), np.bool_)
-        at = np.searchsorted(self.jobs, jobs)
-        if len(self.jobs):
-            at = np.minimum(at, len(self.jobs) - 1)
-            here = self.jobs[at] == jobs
+        at, here = rows_of(self.jobs, jobs)
         rows = at[here]
         samples, last, factor = np.zeros(len(jobs)), np.zeros(len(jobs)), np.ones(len(jobs))
         samples[here], last[here] = self.samples[rows], self.round[rows]

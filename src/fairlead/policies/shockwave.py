@@ -6,6 +6,7 @@ import numpy as np
 
 from fairlead.model.allocation import SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.index import rows_of
 from fairlead.model.plan import Accounts, Answer, Change, RoundPlan, Schedule
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.fair_targets import Targets
@@ -114,7 +115,7 @@ class Shockwave:
             first=state.round,
             jobs=jobs,
             slot=answer.slot,
-            left_s=_by_id(jobs, snapshot.jobs, view.mean_left_s),
+            left_s=_by_id(jobs, snapshot.jobs, view.mean_left_s, 0.0),
         )
 
     def plan(self, snapshot: Snapshot, state: State) -> tuple[RoundPlan, State]:
@@ -255,13 +256,11 @@ class Shockwave:
     def _planned(self, snapshot: Snapshot, state: State) -> tuple[Ints, Ints]:
         """Who runs by the schedule, as rows and slots, as far as there are devices."""
         column = state.round - state.first
-        if column >= state.slot.shape[1] or not len(snapshot.jobs):
+        if column >= state.slot.shape[1]:
             none = np.zeros(0, np.int64)
             return none, none
         rows = np.flatnonzero(state.slot[:, column] >= 0)
-        ids = state.jobs[rows]
-        at = np.minimum(np.searchsorted(snapshot.jobs, ids), len(snapshot.jobs) - 1)
-        here = snapshot.jobs[at] == ids
+        at, here = rows_of(snapshot.jobs, state.jobs[rows])
         unit, slot = at[here], state.slot[rows[here], column]
         kind, scale = snapshot.slot_type[slot], snapshot.scale[unit]
         used = np.zeros(len(unit), np.int64)
@@ -272,11 +271,7 @@ class Shockwave:
 
     def _waiting(self, snapshot: Snapshot, state: State, unit: Ints) -> Ints:
         """Rows of the others, the longest first; those that came after the plan last."""
-        left_s = np.full(len(snapshot.jobs), -np.inf)
-        at = np.searchsorted(state.jobs, snapshot.jobs)
-        at = np.minimum(at, len(state.jobs) - 1)
-        if len(state.jobs):
-            left_s = np.where(state.jobs[at] == snapshot.jobs, state.left_s[at], -np.inf)
+        left_s = _by_id(snapshot.jobs, state.jobs, state.left_s, -np.inf)
         order = np.argsort(-left_s, kind="stable")
         waits = np.ones(len(order), np.bool_)
         waits[unit] = False
@@ -291,12 +286,12 @@ def _shared_s(snapshot: Snapshot, view: Outlook, left_s: Floats) -> float:
     return float(work_s.sum() ** 2 / max(float(snapshot.capacity @ speed), _TINY))
 
 
-def _by_id(jobs: Ints, known: Ints, values: Floats) -> Floats:
-    """Values of ``known`` jobs in the order of ``jobs``; 0 for those that are not among them."""
-    if not len(known):
-        return np.zeros(len(jobs))
-    at = np.minimum(np.searchsorted(known, jobs), len(known) - 1)
-    return np.where(known[at] == jobs, values[at], 0.0)
+def _by_id(jobs: Ints, known: Ints, values: Floats, missing: float) -> Floats:
+    """Values of ``known`` jobs in the order of ``jobs``, which may have others: (jobs,)."""
+    at, here = rows_of(known, jobs)
+    out = np.full(len(jobs), missing)
+    out[here] = values[at[here]]
+    return out
 
 
 def _fill(snapshot: Snapshot, unit: Ints, slot: Ints, waiting: Ints) -> tuple[Ints, Ints]:
