@@ -10,6 +10,15 @@ from fairlead.sim.stages import TABLE, Table, advance
 _FAILED, _LOST, _ENDED = int(Outcome.FAILED), int(Outcome.LOST), int(Outcome.ENDED)
 
 
+@kernel("b1(i8[::1], i8, i8, b1[::1])", inline="always")
+def lost_one(devices: Ints, start: int, stop: int, lost: Bools) -> bool:
+    """Is one of devices[start:stop] lost? lost: (devices of the cluster,)."""
+    gone = False
+    for d in range(start, stop):
+        gone = gone or lost[devices[d]]
+    return gone
+
+
 @kernel(
     "Tuple((f8[:,::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1]))"
     "(i8[:,::1], i8[::1], b1[::1], f8, f8, b1, f8[:,::1], f8[:,:,::1], f8[:,::1], f8[::1], i8[::1],"
@@ -135,9 +144,7 @@ def finish(
         until[i] = min(finish_s[i], end_s)
         restart[i] = min(setup_s[i], until[i] - start_s)
         scale = first[i + 1] - first[i]
-        gone = False
-        for d in range(first[i], first[i + 1]):
-            gone = gone or lost[devices[d]]
+        gone = lost_one(devices, first[i], first[i + 1], lost)
         good = not gone
         for k in range(width):
             if index[i, k] < 0:

@@ -14,6 +14,7 @@ from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job import Job, RestartCosts
 from fairlead.model.throughput import Throughputs
+from fairlead.sim.kernels import lost_one
 from fairlead.sim.rescaling import RunRules, rescaled, run_rule
 
 LOSS = RestartCosts(20.0)  # unless others are named
@@ -136,9 +137,7 @@ def finish_released(
         until[i] = min(finish_s[i], end_s)
         took_s = until[i] - from_s
         scale = first[i + 1] - first[i]
-        gone = False
-        for d in range(first[i], first[i + 1]):
-            gone = gone or lost[devices[d]]
+        gone = lost_one(devices, first[i], first[i + 1], lost)
         for k in range(width):
             j = index[i, k]
             if j >= 0 and number > 0 and ran_in[j] != number - 1 and took_s > least_s:
