@@ -1,0 +1,105 @@
+"""What a rank and the agent of its node say to each other, over a Unix stream socket.
+
+A message is its length (little-endian u32) and a msgpack map with a ``type``. Rank 0 alone speaks to its
+agent; the other ranks follow rank 0 (``fairlead.client.gang``). The agent tells a rank who it is in its
+environment:
+
+==========================  =====================================================================
+FAIRLEAD_SOCKET             path of the agent's socket; absent: not under Fairlead
+FAIRLEAD_JOB                job id
+FAIRLEAD_EPOCH              of the lease; it grows with every start, and each message carries it
+FAIRLEAD_TOKEN              secret of this start; a stranger on the same machine does not know it
+FAIRLEAD_CHECKPOINT_DIR     where the job's checkpoints are
+FAIRLEAD_TOTAL_STEPS        steps of the whole job
+FAIRLEAD_ACCELERATOR        accelerator type of the devices
+FAIRLEAD_DEVICES            their indices on the node, ``0,1`` (CUDA_VISIBLE_DEVICES is set too)
+FAIRLEAD_BATCH              samples per step that the job uses now, where it has changed it before
+FAIRLEAD_GANG               host:port where rank 0 listens for the other ranks; absent for one rank
+RANK, WORLD_SIZE,           as torch.distributed's ``env://`` wants them
+LOCAL_RANK, MASTER_ADDR,
+MASTER_PORT
+==========================  =====================================================================
+
+Steps are absolute: the count of the whole job, not of this start. A step counts for all ranks together.
+"""
+
+import struct
+from typing import TypeAlias
+
+import msgspec
+
+HEAD = struct.Struct("<I")
+LARGEST = 1 << 16  # bytes of a message; more is a stranger
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True):
+    """The first message of rank 0. Answered by ``Grant`` or ``Refused``."""
+
+    job: int
+    epoch: int
+    token: str
+    pid: int
+
+
+class Loaded(msgspec.Struct, frozen=True, tag=True):
+    """Training goes on from here: the checkpoint that was loaded is of this step (0: there was none)."""
+
+    epoch: int
+    step: int
+    load_s: float
+
+
+class Progress(msgspec.Struct, frozen=True, tag=True):
+    """So many steps are done. renew: 75 % of the lease are over, please extend it."""
+
+    epoch: int
+    step: int
+    saved_step: int  # of the newest whole checkpoint, 0 = none
+    save_s: float  # seconds that the newest checkpoint took
+    renew: bool = False
+
+
+class Adapt(msgspec.Struct, frozen=True, tag=True):
+    """The job trains on with another batch size (Accordion, GNS). From the next step on."""
+
+    epoch: int
+    batch: int  # samples per step
+    total_steps: int  # of the whole job, as absolute steps from now on
+    step: int  # steps done, in the same count
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    """The last message of rank 0, sent before it exits with 0."""
+
+    epoch: int
+    step: int
+    saved_step: int
+    save_s: float
+    completed: bool  # all steps are done, or the script says that it needs no more
+
+
+class Grant(msgspec.Struct, frozen=True, tag=True):
+    """The lease, now and for so long from the moment its renewal was asked for (monotonic time)."""
+
+    lease_s: float
+    checkpoint_s: float  # save when so much time has passed since the last save
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """Stop at the next step that all ranks can agree on, save, exit with 0."""
+
+    reason: str  # preempted | cancelled | paused | lease expired | agent leaves
+
+
+class Save(msgspec.Struct, frozen=True, tag=True):
+    """Save a checkpoint now, and go on."""
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """This process may not run: it is of an old epoch, or a stranger. Exit without saving."""
+
+    reason: str
+
+
+FromRank: TypeAlias = Hello | Loaded | Progress | Adapt | Ended
+FromAgent: TypeAlias = Grant | Stop | Save | Refused

@@ -1,0 +1,1 @@
+"""The live cluster: the server, with the backend that moves real processes."""

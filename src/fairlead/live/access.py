@@ -1,0 +1,15 @@
+"""Who may do what: tokens, tenants, roles."""
+
+from typing import Literal
+
+import msgspec
+
+Role = Literal["admin", "user", "agent"]
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks. An admin sees and changes all; a user the jobs of their own tenant; an agent neither."""
+
+    user: str
+    tenant: str
+    role: Role

@@ -1,0 +1,160 @@
+"""What agents and the server say to each other, over gRPC.
+
+Messages are msgpack of the structs below, checked on arrival (docs/decisions/0016 says why not protobuf).
+Both directions are *states*, not deltas: a report says all that the node holds, orders say all that it
+shall hold. So a message may be lost, doubled, late or out of order without harm: ``seq`` tells which is
+newest, and ``incarnation`` tells a restarted agent from its predecessor.
+
+Calls of the service ``fairlead.Agents``, all with the metadata ``authorization: Bearer TOKEN``:
+
+- ``Register(Register) -> Welcome``
+- ``Report(Report) -> Orders``: heartbeat, progress and renewal of leases in one. Sent every
+  ``heartbeat_s`` and whenever something changes on the node.
+- ``Watch(WatchRequest) -> stream of Orders``: pushed whenever the orders of the node change.
+- ``Log(LogChunk) -> LogWanted``: output of ranks, as it grows; the server keeps it where its owner may
+  read it.
+
+Refusals are gRPC statuses with one sentence: INVALID_ARGUMENT (malformed, unknown device), UNAUTHENTICATED,
+FAILED_PRECONDITION (another protocol version), ABORTED (register again).
+"""
+
+from typing import Literal
+
+import msgspec
+
+PROTOCOL = 1  # of both sides; they must be equal
+SERVICE = "fairlead.Agents"
+
+
+class Register(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent comes up."""
+
+    protocol: int
+    version: str  # of Fairlead
+    node: str
+    incarnation: str  # random, new at every start of the agent
+    host: str  # where ranks of other nodes can reach its ranks
+    accelerator: str
+    devices: int
+    fake: bool = False  # devices that exist by configuration only
+    holds: tuple["Held", ...] = ()  # after a restart of the server: what goes on running
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The node is part of the cluster."""
+
+    heartbeat_s: float
+    lease_s: float
+    rate_bound: float  # relative drift between the clocks of two machines that is allowed for
+    orders: "Orders"
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node knows of one start of a job: its ranks there. Kept until the orders say ``forget``."""
+
+    job: int
+    epoch: int
+    state: Literal["starting", "running", "stopping", "ended"]
+    step: int = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
+    loaded_step: int = -1  # where this start went on from, -1 = not known yet
+    saved_step: int = -1  # of the newest whole checkpoint
+    batch: int = 0  # samples per step, where the job has changed them
+    total_steps: int = 0  # then: of the whole job
+    address: str = ""  # host:port:gang_port of rank 0, for ranks on other nodes
+    exit_code: int | None = None  # the worst of its ranks
+    completed: bool = (
+        False  # rank 0 said that no more steps are needed, or a plain job exited with 0
+    )
+    reason: str = (
+        ""  # why it failed, in one sentence: "exit code 1", "killed by signal 9 (out of memory?)"
+    )
+    # How long things took, seconds; -1 = not known (yet).
+    wait_s: float = -1.0  # from the order to free devices
+    start_s: float = -1.0  # from there to rank 0's hello
+    load_s: float = -1.0  # to load the checkpoint
+    ran_s: float = 0.0  # since training began
+    save_s: float = -1.0  # the newest checkpoint
+    stop_s: float = -1.0  # from the order to stop to the end of the last rank
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a node holds."""
+
+    node: str
+    incarnation: str
+    seq: int  # ascending within an incarnation
+    holds: tuple[Held, ...]
+    orders_seq: int = -1  # the newest orders that it follows
+
+
+class Rank(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of a job."""
+
+    rank: int
+    devices: tuple[int, ...]  # indices on the node
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of a job, as far as this node is concerned."""
+
+    job: int
+    epoch: int
+    command: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    checkpoint_dir: str  # "" = the agent's own choice below its state directory
+    ranks: tuple[Rank, ...]  # on this node
+    world_size: int
+    master: str = (
+        ""  # host:port:gang_port of rank 0 where that is another node; "" = not known yet, or here
+    )
+    has_rank_0: bool = True
+    plain: bool = False  # without iterator: progress by wall time, SIGTERM to stop
+    total_steps: int = 0
+    batch: int = 0  # samples per step to begin with, 0 = the script's own
+    checkpoint_s: float = 600.0  # save this often
+    grace_s: float = 30.0  # between the order to stop and SIGKILL
+    prefork: bool = False  # start from the agent's prepared process
+    log_bytes: int = 10_000_000  # the newest so many bytes of output are kept
+
+
+class Orders(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a node shall hold. What it holds beyond that it stops.
+
+    leases: in the answer to a report only: job -> seconds from the moment that report was *sent*.
+    """
+
+    seq: int
+    wanted: tuple[Assignment, ...]
+    forget: tuple[
+        tuple[int, int], ...
+    ] = ()  # (job, epoch) of ended starts that the server has booked
+    leases: dict[int, float] = {}
+    reasons: dict[
+        int, str
+    ] = {}  # job -> why it is no longer wanted: preempted | cancelled | paused ...
+
+
+class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Orders from now on, pushed."""
+
+    node: str
+    incarnation: str
+
+
+class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of the output (stdout and stderr together) of one rank of one start."""
+
+    node: str
+    incarnation: str
+    job: int
+    epoch: int
+    rank: int
+    offset: int  # of the first byte, from the beginning of all output of this start
+    data: bytes  # at most 256 KiB
+
+
+class LogWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the server would have the next piece begin: behind what it holds."""
+
+    offset: int

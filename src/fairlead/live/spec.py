@@ -1,0 +1,27 @@
+"""What a person submits: a job, as a TOML file or as JSON."""
+
+import msgspec
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job for the live cluster. ``read_spec`` and ``check_spec`` say what is wrong with one."""
+
+    command: tuple[str, ...]
+    total_steps: int  # of a plain job: seconds of work on a device of rate 1
+    family: str = (
+        ""  # key of the throughput table; "" = its rates are given below, or equal everywhere
+    )
+    name: str = ""
+    scale_factor: int = 1  # devices; one rank each
+    weight: float = 1.0
+    slo_s: float | None = None  # seconds from submission to deadline
+    rates: dict[
+        str, float
+    ] = {}  # accelerator type -> steps/s, for a family without a row in the table
+    plain: bool = False  # no iterator in it: progress by wall time, stopped by SIGTERM
+    env: dict[str, str] = {}
+    cwd: str = ""  # "" = where it was submitted from
+    checkpoint_dir: str = ""  # "" = chosen by the agent
+    grace_s: float = 30.0
+    prefork: bool = False
+    log_bytes: int = 10_000_000

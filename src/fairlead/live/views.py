@@ -1,0 +1,165 @@
+"""What people and tools are shown of a live cluster: the JSON of the HTTP API."""
+
+from typing import Literal
+
+import msgspec
+
+from fairlead.live.spec import JobSpec
+
+JobState = Literal[
+    "waiting", "running", "preempted", "paused", "completed", "dropped", "killed", "cancelled"
+]
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job."""
+
+    id: int
+    name: str
+    tenant: str
+    user: str
+    family: str
+    scale_factor: int
+    weight: float
+    state: JobState
+    total_steps: float
+    steps: float  # done and counted
+    saved_step: int
+    submitted_s: float  # all times: seconds since the cluster was first started
+    started_s: float | None  # its first step
+    ended_s: float | None
+    node: str  # "" = does not run; several: comma-separated
+    accelerator: str
+    devices: tuple[int, ...]
+    epoch: int
+    starts: int
+    preemptions: int
+    failures: int
+    run_s: float  # time on devices, starts included
+    lost_steps: float  # done again after failures
+    overhead_s: float  # waiting for devices, starting, loading, saving, stopping
+    rates: dict[str, float]  # steps/s believed, by accelerator type
+    measured_rate: float | None  # steps/s measured where it runs or ran last
+    slo_s: float | None
+    reason: str  # why it is in this state, one sentence: the last failure, what it waits for
+
+
+class StintView(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of a job, from order to end."""
+
+    job: int
+    epoch: int
+    node: str
+    accelerator: str
+    devices: tuple[int, ...]
+    began_s: float
+    ended_s: float | None
+    from_step: float
+    to_step: float
+    why: str  # it ended: preempted | moved | completed | failed: ... | node lost | cancelled | paused
+    wait_s: float  # the breakdown of protocol.Held; -1 = not known
+    start_s: float
+    load_s: float
+    save_s: float
+    stop_s: float
+    lost_steps: float
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A node."""
+
+    name: str
+    accelerator: str
+    devices: int
+    state: Literal["up", "lost", "drained", "never seen"]
+    host: str
+    fake: bool
+    last_seen_s: float | None  # seconds ago
+    jobs: tuple[tuple[int, ...], ...]  # per device: the jobs that hold it
+
+
+class TenantView(msgspec.Struct, frozen=True, kw_only=True):
+    """A tenant: what it was promised and what it got."""
+
+    name: str
+    jobs: int  # in the system
+    running: int
+    done: int
+    devices: int  # held now
+    share_promised: float  # of all device time, by weights of jobs in the system, now
+    share_received: float  # of all device time handed out so far
+    device_s: float
+    lost_device_s: float  # work done again, and overhead
+    mean_rho: (
+        float | None
+    )  # finish-time fairness of its ended jobs: JCT over JCT alone on a 1/n share
+
+
+class StatusView(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster in one screen."""
+
+    version: str
+    now_s: float
+    policy: str
+    profile: str
+    round: int
+    round_s: float
+    round_ends_in_s: float | None
+    jobs: dict[str, int]  # state -> how many
+    devices: dict[str, tuple[int, int, int]]  # accelerator type -> (in all, working, held)
+    solve: str  # "ok", "under way for 3 s", "failed: ...; the shares of 120 s ago hold"
+    solve_s: float | None  # the last one took
+    decide_s: float | None  # the last round decision took, without the solve
+    journal_records: int
+    tenants: tuple[TenantView, ...]
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One round, for the plots over time."""
+
+    time_s: float
+    held: dict[str, int]  # accelerator type -> devices held
+    capacity: dict[str, int]
+    running: int
+    waiting: int
+    share: dict[str, float]  # tenant -> part of the devices held
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The story of a job."""
+
+    job: JobView
+    why_here: str  # or why not now; one or two sentences with the numbers
+    finish_s: float | None  # expected, seconds from now; None = not within the horizon
+    finish_low_s: float | None  # 10 % of the forecasts are earlier
+    finish_high_s: float | None  # 10 % are later
+    forecasts: int
+    stints: tuple[StintView, ...]
+    events: tuple[tuple[float, str], ...]  # (seconds, sentence), oldest first
+
+
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question. All parts may be combined; none: the forecast as things are."""
+
+    add_jobs: tuple[JobSpec, ...] = ()
+    add_nodes: dict[str, int] = {}  # accelerator type -> devices (one node more)
+    remove_nodes: tuple[str, ...] = ()
+    policy: str = ""
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """When the jobs in the system would be done."""
+
+    makespan_s: float
+    mean_left_s: float  # mean time from now to the end of each
+    finish_s: dict[int, float]  # job -> seconds from now; missing: not within the horizon
+    utilization: float
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a WhatIf."""
+
+    now: Outlook
+    then: Outlook
+    changed: tuple[tuple[int, float, float], ...]  # (job, now, then), those that change most first
+    notes: tuple[str, ...]
