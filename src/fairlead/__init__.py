@@ -1,21 +1,29 @@
 """Fairlead: a scheduler for deep-learning clusters whose accelerators differ.
 
-``simulate`` is the whole of it in one call; the other names are what goes in and comes out.
+``simulate`` is the whole of it in one call; the other names are what goes in and comes out. A name is
+imported when it is first used: ranks of training jobs and the commands that only ask a server something
+import this package too, and shall not wait for the solvers.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-from fairlead.errors import CheckError, FairleadError, InputError
-from fairlead.model.cluster import Cluster, Node
-from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-from fairlead.model.throughput import Throughputs
-from fairlead.report.metrics import Result
-from fairlead.sim.generate import generate
-from fairlead.sim.world import World
-from fairlead.simulation import Options, simulate
-from fairlead.traces.cluster import parse_cluster
-from fairlead.traces.read import read_trace
-from fairlead.traces.throughputs import read_throughputs
+if TYPE_CHECKING:
+    from fairlead.client.iterator import Iterator
+    from fairlead.client.lease import Lease
+    from fairlead.errors import CheckError, FairleadError, InputError
+    from fairlead.model.cluster import Cluster, Node
+    from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+    from fairlead.model.throughput import Throughputs
+    from fairlead.report.metrics import Result
+    from fairlead.sim.generate import generate
+    from fairlead.sim.world import World
+    from fairlead.simulation import Options, simulate
+    from fairlead.traces.cluster import parse_cluster
+    from fairlead.traces.read import read_trace
+    from fairlead.traces.throughputs import read_throughputs
 
 __all__ = [
     "Arrival",
@@ -23,8 +31,10 @@ __all__ = [
     "Cluster",
     "FairleadError",
     "InputError",
+    "Iterator",
     "Job",
     "JobId",
+    "Lease",
     "Node",
     "Options",
     "RestartCosts",
@@ -38,3 +48,38 @@ __all__ = [
     "read_trace",
     "simulate",
 ]
+
+_MODULE = {
+    "Arrival": "model.job",
+    "CheckError": "errors",
+    "Cluster": "model.cluster",
+    "FairleadError": "errors",
+    "InputError": "errors",
+    "Iterator": "client.iterator",
+    "Job": "model.job",
+    "JobId": "model.job",
+    "Lease": "client.lease",
+    "Node": "model.cluster",
+    "Options": "simulation",
+    "RestartCosts": "model.job",
+    "Result": "report.metrics",
+    "Throughputs": "model.throughput",
+    "World": "sim.world",
+    "generate": "sim.generate",
+    "parse_cluster": "traces.cluster",
+    "read_throughputs": "traces.throughputs",
+    "read_trace": "traces.read",
+    "simulate": "simulation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module 'fairlead' has no attribute {name!r}")
+    value = getattr(import_module(f"fairlead.{_MODULE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,6 +11,11 @@
     |-- SolveError            a solver ended without an answer
     |-- AllocationError       a policy answered with shares that break a constraint
     |-- ProtocolError         an event that the core cannot accept in its present state
+    |-- WireError             a peer on a socket does not speak our language
+    |-- CheckpointError       a checkpoint cannot be used
+    |-- StoreError            the state of a live cluster cannot be read or written now (disk full)
+    |-- StaleError            an agent that the server does not know any more; it has to register again
+    |-- UnreachableError      the server of a live cluster does not answer
     `-- SimulationError       the simulation cannot go on (every job waits for ever)
 
 Messages are one sentence that names the file, the line, the field and the value.
@@ -59,6 +64,26 @@ class AllocationError(FairleadError):
 
 class ProtocolError(FairleadError):
     """An event arrived that the core cannot accept in its present state."""
+
+
+class WireError(FairleadError):
+    """What came over a socket is not what our side of it speaks."""
+
+
+class CheckpointError(FairleadError):
+    """A checkpoint cannot be used: it was written for another number of ranks."""
+
+
+class StoreError(FairleadError):
+    """The state of a live cluster cannot be read or written now; nothing of the change is in it."""
+
+
+class StaleError(FairleadError):
+    """An agent, or an incarnation of one, that the server does not know; it has to register again."""
+
+
+class UnreachableError(FairleadError):
+    """The server of a live cluster does not answer."""
 
 
 class SimulationError(FairleadError):

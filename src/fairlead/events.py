@@ -6,8 +6,10 @@ from typing import TypeAlias
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
 from fairlead.model.plan import Answer, Schedule
+from fairlead.model.throughput import Kind
 
 
 class Outcome(IntEnum):
@@ -37,7 +39,8 @@ class JobsCancelled:
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """A node no longer answers: its devices, and whatever ran on them, are gone."""
+    """A node takes no more work: it no longer answers, or it is being drained. What still runs there when
+    the round is reported counts or not, as the report says."""
 
     time_s: float
     node: str
@@ -45,7 +48,7 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecovered:
-    """A lost node is back."""
+    """A lost or drained node is back."""
 
     time_s: float
     node: str
@@ -77,6 +80,57 @@ class RequirementsChanged:
     batch: Ints  # (jobs,) samples per step from now on
     total_steps: Floats  # (jobs,) of the whole job, had it always had this batch size
     steps_done: Floats  # (jobs,) of these
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressCorrected:
+    """What is known for certain of jobs' steps, which may be less than was reported: work was lost.
+
+    It holds at once, whether a job runs or not; steps of the round in force are added by its report. A
+    job that has all its steps is done: now, or when its round is reported. The word may come late: jobs
+    that are not in the system are passed over in silence.
+    """
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    steps_done: Floats  # (jobs,) of the whole job, as it counts them now; >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobsReweighted:
+    """Jobs count for more or less from now on. Their shares are solved for again."""
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    weight: Floats  # (jobs,) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobsHeld:
+    """Owners pause jobs, or let them go on.
+
+    A held job is in the system, and can be withdrawn, reweighted and corrected, but planners and policies
+    do not see it. One that runs goes on until the round is reported, which is ended for it. Let go, it has
+    the steps, the age and the time owed that it had.
+    """
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KindsLearned:
+    """Rows of the throughput table, new or better known. Jobs that are there follow them.
+
+    New kinds do not run beside others; slot types that are not named keep what they had, new kinds
+    cannot run there.
+    """
+
+    time_s: float
+    kinds: tuple[Kind, ...]
+    slots: tuple[SlotType, ...]  # of the scheduler's
+    rate: Floats  # (kinds, slots) steps/s of the whole job; 0 = cannot run there
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +170,10 @@ Event: TypeAlias = (
     | NodeRecovered
     | RoundEnded
     | RequirementsChanged
+    | ProgressCorrected
+    | JobsReweighted
+    | JobsHeld
+    | KindsLearned
     | Solved
     | Stalled
 )

@@ -2,8 +2,9 @@
 
 Layout: the magic line, then records. A record is its length and its CRC-32 (two little-endian u32),
 one byte for its kind, and a msgpack payload. The first record is the ``Setup`` that a fresh scheduler
-is made of. Nothing in it depends on the wall clock, so equal runs give equal bytes. A file that was
-cut off anywhere can be read up to its last whole record.
+is made of; where that took over from another, the second is the ``SchedulerState``. Nothing in it
+depends on the wall clock, so equal runs give equal bytes. A file that was cut off anywhere can be read up
+to its last whole record.
 
 Arrays are msgpack extensions: a dtype character, the shape, then the values, or, where most of them
 are zero, the positions and values of the others. Integers are stored in 32 bits where they fit.
@@ -12,7 +13,9 @@ are zero, the positions and values of the others. Integers are stored in 32 bits
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -22,10 +25,14 @@ from numpy.typing import NDArray
 
 from fairlead import commands as c
 from fairlead import events as e
+from fairlead.core.scheduler import Scheduler
+from fairlead.core.state import SchedulerState
 from fairlead.errors import CheckError, RunError
 from fairlead.jit import kernel
+from fairlead.model.plan import Planner, Policy
 from fairlead.model.snapshot import Snapshot
-from fairlead.setup import Setup, build
+from fairlead.policies import registry
+from fairlead.setup import Setup, build, restore
 
 MAGIC = b"fairlead journal 1\n"
 _HEAD = struct.Struct("<II")
@@ -40,7 +47,7 @@ class Asked(msgspec.Struct, frozen=True):
     digest: bytes
 
 
-Record: TypeAlias = Setup | e.Event | c.Command | Asked
+Record: TypeAlias = Setup | SchedulerState | e.Event | c.Command | Asked
 
 _KINDS: dict[bytes, Any] = {
     b"H": Setup,
@@ -52,13 +59,19 @@ _KINDS: dict[bytes, Any] = {
     b"s": e.Solved,
     b"w": e.Stalled,
     b"q": e.RequirementsChanged,
+    b"p": e.ProgressCorrected,
+    b"g": e.JobsReweighted,
+    b"h": e.JobsHeld,
+    b"k": e.KindsLearned,
+    b"T": SchedulerState,
     b"S": Asked,
     b"R": c.StartRound,
     b"C": c.EndRound,
     b"J": c.EndJobs,
 }
 _CODE = {kind: code for code, kind in _KINDS.items()}
-_EVENTS = frozenset(b"jxlreswq")
+_SETUP, _STATE = _CODE[Setup], _CODE[SchedulerState]
+_EVENTS = frozenset(b"jxlreswqpghk")
 
 
 @kernel(["Tuple((b1, i8))(i8[::1])", "Tuple((b1, i8))(f8[::1])"])
@@ -124,7 +137,7 @@ _decoders: dict[bytes, Any] = {
 }
 
 
-def encode(record: Setup | e.Event | c.Command) -> bytes:
+def encode(record: Record) -> bytes:
     """Kind and payload of a record."""
     thing = _asked(record) if isinstance(record, c.Solve) else record
     return _CODE[type(thing)] + _encoder.encode(thing)
@@ -224,12 +237,22 @@ def records(path: Path) -> Iterator[bytes]:
 
 def setup_of(path: Path) -> Setup:
     """The first record of a journal."""
-    first = next(records(path), None)
-    if first is None or first[:1] != b"H":
-        raise RunError(f"{path}: the first record, which says what was run, is cut off or damaged")
+    return _as_setup(next(records(path), None), str(path))
+
+
+def _as_setup(first: bytes | None, name: str) -> Setup:
+    if first is None or first[:1] != _SETUP:
+        raise RunError(f"{name}: the first record, which says what was run, is cut off or damaged")
     setup = decode(first)
     assert isinstance(setup, Setup)
     return setup
+
+
+def decode_state(record: bytes) -> SchedulerState:
+    """The state behind the bytes."""
+    state = decode(record)
+    assert isinstance(state, SchedulerState)
+    return state
 
 
 def answers(path: Path) -> Iterator[e.Solved]:
@@ -248,33 +271,107 @@ def replay(path: Path) -> tuple[int, int]:
     Raises CheckError with the first command that differs, or if a record is damaged. No solver is called:
     the allocations are events.
     """
-    scheduler = build(setup_of(path))
-    expected: list[c.Command] = []
-    count = 0
     used = len(MAGIC)
-    for number, record in enumerate(records(path)):
-        count += 1
-        used += _HEAD.size + len(record)
-        if number == 0:
-            continue
+
+    def measured() -> Iterator[bytes]:
+        nonlocal used
+        for record in records(path):
+            used += _HEAD.size + len(record)
+            yield record
+
+    count = replay_records(measured(), str(path))
+    return count, _left(path, used, count)
+
+
+def replay_records(segment: Iterable[bytes], name: str) -> int:
+    """Drive a segment of a journal through a core, and compare the commands; how many records there were.
+
+    A segment begins with a ``Setup`` and, where the scheduler took over from another, a
+    ``SchedulerState``. It may end anywhere. name: what messages call it. Raises CheckError with the first
+    command that differs, RunError where the beginning is none.
+    """
+    setup, state, rest = begin(segment, name)
+    scheduler = build(setup) if state is None else restore(setup, state)
+    return _compare(scheduler, rest, name, 1 if state is None else 2).number
+
+
+def begin(
+    segment: Iterable[bytes], name: str
+) -> tuple[Setup, SchedulerState | None, Iterator[bytes]]:
+    """What a segment begins with, and the records behind that. Raises RunError where it is no beginning."""
+    rest = iter(segment)
+    setup = _as_setup(next(rest, None), name)
+    second = next(rest, None)
+    if second is None:
+        return setup, None, rest
+    if second[:1] == _STATE:
+        return setup, decode_state(second), rest
+    return setup, None, chain([second], rest)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """Where a scheduler that was driven through the records of a segment stands."""
+
+    scheduler: Scheduler
+    number: int  # of the next record
+    commands: list[
+        c.Command
+    ]  # of the last event, which the records lack: to be journalled and performed
+    solve: c.Solve | None = None  # asked for in the records, and not answered: to be performed
+
+
+def recover(
+    setup: Setup,
+    state: SchedulerState | None,
+    tail: Iterable[bytes],
+    policy: Policy | Planner | None = None,
+    name: str = "journal",
+) -> Recovered:
+    """A scheduler as it was when the journal ended, without a solver being called.
+
+    tail: the records of the segment behind its beginning; their commands are compared as in a replay
+    (CheckError). policy: what is to solve from now on; None = made by the name in the setup.
+    """
+    if policy is None:
+        policy = registry.make(setup.policy, seed=setup.seed, profile=setup.profile.name)
+    if state is None:
+        return _compare(build(setup, policy), tail, name, 1)
+    return _compare(restore(setup, state, policy), tail, name, 2)
+
+
+def _compare(scheduler: Scheduler, rest: Iterable[bytes], name: str, first: int) -> Recovered:
+    """Drive records through a core. first: the number of the first of them."""
+    found = Recovered(scheduler, first, [])
+    for record in rest:
         if record[0] in _EVENTS:
-            if expected:
+            if found.commands:
                 raise CheckError(
-                    f"{path}: record {number}: the core also commands {describe(expected[0])}, "
-                    "the journal does not have it"
+                    f"{name}: record {found.number}: the core also commands "
+                    f"{describe(found.commands[0])}, the journal does not have it"
                 )
             event: Any = decode(record)
-            expected = scheduler.handle(event)
-            continue
-        if not expected:
-            raise CheckError(
-                f"{path}: record {number}: the journal has {describe(decode(record))}, "
-                "the core commands nothing"
-            )
-        command = expected.pop(0)
-        if encode(command) != record:
-            raise CheckError(f"{path}: record {number}: {_difference(command, decode(record))}")
-    return count, _left(path, used, count)
+            if isinstance(event, e.Solved):
+                found.solve = None
+            found.commands = scheduler.handle(event)
+        else:
+            _compare_command(found, record, name)
+        found.number += 1
+    return found
+
+
+def _compare_command(found: Recovered, record: bytes, name: str) -> None:
+    if not found.commands:
+        raise CheckError(
+            f"{name}: record {found.number}: the journal has {describe(decode(record))}, "
+            "the core commands nothing"
+        )
+    command = found.commands.pop(0)
+    if encode(command) != record:
+        difference = _difference(command, decode(record))
+        raise CheckError(f"{name}: record {found.number}: {difference}")
+    if isinstance(command, c.Solve):
+        found.solve = command
 
 
 def _left(path: Path, used: int, count: int) -> int:

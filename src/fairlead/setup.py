@@ -3,7 +3,9 @@
 import random
 from dataclasses import dataclass, field
 
+from fairlead.core.load import load
 from fairlead.core.scheduler import Scheduler
+from fairlead.core.state import SchedulerState
 from fairlead.errors import ConfigError
 from fairlead.mechanism.profile import Profile
 from fairlead.mechanism.shares import SharesPlanner
@@ -59,19 +61,23 @@ def traits_of(policy: Policy) -> Traits:
     )
 
 
+def planner_of(policy: Policy | Planner, name: str, seed: int, profile: Profile) -> Planner:
+    """The planner itself, or the one that realises a policy's shares. name: for an error's sentence."""
+    if isinstance(policy, Planner):
+        return policy
+    if isinstance(policy, Policy):
+        shuffler = random.Random(seed + 5)  # Gavel's stream for the order of types
+        return SharesPlanner(policy, profile, shuffler)
+    raise ConfigError(f"{name!r} is neither a policy nor a planner")
+
+
 def build(setup: Setup, policy: Policy | Planner | None = None) -> Scheduler:
     """A fresh scheduler. Without the policy, as for a replay, its traits stand in for it."""
     if policy is None:
         policy = setup.traits or registry.make(
             setup.policy, seed=setup.seed, profile=setup.profile.name
         )
-    if isinstance(policy, Planner):
-        planner: Planner = policy
-    elif isinstance(policy, Policy):
-        shuffler = random.Random(setup.seed + 5)  # Gavel's stream for the order of types
-        planner = SharesPlanner(policy, setup.profile, shuffler)
-    else:
-        raise ConfigError(f"{setup.policy!r} is neither a policy nor a planner")
+    planner = planner_of(policy, setup.policy, setup.seed, setup.profile)
     return Scheduler(
         setup.cluster,
         setup.throughputs,
@@ -79,4 +85,19 @@ def build(setup: Setup, policy: Policy | Planner | None = None) -> Scheduler:
         setup.profile,
         setup.restart_costs,
         setup.overlap_solves,
+        setup.policy,
     )
+
+
+def restore(
+    setup: Setup, state: SchedulerState, policy: Policy | Planner | None = None
+) -> Scheduler:
+    """A scheduler that goes on from a state, under this setup: its cluster, table, policy and profile may
+    be others than those of the scheduler that the state is of.
+
+    Under an equal setup it goes on as the other would have, but for random draws. Whoever takes a state
+    to journal it goes on with the scheduler restored from it, as a replay does: a solve that was under way
+    is forgotten, and asked for anew at the next decision. Where no round is in force, an
+    event must follow that makes the core decide: ``JobsSubmitted`` of no jobs will do.
+    """
+    return load(build(setup, policy), state)

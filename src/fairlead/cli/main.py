@@ -7,17 +7,52 @@ from typing import Annotated
 import typer
 
 import fairlead
-from fairlead.cli import bench, trace
-from fairlead.cli.compare import compare
-from fairlead.cli.policies import policies
-from fairlead.cli.replay import replay
-from fairlead.cli.simulate import simulate
-from fairlead.cli.solve import solve
-from fairlead.cli.window import solve_window
+from fairlead.cli.lazy import Deferred, group_of
 from fairlead.errors import FairleadError, InputError
+
+COMMANDS = (
+    Deferred(
+        "compare", "compare:compare", "Compare several policies on the same jobs and cluster."
+    ),
+    Deferred("simulate", "simulate:simulate", "Simulate a cluster under one policy."),
+    Deferred("trace", "trace:app", "Describe, convert or generate a trace of jobs."),
+    Deferred("policies", "policies:policies", "List the policies and what each optimises."),
+    Deferred("solve", "solve:solve", "Solve allocation problems from a file."),
+    Deferred(
+        "solve-window", "window:solve_window", "Solve Shockwave's window problems from a file."
+    ),
+    Deferred("replay", "replay:replay", "Check a run's journal against a fresh scheduler."),
+    Deferred(
+        "up", "up:up", "Start a server and an agent for this machine, and run them until Ctrl-C."
+    ),
+    Deferred("serve", "serve:serve", "Run the scheduler of a live cluster."),
+    Deferred(
+        "agent", "agent:agent", "Hold the devices of this node and run the ranks of jobs on them."
+    ),
+    Deferred("chaos", "chaos:chaos", "Hurt a cluster at random, and prove that nothing is lost."),
+    Deferred("profile", "profile:profile", "Measure a training script's rate and restart cost."),
+    Deferred("bench", "bench:app", "Measure how fast Fairlead is on this machine."),
+    Deferred("submit", "submit:submit", "Submit jobs."),
+    Deferred("status", "cluster:status", "Show the cluster in one screen."),
+    Deferred("jobs", "jobs:jobs", "List jobs that have not ended."),
+    Deferred("logs", "jobs:logs", "Print a job's output."),
+    Deferred("explain", "jobs:explain", "Tell a job's story."),
+    Deferred("cancel", "jobs:cancel", "End jobs for good."),
+    Deferred("pause", "jobs:pause", "Take jobs off their devices until they are resumed."),
+    Deferred("resume", "jobs:resume", "Let paused jobs run again."),
+    Deferred("set", "cluster:change", "Change a job's weight or the policy of the live cluster."),
+    Deferred("nodes", "cluster:nodes", "List the nodes and who holds their devices."),
+    Deferred("drain", "cluster:drain", "Start nothing more on a node; its jobs move elsewhere."),
+    Deferred("undrain", "cluster:undrain", "Take a drained node back into use."),
+    Deferred(
+        "what-if", "cluster:what_if", "Ask when the jobs would end, as it is and with changes."
+    ),
+    Deferred("user", "cluster:user", "Add, remove and list users. For admins."),
+)
 
 app = typer.Typer(
     name="fairlead",
+    cls=group_of(COMMANDS),
     help="Schedule deep-learning jobs on clusters whose accelerators differ. Start with: "
     "fairlead compare",
     no_args_is_help=True,
@@ -25,14 +60,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(compare)
-app.command()(simulate)
-app.add_typer(trace.app, name="trace")
-app.command()(policies)
-app.command()(solve)
-app.command()(solve_window)
-app.command()(replay)
-app.add_typer(bench.app, name="bench")
 
 
 def _version(wanted: bool) -> None:

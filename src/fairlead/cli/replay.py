@@ -1,6 +1,9 @@
 """``fairlead replay``: drive a journal through a fresh core and compare the commands."""
 
 import hashlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -8,17 +11,28 @@ import typer
 
 from fairlead import journal
 from fairlead.cli.options import read_json
-from fairlead.errors import CheckError
+from fairlead.errors import CheckError, RunError
+
+STORE = "state.db"  # of a live cluster: table journal(seq, segment, record)
 
 
 def replay(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a journal.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="A run directory, a journal, or the state directory of a server."
+        ),
+    ],
 ) -> None:
     """Check a run's journal against a fresh scheduler.
 
     The journal's events must lead it to the same commands; if not, exits with 1 and names the first
-    difference. No solver is called.
+    difference. No solver is called. The store of a live cluster is read and never written; each of its
+    segments is replayed on its own.
     """
+    if (run / STORE).is_file():
+        _replay_store(run / STORE)
+        return
     path = run / "journal" if run.is_dir() else run
     count, left = journal.replay(path)
     record = path.with_name("run.json")
@@ -30,3 +44,22 @@ def replay(
     print(f"{path}: {count} records, all commands are the same")
     if left:
         print(f"{path}: cut off: the last {left} bytes are no whole record")
+
+
+def _replay_store(path: Path) -> None:
+    count = 0
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as store:
+            rows = store.execute("SELECT DISTINCT segment FROM journal ORDER BY segment")
+            segments = [segment for (segment,) in rows.fetchall()]
+            for segment in segments:
+                name = f"{path}: segment {segment}"
+                count += journal.replay_records(_segment(store, segment), name)
+    except sqlite3.Error as problem:
+        raise RunError(f"{path}: cannot read the journal: {problem}") from None
+    print(f"{path}: {count} records in {len(segments)} segments, all commands are the same")
+
+
+def _segment(store: sqlite3.Connection, segment: int) -> Iterator[bytes]:
+    query = "SELECT record FROM journal WHERE segment = ? ORDER BY seq"
+    return (record for (record,) in store.execute(query, (segment,)))

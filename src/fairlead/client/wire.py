@@ -15,6 +15,7 @@ FAIRLEAD_ACCELERATOR        accelerator type of the devices
 FAIRLEAD_DEVICES            their indices on the node, ``0,1`` (CUDA_VISIBLE_DEVICES is set too)
 FAIRLEAD_BATCH              samples per step that the job uses now, where it has changed it before
 FAIRLEAD_GANG               host:port where rank 0 listens for the other ranks; absent for one rank
+FAIRLEAD_GANG_TOKEN         secret that they share, on all nodes; FAIRLEAD_TOKEN is a node's own
 RANK, WORLD_SIZE,           as torch.distributed's ``env://`` wants them
 LOCAL_RANK, MASTER_ADDR,
 MASTER_PORT
@@ -24,9 +25,12 @@ Steps are absolute: the count of the whole job, not of this start. A step counts
 """
 
 import struct
-from typing import TypeAlias
+from collections.abc import Iterator
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
+
+from fairlead.errors import WireError
 
 HEAD = struct.Struct("<I")
 LARGEST = 1 << 16  # bytes of a message; more is a stranger
@@ -53,7 +57,7 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
     """So many steps are done. renew: 75 % of the lease are over, please extend it."""
 
     epoch: int
-    step: int
+    step: int  # -1 = not known yet: the checkpoint is still to be loaded
     saved_step: int  # of the newest whole checkpoint, 0 = none
     save_s: float  # seconds that the newest checkpoint took
     renew: bool = False
@@ -103,3 +107,49 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 FromRank: TypeAlias = Hello | Loaded | Progress | Adapt | Ended
 FromAgent: TypeAlias = Grant | Stop | Save | Refused
+
+
+Message = TypeVar("Message")
+
+
+def frame(message: msgspec.Struct) -> bytes:
+    """A message as it goes over the socket: length, then msgpack."""
+    body = _encoder.encode(message)
+    if len(body) > LARGEST:
+        raise WireError(f"{type(message).__name__}: {len(body)} bytes, at most {LARGEST} are sent")
+    return HEAD.pack(len(body)) + body
+
+
+class Frames(Generic[Message]):
+    """Messages out of the bytes of a stream, in whatever pieces these arrive.
+
+    ``Frames(FromRank)`` on the agent's side, ``Frames(FromAgent)`` on the rank's.
+    """
+
+    def __init__(self, types: Any) -> None:
+        self._decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(types)
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages that are whole with these bytes. Raises WireError where the peer does not speak our
+        language; the stream cannot be used any more then."""
+        self._rest += data
+        while len(self._rest) >= HEAD.size:
+            (length,) = HEAD.unpack_from(self._rest)
+            if length > LARGEST:
+                raise WireError(f"a message of {length} bytes, at most {LARGEST} are accepted")
+            end = HEAD.size + length
+            if len(self._rest) < end:
+                return
+            body = bytes(self._rest[HEAD.size : end])
+            del self._rest[:end]
+            yield self._decode(body)
+
+    def _decode(self, body: bytes) -> Message:
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            raise WireError(f"a message that is not understood: {problem}") from None
+
+
+_encoder = msgspec.msgpack.Encoder()

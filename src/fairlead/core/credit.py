@@ -38,7 +38,8 @@ def credit(
     """Book a round in place; True if an attempt failed.
 
     order, unit, slot, worth, finish_s: (running,), unit -1 where a unit has left meanwhile, slot as it
-    was planned, worth a second of the way it ran over one as planned; steps, outcome: (running, width);
+    was planned, -1 where there is no such slot any more (then steps count, and time is booked nowhere),
+    worth a second of the way it ran over one as planned; steps, outcome: (running, width);
     member: (units, width); total, done, fails, ran_s, end, end_s: (jobs,); received_s: (units, slots);
     handed_out_s: (slots,); start_s: (running,) seconds of a start, which do not count; limit_s: (jobs,)
     run time above which a job counts as completed. A unit is booked whole or, when an attempt failed or
@@ -82,6 +83,7 @@ def credit(
             elif outcome[i, k] == _ENDED:
                 end[j] = _KILLED
                 end_s[j] = finish_s[i]
-        received_s[u, slot[i]] += lasted * worth[i]
-        handed_out_s[slot[i]] += lasted
+        if slot[i] >= 0:
+            received_s[u, slot[i]] += lasted * worth[i]
+            handed_out_s[slot[i]] += lasted
     return failure

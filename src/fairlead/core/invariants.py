@@ -24,7 +24,7 @@ def _check_devices(s: Scheduler) -> None:
     if len(np.unique(devices)) != len(devices):
         raise InvariantError(f"round {s.round}: a device runs two units")
     for i, unit in enumerate(s.running.unit.tolist()):
-        if unit < 0:  # the unit's job has left since the round began
+        if unit < 0 or s.running.slot[i] < 0:  # its job, or its devices, have left since it began
             continue
         mine = devices[s.running.first[i] : s.running.first[i + 1]]
         if len(mine) != s.ledger.units.scale[unit]:
@@ -38,24 +38,25 @@ def _check_devices(s: Scheduler) -> None:
 
 def _check_locality(s: Scheduler) -> None:
     cluster = s.cluster
-    spread = are_spread(
-        s.running.first,
-        s.running.devices,
-        cluster.device_type,
-        cluster.device_node,
-        s.running.fewest,
-    )
-    wrong = (spread != s.running.spread[s.running.slot]) & (
-        s.throughputs.sibling[s.running.slot] >= 0
-    )
+    rows = np.flatnonzero(s.running.slot >= 0)
+    slot = s.running.slot[rows]
+    first = np.append(s.running.first[rows], len(s.running.devices))
+    places = (first, s.running.devices, cluster.device_type, cluster.device_node)
+    spread = are_spread(*places, s.running.fewest)
+    wrong = (spread != s.running.spread[slot]) & (s.throughputs.sibling[slot] >= 0)
     if wrong.any():
         raise InvariantError(f"round {s.round}: a unit is not where its slot type says")
 
 
 def _check_jobs(s: Scheduler) -> None:
     jobs, units = s.ledger.jobs, s.ledger.units
-    if len(np.unique(jobs.id)) != jobs.n:
+    ids = np.concatenate([jobs.id, s.held.jobs.id])
+    if len(np.unique(ids)) != len(ids):
         raise InvariantError("a job is in the system twice")
+    if (np.diff(jobs.id) < 0).any() or (np.diff(s.held.jobs.id) < 0).any():
+        raise InvariantError("jobs are not in order of their ids")
+    if (units.member[s.ledger.alone(), 0] != np.arange(jobs.n)).any():
+        raise InvariantError("single units are not in order of their jobs")
     rows = s.running.unit[s.running.unit >= 0]
     member = units.member[rows]
     running = member[member >= 0]
@@ -67,7 +68,10 @@ def _check_jobs(s: Scheduler) -> None:
         wrong = np.flatnonzero((jobs.state == State.RUNNING) != expected)
         if len(wrong):
             raise InvariantError(f"job {jobs.id[wrong[0]]}: its state is not what it does")
-    if (jobs.done < 0).any() or (jobs.done >= jobs.total).any():
+    over = jobs.done >= jobs.total
+    if s.active and s.corrected:
+        over &= jobs.state != State.RUNNING
+    if (jobs.done < 0).any() or over.any():
         raise InvariantError("a job in the system has no steps left, or more than it began with")
     if len(units.member) and (units.member.max(axis=1) >= jobs.n).any():
         raise InvariantError("a unit names a job that is not there")

@@ -1,12 +1,15 @@
 """The scheduler's books: jobs, units and running units as aligned arrays, compacted as jobs leave."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fairlead.core.regimes import KindOf, RegimeBooks
 from fairlead.core.table import Table
-from fairlead.model.adaptation import batch_of
+from fairlead.core.units import find_units
+from fairlead.model.adaptation import Adaptation, batch_of
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job import Job, JobId
 
@@ -79,6 +82,14 @@ class UnitTable(Table):
     running_on: Ints
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The numbers of classes and tenants, in order of their first job."""
+
+    classes: dict[tuple[int, float], int] = field(default_factory=dict)
+    tenants: dict[str, int] = field(default_factory=dict)
+
+
 class Ledger:
     """Jobs, their units, and the time that each unit and slot type has been given."""
 
@@ -90,7 +101,10 @@ class Ledger:
         head_start_s: float,
         rate: Floats,
         pair: Floats | None,
+        names: "Names | None" = None,
     ) -> None:
+        """rate, pair: of the kinds, as in ``Throughputs``; names: another ledger's, so that jobs can
+        go from one to the other."""
         self.width = 2 if packed else 1
         self.all_pairs = packed and all_pairs
         self.head_start_s = head_start_s
@@ -100,9 +114,13 @@ class Ledger:
         self.regimes = RegimeBooks()
         self.units = UnitTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
         self.handed_out_s = np.zeros(slots)
-        self._classes: dict[tuple[int, float], int] = {}
-        self._tenants: dict[str, int] = {}
+        self.names = names or Names()
+        self._classes, self._tenants = self.names.classes, self.names.tenants
         self._ids: set[int] = set()
+
+    def shelf(self) -> "Ledger":
+        """An empty ledger for jobs alone that come from here and go back."""
+        return Ledger(len(self.handed_out_s), False, False, 0.0, self.kind_rate, None, self.names)
 
     @property
     def tenants(self) -> tuple[str, ...]:
@@ -112,6 +130,11 @@ class Ledger:
     def __contains__(self, job: JobId) -> bool:
         """Is the job in the system?"""
         return job in self._ids
+
+    @property
+    def last_id(self) -> int:
+        """The largest id of a job in the ledger, -1 = none."""
+        return int(self.jobs.id[-1]) if self.jobs.n else -1
 
     def row(self, job: JobId) -> int:
         """The row of a job in the system."""
@@ -213,6 +236,122 @@ class Ledger:
         units.rate[alone, :, 0] = self.kind_rate[kind] * (1.0 if fits is None else fits)
         if self.width > 1:
             self._rate_pairs(mine[units.member[mine, 1] >= 0])
+
+    def reweigh(self, row: int, weight: float) -> None:
+        """A job counts for more or less."""
+        self.jobs.weight[row] = weight
+        self.classify(np.array([row]))
+
+    def classify(self, rows: Ints) -> None:
+        """Set the classes of jobs by their kinds and weights."""
+        kind, weight = self.jobs.kind[rows].tolist(), self.jobs.weight[rows].tolist()
+        classes = self._classes
+        self.jobs.job_class[rows] = [
+            classes.setdefault(key, len(classes)) for key in zip(kind, weight, strict=True)
+        ]
+
+    def learn(self, rate: Floats, pair: Floats | None, room: Floats | None) -> None:
+        """Units follow another table. rate, pair: of the kinds; room: (slots,) devices in all, where a
+        job may be offered no slot type with fewer than it needs."""
+        self.kind_rate, self.kind_pair = rate, pair
+        units = self.units
+        alone = self.alone()
+        units.rate[alone, :, 0] = rate[self.jobs.kind]
+        if room is not None:
+            units.rate[alone] *= (room >= self.jobs.scale[:, None])[:, :, None]
+        if self.width > 1:
+            self._rate_pairs(np.flatnonzero(units.member[:, 1] >= 0))
+
+    def alone(self) -> Ints:
+        """(jobs,) rows of the units of single jobs."""
+        if self.width == 1:
+            return np.arange(self.jobs.n)
+        return np.flatnonzero(self.units.member[:, 1] < 0)
+
+    def receive(self, other: "Ledger", rows: Ints) -> Ints:
+        """Take over jobs, with their steps, accounts and shares, to where their ids belong; they are to
+        be removed there. rows: (jobs,) of the other. Returns the new row of every old unit here."""
+        jobs, units, before = self.jobs, self.units, self.units.n
+        at = jobs.grow(len(rows))
+        for name in JobTable.columns:
+            getattr(jobs, name)[at] = getattr(other.jobs, name)[rows]
+        self._ids.update(jobs.id[at].tolist())
+        self.regimes.receive(other.regimes, rows)
+        theirs, new = other.alone()[rows], units.grow(len(rows))
+        units.member[new] = -1
+        units.member[new, 0] = np.arange(at.start, at.stop)
+        units.running_on[new] = -1
+        for name in ("scale", "received_s", "deficit_s", "share", "allocated"):
+            getattr(units, name)[new] = getattr(other.units, name)[theirs]
+        units.rate[new, :, 0] = other.units.rate[theirs, :, 0]
+        self.pair_up(at)
+        return self.sort()[:before]
+
+    def load(
+        self,
+        columns: Mapping[str, Any],
+        regimes: Mapping[str, Any],
+        adaptation: Sequence[Adaptation | None],
+    ) -> None:
+        """Jobs, ids ascending, into an empty ledger, and their units, with no accounts. columns: of a
+        ``JobTable``, of whose job_class only the order counts; regimes: of a ``RegimeTable``."""
+        jobs, units = self.jobs, self.units
+        at = jobs.grow(len(adaptation))
+        for name, values in columns.items():
+            getattr(jobs, name)[at] = values
+        self.classify(np.argsort(columns["job_class"], kind="stable"))
+        self._ids.update(jobs.id.tolist())
+        self.regimes.append(regimes, adaptation)
+        new = units.grow(jobs.n)
+        units.member[new] = -1
+        units.member[new, 0] = np.arange(jobs.n)
+        units.scale[new] = jobs.scale
+        units.running_on[new] = -1
+        self.pair_up(at)
+
+    def find(self, pairs: Ints) -> Ints:
+        """(pairs,) rows of the units of these pairs of jobs, -1 = there is none. pairs: (pairs, 2) rows
+        of jobs, the first below the second."""
+        return find_units(self.units.member, pairs, self.jobs.n)
+
+    def pair_up(self, rows: slice) -> None:
+        """Where every pair is a unit, make those of the jobs in these rows, the last ones."""
+        if not self.all_pairs:
+            return
+        scale = self.jobs.scale
+        for row in range(rows.start, rows.stop):
+            others = np.flatnonzero(scale[:row] == scale[row])
+            if len(others):
+                new = self.units.grow(len(others))
+                self._fill_pairs(new, others, np.full(len(others), row))
+
+    def add_pairs(self, pairs: Ints) -> None:
+        """Make units of these pairs. pairs: (pairs, 2) rows of jobs, without repeats, none of them there."""
+        if len(pairs):
+            self._fill_pairs(self.units.grow(len(pairs)), pairs[:, 0], pairs[:, 1])
+
+    def sort(self) -> Ints:
+        """Put jobs in order of id and units in that of their jobs; the new row of every old unit."""
+        jobs, units = self.jobs, self.units
+        order = np.argsort(jobs.id, kind="stable")
+        row = np.empty_like(order)
+        row[order] = np.arange(len(order))
+        jobs.keep(order)
+        self.regimes.keep(order)
+        units.member[:] = np.where(units.member < 0, -1, row[units.member])
+        if self.width > 1:
+            pairs = np.flatnonzero(units.member[:, 1] >= 0)
+            turned = pairs[units.member[pairs, 0] > units.member[pairs, 1]]
+            units.member[turned] = units.member[turned, ::-1]
+            units.rate[turned] = units.rate[turned, :, ::-1]
+        last = units.member.max(axis=1, initial=-1)
+        by = np.lexsort((units.member[:, 0], units.member[:, -1] >= 0, last))
+        if self.width == 1:
+            by = np.argsort(units.member[:, 0], kind="stable")
+        units.keep(by)
+        unit_row = np.empty_like(by)
+        unit_row[by] = np.arange(len(by))
+        return unit_row
 
     def set_pairs(self, pairs: Ints) -> Ints | None:
         """Make these, and those that run, the pairs that are units. pairs: (pairs, 2) rows of jobs,

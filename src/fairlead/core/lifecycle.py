@@ -27,7 +27,8 @@ class State(IntEnum):
 
 
 _TABLE: dict[State, tuple[State, ...]] = {
-    State.WAITING: (State.WAITING, State.RUNNING, State.CANCELLED),
+    # Who does not run is completed by a correction of its steps.
+    State.WAITING: (State.WAITING, State.RUNNING, State.COMPLETED, State.CANCELLED),
     State.RUNNING: (
         State.RUNNING,
         State.PREEMPTED,
@@ -36,7 +37,7 @@ _TABLE: dict[State, tuple[State, ...]] = {
         State.KILLED,
         State.CANCELLED,
     ),
-    State.PREEMPTED: (State.PREEMPTED, State.RUNNING, State.CANCELLED),
+    State.PREEMPTED: (State.PREEMPTED, State.RUNNING, State.COMPLETED, State.CANCELLED),
 }
 ALLOWED: Bools = np.zeros((len(State), len(State)), np.bool_)  # [from, to]
 for _state, _next in _TABLE.items():

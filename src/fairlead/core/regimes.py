@@ -1,6 +1,6 @@
 """The ledger's books on batch sizes: what each job may use, uses now, and has trained at each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -108,6 +108,28 @@ class RegimeBooks:
         """Keep these rows, in this order."""
         self.table.keep(rows)
         self.adaptation = [self.adaptation[i] for i in rows.tolist()]
+
+    def receive(self, other: "RegimeBooks", rows: Ints) -> None:
+        """Take over jobs, at the end. rows: (jobs,) of the other."""
+        self.append(
+            {name: getattr(other.table, name)[rows] for name in RegimeTable.columns},
+            [other.adaptation[i] for i in rows.tolist()],
+        )
+
+    def append(self, columns: Mapping[str, Any], adaptation: Sequence[Adaptation | None]) -> None:
+        """Jobs at the end. columns: of a ``RegimeTable``, with as many batch sizes as it had."""
+        width = columns["batch"].shape[1]
+        if width > self.table.batch.shape[1]:
+            self._widen(width)
+        at = self.table.grow(len(adaptation))
+        self.adaptation += adaptation
+        self.table.kind[at], self.table.steps_per_epoch[at] = -1, 1.0
+        for name, values in columns.items():
+            mine = getattr(self.table, name)[at]
+            if values.ndim == 1:
+                mine[:] = values
+            else:
+                mine[:, :width] = values
 
     def shown(self, kind: Ints, total: Floats, done: Floats) -> Regimes | None:
         """What a planner sees; None if no job ever adapted. All (jobs,): as in the ledger."""

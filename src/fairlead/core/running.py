@@ -1,8 +1,11 @@
 """Who runs where in the round in force, and the choice of devices for the next."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from fairlead.core.ledger import Ledger
+from fairlead.events import RoundEnded
 from fairlead.mechanism.profile import Profile
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality
@@ -12,6 +15,32 @@ from fairlead.placement.pack import in_order
 from fairlead.placement.servers import fewest_servers
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How rows follow from those of a report, where a scheduler took over a round in force: what was a
+    pair may be two units now."""
+
+    rows: int  # of the report
+    row: Ints  # (units,) of the report
+    member: Ints  # (units,) column of the report, -1 = all of the unit
+
+    def apply(self, event: RoundEnded, width: int) -> RoundEnded:
+        """The report with today's rows. width: of today's units."""
+        steps, outcome = (
+            np.zeros((len(self.row), width)),
+            np.zeros((len(self.row), width), np.int64),
+        )
+        alone = np.flatnonzero(self.member >= 0)
+        row, member = self.row[alone], self.member[alone]
+        steps[alone, 0], outcome[alone, 0] = event.steps[row, member], event.outcome[row, member]
+        whole = np.flatnonzero(self.member < 0)
+        common = min(width, event.steps.shape[1])
+        steps[whole, :common] = event.steps[self.row[whole], :common]
+        outcome[whole, :common] = event.outcome[self.row[whole], :common]
+        finish_s, restart_s = event.finish_s[self.row], event.restart_s[self.row]
+        return replace(event, steps=steps, outcome=outcome, finish_s=finish_s, restart_s=restart_s)
+
+
 class Running:
     """The units of a round, row by row as in ``StartRound``. A unit whose job has left is -1."""
 
@@ -19,19 +48,32 @@ class Running:
         self, cluster: Cluster, throughputs: Throughputs, profile: Profile, ledger: Ledger
     ) -> None:
         self.cluster = cluster
-        self.throughputs = throughputs
+        self.learn(throughputs)
         self.profile = profile
         self.ledger = ledger
         slots = throughputs.slots
         self.draws_on: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
         self.spread: Bools = np.array([s.locality is Locality.SPREAD for s in slots])
-        self.fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
         self.works: Bools = np.ones(len(cluster.device_type), np.bool_)
         none: Ints = np.zeros(0, np.int64)
         self.unit, self.slot, self.devices = none, none, none
         self.planned = none  # the slot before placement
         self.worth: Floats = np.ones(0)  # a second on slot over one on planned
         self.first: Ints = np.zeros(1, np.int64)  # unit u holds devices[first[u]:first[u + 1]]
+        self.told: Told | None = None  # None: the report has the rows of this
+
+    def reported(self) -> int:
+        """How many rows the report of the round has."""
+        return len(self.unit) if self.told is None else self.told.rows
+
+    def booked(self, event: RoundEnded) -> RoundEnded:
+        """A report with the rows of this."""
+        return event if self.told is None else self.told.apply(event, self.ledger.width)
+
+    def learn(self, throughputs: Throughputs) -> None:
+        """Another table, of the same slot types."""
+        self.throughputs = throughputs
+        self.fewest = self.cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
 
     def renumber(self, row: Ints | None) -> None:
         """Follow units to new rows of the ledger, -1 = gone; None: nothing has moved."""
@@ -41,7 +83,10 @@ class Running:
     def place(self, plan: RoundPlan) -> Bools:
         """Choose devices and take note of who runs where; (units,) who stays on its devices."""
         units, cluster = self.ledger.units, self.cluster
-        before = (self.unit, self.slot, self.first, self.devices)
+        unit = self.unit
+        if self.told is not None:  # who has lost its devices in between holds none
+            unit = np.where(self.slot >= 0, unit, -1)
+        before = (unit, self.slot, self.first, self.devices)
         if self.profile.keep_in_order:
             order, first, devices, kept = in_order(
                 plan.unit,
@@ -77,6 +122,7 @@ class Running:
         self.unit, self.planned = plan.unit[order], plan.slot[order]
         self.slot, self.worth = slot, worth
         self.first, self.devices = first, devices
+        self.told = None
         return kept
 
     def _stakes(self, plan: RoundPlan) -> tuple[Floats, Floats, Floats]:

@@ -7,18 +7,25 @@ from functools import partial
 
 import numpy as np
 
-from fairlead.commands import Command, End, EndJobs, EndRound, Solve, StartRound
+from fairlead.commands import Command, End, EndRound, Solve, StartRound
 from fairlead.core.credit import credit
 from fairlead.core.ledger import Ledger
-from fairlead.core.lifecycle import State, move, start_round
+from fairlead.core.lifecycle import State, start_round
 from fairlead.core.running import Running
-from fairlead.errors import ProtocolError
+from fairlead.core.shelf import ended, let_go, retire_held, shelve
+from fairlead.core.units import find_units, rows_of_units
+from fairlead.core.view import view
+from fairlead.errors import ProtocolError, ThroughputError
 from fairlead.events import (
     Event,
     JobsCancelled,
+    JobsHeld,
+    JobsReweighted,
     JobsSubmitted,
+    KindsLearned,
     NodeLost,
     NodeRecovered,
+    ProgressCorrected,
     RequirementsChanged,
     RoundEnded,
     Solved,
@@ -31,7 +38,6 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job, JobId, RestartCosts
 from fairlead.model.plan import Change, Planner
-from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
 from fairlead.policies.shares import isolated_rate
 
@@ -47,9 +53,11 @@ class Scheduler:
         profile: Profile,
         restart_costs: RestartCosts | None = None,
         overlap_solves: bool = False,
+        policy: str = "",
     ) -> None:
         """throughputs: what the scheduler believes; overlap_solves: rounds go on with the last
-        allocation while a solve is under way, instead of waiting for it."""
+        allocation while a solve is under way, instead of waiting for it; policy: what the planner was
+        made from, name and options."""
         self.cluster = cluster
         self.throughputs = throughputs.on(cluster, profile.spread)
         self.offered = self.throughputs.worthwhile()  # what policies and mechanism are shown
@@ -58,6 +66,7 @@ class Scheduler:
         self.profile = profile
         self.restart_costs = restart_costs or RestartCosts()
         self.overlap_solves = overlap_solves
+        self.policy = policy
         self.capacity: Floats = cluster.capacity.copy()
         self.ledger = Ledger(
             len(self.slots),
@@ -67,6 +76,7 @@ class Scheduler:
             self.offered.rate,
             self.offered.pair,
         )
+        self.held = self.ledger.shelf()  # jobs that take no part
         self.running = Running(cluster, self.throughputs, profile, self.ledger)
         self.state = planner.start()
         self.previous: Allocation | None = None
@@ -77,11 +87,16 @@ class Scheduler:
         self.changed = Change.JOBS  # since the last solve
         # Of running jobs, what RequirementsChanged said: batch size, total steps, steps done.
         self.adapting: dict[int, tuple[int, float, float]] = {}
+        self.holding: set[int] = set()  # jobs that are held as soon as the round is reported
+        self.corrected = False  # the steps of a job that runs?
+        self.now_s = 0.0  # of the last event
+        self.in_force: StartRound | None = None  # the last one; device ids as they are now
         self.started_s = 0.0
         self.last_end_s: float | None = None  # end of the last round that was not empty
 
     def handle(self, event: Event) -> list[Command]:
         """What to do about an event. The core's state changes here and nowhere else."""
+        self.now_s = event.time_s
         match event:
             case RoundEnded():
                 return self._round_ended(event)
@@ -99,6 +114,14 @@ class Scheduler:
                 return self._cancelled(event)
             case Stalled():
                 return self._decide(event.time_s, stalled=True)
+            case ProgressCorrected():
+                return self._progress_corrected(event)
+            case JobsReweighted():
+                return self._reweighted(event)
+            case JobsHeld():
+                return self._hold(event) if event.held else self._let_go(event)
+            case KindsLearned():
+                return self._kinds_learned(event)
 
     # --- one short method per event -------------------------------------------------------------
 
@@ -114,13 +137,10 @@ class Scheduler:
             raise ProtocolError(
                 f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
             )
-        if job.id in self.ledger:
+        if job.id in self.ledger or job.id in self.held:
             raise ProtocolError(f"job {job.id}: a job with this id is in the system already")
-        if self.ledger.jobs.n and job.id < self.ledger.jobs.id[-1]:
-            raise ProtocolError(
-                f"job {job.id}: ids must ascend, job {self.ledger.jobs.id[-1]} was submitted before"
-            )
-        self.ledger.add(
+        books = self.ledger if job.id > self.ledger.last_id else self.ledger.shelf()
+        books.add(
             job,
             time_s,
             kind,
@@ -129,6 +149,8 @@ class Scheduler:
             self._limit_s(job),
             self._fits(job.scale_factor),
         )
+        if books is not self.ledger:  # it waited outside: to where its id belongs
+            self.running.renumber(self.ledger.receive(books, np.zeros(1, np.int64)))
 
     def _fits(self, scale: int) -> Bools | None:
         """(slots,) where a job of this scale factor may be offered devices; None = everywhere."""
@@ -151,26 +173,39 @@ class Scheduler:
         return kind
 
     def _cancelled(self, event: JobsCancelled) -> list[Command]:
-        jobs = self.ledger.jobs
-        end = np.zeros(jobs.n, np.int64)
         for job in event.jobs:
-            if job not in self.ledger:
-                raise ProtocolError(f"job {job}: cannot cancel, it is not in the system")
-            end[self.ledger.row(job)] = End.CANCELLED
-        left = self._retire(end, np.full(jobs.n, event.time_s), event.time_s)
+            self._books(job, "cannot cancel")
+        named = np.array(event.jobs, np.int64)
+        left = self._retire(
+            np.where(np.isin(self.ledger.jobs.id, named), int(End.CANCELLED), 0),
+            np.full(self.ledger.jobs.n, event.time_s),
+            event.time_s,
+        )
+        left += retire_held(self, np.isin(self.held.jobs.id, named), End.CANCELLED, event.time_s)
         if self.active:
             return [*left, *self._cut(event.time_s)]
         return [*left, *self._when_idle(event.time_s)]
 
+    def _books(self, job: int, cannot: str) -> Ledger:
+        """The ledger that has a job; ProtocolError says what cannot be done where none has it."""
+        for books in (self.ledger, self.held):
+            if JobId(job) in books:
+                return books
+        raise ProtocolError(f"job {job}: {cannot}, it is not in the system")
+
     def _node(self, time_s: float, name: str, works: bool) -> list[Command]:
+        self.set_node(name, works)
+        self.changed |= Change.DEVICES
+        return self._cut(time_s) if self.active else self._when_idle(time_s)
+
+    def set_node(self, name: str, works: bool) -> None:
+        """May the devices of a node be given to jobs?"""
         index = next((i for i, n in enumerate(self.cluster.nodes) if n.name == name), None)
         if index is None:
             raise ProtocolError(f"node {name!r}: not in the cluster")
         self.running.works[self.cluster.device_node == index] = works
         kinds = self.cluster.device_type[self.running.works]
         self.capacity = np.bincount(kinds, minlength=len(self.capacity)).astype(np.float64)
-        self.changed |= Change.DEVICES
-        return self._cut(time_s) if self.active else self._when_idle(time_s)
 
     def _cut(self, time_s: float) -> list[Command]:
         """End the round in force, once, so that the next one reacts to what has happened."""
@@ -185,11 +220,12 @@ class Scheduler:
                 f"report for round {event.round} refused: round {self.round} is "
                 f"{'in force' if self.active else 'over'}"
             )
-        if len(event.finish_s) != len(self.running.unit):
+        if len(event.finish_s) != self.running.reported():
             raise ProtocolError(
                 f"report for round {event.round} has {len(event.finish_s)} units, "
-                f"{len(self.running.unit)} ran"
+                f"{self.running.reported()} ran"
             )
+        event = self.running.booked(event)
         jobs, units = self.ledger.jobs, self.ledger.units
         end = np.zeros(jobs.n, np.int64)
         end_s = np.zeros(jobs.n)
@@ -220,28 +256,35 @@ class Scheduler:
         )
         if failed:
             self.changed |= Change.JOBS
+        if self.corrected:
+            done = (jobs.done >= jobs.total) & (end == 0)
+            end[done], end_s[done] = End.COMPLETED, event.time_s
         self.last_end_s = event.time_s
-        self.active = self.ending = False
+        self.active = self.ending = self.corrected = False
         left = self._retire(end, end_s, event.time_s)
-        waiting, self.adapting = self.adapting, {}
-        self._adapt(
-            {job: to for job, to in waiting.items() if JobId(job) in self.ledger}, event.time_s
-        )
+        if self.adapting:
+            waiting, self.adapting = self.adapting, {}
+            here = {job: to for job, to in waiting.items() if JobId(job) in self.ledger}
+            self._adapt(here, event.time_s)
+        if self.holding:
+            holding, self.holding = self.holding, set()
+            shelve(self, [job for job in holding if JobId(job) in self.ledger], event.time_s)
         return [*left, *self._decide(event.time_s)]
 
     def _requirements_changed(self, event: RequirementsChanged) -> list[Command]:
-        jobs = self.ledger.jobs
-        running = set(jobs.id[jobs.state == State.RUNNING].tolist()) if self.active else set()
+        running = self._running()
         now: dict[int, tuple[int, float, float]] = {}
         columns = (event.jobs, event.batch, event.total_steps, event.steps_done)
         for job, batch, total, done in zip(*(c.tolist() for c in columns), strict=True):
-            if job not in self.ledger:
-                raise ProtocolError(
-                    f"job {job}: cannot change its batch size, it is not in the system"
-                )
+            self._books(job, "cannot change its batch size")
             (self.adapting if job in running else now)[job] = (batch, total, done)
         self._adapt(now, event.time_s)
         return []
+
+    def _running(self) -> set[int]:
+        """Jobs in the round in force."""
+        jobs = self.ledger.jobs
+        return set(jobs.id[jobs.state == State.RUNNING].tolist()) if self.active else set()
 
     def _adapt(self, changes: dict[int, tuple[int, float, float]], time_s: float) -> None:
         """Jobs, none of them running, go on at other batch sizes: job -> (batch size, total, done)."""
@@ -251,18 +294,89 @@ class Scheduler:
         if settles:
             self._settle_isolated(time_s)
         for job, (batch, total, done) in changes.items():
-            row = self.ledger.row(JobId(job))
-            scale = int(self.ledger.jobs.scale[row])
-            family = self.throughputs.kinds[self.ledger.jobs.kind[row]][0]
+            books = self.ledger if JobId(job) in self.ledger else self.held
+            row = books.row(JobId(job))
+            family, scale = self.throughputs.kinds[books.jobs.kind[row]]
             kind_of = partial(self._kind_at, family, scale)
-            self.ledger.adapt(row, batch, total, done, kind_of, self._fits(scale), settles)
+            books.adapt(row, batch, total, done, kind_of, self._fits(scale), settles)
         if settles:
             self._settle_isolated(time_s)
         self.changed |= Change.REQUIREMENTS
 
     def _settle_isolated(self, time_s: float) -> None:
-        rate = isolated_rate(self._snapshot(time_s), self.profile.weighted_isolation)
+        rate = isolated_rate(view(self, time_s), self.profile.weighted_isolation)
         self.ledger.settle_isolated(rate)
+
+    def _progress_corrected(self, event: ProgressCorrected) -> list[Command]:
+        running, end = self._running(), np.zeros(self.ledger.jobs.n, np.int64)
+        changed = False
+        for job, done in zip(event.jobs.tolist(), event.steps_done.tolist(), strict=True):
+            books = self.held if JobId(job) in self.held else self.ledger
+            if JobId(job) not in books:
+                continue
+            row = books.row(JobId(job))
+            changed |= bool(books.jobs.done[row] != done)
+            books.jobs.done[row] = done
+            if job in running:
+                self.corrected = True
+            elif books is self.ledger and done >= books.jobs.total[row]:
+                end[row] = End.COMPLETED
+        left = self._retire(end, np.full(len(end), event.time_s), event.time_s)
+        over = self.held.jobs.done >= self.held.jobs.total
+        left += retire_held(self, over, End.COMPLETED, event.time_s)
+        return [*left, *self._when_idle(event.time_s)] if changed or left else left
+
+    def _reweighted(self, event: JobsReweighted) -> list[Command]:
+        given = list(zip(event.jobs.tolist(), event.weight.tolist(), strict=True))
+        for job, weight in given:
+            self._books(job, "cannot change its weight")
+            if not 0 < weight < np.inf:
+                raise ProtocolError(f"job {job}: its weight must be a number > 0, got {weight}")
+        for job, weight in given:
+            books = self._books(job, "")
+            books.reweigh(books.row(JobId(job)), weight)
+        self.changed |= Change.JOBS
+        return self._when_idle(event.time_s)
+
+    def _hold(self, event: JobsHeld) -> list[Command]:
+        named = event.jobs.tolist()
+        for job in named:
+            self._books(job, "cannot hold it")
+        running = self._running()
+        self.holding.update(running.intersection(named))
+        waiting = [job for job in named if job not in running and JobId(job) in self.ledger]
+        shelve(self, waiting, event.time_s)
+        if running.intersection(named):
+            return self._cut(event.time_s)
+        return self._when_idle(event.time_s)
+
+    def _let_go(self, event: JobsHeld) -> list[Command]:
+        for job in event.jobs.tolist():
+            self._books(job, "cannot let it go")
+        self.holding.difference_update(event.jobs.tolist())
+        if not let_go(self, event.jobs, event.time_s):
+            return []
+        return self._when_idle(event.time_s)
+
+    def _kinds_learned(self, event: KindsLearned) -> list[Command]:
+        try:
+            table = self.throughputs.learned(event.kinds, event.slots, event.rate)
+        except ThroughputError as problem:
+            raise ProtocolError(str(problem)) from None
+        self.throughputs = table.on(self.cluster, self.profile.spread)
+        self.offered = self.throughputs.worthwhile()
+        self.follow_table()
+        self.changed |= Change.REQUIREMENTS
+        return self._when_idle(event.time_s)
+
+    def follow_table(self) -> None:
+        """Bring the rates of all units up to the table."""
+        self.running.learn(self.throughputs)
+        room = None
+        if not self.profile.offer_too_small:
+            room = self.cluster.capacity[self.running.draws_on]
+        self.ledger.learn(self.offered.rate, self.offered.pair, room)
+        self.held.learn(self.offered.rate, None, room)
 
     def _solved(self, event: Solved) -> list[Command]:
         if not self.solving:
@@ -270,13 +384,15 @@ class Scheduler:
         self.solving = False
         if event.answer is not None:
             accounts, self.state = self.planner.settle(
-                self._snapshot(event.time_s), event.answer, self.state
+                view(self, event.time_s), event.answer, self.state
             )
             units = self.ledger.units
             if accounts is not None:
                 units.received_s[:] = accounts.received_s
                 units.deficit_s[:] = accounts.deficit_s
                 self.ledger.handed_out_s[:] = accounts.handed_out_s
+        else:
+            self.changed |= Change.JOBS  # at the next round there is another try
         if event.allocation is not None:
             self._put_in_force(event.allocation)
         return [] if self.active else self._start_round(event.time_s)
@@ -286,7 +402,7 @@ class Scheduler:
         allocation does not name have no share, and shares of jobs that have left are dropped."""
         self.previous = allocation
         jobs, units = self.ledger.jobs, self.ledger.units
-        member, known = _rows_of(jobs.id, allocation.units, self.ledger.width)
+        member, known = rows_of_units(jobs.id, allocation.units, self.ledger.width)
         solved = np.zeros(jobs.n, np.bool_)
         solved[member[:, 0][known]] = True
         if self.ledger.width > 1:
@@ -295,13 +411,14 @@ class Scheduler:
             self.running.renumber(row)
         units.allocated[:] = (solved[units.member] | (units.member < 0)).all(axis=1)
         units.share[:] = 0.0
-        at = _find_rows(units.member, member[known], jobs.n)
+        at = find_units(units.member, member[known], jobs.n)
         units.share[at[at >= 0]] = allocation.share[known][at >= 0]
 
     # --- from one round to the next --------------------------------------------------------------
 
     def _when_idle(self, time_s: float) -> list[Command]:
-        return [] if self.active or self.solving else self._decide(time_s)
+        waits = self.solving and not self.overlap_solves
+        return [] if self.active or waits else self._decide(time_s)
 
     def _decide(self, time_s: float, stalled: bool = False) -> list[Command]:
         wanted = not self.solving and self.planner.due(time_s, self.changed, stalled, self.state)
@@ -309,7 +426,7 @@ class Scheduler:
         if wanted:
             self.solving = True
             self.changed = Change.NOTHING
-            snapshot = self._snapshot(time_s)
+            snapshot = view(self, time_s)
             self.ledger.settle_isolated(isolated_rate(snapshot, self.profile.weighted_isolation))
             if self.overlap_solves:
                 snapshot = snapshot.copied()
@@ -320,7 +437,7 @@ class Scheduler:
 
     def _start_round(self, time_s: float) -> list[Command]:
         units, jobs = self.ledger.units, self.ledger.jobs
-        plan, self.state = self.planner.plan(self._snapshot(time_s), self.state)
+        plan, self.state = self.planner.plan(view(self, time_s), self.state)
         kept = self.running.place(plan)
         units.running_on[:] = -1
         units.running_on[self.running.unit] = self.running.planned
@@ -329,19 +446,18 @@ class Scheduler:
         self.active = len(self.running.unit) > 0
         self.started_s = time_s
         ids = self.ledger.unit_ids()[self.running.unit]
-        return [
-            StartRound(
-                time_s,
-                self.round,
-                self.profile.round_s,
-                ids,
-                self.running.slot,
-                self.running.devices,
-                self.running.first,
-                kept,
-                jobs.n,
-            )
-        ]
+        self.in_force = StartRound(
+            time_s,
+            self.round,
+            self.profile.round_s,
+            ids,
+            self.running.slot,
+            self.running.devices,
+            self.running.first,
+            kept,
+            jobs.n,
+        )
+        return [self.in_force]
 
     def _set_states(self) -> None:
         jobs = self.ledger.jobs
@@ -351,72 +467,7 @@ class Scheduler:
         gone = end > 0
         if not gone.any():
             return []
-        jobs = self.ledger.jobs
-        to = jobs.state.copy()
-        to[gone] = end[gone] + 2
-        move(jobs.state, to, jobs.id)
-        command = EndJobs(time_s, jobs.id[gone], end[gone], end_s[gone])
-        row = self.ledger.remove(gone)
-        self.running.renumber(row)
+        command = ended(self.ledger, end, end_s, time_s)
+        self.running.renumber(self.ledger.remove(gone))
         self.changed |= Change.JOBS
         return [command]
-
-    def _snapshot(self, time_s: float) -> Snapshot:
-        jobs, units = self.ledger.jobs, self.ledger.units
-        return Snapshot(
-            now_s=time_s,
-            round_s=self.profile.round_s,
-            jobs=jobs.id,
-            weight=jobs.weight,
-            total_steps=jobs.total,
-            steps_left=np.maximum(jobs.total - jobs.done, 0.0),
-            age_s=time_s - jobs.arrival_s,
-            ran_s=jobs.ran_s,
-            deadline_s=jobs.deadline_s - time_s,
-            job_class=jobs.job_class,
-            tenant=jobs.tenant,
-            tenants=self.ledger.tenants,
-            kind=jobs.kind,
-            kind_rate=self.offered.rate,
-            regimes=self.ledger.regimes.shown(jobs.kind, jobs.total, jobs.done),
-            isolated_s=jobs.isolated_s,
-            restart_s=jobs.restart_s,
-            slots=self.slots,
-            slot_type=self.running.draws_on,
-            capacity=self.capacity,
-            price=self.cluster.price,
-            member=units.member,
-            scale=units.scale,
-            rate=units.rate,
-            beside=self.offered.pair if self.planner.packed else None,
-            received_s=units.received_s,
-            deficit_s=units.deficit_s,
-            handed_out_s=self.ledger.handed_out_s,
-            share=units.share,
-            allocated=units.allocated,
-            running_on=units.running_on,
-            previous=self.previous,
-        )
-
-
-def _rows_of(jobs: Ints, units: Ints, width: int) -> tuple[Ints, Bools]:
-    """(units, width) rows of job ids, -1 = none, and which units have all their jobs in the system.
-    jobs: (jobs,) ids, ascending."""
-    if units.shape[1] < width:
-        units = np.column_stack([units, np.full((len(units), width - units.shape[1]), -1)])
-    row = np.minimum(np.searchsorted(jobs, units), len(jobs) - 1)
-    none = units < 0
-    same = none if not len(jobs) else (jobs[row] == units) | none
-    row[none] = -1
-    return row, np.asarray(same.all(axis=1))
-
-
-def _find_rows(member: Ints, wanted: Ints, jobs: int) -> Ints:
-    """(wanted,) rows of these units in member, -1 = not there. Both (.., width) rows of jobs."""
-    have, want = member[:, 0].copy(), wanted[:, 0].copy()
-    for k in range(1, wanted.shape[1]):
-        want = want * (jobs + 1) + wanted[:, k] + 1
-        have = have * (jobs + 1) + (member[:, k] + 1 if k < member.shape[1] else 0)
-    order = np.argsort(have)
-    at = order[np.minimum(np.searchsorted(have, want, sorter=order), len(order) - 1)]
-    return np.where(have[at] == want, at, -1)

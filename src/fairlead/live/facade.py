@@ -30,6 +30,10 @@ class ForbiddenError(InputError):
     """The caller's role does not allow it."""
 
 
+class ConflictError(InputError):
+    """It cannot be done as things are: the job has ended, the key was used for other jobs."""
+
+
 class Facade(Protocol):
     """See the module."""
 
@@ -63,8 +67,8 @@ class Facade(Protocol):
     def log(
         self, caller: Caller, job: int, cursor: str = "", limit: int = 1 << 16
     ) -> tuple[str, str]:
-        """Output from the cursor on ("" = from the beginning; ranks of several are marked), and the
-        cursor behind it. The newest ``log_bytes`` of a job are kept."""
+        """Output from the cursor on ("" = from the beginning, "tail" = the end of the newest start;
+        ranks of several are marked), and the cursor behind it. The newest ``log_bytes`` of a job are kept."""
 
     # --- cluster ---------------------------------------------------------------------------------
     def status(self, caller: Caller) -> StatusView:

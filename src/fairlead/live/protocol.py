@@ -15,27 +15,45 @@ Calls of the service ``fairlead.Agents``, all with the metadata ``authorization:
   read it.
 
 Refusals are gRPC statuses with one sentence: INVALID_ARGUMENT (malformed, unknown device), UNAUTHENTICATED,
-FAILED_PRECONDITION (another protocol version), ABORTED (register again).
+PERMISSION_DENIED (not an agent's token), FAILED_PRECONDITION (another protocol version), ABORTED (register
+again), UNAVAILABLE (the server cannot write its state now, try again).
+
+``gc=False``: there are tens of thousands of these in a server, and no cycle can go through them; searching
+them for cycles would hold up everything else.
 """
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 PROTOCOL = 1  # of both sides; they must be equal
 SERVICE = "fairlead.Agents"
+EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
+LEAVES = "agent leaves"
+ORPHANED = "the process that owned the ranks died"
+LARGEST_LOG = 256 << 10  # bytes in a LogChunk
+
+# What a field may hold: checked on arrival, so that nothing absurd gets further.
+Name: TypeAlias = Annotated[
+    str, Meta(pattern=r"^(?!\.+\Z)[A-Za-z0-9._-]{1,64}\Z")
+]  # may be a file's
+Text: TypeAlias = Annotated[str, Meta(max_length=4096)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
+CountOrNone: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 53)]  # -1 = not known, none
+SecondsOrNone: TypeAlias = Annotated[float, Meta(ge=-1, le=1e12)]  # -1 = not known
 
 
 class Register(msgspec.Struct, frozen=True, kw_only=True):
     """An agent comes up."""
 
-    protocol: int
-    version: str  # of Fairlead
-    node: str
-    incarnation: str  # random, new at every start of the agent
-    host: str  # where ranks of other nodes can reach its ranks
-    accelerator: str
-    devices: int
+    protocol: Count
+    version: Text  # of Fairlead
+    node: Name
+    incarnation: Name  # random, new at every start of the agent
+    host: Text  # where ranks of other nodes can reach its ranks
+    accelerator: Text
+    devices: Annotated[int, Meta(ge=1, le=65536)]
     fake: bool = False  # devices that exist by configuration only
     holds: tuple["Held", ...] = ()  # after a restart of the server: what goes on running
 
@@ -49,52 +67,54 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     orders: "Orders"
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a node knows of one start of a job: its ranks there. Kept until the orders say ``forget``."""
 
-    job: int
-    epoch: int
+    job: Count
+    epoch: Count
     state: Literal["starting", "running", "stopping", "ended"]
-    step: int = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
-    loaded_step: int = -1  # where this start went on from, -1 = not known yet
-    saved_step: int = -1  # of the newest whole checkpoint
-    batch: int = 0  # samples per step, where the job has changed them
-    total_steps: int = 0  # then: of the whole job
-    address: str = ""  # host:port:gang_port of rank 0, for ranks on other nodes
-    exit_code: int | None = None  # the worst of its ranks
+    step: CountOrNone = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
+    loaded_step: CountOrNone = -1  # where this start went on from, -1 = not known yet
+    saved_step: CountOrNone = -1  # of the newest whole checkpoint
+    batch: Count = 0  # samples per step, where the job has changed them
+    total_steps: Count = 0  # then: of the whole job
+    address: Text = ""  # host:port:gang_port:secret of rank 0, for ranks on other nodes
+    exit_code: Annotated[int, Meta(ge=-(1 << 31), le=1 << 31)] | None = (
+        None  # the worst of its ranks
+    )
     completed: bool = (
         False  # rank 0 said that no more steps are needed, or a plain job exited with 0
     )
-    reason: str = (
+    reason: Text = (
         ""  # why it failed, in one sentence: "exit code 1", "killed by signal 9 (out of memory?)"
     )
     # How long things took, seconds; -1 = not known (yet).
-    wait_s: float = -1.0  # from the order to free devices
-    start_s: float = -1.0  # from there to rank 0's hello
-    load_s: float = -1.0  # to load the checkpoint
-    ran_s: float = 0.0  # since training began
-    save_s: float = -1.0  # the newest checkpoint
-    stop_s: float = -1.0  # from the order to stop to the end of the last rank
+    wait_s: SecondsOrNone = -1.0  # from the order to free devices
+    start_s: SecondsOrNone = -1.0  # from there to rank 0's hello
+    load_s: SecondsOrNone = -1.0  # to load the checkpoint
+    ran_s: SecondsOrNone = 0.0  # since training began
+    save_s: SecondsOrNone = -1.0  # the newest checkpoint
+    stop_s: SecondsOrNone = -1.0  # from the order to stop to the end of the last rank
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a node holds."""
 
-    node: str
-    incarnation: str
-    seq: int  # ascending within an incarnation
+    node: Name
+    incarnation: Name
+    seq: Count  # ascending within an incarnation
     holds: tuple[Held, ...]
-    orders_seq: int = -1  # the newest orders that it follows
+    orders_seq: CountOrNone = -1  # the newest orders that it follows
 
 
-class Rank(msgspec.Struct, frozen=True, kw_only=True):
+class Rank(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One process of a job."""
 
     rank: int
     devices: tuple[int, ...]  # indices on the node
 
 
-class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One start of a job, as far as this node is concerned."""
 
     job: int
@@ -105,9 +125,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_dir: str  # "" = the agent's own choice below its state directory
     ranks: tuple[Rank, ...]  # on this node
     world_size: int
-    master: str = (
-        ""  # host:port:gang_port of rank 0 where that is another node; "" = not known yet, or here
-    )
+    # host:port:gang_port:secret of rank 0 where that is another node; "" = not known yet, or here
+    master: str = ""
     has_rank_0: bool = True
     plain: bool = False  # without iterator: progress by wall time, SIGTERM to stop
     total_steps: int = 0
@@ -118,7 +137,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int = 10_000_000  # the newest so many bytes of output are kept
 
 
-class Orders(msgspec.Struct, frozen=True, kw_only=True):
+class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a node shall hold. What it holds beyond that it stops.
 
     leases: in the answer to a report only: job -> seconds from the moment that report was *sent*.
@@ -138,20 +157,20 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Orders from now on, pushed."""
 
-    node: str
-    incarnation: str
+    node: Name
+    incarnation: Name
 
 
 class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of the output (stdout and stderr together) of one rank of one start."""
 
-    node: str
-    incarnation: str
-    job: int
-    epoch: int
-    rank: int
-    offset: int  # of the first byte, from the beginning of all output of this start
-    data: bytes  # at most 256 KiB
+    node: Name
+    incarnation: Name
+    job: Count
+    epoch: Count
+    rank: Count
+    offset: Count  # of the first byte, from the beginning of all output of this start
+    data: Annotated[bytes, Meta(max_length=LARGEST_LOG)]
 
 
 class LogWanted(msgspec.Struct, frozen=True, kw_only=True):

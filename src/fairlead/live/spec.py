@@ -3,7 +3,7 @@
 import msgspec
 
 
-class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """A job for the live cluster. ``read_spec`` and ``check_spec`` say what is wrong with one."""
 
     command: tuple[str, ...]

@@ -42,6 +42,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     measured_rate: float | None  # steps/s measured where it runs or ran last
     slo_s: float | None
     reason: str  # why it is in this state, one sentence: the last failure, what it waits for
+    rho: float | None = (
+        None  # finish-time fairness, once completed: JCT over that alone on a 1/n share
+    )
 
 
 class StintView(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,7 @@ class StintView(msgspec.Struct, frozen=True, kw_only=True):
     save_s: float
     stop_s: float
     lost_steps: float
+    trained_s: float | None = None  # when training began, as the server heard of it
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +97,7 @@ class TenantView(msgspec.Struct, frozen=True, kw_only=True):
     mean_rho: (
         float | None
     )  # finish-time fairness of its ended jobs: JCT over JCT alone on a 1/n share
+    states: dict[str, int] = {}  # state -> how many of its jobs in the system
 
 
 class StatusView(msgspec.Struct, frozen=True, kw_only=True):

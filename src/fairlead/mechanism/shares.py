@@ -1,5 +1,6 @@
 """From long-run shares to rounds: the adapters that make a planner of a policy."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -55,8 +56,9 @@ class SharesPlanner:
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: SharesState) -> bool:
         """On change, when the interval has passed. Gavel reads a last solve at time 0 as none, and
-        resets it when nothing runs and nothing is to come (spec: last_reset)."""
-        if stalled and self.profile.clear_when_stalled:
+        resets it when nothing runs and nothing is to come (spec: last_reset); where accounts are carried
+        on, the time since they were settled must stay known."""
+        if stalled and self.profile.clear_when_stalled and self.profile.reset_accounts:
             state.settled_s = 0.0
         if not self.profile.solve_on_adaptation:
             changed &= ~Change.REQUIREMENTS
@@ -82,13 +84,18 @@ class SharesPlanner:
         state: SharesState,
     ) -> tuple[Accounts, SharesState]:
         """Turn time received into time owed. Gavel then starts every unit at half a round again."""
-        elapsed_s = snapshot.now_s - state.settled_s
+        accounts = self.accounts(snapshot, state)
         state.settled_s, state.solved = snapshot.now_s, True
+        return accounts, state
+
+    def accounts(self, snapshot: Snapshot, state: SharesState) -> Accounts:
+        """What ``settle`` gives."""
+        elapsed_s = snapshot.now_s - state.settled_s
         if not self.profile.reset_accounts:
             deficit = _owed(snapshot, elapsed_s)
             np.maximum(deficit, -self.profile.round_s, out=deficit)
             zero = np.zeros_like(deficit)
-            return Accounts(zero, deficit, np.zeros_like(snapshot.handed_out_s)), state
+            return Accounts(zero, deficit, np.zeros_like(snapshot.handed_out_s))
         half = self.profile.round_s / 2
         due = np.where(snapshot.allocated[:, None], snapshot.share * elapsed_s, 0.0)
         deficit = snapshot.deficit_s + (due - (snapshot.received_s - half))
@@ -96,7 +103,24 @@ class SharesPlanner:
         handed_out = np.zeros_like(snapshot.handed_out_s)
         if len(received):  # one after the other, as Gavel adds them up
             handed_out = np.cumsum(received, axis=0)[-1]
-        return Accounts(received, deficit, handed_out), state
+        return Accounts(received, deficit, handed_out)
+
+    def settled_s(self, state: SharesState) -> float:
+        """When the accounts were settled last."""
+        return state.settled_s
+
+    def begin(self, settled_s: float) -> SharesState:
+        """Accounts settled then, and nothing solved."""
+        return SharesState(settled_s, shuffler=self.shuffler)
+
+    def kept(self, state: SharesState) -> dict[str, Floats]:
+        """When the accounts were settled, and whether anything has been solved. The shuffler is not
+        kept: it starts afresh."""
+        return {"settled_s": np.array([state.settled_s]), "solved": np.array([state.solved])}
+
+    def resume(self, kept: Mapping[str, Floats]) -> SharesState:
+        """From what was kept."""
+        return SharesState(float(kept["settled_s"][0]), bool(kept["solved"][0]), self.shuffler)
 
     def plan(self, snapshot: Snapshot, state: SharesState) -> tuple[RoundPlan, SharesState]:
         """The next round."""

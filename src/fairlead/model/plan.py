@@ -1,8 +1,11 @@
 """What decides: policies give long-run shares, planners give rounds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from numpy.typing import NDArray
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
@@ -105,3 +108,29 @@ class Planner(Protocol):
 
     def plan(self, snapshot: Snapshot, state: PlannerState) -> tuple[RoundPlan, PlannerState]:
         """The next round."""
+
+
+@runtime_checkable
+class Accounting(Protocol):
+    """A planner that settles accounts, and can go on with those of another scheduler's planner."""
+
+    def accounts(self, snapshot: Snapshot, state: PlannerState) -> Accounts:
+        """The accounts as they would be if they were settled now; nothing changes."""
+
+    def settled_s(self, state: PlannerState) -> float:
+        """When they were settled last."""
+
+    def begin(self, settled_s: float) -> PlannerState:
+        """The state of a planner that takes over accounts which were settled then, before its first
+        answer."""
+
+
+@runtime_checkable
+class Resuming(Protocol):
+    """A planner whose state outlives its scheduler."""
+
+    def kept(self, state: PlannerState) -> Mapping[str, NDArray[Any]]:
+        """All of the state that matters, as named arrays of its own."""
+
+    def resume(self, kept: Mapping[str, NDArray[Any]]) -> PlannerState:
+        """The state that this was kept of, of a planner with the same name and options."""

@@ -66,6 +66,42 @@ class Throughputs:
         rate = np.ascontiguousarray(self.rate[:, index])
         return Throughputs(slots, self.kinds, rate, pair, self.source, self.origin)
 
+    def learned(
+        self, kinds: tuple[Kind, ...], slots: tuple[SlotType, ...], rate: Floats
+    ) -> "Throughputs":
+        """The same with these rows, new or in place of what they had; a slot type that it lacks raises.
+
+        rate: (kinds, slots) steps/s. Columns that are not named stay as they are, 0 for new kinds; so are
+        the rates of new kinds beside others. ThroughputError names what cannot be a rate.
+        """
+        have = {slot: i for i, slot in enumerate(self.slots)}
+        for slot in slots:
+            if slot not in have:
+                raise ThroughputError(
+                    f"{self.origin}: there is no slot type {slot.accelerator!r} ({slot.locality.value})"
+                )
+        if rate.shape != (len(kinds), len(slots)):
+            raise ThroughputError(
+                f"rates have shape {rate.shape}, expected {(len(kinds), len(slots))}"
+            )
+        bad = np.argwhere(~((rate >= 0) & (rate < np.inf)))
+        if len(bad):
+            family, scale = kinds[bad[0, 0]]
+            raise ThroughputError(
+                f"rate of {family!r} at scale factor {scale}: must be a number >= 0, "
+                f"got {rate[tuple(bad[0])]}"
+            )
+        new = tuple(dict.fromkeys(kind for kind in kinds if self.row(*kind) is None))
+        more = len(new)
+        table = np.vstack([self.rate, np.zeros((more, len(self.slots)))])
+        pair = None if self.pair is None else np.pad(self.pair, ((0, more), (0, more), (0, 0)))
+        grown = replace(self, kinds=self.kinds + new, rate=table, pair=pair)
+        at = {kind: i for i, kind in enumerate(grown.kinds)}
+        rows: Ints = np.array([at[kind] for kind in kinds], np.int64)
+        columns: Ints = np.array([have[slot] for slot in slots], np.int64)
+        table[np.ix_(rows, columns)] = rate
+        return grown
+
     def on(self, cluster: Cluster, spread: bool = True) -> "Throughputs":
         """The columns that matter on a cluster: each of its types consolidated and, where the table has
         it and the servers make a difference, spread (not with spread=False). Jobs of one device are

@@ -1,8 +1,11 @@
 """Shockwave: plan a window of rounds ahead, for jobs that change while they train."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairlead.model.allocation import SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
@@ -71,6 +74,27 @@ class Shockwave:
         """Nothing planned."""
         none = np.zeros(0, np.int64)
         return State(0, Targets.none(), Measured.none(), 0, none, none[:, None], np.zeros(0))
+
+    def kept(self, state: State) -> dict[str, NDArray[Any]]:
+        """All of it."""
+        parts: dict[str, Targets | Measured] = {
+            "targets": state.targets,
+            "measured": state.measured,
+        }
+        out = {
+            f"{part}.{one.name}": getattr(value, one.name).copy()
+            for part, value in parts.items()
+            for one in fields(value)
+        }
+        out |= {name: getattr(state, name).copy() for name in ("jobs", "slot", "left_s")}
+        return {**out, "rounds": np.array([state.round, state.first])}
+
+    def resume(self, kept: Mapping[str, NDArray[Any]]) -> State:
+        """From what was kept."""
+        targets = Targets(*(kept[f"targets.{one.name}"] for one in fields(Targets)))
+        measured = Measured(*(kept[f"measured.{one.name}"] for one in fields(Measured)))
+        number, first = kept["rounds"].tolist()
+        return State(number, targets, measured, first, kept["jobs"], kept["slot"], kept["left_s"])
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: State) -> bool:  # noqa: ARG002
         """On change, every few rounds, and when the schedule has come to its end."""

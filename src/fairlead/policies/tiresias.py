@@ -1,5 +1,6 @@
 """Tiresias: least attained service, counted in devices x time, in a few queues."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -69,6 +70,16 @@ class Tiresias(Unsolved):
     def start(self) -> TiresiasState:
         """Nobody has been promoted."""
         return TiresiasState()
+
+    def kept(self, state: TiresiasState) -> dict[str, Floats]:
+        """(promoted, 3) job, run time and age."""
+        rows = [(float(job), *since) for job, since in state.promoted.items()]
+        return {"promoted": np.array(rows).reshape(-1, 3)}
+
+    def resume(self, kept: Mapping[str, Floats]) -> TiresiasState:
+        """From what was kept."""
+        rows = kept["promoted"].tolist()
+        return TiresiasState({int(job): (ran_s, age_s) for job, ran_s, age_s in rows})
 
     def plan(self, snapshot: Snapshot, state: TiresiasState) -> tuple[RoundPlan, TiresiasState]:
         """The next round."""

@@ -21,12 +21,12 @@ from fairlead.events import (
 )
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
-from fairlead.model.index import JobIndex
 from fairlead.model.job import Arrival, Job
 from fairlead.model.plan import Answer, PlannerState
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
 from fairlead.placement.servers import are_spread
+from fairlead.sim.jobs import Adopted, Jobs
 from fairlead.sim.kernels import begin, finish
 from fairlead.sim.released import SPARED_S, ReleasedRules, finish_released
 from fairlead.sim.stages import Stages, follow
@@ -67,12 +67,16 @@ class SimBackend:
         until_s: float | None = None,
         solve_s: float = 0.0,
         released: bool = False,
+        now_s: float = 0.0,
+        adopted: Iterable[Adopted] = (),
     ) -> None:
         """throughputs: the true rates before noise; solve: the planner's heavy part; whole_steps: cut
         steps per round to integers and split them over devices, as Gavel does; solve_s: how long a
         solve takes in simulated time; released: the world of Shockwave's release
-        (``fairlead.sim.released``), whose restart costs are those of the world by its own rule."""
-        self.now_s = 0.0
+        (``fairlead.sim.released``), whose restart costs are those of the world by its own rule; now_s:
+        when the simulation begins; adopted: jobs that the scheduler has by then. Where no command comes
+        first, the first event, a submission of no jobs, makes the core decide about them."""
+        self.now_s = now_s
         self.world = world or World()
         self.cluster = cluster
         self.throughputs = throughputs.on(cluster)
@@ -97,9 +101,13 @@ class SimBackend:
         slots = self.throughputs.slots
         self._type: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
         self._fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
-        self._jobs = _Jobs(len(slots))
+        self._jobs = Jobs(len(slots))
         self._stages = Stages(self.throughputs)
         self._released = ReleasedRules(self.throughputs) if released else None
+        for one in adopted:
+            self._add(one.job, one.steps_done)
+            self._jobs.adopt(one)
+        self._begins = self.submitted > 0
 
     # --- what happened ---------------------------------------------------------------------------
 
@@ -110,6 +118,9 @@ class SimBackend:
         if self._report is not None:
             report, self._report = self._report, None
             return report
+        if self._begins:
+            self._begins = False
+            return JobsSubmitted(self.now_s, ())
         if self._finished():
             return None
         if not self._clocks and self.world.mtbf_s is not None:
@@ -172,7 +183,7 @@ class SimBackend:
         self._stalled = False
         return JobsSubmitted(first.time_s, tuple(batch))
 
-    def _add(self, job: Job) -> None:
+    def _add(self, job: Job, steps_done: float = 0.0) -> None:
         kind = self.throughputs.row(job.family, job.scale_factor)
         if kind is None:
             raise SimulationError(
@@ -186,7 +197,8 @@ class SimBackend:
             self.world.restart_costs.of(job),
             self.world.bias(job, len(self.cluster.accelerators))[self._type],
         )
-        self._stages.add(job, self._released is None)
+        self._jobs.started[self._jobs.n - 1] = self.world.first_starts_cost
+        self._stages.add(job, self._released is None, steps_done)
         if self._released is not None:
             self._released.add(job)
         self.submitted += 1
@@ -202,6 +214,7 @@ class SimBackend:
 
     def perform(self, command: Command) -> None:
         """Make a command so."""
+        self._begins = False
         match command:
             case StartRound():
                 self._start_round(command)
@@ -372,38 +385,3 @@ class _Round:
 
     def __post_init__(self) -> None:
         self.end_s = float(self.finish_s.max())
-
-
-class _Jobs:
-    """The true state of every job ever submitted, by order of submission."""
-
-    def __init__(self, slots: int) -> None:
-        self.index = JobIndex()  # of jobs in the system
-        self.n = 0
-        self.kind: Ints = np.zeros(64, np.int64)
-        self.total: Floats = np.zeros(64)
-        self.last: Floats = np.zeros(64)  # the step at which it really ends
-        self.done: Floats = np.zeros(64)
-        self.restart_s: Floats = np.zeros(64)
-        self.owes_s: Floats = np.zeros(64)  # start-up time still to be spent
-        self.started: Bools = np.zeros(64, np.bool_)
-        self.bias: Floats = np.ones((64, slots))
-        self.ran_in: Ints = np.full(64, -2, np.int64)  # the last round in which it ran
-        self.ones: Floats = np.ones(64)  # as long as the others
-        self.nothing: Floats = np.zeros(64)
-
-    def add(
-        self, job: int, kind: int, total: float, last: float, restart_s: float, bias: Floats
-    ) -> None:
-        """A job at the end."""
-        i = self.n
-        if i == len(self.kind):
-            for name in ("kind", "total", "last", "done", "restart_s", "owes_s", "started", "bias"):
-                old = getattr(self, name)
-                setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
-            self.ran_in = np.append(self.ran_in, np.full(i, -2, np.int64))
-            self.ones, self.nothing = np.ones(2 * i), np.zeros(2 * i)
-        self.kind[i], self.total[i], self.last[i] = kind, total, last
-        self.restart_s[i], self.bias[i] = restart_s, bias
-        self.index.add(job, i)
-        self.n += 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.errors import SimulationError
 from fairlead.jit import kernel
-from fairlead.model.adaptation import steps_per_epoch, with_batch
+from fairlead.model.adaptation import Adaptation, batch_of, steps_per_epoch, with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job import Job
 from fairlead.model.throughput import Throughputs
@@ -58,21 +58,25 @@ class Stages:
         """(jobs,) batch size in force of jobs that have stages; jobs: positions."""
         return self._batch[self._now[jobs]]
 
-    def add(self, job: Job, follows: bool = True) -> None:
-        """A job at the end; follows: if not, it goes by other rules than its profile."""
+    def add(self, job: Job, follows: bool = True, steps_done: float = 0.0) -> None:
+        """A job at the end; follows: if not, it goes by other rules than its profile; steps_done: at the
+        batch size of its family, where it has begun before. It has no stages either where that is not the
+        batch size of the stage which it has then reached: it goes its own way."""
         if self.jobs == len(self._first):
             for name in ("_first", "_behind", "_now"):
                 setattr(self, name, _doubled(getattr(self, name)))
             self._view()
         adaptation = job.adaptation if follows else None
-        if adaptation is not None and len(adaptation.schedule) > 1:
+        stage = 0 if adaptation is None else _stage(job, adaptation, steps_done)
+        if adaptation is not None and len(adaptation.schedule) > 1 and stage is not None:
             samples, schedule = adaptation.samples, adaptation.schedule
             at = self._room_for(len(schedule))
             self._epoch[at] = [epoch for epoch, _ in schedule]
             self._batch[at] = [batch for _, batch in schedule]
             self._kind[at] = [self._row(job, batch) for _, batch in schedule]
             self._per_epoch[at] = [steps_per_epoch(samples, batch) for _, batch in schedule]
-            self._first[self.jobs] = self._now[self.jobs] = at.start
+            self._first[self.jobs] = at.start
+            self._now[self.jobs] = at.start + stage
             self._behind[self.jobs] = at.stop
             self.used = True
         self.jobs += 1
@@ -94,6 +98,16 @@ class Stages:
             self._view()
         self._stages += stages
         return slice(self._stages - stages, self._stages)
+
+
+def _stage(job: Job, adaptation: Adaptation, steps_done: float) -> int | None:
+    """The stage of a job's schedule that it has reached, None where its batch size is not that stage's."""
+    if steps_done <= 0:
+        return 0
+    batch = batch_of(job.family) or adaptation.schedule[0][1]
+    progress = steps_done / steps_per_epoch(adaptation.samples, batch) + _NEAR
+    stage = int(np.searchsorted(adaptation.starts, progress, side="right")) - 1
+    return stage if adaptation.schedule[stage][1] == batch else None
 
 
 def _doubled(old: Any) -> Any:

@@ -22,6 +22,7 @@ class World:
     mttr_s: float = 3600.0  # mean time to repair a node
     early_end: float = 0.0  # probability that a job is killed or crashes before its last step
     seed: int = 0
+    first_starts_cost: bool = False  # as much as restarts; papers have them free
 
     def __post_init__(self) -> None:
         for name in ("rate_noise", "rate_bias", "early_end"):

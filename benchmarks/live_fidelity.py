@@ -1,0 +1,371 @@
+"""Is what is simulated what runs? The same jobs on a live cluster and in the simulator.
+
+    python benchmarks/live_fidelity.py [--policies las_aware --runs 5 --jobs 30]
+
+First the families of jobs are measured on the live cluster: steps per second on each accelerator type, what
+a start costs, how long a solve takes. Then every run draws a trace from its own seed, runs it live (real
+processes on fake devices, rounds of 2 s), and in the simulator with those figures, the recorded times of
+submission and nothing else of the run. The journal of every live run is replayed.
+
+Exits with 1 if the means over the runs are not within --limits.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fairlead import Arrival, Cluster, Job, JobId, Node, RestartCosts, World, simulate
+from fairlead.live.client import Client
+from fairlead.live.spec import JobSpec
+from fairlead.live.views import JobView
+from fairlead.local import LocalCluster
+from fairlead.mechanism.profile import DEFAULT
+from fairlead.model.cluster import SlotType
+from fairlead.model.throughput import Throughputs
+from fairlead.profiling import measure as profile
+from fairlead.traces.throughputs import read_throughputs, write_throughputs_csv
+
+SCRIPT = Path(__file__).resolve().parent.parent / "examples" / "live" / "numpy_job.py"
+NODES = {"node-a": ("v100", 2), "node-b": ("k80", 2)}
+SLOTS = (SlotType("k80"), SlotType("v100"))  # as tables order them
+ROUND_S = 2.0
+PREFORK = "numpy,fairlead.client.iterator"
+# (family, devices): milliseconds of a step on a v100 and a k80, and how often it is drawn
+FAMILIES = {
+    ("vision", 1): (10.0, 50.0, 0.25),
+    ("language", 1): (16.0, 40.0, 0.25),
+    ("speech", 1): (20.0, 32.0, 0.2),
+    ("ranking", 1): (20.0, 22.0, 0.15),
+    ("language", 2): (10.0, 25.0, 0.15),
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds, as the live cluster took them."""
+
+    start_s: float  # from the decision to start a job until it trains, mean
+    solve_s: float  # median
+
+
+@dataclass(frozen=True)
+class Run:
+    """A live run and its simulation. Differences are parts of the live figure."""
+
+    policy: str
+    seed: int
+    live_makespan_s: float
+    sim_makespan_s: float
+    live_jct_s: float
+    sim_jct_s: float
+    per_job: float  # mean absolute difference of JCTs over the mean JCT
+    live_starts: int
+    sim_starts: int
+    start_s: float  # mean of this run's
+    load: float  # of the machine, over the last minute, at the end
+
+    @property
+    def makespan(self) -> float:
+        return self.sim_makespan_s / self.live_makespan_s - 1
+
+    @property
+    def jct(self) -> float:
+        return self.sim_jct_s / self.live_jct_s - 1
+
+
+def main() -> None:
+    options = parse()
+    runs = []
+    rates = known_rates(options.measured) or measured_rates(options.measured)
+    print(f"measured steps/s (k80, v100): {told(rates)}", flush=True)
+    for policy in options.policies:
+        cost = (
+            Cost(options.start_ms / 1e3, 0.01) if options.start_ms else measured_cost(policy, rates)
+        )
+        print(
+            f"{policy}: a start costs {cost.start_s * 1e3:.0f} ms, a solve {cost.solve_s * 1e3:.0f} ms"
+        )
+        print(HEAD, flush=True)
+        for seed in range(options.seed, options.seed + options.runs):
+            runs.append(compare(policy, seed, options, rates, cost))
+            print(line(runs[-1]), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(run) for run in runs], indent=1))
+    sys.exit(0 if judged(runs, options.policies, options.limits) else 1)
+
+
+def compare(
+    policy: str, seed: int, options: argparse.Namespace, rates: Throughputs, cost: Cost
+) -> Run:
+    """One trace, live and simulated."""
+    trace = draw(seed, options.jobs, options.interarrival, options.work)
+    with tempfile.TemporaryDirectory(prefix="fairlead-") as name:
+        folder = options.keep / f"{policy}-{seed}" if options.keep else Path(name)
+        with cluster(folder, policy, rates, cost) as live, live.client() as client:
+            jobs = run_live(client, trace, folder / "checkpoints")
+            stints = [stint for job in jobs for stint in client.stints(job.id)]
+        replayed(live.state)
+    first_s = jobs[0].submitted_s
+    arrivals = [
+        replace(one, time_s=job.submitted_s - first_s) for one, job in zip(trace, jobs, strict=True)
+    ]
+    starts = [stint.trained_s - stint.began_s for stint in stints if stint.trained_s is not None]
+    start_s = float(np.mean(starts)) if options.own_starts else cost.start_s
+    result = simulate(
+        arrivals,
+        machines(),
+        policy,
+        throughputs=rates,
+        profile=replace(DEFAULT, round_s=ROUND_S),
+        world=World(restart_costs=RestartCosts(start_s), first_starts_cost=True),
+        solve_s=cost.solve_s,
+    )
+    table = result.jobs.sort("job")
+    sim_s = (table["end_s"] - table["arrival_s"]).to_numpy()
+    live_s = np.array([job.ended_s - job.submitted_s for job in jobs])  # type: ignore[operator]
+    if options.verbose:
+        for job, a, b in zip(jobs, live_s.tolist(), sim_s.tolist(), strict=True):
+            print(
+                f"  {job.id:3} {job.name:12} live {a:7.2f} s, simulated {b:7.2f} s, {job.starts} starts"
+            )
+    return Run(
+        policy,
+        seed,
+        max(job.ended_s or 0.0 for job in jobs) - first_s,
+        float(table["end_s"].max()),  # type: ignore[arg-type]
+        float(live_s.mean()),
+        float(sim_s.mean()),
+        float(np.abs(live_s - sim_s).mean() / live_s.mean()),
+        sum(job.starts for job in jobs),
+        len(result.stints),
+        float(np.mean(starts)),
+        os.getloadavg()[0],
+    )
+
+
+# --- the trace -------------------------------------------------------------------------------------
+
+
+def draw(seed: int, n: int, interarrival_s: float, work: tuple[float, float]) -> list[Arrival]:
+    """Poisson arrivals; families by their odds; work log-uniform, in seconds alone on v100."""
+    rng = np.random.default_rng(seed)
+    kinds = list(FAMILIES)
+    odds = np.array([FAMILIES[kind][2] for kind in kinds])
+    arrivals, now_s = [], 0.0
+    for number in range(n):
+        family, scale = kinds[rng.choice(len(kinds), p=odds / odds.sum())]
+        work_s = float(np.exp(rng.uniform(*np.log(work))))
+        steps = round(work_s * 1e3 / FAMILIES[family, scale][0])
+        arrivals.append(Arrival(now_s, Job(JobId(number), family, scale, steps)))
+        now_s += float(rng.exponential(interarrival_s))
+    return arrivals
+
+
+def spec_of(job: Job, checkpoints: Path) -> JobSpec:
+    """The job as it is submitted; its rates are in the table."""
+    v100_ms, k80_ms, _ = FAMILIES[job.family, job.scale_factor]
+    name, times = f"{job.family}-{job.id}", f"v100={v100_ms:g},k80={k80_ms:g}"
+    return JobSpec(
+        command=(sys.executable, str(SCRIPT), "--step-ms", times, "--seed", str(job.id)),
+        total_steps=int(job.total_steps),
+        family=job.family,
+        name=name,
+        scale_factor=job.scale_factor,
+        cwd="/",
+        checkpoint_dir=str(checkpoints / name),
+        prefork=True,
+    )
+
+
+# --- live ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def cluster(folder: Path, policy: str, rates: Throughputs, cost: Cost) -> Iterator[LocalCluster]:
+    """A server and two agents, ready to take jobs; ended at the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_throughputs_csv(rates, folder / "rates.csv")
+    serve = (
+        *("--port", "0", "--agent-port", "0", "--policy", policy, "--round", f"{ROUND_S:g}"),
+        *("--lease", "20", "--heartbeat", "0.25", "--throughputs", str(folder / "rates.csv")),
+        *("--restart-cost", f"{cost.start_s:.4f}"),
+    )
+    nodes = {
+        name: ("--devices", f"{kind}={count}", "--fake", "--prefork", PREFORK)
+        for name, (kind, count) in NODES.items()
+    }
+    live = LocalCluster(folder, nodes, serve)
+    try:
+        live.start()
+        with live.client() as client:
+            while client.status().solve_s is None:  # its solver is ready
+                time.sleep(0.1)
+        yield live
+    finally:
+        live.stop()
+
+
+def machines() -> Cluster:
+    """The same for the simulator."""
+    return Cluster(tuple(Node(name, kind, count) for name, (kind, count) in NODES.items()))
+
+
+def run_live(client: Client, trace: Sequence[Arrival], checkpoints: Path) -> list[JobView]:
+    """Submit each job at its time, wait for all; as they are at the end, in order of submission."""
+    began = time.monotonic()
+    for one in trace:
+        time.sleep(max(began + one.time_s - time.monotonic(), 0.0))
+        client.submit([spec_of(one.job, checkpoints)])
+    return finished(client)
+
+
+def finished(client: Client) -> list[JobView]:
+    """All jobs, once they have ended; they must have completed."""
+    while client.jobs(state="open"):
+        time.sleep(0.5)
+    jobs = client.jobs()
+    bad = [job for job in jobs if job.state != "completed" or job.lost_steps]
+    if bad:
+        sys.exit(f"job {bad[0].id} {bad[0].state}, {bad[0].lost_steps} steps lost: {bad[0].reason}")
+    return jobs
+
+
+def replayed(state: Path) -> None:
+    """The journal must lead a fresh core to the same commands."""
+    command = (sys.executable, "-m", "fairlead", "replay", str(state))
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+# --- measuring -------------------------------------------------------------------------------------
+
+
+def known_rates(path: Path | None) -> Throughputs | None:
+    """What an earlier run has kept."""
+    if path is None or not path.exists():
+        return None
+    return read_throughputs(path).columns(SLOTS)
+
+
+def measured_rates(keep: Path | None) -> Throughputs:
+    """(kinds, types) steps/s, as `fairlead profile` finds them."""
+    table = np.zeros((len(FAMILIES), len(SLOTS)))
+    for row, (family, scale) in enumerate(FAMILIES):
+        command = spec_of(Job(JobId(0), family, scale, 1.0), Path()).command
+        for column, slot in enumerate(SLOTS):
+            table[row, column] = profile(command, slot.accelerator, scale, 3.0).steps_per_s
+    rates = Throughputs(SLOTS, tuple(FAMILIES), table, source="measured")
+    if keep is not None:
+        write_throughputs_csv(rates, keep)
+    return rates
+
+
+def measured_cost(policy: str, rates: Throughputs) -> Cost:
+    """From ten jobs that take turns on four devices."""
+    ids, solves = [], []
+    with tempfile.TemporaryDirectory(prefix="fairlead-") as name:
+        folder = Path(name)
+        with cluster(folder, policy, rates, Cost(0.1, 0.0)) as live, live.client() as client:
+            for number in range(10):
+                family, scale = list(FAMILIES)[number % len(FAMILIES)]
+                steps = round(5_000 / FAMILIES[family, scale][0])
+                job = Job(JobId(number), family, scale, steps)
+                ids += client.submit([spec_of(job, folder / "checkpoints")])
+            while client.jobs(state="open"):
+                solves.append(client.status().solve_s or 0.0)
+                time.sleep(0.5)
+            stints = [stint for job_id in ids for stint in client.stints(job_id)]
+    starts = [stint.trained_s - stint.began_s for stint in stints if stint.trained_s is not None]
+    return Cost(float(np.mean(starts)), float(np.median(solves)))
+
+
+# --- what is printed -------------------------------------------------------------------------------
+
+
+def told(rates: Throughputs) -> str:
+    """The table in one line."""
+    rows = zip(rates.kinds, rates.rate.tolist(), strict=True)
+    return "; ".join(f"{f} x {n} " + ", ".join(f"{r:.2f}" for r in row) for (f, n), row in rows)
+
+
+HEAD = (
+    f"{'policy':26} {'seed':>4} {'makespan live':>14} {'sim':>7} {'':>7} {'JCT live':>9} {'sim':>7} "
+    f"{'':>7} {'per job':>8} {'starts live':>11} {'sim':>4} {'start ms':>8} {'load':>5}"
+)
+
+
+def line(run: Run) -> str:
+    return (
+        f"{run.policy:26} {run.seed:4} {run.live_makespan_s:14.1f} {run.sim_makespan_s:7.1f} "
+        f"{run.makespan:+7.1%} {run.live_jct_s:9.2f} {run.sim_jct_s:7.2f} {run.jct:+7.1%} "
+        f"{run.per_job:8.1%} {run.live_starts:11} {run.sim_starts:4} {run.start_s * 1e3:8.0f} {run.load:5.2f}"
+    )
+
+
+def judged(runs: Sequence[Run], policies: Sequence[str], limits: Sequence[float]) -> bool:
+    """Print means per policy; are all within the limits?"""
+    good = True
+    for policy in policies:
+        mine = [run for run in runs if run.policy == policy]
+        means = [
+            100 * float(np.mean([abs(value) for value in values]))
+            for values in zip(*((r.makespan, r.jct, r.per_job) for r in mine), strict=True)
+        ]
+        within = all(mean <= limit for mean, limit in zip(means, limits, strict=True))
+        good = good and within
+        print(
+            f"{policy}: mean of |difference| over {len(mine)} runs: makespan {means[0]:.1f} %, average JCT "
+            f"{means[1]:.1f} %, per job {means[2]:.1f} %: {'within' if within else 'NOT within'} "
+            + " / ".join(f"{limit:g}" for limit in limits)
+        )
+    return good
+
+
+def parse() -> argparse.Namespace:
+    about = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    add = about.add_argument
+    add("--policies", type=lambda text: text.split(","), default=["las_aware"])
+    add(
+        "--measured",
+        type=Path,
+        help="measure rates once: keep them in this CSV, or take them from it",
+    )
+    add(
+        "--start-ms",
+        type=float,
+        default=0.0,
+        help="do not measure what a start costs, but take this",
+    )
+    add(
+        "--own-starts",
+        action="store_true",
+        help="simulate with the mean cost of the run's own starts",
+    )
+    add(
+        "--work",
+        type=lambda text: [float(p) for p in text.split(",")],
+        default=[5.0, 25.0],
+        help="least and most seconds of a job, alone on v100",
+    )
+    add("--runs", type=int, default=5)
+    add("--jobs", type=int, default=30)
+    add("--interarrival", type=float, default=4.0, help="mean seconds between arrivals")
+    add("--seed", type=int, default=0, help="of the first run")
+    add("--limits", type=lambda text: [float(p) for p in text.split(",")], default=[3.0, 5.0, 8.0])
+    add("--keep", type=Path, help="leave the clusters' files here")
+    add("--json", type=Path, help="write the runs there")
+    add("--verbose", action="store_true", help="every job")
+    return about.parse_args()
+
+
+if __name__ == "__main__":
+    main()

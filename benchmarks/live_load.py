@@ -1,0 +1,419 @@
+"""A real server on one core, under load: 1,000 simulated nodes, 8,000 running and 10,000 queued jobs.
+
+    python benchmarks/live_load.py [--agents 1000 --running 8000 --queued 10000 --round 60 --seconds 300]
+
+`fairlead serve` (and the process that solves for it) is bound to one core, the nodes and the users to all
+others. Everything is measured from outside: lease renewals as the nodes see them, submissions as users
+do, the rest as `status`, `/metrics` and the kernel tell it. The wait of the load itself is printed too:
+what it adds to the times of the nodes is not the server's.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import msgspec
+import numpy as np
+import psutil
+from simulated_nodes import TYPES, Node, families, job_spec, rates_of
+
+import fairlead
+from fairlead.live.agent_client import AgentClient, RegisterAgainError, UnreachableError
+from fairlead.live.protocol import PROTOCOL, Orders, Register, Report, WatchRequest
+from fairlead.live.views import Sample, StatusView
+
+DEVICES = 8
+GAP_S = 0.003  # between two reports of a node, as the agent has it
+BURST_S = 5.0  # behind the end of a round: nodes get new orders and report what came of them
+
+
+@dataclass
+class Seen:
+    """What the nodes and users have seen; times are monotonic seconds."""
+
+    report_at: list[float] = field(default_factory=list)
+    report_s: list[float] = field(default_factory=list)
+    pushed: list[tuple[float, str, int]] = field(default_factory=list)  # time, node, orders
+    failures: int = 0
+    registered: int = 0
+    lag_at: list[float] = field(default_factory=list)
+    lag_s: list[float] = field(default_factory=list)  # of this process's own event loop
+    submit_at: list[float] = field(default_factory=list)
+    submit_s: list[float] = field(default_factory=list)
+    status: list[tuple[float, float, StatusView]] = field(default_factory=list)  # asked, took
+    memory: list[int] = field(default_factory=list)  # bytes of the server
+
+
+class Agent:
+    """One node's talk with the server, like that of ``fairlead agent``."""
+
+    def __init__(self, node: Node, address: str, token: str, seen: Seen) -> None:
+        self.node = node
+        self.client = AgentClient(address, token)
+        self.seen = seen
+        self.news = asyncio.Event()
+        self.seq = 0
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        async with self.client:
+            watch: asyncio.Task[None] | None = None
+            try:
+                while True:
+                    heartbeat_s = await self._register()
+                    watch = watch or asyncio.create_task(self._watch())
+                    with contextlib.suppress(RegisterAgainError):
+                        await self._reports(heartbeat_s)
+            finally:
+                if watch is not None:
+                    watch.cancel()
+
+    async def _register(self) -> float:
+        while True:
+            try:
+                welcome = await self.client.register(
+                    Register(
+                        protocol=PROTOCOL,
+                        version=fairlead.__version__,
+                        node=self.node.name,
+                        incarnation=f"i-{self.node.name}",
+                        host="127.0.0.1",
+                        accelerator=self.node.accelerator,
+                        devices=DEVICES,
+                        fake=True,
+                        holds=self.node.holds(time.monotonic()),
+                    )
+                )
+                self.seen.registered += 1
+                return welcome.heartbeat_s
+            except UnreachableError:
+                self.seen.failures += 1
+                await asyncio.sleep(1.0)
+
+    async def _reports(self, heartbeat_s: float) -> None:
+        while True:
+            next_s, wait_s = self.node.next_s(), heartbeat_s * random.uniform(0.8, 1.0)
+            if next_s is not None:
+                wait_s = min(wait_s, next_s - time.monotonic())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(wait_s, 0.0)):
+                    await self.news.wait()
+            self.news.clear()
+            await self._report()
+            await asyncio.sleep(GAP_S)
+
+    async def _report(self) -> None:
+        self.seq += 1
+        holds = self.node.holds(time.monotonic())
+        report = Report(
+            node=self.node.name,
+            incarnation=f"i-{self.node.name}",
+            seq=self.seq,
+            holds=holds,
+            orders_seq=self.node.orders_seq,
+        )
+        asked = time.monotonic()
+        try:
+            orders = await self.client.report(report)
+        except UnreachableError:
+            self.seen.failures += 1
+            return
+        now = time.monotonic()
+        self.seen.report_at.append(asked)
+        self.seen.report_s.append(now - asked)
+        self._follow(orders, now, asked)
+
+    async def _watch(self) -> None:
+        request = WatchRequest(node=self.node.name, incarnation=f"i-{self.node.name}")
+        while True:
+            with contextlib.suppress(UnreachableError, RegisterAgainError):
+                async for orders in self.client.watch(request):
+                    now = time.monotonic()
+                    self.seen.pushed.append((now, self.node.name, orders.seq))
+                    self._follow(orders, now, None)
+            await asyncio.sleep(0.5)
+
+    def _follow(self, orders: Orders, now: float, asked: float | None) -> None:
+        before = self.node.orders_seq
+        self.node.follow(orders, now, asked)
+        if self.node.orders_seq > before:
+            self.news.set()
+
+
+@contextlib.contextmanager
+def server(directory: Path, core: int, options: list[str]) -> Iterator[tuple[int, str, str]]:
+    """A server on one core: its process id, URL and address for agents."""
+    log = directory / "server.log"
+    command = [sys.executable, "-m", "fairlead", "serve", "--state", str(directory / "state")]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "--port", "0", "--agent-port", "0", *options],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
+    try:
+        while "agents: " not in (text := log.read_text()):
+            if process.poll() is not None:
+                raise SystemExit(f"the server did not start: {text}")
+            time.sleep(0.1)
+        said = dict(line.partition(": ")[::2] for line in text.splitlines())
+        yield process.pid, said["people and tools"], said["agents"]
+    finally:
+        process.terminate()
+        process.wait()
+        print(*log.read_text().splitlines()[4:24], sep="\n")
+
+
+class Load:
+    """The whole run."""
+
+    def __init__(
+        self, given: argparse.Namespace, pid: int, url: str, address: str, state: Path
+    ) -> None:
+        self.given = given
+        self.address = address
+        self.process = psutil.Process(pid)
+        self.seen = Seen()
+        self.names = families()
+        self.rates = rates_of(self.names)
+        self.random = np.random.default_rng(0)
+        self.nodes: list[Node] = []
+        self.submitted = 0
+        token = (state / "admin.token").read_text().strip()
+        self.agent_token = (state / "agent.token").read_text().strip()
+        self.http = httpx.AsyncClient(
+            base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60.0,
+            limits=httpx.Limits(max_connections=32),
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        """All phases."""
+        given, saved = self.given, dict[int, int]()
+        self.nodes = [
+            Node(f"node-{i:04}", TYPES[i % len(TYPES)], self.rates, saved)
+            for i in range(given.agents)
+        ]
+        tasks = [asyncio.create_task(self._lag()), asyncio.create_task(self._look())]
+        try:
+            await self._come_up(tasks)
+            await self._fill()
+            began = time.monotonic()
+            print(f"measuring for {given.seconds:.0f} s", flush=True)
+            await asyncio.sleep(given.seconds / 2)
+            await self._submit_singly()
+            await asyncio.sleep(max(given.seconds - (time.monotonic() - began), 0.0))
+            samples = msgspec.json.decode(
+                (await self.http.get("/v1/samples")).content, type=list[Sample]
+            )
+            metrics = (await self.http.get("/metrics")).text
+            self.report(began, time.monotonic(), samples, metrics)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.http.aclose()
+
+    async def _come_up(self, tasks: list["asyncio.Task[None]"]) -> None:
+        began = time.monotonic()
+        for node in self.nodes:
+            agent = Agent(node, self.address, self.agent_token, self.seen)
+            tasks.append(asyncio.create_task(agent.run()))
+            await asyncio.sleep(0.005)
+        while self.seen.registered < len(self.nodes):
+            await asyncio.sleep(0.1)
+        print(f"{len(self.nodes)} nodes registered in {time.monotonic() - began:.1f} s", flush=True)
+
+    def _specs(self, n: int) -> bytes:
+        long_s = self.random.uniform(0.2, 8.0, n) * 3600.0
+        short = self.random.random(n) < self.given.short
+        seconds = np.where(short, self.random.uniform(30.0, 600.0, n), long_s)
+        specs = [
+            job_spec(self.submitted + i, self.names, self.rates, float(s))
+            for i, s in enumerate(seconds)
+        ]
+        self.submitted += n
+        return msgspec.json.encode(specs)
+
+    async def _post(self, n: int, tenant: str) -> None:
+        body = self._specs(n)
+        asked = time.monotonic()
+        answer = await self.http.post(
+            "/v1/jobs", params={"tenant": tenant}, content=body,
+            headers={"Content-Type": "application/json"},
+        )  # fmt: skip
+        answer.raise_for_status()
+        self.seen.submit_at.append(asked)
+        self.seen.submit_s.append(time.monotonic() - asked)
+
+    async def _fill(self) -> None:
+        """All jobs but those that come singly, then wait until they run."""
+        began, left = time.monotonic(), self.given.running + self.given.queued
+        left -= int(self.given.rate * self.given.submit_s)
+        total = left
+        while left > 0:
+            await self._post(min(left, 1000), f"team-{left // 1000 % 10}")
+            left -= 1000
+        print(f"{total} jobs submitted in batches in {time.monotonic() - began:.1f} s", flush=True)
+        self.seen.submit_at.clear()
+        self.seen.submit_s.clear()
+        while (
+            not self.seen.status
+            or self.seen.status[-1][2].jobs.get("running", 0) < self.given.running
+        ):
+            if time.monotonic() - began > 300.0:
+                print("not all devices are in use after 300 s", flush=True)
+                break
+            await asyncio.sleep(0.5)
+        print(f"all devices in use after {time.monotonic() - began:.1f} s", flush=True)
+
+    async def _submit_singly(self) -> None:
+        """So many a second for a while; each answered when it is durable."""
+        given, began, posts = self.given, time.monotonic(), []
+        for number in range(int(given.rate * given.submit_s)):
+            await asyncio.sleep(began + number / given.rate - time.monotonic())
+            posts.append(asyncio.create_task(self._post(1, f"team-{number % 10}")))
+        await asyncio.gather(*posts)
+
+    async def _lag(self) -> None:
+        """How late this process itself is."""
+        while True:
+            due = time.monotonic() + 0.02
+            await asyncio.sleep(0.02)
+            self.seen.lag_at.append(due)
+            self.seen.lag_s.append(time.monotonic() - due)
+
+    async def _look(self) -> None:
+        """What a page that is open and a Prometheus ask for."""
+        while True:
+            asked = time.monotonic()
+            answer = await self.http.get("/v1/status")
+            took = time.monotonic() - asked
+            status = msgspec.json.decode(answer.content, type=StatusView)
+            self.seen.status.append((asked, took, status))
+            await self.http.get("/metrics")
+            self.seen.memory.append(self.process.memory_info().rss)
+            await asyncio.sleep(3.0)
+
+    # --- what came of it -------------------------------------------------------------------------
+
+    def report(self, began: float, ended: float, samples: list[Sample], metrics: str) -> None:
+        """Print the table."""
+        seen = self.seen
+        asked, took, status = min(seen.status, key=lambda s: s[1])
+        offset = asked + took / 2 - status.now_s  # of the cluster's clock to this one
+        ends = [s.time_s + offset for s in samples if began < s.time_s + offset < ended - BURST_S]
+        at, took_s = np.array(seen.report_at), np.array(seen.report_s) * 1e3
+        inside = (at >= began) & (at < ended)
+        burst = inside & _within(at, ends, BURST_S)
+        single = _within(at, [seen.submit_at[0]], seen.submit_at[-1] - seen.submit_at[0])
+        seconds = ended - began
+        print(f"\n{len(self.nodes)} nodes x {DEVICES} devices, jobs: {dict(status_of(seen).jobs)}")
+        print(f"rounds of {self.given.round:.0f} s, {len(ends)} seen, in {seconds:.0f} s\n")
+        _row("lease renewals: all", took_s[inside], "ms", f"{inside.sum() / seconds:.0f}/s")
+        _row(f"  within {BURST_S:.0f} s of a new round", took_s[burst], "ms")
+        _row("  else", took_s[inside & ~burst], "ms")
+        _row("  beside single submissions", took_s[inside & single], "ms")
+        lag_s = np.array(seen.lag_s) * 1e3
+        _row("the load's own lag", lag_s, "ms")
+        _row(
+            "  within that of a new round",
+            lag_s[_within(np.array(seen.lag_at), ends, BURST_S)],
+            "ms",
+        )
+        gaps = np.array([node.longest_gap_s for node in self.nodes])
+        _row("longest gap without renewal", gaps, "s", f"{seen.failures} calls failed")
+        _row("decision of a round", decisions(seen, began), "s")
+        _row("end of round -> orders at all nodes", np.array(self._published(ends)), "s")
+        solves = {s.solve_s for a, _, s in seen.status if a > began and s.solve_s is not None}
+        _row("solve", np.array(sorted(solves)), "s")
+        _row("status", np.array([t for a, t, _ in seen.status if a > began]) * 1e3, "ms")
+        done_s = seen.submit_at[-1] + seen.submit_s[-1] - seen.submit_at[0]
+        rate = f"{len(seen.submit_s) / done_s:.0f}/s"
+        _row("single submissions, durable", np.array(seen.submit_s) * 1e3, "ms", rate)
+        _row("memory of the server", np.array(seen.memory) / 1e6, "MB")
+        times = self.process.cpu_times()
+        print(f"processor time of the server: {times.user:.0f} s user, {times.system:.0f} s system")
+        for line in metrics.splitlines():
+            if line.startswith("fairlead_commit_seconds"):
+                print(line)
+
+    def _published(self, ends: list[float]) -> list[float]:
+        """Seconds from the end of each round to the first new orders of the last node."""
+        found = []
+        for end in ends:
+            first: dict[str, float] = {}
+            for at, node, _ in self.seen.pushed:
+                if end <= at < end + min(0.8 * self.given.round, 4 * BURST_S):
+                    first.setdefault(node, at)
+            if first:
+                found.append(max(first.values()) - end)
+        return found
+
+
+def status_of(seen: Seen) -> StatusView:
+    return seen.status[-1][2]
+
+
+def decisions(seen: Seen, began: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """Seconds, one for each round."""
+    by_round = {s.round: s.decide_s for a, _, s in seen.status if a > began and s.decide_s}
+    return np.array(list(by_round.values()))
+
+
+def _within(at: "np.ndarray", begins: list[float], seconds: float) -> "np.ndarray":  # type: ignore[type-arg]
+    found = np.zeros(len(at), bool)
+    for begin in begins:
+        found |= (at >= begin) & (at < begin + seconds)
+    return found
+
+
+def _row(name: str, values: "np.ndarray", unit: str, more: str = "") -> None:  # type: ignore[type-arg]
+    if not len(values):
+        print(f"{name:38} none seen")
+        return
+    p50, p99 = np.percentile(values, [50, 99])
+    numbers = f"p50 {p50:9.3f}  p99 {p99:9.3f}  max {values.max():9.3f} {unit:3}"
+    print(f"{name:38} {numbers} n {len(values):7} {more}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--agents", type=int, default=1000)
+    parser.add_argument("--running", type=int, default=8000)
+    parser.add_argument("--queued", type=int, default=10_000)
+    parser.add_argument("--round", type=float, default=60.0, help="seconds")
+    parser.add_argument("--seconds", type=float, default=240.0, help="of the measurement")
+    parser.add_argument("--rate", type=float, default=100.0, help="single submissions a second")
+    parser.add_argument("--submit-s", type=float, default=30.0, help="for so long")
+    parser.add_argument("--short", type=float, default=0.02, help="part of jobs of 30 s to 10 min")
+    parser.add_argument("--lease", type=float, default=30.0, help="seconds")
+    parser.add_argument("--heartbeat", type=float, default=2.0, help="seconds")
+    parser.add_argument("--policy", default="", help="see `fairlead policies`")
+    parser.add_argument("--core", type=int, default=0, help="the server's")
+    given = parser.parse_args()
+    os.sched_setaffinity(0, os.sched_getaffinity(0) - {given.core})
+    options = ["--round", str(given.round), "--lease", str(given.lease)]
+    options += ["--heartbeat", str(given.heartbeat)]
+    options += ["--policy", given.policy] if given.policy else []
+    with (
+        tempfile.TemporaryDirectory(prefix="fairlead-load-") as name,
+        server(Path(name), given.core, options) as (pid, url, address),
+    ):
+        print(f"server: process {pid} on core {given.core}", flush=True)
+        load = Load(given, pid, url, address, Path(name) / "state")
+        asyncio.run(load.run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""The agent: it registers its node, reports what it holds, and follows its orders."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import secrets
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import fairlead
+from fairlead.agent import locks
+from fairlead.agent.devices import Devices
+from fairlead.agent.launching import Place
+from fairlead.agent.logs import Logs
+from fairlead.agent.node import Node
+from fairlead.agent.ranks import RankServer
+from fairlead.agent.spawning import SpawnerLink
+from fairlead.errors import ConfigError
+from fairlead.live.agent_client import (
+    AgentClient,
+    RefusedError,
+    RegisterAgainError,
+    UnreachableError,
+)
+from fairlead.live.protocol import PROTOCOL, Register, Report, WatchRequest, Welcome
+
+_LOGS_S = 0.5  # between looks at the output of ranks
+_TELL_S = 2.0  # for the server to take output; files may grow meanwhile
+_TICK_S = 0.1  # between looks at the leases
+_EXTRA_S = 15.0  # beyond the grace of jobs, for the spawner to bury them
+_GAP_S = 0.003  # between reports: what changes meanwhile is told in one
+_FAREWELL_S = 2.0  # for the last report
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an agent runs."""
+
+    server: str  # host:port
+    node: str
+    devices: Devices
+    state: Path
+    token: str = ""
+    ca: Path | None = None
+    host: str = "127.0.0.1"  # where ranks of other nodes reach this one's
+    prefork: str = ""  # modules, comma-separated
+
+
+class Agent:
+    """``run`` until a signal comes."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._incarnation = secrets.token_hex(8)
+        self._client = AgentClient(options.server, options.token, options.ca)
+        self._spawner = SpawnerLink(options.state, options.prefork)
+        self._logs = Logs(options.state)
+        self._node = Node(self._spawner, self._logs, self._wake, self.ask)
+        self._ranks = RankServer(options.state, self._node)
+        self._seq = 0
+        self._news = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []  # for the answer to the next report
+        self._heartbeat_s = 1.0
+        self._signals = 0
+        self._leave = asyncio.Event()
+        self._registered = asyncio.Event()
+
+    async def run(self) -> None:
+        """Raises RefusedError where the server will not have this agent, ConfigError where another agent
+        has the state directory."""
+        lock = _own(self._options.state)
+        try:
+            await self._spawner.start()
+            survivors = await self._spawner.ready()
+            if survivors:
+                _log.warning("ended %d process(es) that an earlier agent left behind", survivors)
+            await self._ranks.open()
+            await self._serve()
+        finally:
+            await self._ranks.close()
+            await self._spawner.close()
+            os.close(lock)
+
+    async def _serve(self) -> None:
+        options = self._options
+        self._node.ranks = self._ranks
+        self._node.place = Place(options.state, options.host, self._ranks.path, options.devices)
+        self._logs.remove_old()
+        self._watch_signals()
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            async with self._client:
+                loops = (
+                    self._talk(),
+                    self._watch(),
+                    self._tell_logs(),
+                    self._watch_leases(),
+                    self._spawner.listen(self._node.hear_spawner, self._node.lose_spawner),
+                    self._leave.wait(),
+                )
+                tasks = [asyncio.ensure_future(loop) for loop in loops]  # type: ignore[arg-type]
+                try:
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                    await self._end_all()
+                    await self._farewell()
+                    for task in tasks:
+                        if task.done():
+                            task.result()
+                finally:
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            self._unwatch_signals()
+
+    # --- the server ------------------------------------------------------------------------------
+    def _wake(self) -> None:
+        self._news.set()
+
+    async def ask(self) -> None:
+        """Report at once, and wait for the answer."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answered)
+        self._wake()
+        await answered
+
+    async def _talk(self) -> None:
+        """Register and report, for ever."""
+        patience = _Patience()
+        while True:
+            try:
+                await self._register()
+                patience.reset()
+                while True:
+                    await self._report_once(patience)
+            except RegisterAgainError:
+                _log.info("registering again")
+            except UnreachableError as problem:
+                patience.complain(problem)
+                await patience.sleep()
+
+    async def _register(self) -> None:
+        options = self._options
+        welcome: Welcome = await self._client.register(
+            Register(
+                protocol=PROTOCOL,
+                version=fairlead.__version__,
+                node=options.node,
+                incarnation=self._incarnation,
+                host=options.host,
+                accelerator=options.devices.accelerator,
+                devices=len(options.devices.indices),
+                fake=options.devices.fake,
+                holds=self._node.holds(),
+            )
+        )
+        _log.info("node %s is part of the cluster at %s", options.node, options.server)
+        self._heartbeat_s = welcome.heartbeat_s
+        self._node.welcome(welcome)
+        self._registered.set()
+
+    async def _report_once(self, patience: "_Patience") -> None:
+        with contextlib.suppress(TimeoutError):
+            # Not all agents in one moment, though they were all told of a round in one.
+            async with asyncio.timeout(self._heartbeat_s * random.uniform(0.8, 1.0)):
+                await self._news.wait()
+        try:
+            await self._report()
+            patience.reset()
+        except UnreachableError as problem:
+            patience.complain(problem)
+            self._wake()
+            await patience.sleep()
+        await asyncio.sleep(_GAP_S)
+
+    async def _report(self) -> None:
+        self._news.clear()
+        waiting, self._waiting = self._waiting, []
+        self._seq += 1
+        asked = time.monotonic()
+        try:
+            orders = await self._client.report(
+                Report(
+                    node=self._options.node,
+                    incarnation=self._incarnation,
+                    seq=self._seq,
+                    holds=self._node.holds(),
+                    orders_seq=self._node.orders_seq,
+                )
+            )
+        except BaseException:
+            self._waiting = waiting + self._waiting
+            raise
+        self._node.follow(orders, asked)
+        for answered in waiting:
+            if not answered.done():
+                answered.set_result(None)
+
+    async def _watch(self) -> None:
+        """Orders as they are pushed."""
+        request = WatchRequest(node=self._options.node, incarnation=self._incarnation)
+        patience = _Patience()
+        while True:
+            await self._registered.wait()
+            try:
+                async for orders in self._client.watch(request):
+                    patience.reset()
+                    self._node.follow(orders, None)
+            except (UnreachableError, RegisterAgainError):
+                self._wake()  # the next report finds out which it is
+            await patience.sleep()
+
+    # --- the node --------------------------------------------------------------------------------
+    async def _watch_leases(self) -> None:
+        while True:
+            self._node.expire()
+            await asyncio.sleep(_TICK_S)
+
+    async def _tell_logs(self) -> None:
+        """Tell first, then cut, so that what is cut has been told where the server keeps up."""
+        while True:
+            done = True
+            if self._registered.is_set():
+                with contextlib.suppress(UnreachableError, RegisterAgainError, TimeoutError):
+                    async with asyncio.timeout(_TELL_S):
+                        done = await self._logs.tell(
+                            self._client, self._options.node, self._incarnation
+                        )
+            self._logs.tidy(time.monotonic())
+            await asyncio.sleep(_LOGS_S if done else 0.0)
+
+    # --- the end ---------------------------------------------------------------------------------
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+
+    def _unwatch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    def _signalled(self) -> None:
+        self._signals += 1
+        self._leave.set()
+        if self._signals > 1:
+            self._node.kill()
+
+    async def _end_all(self) -> None:
+        """Let all jobs save and end. What does not is killed after its grace, by the spawner."""
+        deadline = time.monotonic() + self._node.leave() + _EXTRA_S
+        while self._node.busy and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+
+    async def _farewell(self) -> None:
+        """The server shall hear at once how its jobs ended; their leases would tell it later."""
+        with contextlib.suppress(TimeoutError, UnreachableError, RegisterAgainError, RefusedError):
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._logs.tell(self._client, self._options.node, self._incarnation)
+                await self._report()
+
+
+class _Patience:
+    """Waits longer each time, with jitter, so that agents do not come back all at once."""
+
+    def __init__(self, first_s: float = 0.1, longest_s: float = 3.0) -> None:
+        self._first_s, self._longest_s = first_s, longest_s
+        self._next_s = first_s
+        self._complained = False
+
+    def reset(self) -> None:
+        """All is well."""
+        if self._complained:
+            _log.info("the server answers again")
+        self._next_s, self._complained = self._first_s, False
+
+    def complain(self, problem: Exception) -> None:
+        """Once, until all is well."""
+        if not self._complained:
+            _log.warning("%s; trying again", problem)
+        self._complained = True
+
+    async def sleep(self) -> None:
+        """0.5 to 1 times the next wait."""
+        await asyncio.sleep(self._next_s * random.uniform(0.5, 1.0))
+        self._next_s = min(2 * self._next_s, self._longest_s)
+
+
+def _own(state: Path) -> int:
+    """The lock of the state directory, which is made if need be."""
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = locks.take(state / "agent.lock")
+    except OSError as problem:
+        raise ConfigError(f"--state {state}: {problem.strerror}") from None
+    if lock is None:
+        raise ConfigError(f"--state {state}: another agent runs there")
+    return lock

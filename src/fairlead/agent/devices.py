@@ -1,0 +1,123 @@
+"""The devices of a node: found by NVML, or given, or fake."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pynvml
+
+from fairlead.errors import ConfigError
+
+_MOST = 4096
+_NOISE = re.compile(r"nvidia|tesla|geforce|quadro|graphics|laptop gpu|generation|ada$")
+_MEMORY = re.compile(r"(\d+)\s*gb")
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Devices of one accelerator type."""
+
+    accelerator: str
+    indices: tuple[int, ...]  # NVML's number of each; for fake devices 0, 1, ...
+    fake: bool
+
+
+def find_devices(wanted: str, fake: bool = False) -> Devices:
+    """wanted: ``v100=4``, or ``nvml`` or "" for all that NVML finds. fake: without hardware.
+
+    Raises ConfigError where there are none, several types, or fewer than wanted.
+    """
+    if wanted in ("", "nvml"):
+        if fake:
+            raise ConfigError("--fake needs to know what to pretend: add --devices, as v100=4")
+        return _all_of(_nvml())
+    accelerator, count = parse_devices(wanted)
+    found = [] if fake else _nvml()
+    if not found:
+        return Devices(accelerator, tuple(range(count)), fake=True)
+    if len(found) < count:
+        raise ConfigError(
+            f"--devices {wanted}: NVML finds {len(found)} device(s) here; --fake pretends others"
+        )
+    return Devices(accelerator, tuple(index for index, _ in found[:count]), fake=False)
+
+
+def parse_devices(text: str) -> tuple[str, int]:
+    """``v100=4``: one accelerator type and how many."""
+    accelerator, equals, number = text.partition("=")
+    accelerator = accelerator.strip()
+    if not equals or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", accelerator):
+        raise ConfigError(f"--devices: expected nvml or TYPE=NUMBER as v100=4, got {text!r}")
+    if (
+        not number.strip().isascii()
+        or not number.strip().isdigit()
+        or not 1 <= int(number) <= _MOST
+    ):
+        raise ConfigError(f"--devices {text}: the number must be 1 to {_MOST}, got {number!r}")
+    return accelerator, int(number)
+
+
+def accelerator_type(name: str) -> str:
+    """From NVML's name, as the built-in catalogue calls it: ``NVIDIA H100 80GB HBM3`` -> ``h100``,
+    ``NVIDIA A100-SXM4-40GB`` -> ``a100-40`` (of that one there are two), ``NVIDIA GeForce RTX 3090`` ->
+    ``rtx-3090``."""
+    text = _NOISE.sub(" ", name.lower())
+    memory = _MEMORY.search(text)
+    words = re.findall(r"[a-z0-9]+", _MEMORY.sub(" ", text))
+    kept = [w for w in words if not re.fullmatch(r"(sxm|pcie|pg|hbm|nvl)\w*", w)]
+    kept = kept[:2] if kept and kept[0] in ("rtx", "gtx", "titan") else kept[:1]
+    size = [memory[1]] if memory and kept == ["a100"] else []
+    return "-".join([*kept, *size]) or "gpu"
+
+
+def _all_of(found: Sequence[tuple[int, str]]) -> Devices:
+    if not found:
+        raise ConfigError("NVML finds no devices here; name them, as --devices v100=4")
+    types = sorted({accelerator_type(name) for _, name in found})
+    if len(types) > 1:
+        raise ConfigError(
+            f"this host has devices of several types ({', '.join(types)}): start one agent per type, "
+            "each with CUDA_VISIBLE_DEVICES, a --node and a --state of its own"
+        )
+    return Devices(types[0], tuple(index for index, _ in found), fake=False)
+
+
+def _nvml() -> list[tuple[int, str]]:
+    """(index, name) of all devices that CUDA_VISIBLE_DEVICES allows."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        found = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
+            found.append((index, _text(name), _text(uuid)))
+    except pynvml.NVMLError as problem:
+        raise ConfigError(f"NVML: {problem}") from None
+    finally:
+        pynvml.nvmlShutdown()
+    return visible(found, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def visible(found: Sequence[tuple[int, str, str]], wanted: str | None) -> list[tuple[int, str]]:
+    """Those of (index, name, UUID) that CUDA_VISIBLE_DEVICES names, by index or by UUID."""
+    if wanted is None:
+        return [(index, name) for index, name, _ in found]
+    kept = []
+    for entry in filter(None, (part.strip() for part in wanted.split(","))):
+        match = [
+            (index, name)
+            for index, name, uuid in found
+            if entry == str(index) or (not entry.isdigit() and uuid.startswith(entry))
+        ]
+        if not match:
+            raise ConfigError(f"CUDA_VISIBLE_DEVICES: NVML knows no device {entry!r}")
+        kept.append(match[0])
+    return kept
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

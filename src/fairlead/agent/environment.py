@@ -1,0 +1,18 @@
+"""What ranks get of the agent's own environment."""
+
+import os
+
+_KEPT = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+        *("LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH"),
+        *("XDG_CACHE_HOME", "XDG_RUNTIME_DIR"),
+    }
+)
+
+
+def base_environment() -> dict[str, str]:
+    """Where things are and what language to speak; nothing that might be a secret."""
+    return {
+        name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")
+    }

@@ -1,0 +1,154 @@
+"""From an assignment to the ranks that the spawner shall start."""
+
+import contextlib
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.agent.devices import Devices
+from fairlead.agent.environment import base_environment
+from fairlead.agent.messages import Launch, RankLaunch
+from fairlead.agent.starts import Start
+from fairlead.errors import ConfigError
+from fairlead.live.protocol import Assignment, Rank
+
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where ranks run: what does not change while the agent lives."""
+
+    state: Path
+    host: str  # where other nodes reach the ranks
+    socket_path: str
+    devices: Devices
+
+
+def check(assignment: Assignment, devices: Devices) -> None:
+    """Raises ConfigError for an assignment that this node cannot follow."""
+    job = f"job {assignment.job}"
+    if not assignment.command or not assignment.ranks:
+        raise ConfigError(f"{job}: the assignment has no command or no ranks")
+    if assignment.has_rank_0 != any(rank.rank == 0 for rank in assignment.ranks):
+        raise ConfigError(f"{job}: the assignment does not say where rank 0 is")
+    for rank in assignment.ranks:
+        for device in rank.devices:
+            if not 0 <= device < len(devices.indices):
+                raise ConfigError(
+                    f"{job}: rank {rank.rank}: device {device} is not one of the "
+                    f"{len(devices.indices)} of this node"
+                )
+
+
+def log_path(state: Path, job: int, epoch: int, rank: int) -> Path:
+    """Where the output of a rank goes."""
+    return state / "logs" / str(job) / f"{epoch}-{rank}.log"
+
+
+def addresses(assignment: Assignment, host: str) -> tuple[str, str]:
+    """(host:port:gang_port:secret for the ranks here, the same for those elsewhere), "" = none needed."""
+    if assignment.world_size == 1:
+        return "", ""
+    if not assignment.has_rank_0:
+        return "", ""  # told by the orders, as soon as rank 0's node has said it
+    with contextlib.ExitStack() as stack:  # both open at once, so that they differ
+        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for one in sockets:
+            one.bind(("", 0))
+        first, second = (one.getsockname()[1] for one in sockets)
+    where = f"{first}:{second}:{secrets.token_hex(16)}"
+    if len(assignment.ranks) == assignment.world_size:
+        return f"{_LOOPBACK}:{where}", ""
+    return (f"{host}:{where}",) * 2
+
+
+def launch(place: Place, start: Start, master: str, beside: tuple[tuple[int, int], ...]) -> Launch:
+    """The order to the spawner. Raises ConfigError where the checkpoint directory cannot be made."""
+    assignment = start.assignment
+    ranks = tuple(
+        _rank(place, start, rank, local, master) for local, rank in enumerate(assignment.ranks)
+    )
+    return Launch(
+        job=assignment.job,
+        epoch=assignment.epoch,
+        token=start.token,
+        ranks=ranks,
+        beside=beside,
+        grace_s=assignment.grace_s,
+        prefork=assignment.prefork,
+    )
+
+
+def _rank(place: Place, start: Start, rank: Rank, local: int, master: str) -> RankLaunch:
+    assignment = start.assignment
+    checkpoints = _checkpoint_dir(place.state, assignment)
+    env = base_environment() | {"PYTHONUNBUFFERED": "1"} | assignment.env
+    env |= _identity(place, start, str(checkpoints))
+    env |= _devices(place.devices, rank) | _rendezvous(assignment, rank, local, master)
+    return RankLaunch(
+        rank=rank.rank,
+        argv=assignment.command,
+        env=env,
+        cwd=assignment.cwd or str(checkpoints),
+        log=str(log_path(place.state, assignment.job, assignment.epoch, rank.rank)),
+        devices=rank.devices,
+    )
+
+
+def _checkpoint_dir(state: Path, assignment: Assignment) -> Path:
+    path = Path(assignment.checkpoint_dir or state / "checkpoints" / str(assignment.job))
+    path = Path(assignment.cwd or state) / path
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise ConfigError(f"checkpoint directory {str(path)!r}: {why}") from None
+    return path
+
+
+def _identity(place: Place, start: Start, checkpoints: str) -> dict[str, str]:
+    assignment = start.assignment
+    env = {
+        "FAIRLEAD_JOB": str(assignment.job),
+        "FAIRLEAD_EPOCH": str(assignment.epoch),
+        "FAIRLEAD_TOKEN": start.token,
+        "FAIRLEAD_CHECKPOINT_DIR": checkpoints,
+        "FAIRLEAD_TOTAL_STEPS": str(assignment.total_steps),
+        "FAIRLEAD_ACCELERATOR": place.devices.accelerator,
+    }
+    if not assignment.plain:
+        env["FAIRLEAD_SOCKET"] = place.socket_path
+    if assignment.batch:
+        env["FAIRLEAD_BATCH"] = str(assignment.batch)
+    return env
+
+
+def _devices(devices: Devices, rank: Rank) -> dict[str, str]:
+    """NVML counts in the order of the PCI bus; CUDA does so only when asked to."""
+    here = "" if devices.fake else ",".join(str(devices.indices[d]) for d in rank.devices)
+    return {
+        "FAIRLEAD_DEVICES": ",".join(map(str, rank.devices)),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": here,
+    }
+
+
+def _rendezvous(assignment: Assignment, rank: Rank, local: int, master: str) -> dict[str, str]:
+    env = {
+        "RANK": str(rank.rank),
+        "WORLD_SIZE": str(assignment.world_size),
+        "LOCAL_RANK": str(local),
+    }
+    if master:
+        if master.count(":") < 3:
+            raise ConfigError(f"job {assignment.job}: master: expected host:port:gang_port:secret")
+        host, port, gang, secret = master.rsplit(":", 3)
+        env |= {
+            "MASTER_ADDR": host,
+            "MASTER_PORT": port,
+            "FAIRLEAD_GANG": f"{host}:{gang}",
+            "FAIRLEAD_GANG_TOKEN": secret,
+        }
+    return env

@@ -1,0 +1,80 @@
+"""Lock files of devices and jobs, held by the ranks for their whole life.
+
+flock(2) belongs to the open file, not to the process: ranks inherit the open file, and the lock is free
+when the last of them (and of their forks) has ended, whatever happened to the agent.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+SEATS = 2  # of a device: a packed pair may share it
+
+
+def take(path: Path) -> int | None:
+    """A file descriptor that holds the lock, None where another holds it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(path, descriptor):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its last holder removed the file meanwhile
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def release(descriptors: Iterable[int]) -> None:
+    """Close them; inherited copies keep their lock."""
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def take_seats(folder: Path, job: int, devices: Iterable[int]) -> dict[int | None, int] | None:
+    """One seat on each device, and the job itself (under None): all of them, or None of them."""
+    held: dict[int | None, int] = {}
+    try:
+        for device in (None, *sorted(set(devices))):
+            descriptor = _take_any(_files(folder, job, device))
+            if descriptor is None:
+                release(held.values())
+                return None
+            held[device] = descriptor
+    except BaseException:
+        release(held.values())
+        raise
+    return held
+
+
+def forget_job(folder: Path, job: int) -> None:
+    """Remove the lock file of a job; the caller holds its lock."""
+    with contextlib.suppress(OSError):
+        (folder / f"job-{job}.lock").unlink()
+
+
+def _files(folder: Path, job: int, device: int | None) -> list[Path]:
+    if device is None:
+        return [folder / f"job-{job}.lock"]
+    return [folder / f"device-{device}-{seat}.lock" for seat in range(SEATS)]
+
+
+def _take_any(files: Iterable[Path]) -> int | None:
+    for file in files:
+        descriptor = take(file)
+        if descriptor is not None:
+            return descriptor
+    return None

@@ -1,0 +1,157 @@
+"""Output of ranks: files with a limit, told to the server as they grow."""
+
+import contextlib
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.agent.launching import log_path
+from fairlead.live.agent_client import AgentClient, RefusedError
+from fairlead.live.protocol import Assignment, LogChunk
+
+CHUNK = 1 << 18  # bytes told at once
+_ROUND = 8  # chunks of one file before it is another's turn
+KEEP_S = 600.0  # a file stays for so long after the server has booked its start
+_OLD_S = 86_400.0  # and so long if its agent has died
+_LINE = 200  # characters of a last line
+
+
+@dataclass
+class _Log:
+    job: int
+    epoch: int
+    rank: int
+    path: Path
+    limit: int
+    begin: int = 0  # offset of the file's first byte among all output of the start
+    told: int = 0  # offset that the server wants next
+    refused: bool = False
+    forgotten: float | None = None
+
+    def size(self) -> int:
+        """Bytes in the file, 0 if it is not there."""
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
+    def cut(self) -> None:
+        """Keep the newer half of a file above the limit. Its writers append, so they go on behind that;
+        what they write in the instant between reading and truncating is lost."""
+        size = self.size()
+        if size <= self.limit:
+            return
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND)
+        try:
+            drop = size - self.limit // 2
+            kept = _read_from(descriptor, drop)
+            os.ftruncate(descriptor, 0)
+            self.begin += drop
+            os.write(descriptor, kept)
+        finally:
+            os.close(descriptor)
+
+    def piece(self) -> tuple[int, bytes]:
+        """(offset, data) of what is to be told next; no data: nothing."""
+        offset = max(self.told, self.begin)
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except OSError:
+            return offset, b""
+        try:
+            return offset, os.pread(descriptor, CHUNK, offset - self.begin)
+        finally:
+            os.close(descriptor)
+
+
+class Logs:
+    """All files of output below ``<state>/logs``."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._logs: dict[tuple[int, int, int], _Log] = {}
+
+    def remove_old(self) -> None:
+        """Files of agents that died long ago."""
+        folder = self._state / "logs"
+        with contextlib.suppress(OSError):
+            for job in folder.iterdir():
+                if time.time() - max(f.stat().st_mtime for f in (job, *job.iterdir())) > _OLD_S:
+                    shutil.rmtree(job, ignore_errors=True)
+
+    def follow(self, assignment: Assignment) -> None:
+        """From now on the files of this start are told and cut."""
+        job, epoch = assignment.job, assignment.epoch
+        for rank in assignment.ranks:
+            path = log_path(self._state, job, epoch, rank.rank)
+            log = _Log(job, epoch, rank.rank, path, assignment.log_bytes)
+            self._logs[job, epoch, rank.rank] = log
+
+    def forget(self, job: int, epoch: int, now: float) -> None:
+        """The server has booked the start: its files go some time after."""
+        for log in self._logs.values():
+            if (log.job, log.epoch) == (job, epoch) and log.forgotten is None:
+                log.forgotten = now
+
+    def tidy(self, now: float) -> None:
+        """Cut what is too long, remove what is forgotten. Trouble with the disk ends nothing."""
+        for key, log in list(self._logs.items()):
+            with contextlib.suppress(OSError):
+                log.cut()
+            if log.forgotten is not None and now - log.forgotten > KEEP_S:
+                del self._logs[key]
+                with contextlib.suppress(OSError):
+                    log.path.unlink()
+                    log.path.parent.rmdir()
+
+    def last_line(self, job: int, epoch: int, rank: int) -> str:
+        """Of the output, without control characters."""
+        path = log_path(self._state, job, epoch, rank)
+        try:
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - 4096))
+                lines = file.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        text = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return "".join(c if c.isprintable() else " " for c in text)[:_LINE]
+
+    async def tell(self, client: AgentClient, node: str, incarnation: str) -> bool:
+        """Tell what is new. Returns whether all is told. Raises UnreachableError, RegisterAgainError."""
+        left = False
+        for log in list(self._logs.values()):
+            for _ in range(_ROUND):
+                offset, data = (0, b"") if log.refused else log.piece()
+                if not data:
+                    break
+                chunk = LogChunk(
+                    node=node,
+                    incarnation=incarnation,
+                    job=log.job,
+                    epoch=log.epoch,
+                    rank=log.rank,
+                    offset=offset,
+                    data=data,
+                )
+                try:
+                    wanted = (await client.log(chunk)).offset
+                except RefusedError:
+                    log.refused = True
+                    break
+                if wanted <= offset:  # it has less than we thought, or none of it can be kept
+                    log.told = max(0, wanted)
+                    break
+                log.told = wanted
+            else:
+                left = True
+        return not left
+
+
+def _read_from(descriptor: int, offset: int) -> bytes:
+    parts = []
+    while part := os.pread(descriptor, 1 << 20, offset):
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)

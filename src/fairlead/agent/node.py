@@ -1,0 +1,324 @@
+"""What a node holds, and how it follows its orders."""
+
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from fairlead.agent.launching import Place, addresses, check, launch
+from fairlead.agent.leases import Lease
+from fairlead.agent.logs import Logs
+from fairlead.agent.messages import (
+    End,
+    Exited,
+    Failed,
+    FromSpawner,
+    Gone,
+    Ready,
+    Started,
+    Until,
+    Waits,
+)
+from fairlead.agent.ranks import Key, RankServer
+from fairlead.agent.spawning import SpawnerLink
+from fairlead.agent.starts import Start
+from fairlead.client.wire import (
+    Adapt,
+    Ended,
+    FromAgent,
+    FromRank,
+    Grant,
+    Hello,
+    Loaded,
+    Progress,
+    Stop,
+)
+from fairlead.errors import ConfigError
+from fairlead.live.protocol import EXPIRED, LEAVES, ORPHANED, Assignment, Held, Orders, Welcome
+
+
+class Node:
+    """The starts of a node. ``changed`` is called when there is news for the server, ``ask`` waits until
+    the server has answered to all that the node holds now."""
+
+    def __init__(
+        self,
+        spawner: SpawnerLink,
+        logs: Logs,
+        changed: Callable[[], None],
+        ask: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._spawner = spawner
+        self._logs = logs
+        self._changed = changed
+        self._ask = ask
+        self._starts: dict[Key, Start] = {}
+        self._newest: dict[int, int] = {}  # job -> highest epoch ever held
+        self._wanted: set[Key] = set()
+        self._orphaned: set[Key] = set()  # starts of a spawner that died
+        self._leaving = False
+        self._lease_s = 0.0
+        self._rate_bound = 0.0
+        self.orders_seq = -1
+        self.place: Place | None = None
+        self.ranks: RankServer | None = None
+
+    def holds(self) -> tuple[Held, ...]:
+        """All starts."""
+        now = time.monotonic()
+        return tuple(start.held(now) for start in self._starts.values())
+
+    @property
+    def busy(self) -> bool:
+        """Is there a start that has not ended?"""
+        return any(not start.ended for start in self._starts.values())
+
+    # --- the server ------------------------------------------------------------------------------
+    def welcome(self, welcome: Welcome) -> None:
+        """Registered: the orders of this server count from here."""
+        self._lease_s, self._rate_bound = welcome.lease_s, welcome.rate_bound
+        self.orders_seq = -1
+        self.follow(welcome.orders, None)
+
+    def follow(self, orders: Orders, asked: float | None) -> None:
+        """Hold what is wanted, and nothing else. asked: when the report that this answers was sent."""
+        if asked is not None:
+            self._extend(orders, asked)
+        if orders.seq >= self.orders_seq:
+            if orders.seq > self.orders_seq:
+                self._changed()
+            self.orders_seq = orders.seq
+            self._forget(orders.forget)
+            self._reconcile(orders)
+        self._launch_all()
+
+    def _extend(self, orders: Orders, asked: float) -> None:
+        for assignment in orders.wanted:
+            start = self._starts.get((assignment.job, assignment.epoch))
+            seconds = orders.leases.get(assignment.job)
+            if start is not None and seconds is not None:
+                start.lease.extend(asked, seconds, self._rate_bound)
+                self._tell_until(start)
+
+    def _tell_until(self, start: Start) -> None:
+        """The spawner ends what has no lease, should this process hang."""
+        if start.launched and not start.ended:
+            job, epoch = start.key
+            self._spawner.send(Until(job=job, epoch=epoch, until_s=start.lease.until))
+
+    def _forget(self, keys: tuple[Key, ...]) -> None:
+        for key in keys:
+            start = self._starts.get(key)
+            if start is not None and start.ended:
+                del self._starts[key]
+                self._logs.forget(*key, time.monotonic())
+
+    def _reconcile(self, orders: Orders) -> None:
+        wanted = {(a.job, a.epoch): a for a in orders.wanted}
+        self._wanted = set(wanted)
+        for key, start in list(self._starts.items()):
+            if key not in wanted:
+                self._stop(start, orders.reasons.get(key[0], "preempted"))
+        for key, assignment in wanted.items():
+            if key in self._starts:
+                self._update(self._starts[key], assignment)
+            elif not self._leaving and assignment.epoch > self._newest.get(assignment.job, -1):
+                self._hold(assignment)
+
+    def _update(self, start: Start, new: Assignment) -> None:
+        """What may still change in an assignment."""
+        start.assignment = msgspec.structs.replace(
+            start.assignment, master=new.master, checkpoint_s=new.checkpoint_s
+        )
+
+    def _hold(self, assignment: Assignment) -> None:
+        """A new start. It is launched when the server, hearing of it, has granted its lease."""
+        now = time.monotonic()
+        start = Start(assignment, secrets.token_hex(16), Lease(self._lease_s), now)
+        self._starts[start.key] = start
+        self._newest[assignment.job] = assignment.epoch
+        assert self.place is not None
+        try:
+            check(assignment, self.place.devices)
+            start.master, start.address = addresses(assignment, self.place.host)
+        except ConfigError as problem:
+            start.failed(-1, str(problem), now)
+            start.gone(now)
+        self._logs.follow(assignment)
+        self._changed()
+
+    def _launch_all(self) -> None:
+        for start in list(self._starts.values()):
+            if start.state == "starting" and not start.launched and start.lease.granted:
+                self._launch(start)
+
+    def _launch(self, start: Start) -> None:
+        master = start.master or start.assignment.master
+        if start.assignment.world_size > 1 and not master:
+            return  # rank 0's node has not said yet where it is
+        assert self.place is not None
+        now = time.monotonic()
+        try:
+            order = launch(self.place, start, master, self._beside(start))
+        except ConfigError as problem:
+            start.failed(-1, str(problem), now)
+            start.gone(now)
+            self._changed()
+            return
+        start.launched = True
+        self._spawner.send(order)
+        self._tell_until(start)
+
+    def _beside(self, start: Start) -> tuple[Key, ...]:
+        """Other starts that are wanted on its devices: it shares them."""
+        mine = _devices(start)
+        return tuple(
+            key
+            for key, other in self._starts.items()
+            if other is not start and key in self._wanted and mine & _devices(other)
+        )
+
+    # --- the end ---------------------------------------------------------------------------------
+    def _stop(self, start: Start, reason: str) -> None:
+        if start.state in ("stopping", "ended"):
+            return
+        now = time.monotonic()
+        start.stop(reason, now)
+        if not start.launched:
+            start.gone(now)
+        elif start.speaks:
+            told = self.ranks is not None and self.ranks.tell(start.key, Stop(reason=reason))
+            self._end(start, terminate=not told)
+        else:
+            self._end(start, terminate=start.assignment.plain)
+        self._changed()
+
+    def _end(self, start: Start, terminate: bool) -> None:
+        job, epoch = start.key
+        grace_s = start.assignment.grace_s
+        self._spawner.send(End(job=job, epoch=epoch, terminate=terminate, kill_after_s=grace_s))
+
+    def expire(self) -> None:
+        """Stop what has no lease any more."""
+        now = time.monotonic()
+        for start in self._starts.values():
+            if start.launched and start.lease.left_s(now) <= 0.0:
+                self._stop(start, EXPIRED)
+
+    def leave(self) -> float:
+        """The agent is told to end: stop everything, start nothing. Returns the longest grace, seconds."""
+        self._leaving = True
+        for start in self._starts.values():
+            self._stop(start, LEAVES)
+        return max((s.assignment.grace_s for s in self._starts.values()), default=0.0)
+
+    def kill(self) -> None:
+        """Do not wait for anybody."""
+        for start in self._starts.values():
+            if not start.ended:
+                job, epoch = start.key
+                self._spawner.send(End(job=job, epoch=epoch, terminate=False, kill_after_s=0.0))
+
+    # --- the spawner -----------------------------------------------------------------------------
+    def hear_spawner(self, message: FromSpawner) -> None:
+        """What has become of a start."""
+        if isinstance(message, Ready):
+            self._bury_orphaned()
+            return
+        start = self._starts.get((message.job, message.epoch))
+        if start is None:
+            return
+        self.expire()  # first: a start that has no lease any more is not blamed for its end
+        now = time.monotonic()
+        match message:
+            case Started():
+                start.started(message.free_s)
+            case Waits():
+                start.waits(message.reason)
+            case Failed():
+                start.failed(message.rank, message.reason, now)
+            case Exited():
+                line = self._logs.last_line(*start.key, message.rank) if message.code else ""
+                if start.exited(message.rank, message.code, line, now):
+                    self._end(start, terminate=start.assignment.plain)
+            case Gone():
+                start.gone(now)
+        self._changed()
+
+    async def lose_spawner(self) -> None:
+        """It was killed. The next one ends its ranks, and says when."""
+        now = time.monotonic()
+        for start in self._starts.values():
+            if start.launched and not start.ended:
+                start.stop(ORPHANED, now)
+                self._orphaned.add(start.key)
+        self._changed()
+
+    def _bury_orphaned(self) -> None:
+        for key in self._orphaned:
+            if key in self._starts:
+                self._starts[key].gone(time.monotonic())
+        self._orphaned.clear()
+        self._changed()
+
+    # --- ranks -----------------------------------------------------------------------------------
+    def admit(self, hello: Hello) -> str:
+        """See RankHandler, as for the following."""
+        start = self._starts.get((hello.job, hello.epoch))
+        if start is None or start.ended or not start.launched:
+            return f"job {hello.job} does not run here with epoch {hello.epoch}"
+        if not hmac.compare_digest(hello.token.encode(), start.token.encode()):
+            return f"job {hello.job}: wrong token"
+        return "" if start.speaks else f"job {hello.job}: its rank 0 is not here, or it is plain"
+
+    def greet(self, key: Key) -> list[FromAgent]:
+        """Its lease; and if it was told to stop before it could hear, that too."""
+        start = self._starts[key]
+        answers: list[FromAgent] = [self._grant(start)]
+        if start.stopping_for and isinstance(answers[0], Grant):
+            answers.append(Stop(reason=start.stopping_for))
+        return answers
+
+    def hear(self, key: Key, message: FromRank) -> None:
+        """Progress, and the news that the server shall hear of at once."""
+        start = self._starts.get(key)
+        if start is None:
+            return
+        now = time.monotonic()
+        match message:
+            case Hello():
+                start.hello(now)
+            case Loaded():
+                start.loaded(message, now)
+            case Adapt():
+                start.adapt(message)
+            case Progress():
+                start.progress(message, now)
+            case Ended():
+                start.progress(message, now)
+                if not message.completed and start.lease.is_short(now):
+                    start.stop(EXPIRED, now)  # it came to the end of its lease a moment before us
+        if not isinstance(message, Progress | Hello):
+            self._changed()
+
+    async def renew(self, key: Key) -> FromAgent:
+        """What is left of our own lease, after asking for more when that is little."""
+        start = self._starts.get(key)
+        if start is None:
+            return Stop(reason=EXPIRED)
+        if start.lease.is_short(time.monotonic()):
+            await self._ask()
+        return self._grant(start)
+
+    def _grant(self, start: Start) -> FromAgent:
+        left_s = start.lease.left_s(time.monotonic())
+        if left_s <= 0.0:
+            self._stop(start, EXPIRED)
+            return Stop(reason=EXPIRED)
+        return Grant(lease_s=left_s, checkpoint_s=start.assignment.checkpoint_s)
+
+
+def _devices(start: Start) -> set[int]:
+    return {device for rank in start.assignment.ranks for device in rank.devices}

@@ -1,0 +1,115 @@
+"""What the kernel says of processes (Linux, proc(5))."""
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TOKEN = "FAIRLEAD_TOKEN"
+_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_ENV_START = 49  # field 50 of proc_pid_stat(5)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, or a zombie."""
+
+    pid: int
+    start_time: int  # clock ticks since boot: with the pid, which process it is
+    session: int
+    parent: int = field(compare=False)
+    state: str = field(compare=False)  # "Z" = ended, not waited for
+
+
+def process(pid: int) -> Process | None:
+    """None: there is none of this pid."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    after = text[text.rindex(")") + 2 :].split()  # the name before may contain anything
+    return Process(pid, int(after[19]), int(after[3]), int(after[1]), after[0])
+
+
+def processes() -> Iterator[Process]:
+    """All that are alive."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (found := process(int(name))) and found.state not in "ZX":
+            yield found
+
+
+def token_of(pid: int) -> str:
+    """FAIRLEAD_TOKEN in the environment that the process was started with; "" = none, or not ours."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    head = f"{TOKEN}=".encode()
+    return next(
+        (v[len(head) :].decode(errors="replace") for v in variables if v.startswith(head)), ""
+    )
+
+
+def children() -> list[int]:
+    """Pids of this process' children, zombies included. Single-threaded processes only."""
+    me = os.getpid()
+    try:
+        return [int(pid) for pid in Path(f"/proc/{me}/task/{me}/children").read_text().split()]
+    except OSError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [found.pid for found in processes() if found.parent == me]
+
+
+def kill_exactly(known: Process, number: signal.Signals) -> None:
+    """Signal this process, and never another that has got its pid since."""
+    try:
+        handle = os.pidfd_open(known.pid)
+    except OSError:
+        return
+    try:
+        now = process(known.pid)
+        if now is not None and now.start_time == known.start_time:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(handle, number)
+    finally:
+        os.close(handle)
+
+
+def kill_group(leader: int, number: signal.Signals) -> None:
+    """Signal a process group of ours whose leader has not been waited for."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def become_subreaper() -> None:
+    """Orphaned descendants become children of this process, not of init."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), "prctl")
+
+
+def show_token(placeholder: str, token: str) -> None:
+    """Put a token of equal length in place of ``placeholder`` in /proc/self/environ.
+
+    A forked rank would otherwise show the environment of the process that it was forked from.
+    """
+    if len(placeholder) != len(token):
+        raise ValueError(f"token must have {len(placeholder)} characters, got {len(token)}")
+    shown = Path("/proc/self/environ").read_bytes()
+    at = shown.find(f"{TOKEN}={placeholder}".encode())
+    if at < 0:
+        return
+    text = Path("/proc/self/stat").read_text(errors="replace")
+    begin = int(text[text.rindex(")") + 2 :].split()[_ENV_START - 2])
+    ctypes.memmove(begin + at + len(TOKEN) + 1, token.encode(), len(token))
+
+
+def signal_name(number: int) -> str:
+    """Name of a signal: SIGKILL."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

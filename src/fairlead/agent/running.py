@@ -1,0 +1,151 @@
+"""A start as the spawner has it: its processes, its locks, its record on disk."""
+
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairlead.agent import locks, proc
+from fairlead.agent.messages import Launch, RankLaunch
+from fairlead.agent.survivors import Record, boot_id, write_record
+from fairlead.agent.zygote import Fork, Zygote, can_fork
+
+_FORK_S = 120.0  # for a rank to be forked, imports of the zygote included
+
+Key = tuple[int, int]  # (job, epoch)
+
+
+class NotStartedError(Exception):
+    """A rank cannot be started, whenever it is tried; the sentence says why."""
+
+
+@dataclass
+class Running:
+    """``take_devices``, then ``start`` each rank."""
+
+    launch: Launch
+    held: dict[int | None, int] | None = None  # lock of each device; None = it waits for them
+    retry_s: float = 0.0  # not before this time
+    forking: dict[int, float] = field(default_factory=dict)  # rank -> until when
+    leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
+    sessions: set[int] = field(default_factory=set)
+    born: list[tuple[int, int]] = field(default_factory=list)  # (pid, start time)
+    free_s: float = 0.0  # when the devices were free
+    terminated: bool = False
+    kill_s: float | None = None  # when to send SIGKILL
+    until_s: float | None = None  # when the lease is over
+    dead_s: float | None = None  # when the last rank had ended
+
+    @property
+    def key(self) -> Key:
+        """(job, epoch)."""
+        return self.launch.job, self.launch.epoch
+
+    @property
+    def devices(self) -> set[int]:
+        """Of all its ranks here."""
+        return {device for rank in self.launch.ranks for device in rank.devices}
+
+    def may_run_beside(self, other: "Running") -> bool:
+        """Are their devices different, or are they to share them? A job never runs beside itself."""
+        if other.launch.job == self.launch.job:
+            return False
+        company = other.key in self.launch.beside or self.key in other.launch.beside
+        return company or not other.devices & self.devices
+
+    def take_devices(self, state: Path) -> bool:
+        """Take the locks. False: somebody holds one. Raises OSError."""
+        self.held = locks.take_seats(state / "locks", self.launch.job, self.devices)
+        self.free_s = time.monotonic()
+        return self.held is not None
+
+    def give_back(self) -> None:
+        """Close the locks; ranks that live keep theirs."""
+        if self.held is not None:
+            locks.release(self.held.values())
+            self.held = None
+
+    def record(self, state: Path) -> None:
+        """Write down what there is. Raises OSError only before there is a process."""
+        launch = self.launch
+        record = Record(
+            job=launch.job,
+            epoch=launch.epoch,
+            token=launch.token,
+            grace_s=launch.grace_s,
+            leaders=tuple(self.born),
+            boot=boot_id(),
+        )
+        try:
+            write_record(state / "starts", record)
+        except OSError:
+            if not self.born:
+                raise  # later the token that is on disk already must do
+
+    def start(self, rank: RankLaunch, log: int, zygote: Zygote) -> None:
+        """Fork it or exec it. Raises NotStartedError."""
+        if self.launch.prefork and self._fork(rank, log, zygote):
+            return
+        try:
+            child = subprocess.Popen(
+                rank.argv,
+                env=rank.env,
+                cwd=rank.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=self._locks_of(rank),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as problem:
+            raise NotStartedError(_why_not(rank, problem)) from None
+        child.returncode = 0  # the spawner waits for it itself
+        self.know(rank.rank, child.pid)
+
+    def know(self, rank: int, pid: int) -> None:
+        """The rank is this process, the leader of its session."""
+        self.leaders[pid] = rank
+        self.sessions.add(pid)
+        found = proc.process(pid)
+        self.born.append((pid, found.start_time if found else 0))
+        if self.terminated:
+            proc.kill_group(pid, signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the process groups of all ranks that live."""
+        for leader in self.leaders:
+            proc.kill_group(leader, number)
+
+    def _fork(self, rank: RankLaunch, log: int, zygote: Zygote) -> bool:
+        if not can_fork(rank.argv, rank.env, rank.cwd):
+            return False
+        job, epoch = self.key
+        request = Fork(
+            job=job, epoch=epoch, rank=rank.rank, argv=rank.argv, env=rank.env, cwd=rank.cwd
+        )
+        if not zygote.fork(request, [log, *self._locks_of(rank)]):
+            return False
+        self.forking[rank.rank] = time.monotonic() + _FORK_S
+        return True
+
+    def _locks_of(self, rank: RankLaunch) -> list[int]:
+        assert self.held is not None
+        return [self.held[device] for device in (None, *rank.devices)]
+
+
+def open_log(path: str) -> int:
+    """To append to. Raises OSError."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _why_not(rank: RankLaunch, problem: OSError | ValueError) -> str:
+    if not isinstance(problem, OSError):
+        return f"rank {rank.rank}: {rank.argv[0]!r} cannot be started: {problem}"
+    if problem.filename == rank.cwd:
+        return f"rank {rank.rank}: working directory {rank.cwd!r}: {problem.strerror}"
+    if isinstance(problem, FileNotFoundError):
+        return f"rank {rank.rank}: command not found: {rank.argv[0]!r}"
+    return f"rank {rank.rank}: {rank.argv[0]!r} cannot be started: {problem.strerror}"

@@ -1,0 +1,209 @@
+"""What the agent knows of one start of a job. No input or output here: it is told, and tells."""
+
+import signal
+from typing import Literal
+
+from fairlead.agent.leases import Lease
+from fairlead.agent.proc import signal_name
+from fairlead.client.wire import Adapt, Ended, Loaded, Progress
+from fairlead.live.protocol import Assignment, Held
+
+State = Literal["starting", "running", "stopping", "ended"]
+_REASON = 1000  # characters of a reason
+NOT_FOUND = 127  # exit code of a command that cannot be started, as in shells
+
+
+class Start:
+    """One start. Times (``now``) are monotonic seconds; ``held`` is what the server is told."""
+
+    def __init__(self, assignment: Assignment, token: str, lease: Lease, now: float) -> None:
+        self.assignment = assignment
+        self.token = token
+        self.lease = lease
+        self.state: State = "starting"
+        self.master = (
+            ""  # host:port:gang_port:secret of rank 0 for the ranks here, where it is known
+        )
+        self.address = ""  # the same for ranks elsewhere, where rank 0 is here
+        self.launched = False  # has the spawner been told?
+        self.reason = ""
+        self.stopping_for = ""
+        self.exits: dict[int, int] = {}  # rank -> exit code
+        self.exit_code: int | None = None
+        self._step = -1
+        self._saved_step = -1
+        self._loaded: Loaded | None = None
+        self._batch = 0
+        self._total_steps = 0
+        self._said_complete = False
+        self._save_s = -1.0
+        self._ordered = now
+        self._free: float | None = None
+        self._hello: float | None = None
+        self._began: float | None = None  # training
+        self._paused: float | None = None  # training ended, or a plain job was told to stop
+        self._stop: float | None = None
+        self._gone: float | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """(job, epoch)."""
+        return self.assignment.job, self.assignment.epoch
+
+    @property
+    def ended(self) -> bool:
+        """Nothing of it is left."""
+        return self.state == "ended"
+
+    @property
+    def speaks(self) -> bool:
+        """Will its rank 0 speak to this agent?"""
+        return self.assignment.has_rank_0 and not self.assignment.plain
+
+    @property
+    def said_hello(self) -> bool:
+        """Has rank 0 spoken?"""
+        return self._hello is not None
+
+    # --- what happens ----------------------------------------------------------------------------
+    def waits(self, reason: str) -> None:
+        """It cannot start yet."""
+        self.reason = reason
+
+    def started(self, free: float) -> None:
+        """The ranks run; the devices were free at ``free``."""
+        self._free = free
+        self.reason = self.stopping_for
+        if not self.speaks:
+            self._train(free)
+
+    def hello(self, now: float) -> None:
+        """Rank 0 speaks."""
+        if self._hello is None:
+            self._hello = now
+
+    def loaded(self, message: Loaded, now: float) -> None:
+        """Training goes on."""
+        self._loaded = message
+        self._step = max(self._step, message.step)
+        self._saved_step = max(self._saved_step, message.step)
+        self._train(now)
+
+    def progress(self, message: Progress | Ended, now: float) -> None:
+        """Steps are done. A job that changes its batch size may count fewer than before."""
+        self._step = message.step
+        self._saved_step = message.saved_step
+        if message.saved_step > 0:
+            self._save_s = message.save_s
+        if isinstance(message, Ended):
+            self._said_complete = message.completed
+            self._pause(now)
+
+    def adapt(self, message: Adapt) -> None:
+        """Another batch size, and with it another count of steps."""
+        self._batch, self._total_steps, self._step = (
+            message.batch,
+            message.total_steps,
+            message.step,
+        )
+
+    def stop(self, reason: str, now: float) -> None:
+        """It was told to stop; the first reason counts."""
+        if self._stop is None and not self.ended:
+            self._stop, self.stopping_for, self.state = now, reason, "stopping"
+            if self.exit_code in (None, 0):
+                self.reason = reason
+            if self.assignment.plain:
+                self._pause(now)
+
+    def failed(self, rank: int, reason: str, now: float) -> None:
+        """A rank could not be started."""
+        self.reason, self.exits[rank], self.exit_code = reason, NOT_FOUND, NOT_FOUND
+        self.state = "stopping"
+        self._pause(now)
+
+    def exited(self, rank: int, code: int, last_line: str, now: float) -> bool:
+        """A rank has ended. Returns whether the other ranks are to be ended for it."""
+        self.exits[rank] = code
+        plain = self.assignment.plain
+        if not self.speaks or rank == 0:
+            self._pause(now)
+        if code == 0 or self._was_asked(code):
+            return self.speaks and rank == 0
+        if self.exit_code in (None, 0):
+            self.exit_code = code
+            self.reason = self._why(rank, code, last_line)
+            self.state = "stopping"
+        return not plain or code != 0
+
+    def gone(self, now: float) -> None:
+        """The last process has ended."""
+        if self.exit_code is None and len(self.exits) == len(self.assignment.ranks):
+            self.exit_code = 0
+        self._pause(now)
+        self._gone, self.state = now, "ended"
+
+    # --- what is told ----------------------------------------------------------------------------
+    def held(self, now: float) -> Held:
+        """All of it."""
+        loaded = self._loaded
+        return Held(
+            job=self.assignment.job,
+            epoch=self.assignment.epoch,
+            state=self.state,
+            step=self._step,
+            loaded_step=-1 if loaded is None else loaded.step,
+            saved_step=self._saved_step,
+            batch=self._batch,
+            total_steps=self._total_steps,
+            address=self.address,
+            exit_code=self.exit_code if self.ended else None,
+            completed=self._completed(),
+            reason=self.reason[:_REASON],
+            wait_s=_between(self._ordered, self._free),
+            start_s=_between(self._free, self._hello),
+            load_s=-1.0 if loaded is None else loaded.load_s,
+            ran_s=0.0 if self._began is None else (self._paused or now) - self._began,
+            save_s=self._save_s,
+            stop_s=_between(self._stop, self._gone),
+        )
+
+    def _completed(self) -> bool:
+        if not self.ended or self.exit_code != 0 or not self.assignment.has_rank_0:
+            return False
+        return self._stop is None if self.assignment.plain else self._said_complete
+
+    def _train(self, now: float) -> None:
+        if self._began is None:
+            self._began = now
+        if self.state == "starting":
+            self.state = "running"
+
+    def _pause(self, now: float) -> None:
+        if self._began is not None and self._paused is None:
+            self._paused = now
+
+    def _was_asked(self, code: int) -> bool:
+        """Was it told to stop, and may such a job end like this? One that trains with an iterator saves
+        and exits with 0; where rank 0 is elsewhere, that node judges."""
+        if self._stop is None:
+            return False
+        return self._loaded is None or code == 0
+
+    def _why(self, rank: int, code: int, last_line: str) -> str:
+        if code == -signal.SIGKILL and self._stop is not None:
+            waited = f"{self.assignment.grace_s:g} s"
+            return (
+                f"killed: did not end within {waited} of being told to stop ({self.stopping_for})"
+            )
+        if code < 0:
+            how = f"killed by signal {-code} ({signal_name(-code)})"
+            how += ", out of memory?" if code == -signal.SIGKILL else ""
+        else:
+            how = f"exit code {code}"
+        who = f"rank {rank}: " if self.assignment.world_size > 1 else ""
+        return f"{who}{how}" + (f": {last_line}" if last_line else "")
+
+
+def _between(begin: float | None, end: float | None) -> float:
+    return -1.0 if begin is None or end is None else max(0.0, end - begin)

@@ -1,0 +1,112 @@
+"""Records of starts on disk, and the end of what an earlier agent left behind.
+
+A start is written down before its first process exists, so that whoever comes after finds the processes:
+by the token in their environment, by their session, or by pid and start time. A bare pid proves nothing.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from fairlead.agent.proc import Process, kill_exactly, processes, token_of
+
+_POLL_S = 0.02
+_HOPELESS_S = 10.0  # SIGKILL takes effect at once, but for a process inside the kernel
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One start."""
+
+    job: int
+    epoch: int
+    token: str
+    grace_s: float
+    leaders: tuple[tuple[int, int], ...] = ()  # (pid, start time) of its ranks
+    boot: str = ""  # start times count from here
+
+
+def boot_id() -> str:
+    """Of the running kernel."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Written whole or not at all. Raises OSError."""
+    path = _path(folder, record.job, record.epoch)
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(msgspec.json.encode(record))
+    partial.replace(path)
+
+
+def remove_record(folder: Path, job: int, epoch: int) -> None:
+    """No error if it is not there."""
+    with contextlib.suppress(OSError):
+        _path(folder, job, epoch).unlink()
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All that can be read; a file that cannot is removed."""
+    records = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            records.append(msgspec.json.decode(path.read_bytes(), type=Record))
+        except (OSError, msgspec.DecodeError):
+            with contextlib.suppress(OSError):
+                path.unlink()
+    return records
+
+
+def end_survivors(folder: Path, records: Iterable[Record]) -> int:
+    """SIGTERM, grace, SIGKILL to all that is left of these starts; returns how many processes there were."""
+    records = list(records)
+    found = _survivors(records)
+    count = len(found)
+    for one in found:
+        kill_exactly(one, signal.SIGTERM)
+    begun = time.monotonic()
+    hopeless = begun + max(found.values(), default=0.0) + _HOPELESS_S
+    # Look again each time: a process may have been forked behind our back.
+    while (left := found | _survivors(records)) and time.monotonic() < hopeless:
+        for one, grace_s in left.items():
+            if time.monotonic() >= begun + grace_s:
+                kill_exactly(one, signal.SIGKILL)
+        time.sleep(_POLL_S)
+        found = _alive(found)
+    for record in records:
+        remove_record(folder, record.job, record.epoch)
+    return count
+
+
+def _survivors(records: list[Record]) -> dict[Process, float]:
+    """Process -> seconds of grace of its start."""
+    if not records:
+        return {}
+    everyone = [one for one in processes() if one.pid != os.getpid()]
+    boot = boot_id()
+    grace_s = {r.token: r.grace_s for r in records}
+    leaders = {one: r.grace_s for r in records if r.boot == boot for one in r.leaders}
+    sessions = {  # of leaders that live
+        one.pid: leaders[one.pid, one.start_time]
+        for one in everyone
+        if (one.pid, one.start_time) in leaders
+    }
+    found = {}
+    for one in everyone:
+        known = sessions.get(one.session, grace_s.get(token_of(one.pid)))
+        if known is not None:
+            found[one] = known
+    return found
+
+
+def _alive(known: dict[Process, float]) -> dict[Process, float]:
+    now = {(one.pid, one.start_time) for one in processes()} if known else set()
+    return {one: s for one, s in known.items() if (one.pid, one.start_time) in now}
+
+
+def _path(folder: Path, job: int, epoch: int) -> Path:
+    return folder / f"{job}-{epoch}.json"

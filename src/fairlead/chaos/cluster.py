@@ -1,0 +1,187 @@
+"""The cluster that is hurt: a server and agents with fake devices, as processes of their own."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from fairlead.chaos.disk import SmallDisk, children, command_of, who_mentions
+from fairlead.chaos.proxy import Loop, Proxy
+from fairlead.errors import CheckError, FairleadError
+from fairlead.live.client import Client
+
+NODES = {"node-a": "v100=2", "node-b": "v100=2", "node-c": "k80=2"}
+ROUND_S = 1.0
+LEASE_S = 3.0
+SOLVE_S = 2.0  # limit of a solve
+READY_S = 60.0  # for a server or an agent to be there, on a busy machine
+END_S = 60.0  # to end after SIGTERM
+_SERVE = (
+    *("--round", f"{ROUND_S:g}", "--lease", f"{LEASE_S:g}", "--heartbeat", "0.3"),
+    *("--solve-limit", f"{SOLVE_S:g}", "--mtbf", "50"),
+)
+_Process = subprocess.Popen[bytes]
+
+
+class Cluster:
+    """``start``, hurt, ``stop``, ``clean_up``. All below one folder, whose name marks the processes."""
+
+    def __init__(self, directory: Path, rng: random.Random) -> None:
+        self.directory = directory
+        self.state = SmallDisk(directory / "server", 64)
+        self.checkpoints = SmallDisk(directory / "checkpoints", 64)
+        self.control = directory / "control"
+        self.ledger = directory / "ledger"
+        self.url = ""
+        self.port = 0  # where the server listens for agents
+        self.proxies: dict[str, Proxy] = {}
+        self.processes: dict[str, _Process] = {}  # "server" or a node
+        self._loop = Loop()
+        self._rng = rng
+
+    def start(self) -> None:
+        """Server first, then the agents behind their proxies; waits until all nodes are there."""
+        for folder in (self.control, self.ledger):
+            folder.mkdir(parents=True)
+        for disk in (self.state, self.checkpoints):
+            disk.mount()
+        self._loop.start()
+        self.start_server()
+        for node in NODES:
+            self.proxies[node] = Proxy(self.port, random.Random(self._rng.random()))
+            self._loop.do(self.proxies[node].open())
+            self.start_agent(node)
+        self.await_nodes(READY_S)
+
+    # --- processes -------------------------------------------------------------------------------
+
+    def start_server(self) -> None:
+        """Start it on the ports that it had, and wait until it listens."""
+        log = self.directory / "server.log"
+        said = log.stat().st_size if log.exists() else 0
+        port = self.url.rpartition(":")[2] or "0"
+        state = ("--state", str(self.state.folder / "state"))
+        where = ("--port", port, "--agent-port", str(self.port))
+        process = self._run("server", "serve", *state, *where, *_SERVE)
+        until = time.monotonic() + READY_S
+        while "agents: " not in (text := log.read_bytes()[said:].decode(errors="replace")):
+            if process.poll() is not None or time.monotonic() > until:
+                raise CheckError(f"the server did not start: {text.strip()[-500:]}")
+            time.sleep(0.02)
+        lines = dict(line.partition(": ")[::2] for line in text.splitlines() if ": " in line)
+        self.url = lines["people and tools"]
+        self.port = int(lines["agents"].rpartition(":")[2])
+
+    def start_agent(self, node: str) -> None:
+        """Start it; it registers in its own time."""
+        self._run(
+            node,
+            *("agent", "--server", f"127.0.0.1:{self.proxies[node].port}", "--node", node),
+            *("--devices", NODES[node], "--state", str(self.directory / f"agent-{node}")),
+            *("--token-file", str(self.state.folder / "state" / "agent.token"), "--fake"),
+            *("--prefork", "fairlead.client.lease"),
+        )
+
+    def _run(self, name: str, *arguments: str) -> _Process:
+        call = (sys.executable, "-m", "fairlead.chaos.entry", str(self.control), *arguments)
+        with (self.directory / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                call, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self.processes[name] = process
+        return process
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to the server or an agent."""
+        process = self.processes[name]
+        process.kill()
+        process.wait()
+
+    def signal(self, pids: list[int], number: signal.Signals) -> None:
+        """To processes of this cluster; those that have ended meanwhile do not matter."""
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    def part(self, name: str, word: str) -> list[int]:
+        """Children of the server or an agent, and theirs, with this word in their command."""
+        todo, found = children(self.processes[name].pid), []
+        while todo:
+            pid = todo.pop()
+            todo.extend(children(pid))
+            if word in command_of(pid):
+                found.append(pid)
+        return found
+
+    # --- network ---------------------------------------------------------------------------------
+
+    def cut(self, node: str) -> None:
+        """Break off the connections of an agent."""
+        self._loop.do(self.proxies[node].cut())
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def client(self) -> Client:
+        """The admin's. Close it."""
+        token = (self.state.folder / "state" / "admin.token").read_text().strip()
+        return Client(self.url, token, timeout_s=10.0)
+
+    def await_nodes(self, limit_s: float) -> None:
+        """Until the server answers and no node is lost. Raises CheckError."""
+        until = time.monotonic() + limit_s
+        while (left := self.missing()) and time.monotonic() < until:
+            time.sleep(0.1)
+        if left:
+            raise CheckError(f"not there again after {limit_s:.0f} s: {left}")
+
+    def missing(self) -> str:
+        """What of the cluster is not there, "" = nothing."""
+        try:
+            with self.client() as client:
+                nodes = {node.name: node.state for node in client.nodes()}
+        except FairleadError as problem:
+            return str(problem)
+        bad = [
+            f"{name} is {nodes.get(name)}"
+            for name in NODES
+            if nodes.get(name) not in ("up", "drained")
+        ]
+        return ", ".join(bad)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def stop(self) -> list[str]:
+        """SIGTERM to all, agents first; what is wrong with how they ended."""
+        wrong = []
+        for names in ([n for n in self.processes if n != "server"], ["server"]):
+            for name in names:
+                self.processes[name].terminate()
+            for name in names:
+                try:
+                    code = self.processes[name].wait(END_S)
+                except subprocess.TimeoutExpired:
+                    wrong.append(f"{name} did not end on SIGTERM within {END_S:.0f} s")
+                    continue
+                if code:
+                    wrong.append(f"{name} ended with exit code {code}")
+        return wrong
+
+    def orphans(self) -> list[int]:
+        """Processes of this cluster that live."""
+        return who_mentions(f"{self.directory}/")
+
+    def clean_up(self) -> None:
+        """End whatever is left, and the proxies."""
+        for name in self.processes:
+            if self.processes[name].poll() is None:
+                self.kill(name)
+        self.signal(self.orphans(), signal.SIGKILL)
+        for proxy in self.proxies.values():
+            self._loop.do(proxy.close())
+        self.proxies.clear()
+        self._loop.stop()

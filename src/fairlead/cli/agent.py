@@ -1,0 +1,189 @@
+"""``fairlead agent``: the agent of a node."""
+
+import asyncio
+import logging
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from fairlead.agent.agent import Agent, Options
+from fairlead.agent.devices import Devices, find_devices
+from fairlead.errors import ConfigError
+from fairlead.live.agent_client import RefusedError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_MODULES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*")
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """``--config``: the options, by their names on the command line with _ for -."""
+
+    server: str = ""
+    node: str = ""
+    devices: str = ""
+    fake: bool = False
+    state: str = ""
+    token_file: str = ""
+    ca: str = ""
+    host: str = ""
+    prefork: str = ""
+
+
+def agent(
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="HOST:PORT", help="Where the server listens.")
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NAME", help="Name of this node (default: the host's)."),
+    ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            "--devices",
+            metavar="TYPE=N|nvml",
+            help="Devices of this node, as v100=4: checked with NVML; fake where it finds none. "
+            "nvml (default): all that it finds.",
+        ),
+    ] = None,
+    fake: Annotated[
+        bool, typer.Option("--fake", help="Pretend the devices, even where there are real ones.")
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="TOML file with any of these options."),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            metavar="DIR",
+            help="For logs, checkpoints and lock files (default: ~/.local/state/fairlead/NODE).",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="The agent's token (default: the variable FAIRLEAD_AGENT_TOKEN).",
+        ),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option("--ca", metavar="FILE", help="Certificate to trust: speak TLS (PEM)."),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host",
+            metavar="ADDR",
+            help="Address at which ranks of other nodes reach this one's (default: that of the "
+            "interface towards the server).",
+        ),
+    ] = None,
+    prefork: Annotated[
+        str | None,
+        typer.Option(
+            "--prefork",
+            metavar="MODULES",
+            help="Import these once, as numpy,torch, and fork jobs that ask for it: faster starts.",
+        ),
+    ] = None,
+) -> None:
+    """Hold the devices of this node and run the ranks of jobs on them.
+
+    Runs until SIGTERM or Ctrl-C: jobs save and end. A second signal kills them.
+    """
+    given = _File() if config is None else _read(config)
+    address = _address(server or given.server)
+    name = _name(node or given.node or socket.gethostname())
+    found = find_devices(devices or given.devices, fake or given.fake)
+    options = Options(
+        server=address,
+        node=name,
+        devices=found,
+        state=_state(state or given.state, name),
+        token=_token(token_file or given.token_file),
+        ca=Path(given.ca) if ca is None and given.ca else ca,
+        host=host or given.host or _own_address(address),
+        prefork=_modules(prefork or given.prefork),
+    )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    print(_description(name, found), flush=True)
+    try:
+        asyncio.run(Agent(options).run())
+    except RefusedError as problem:
+        raise ConfigError(str(problem)) from None
+
+
+def _description(name: str, found: Devices) -> str:
+    what = f"{len(found.indices)} x {found.accelerator}"
+    return f"node {name}: {what}" + (" (fake: no hardware behind them)" if found.fake else "")
+
+
+def _read(path: Path) -> _File:
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=_File)
+    except OSError as problem:
+        raise ConfigError(f"{path}: {problem.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"{path}: {problem}") from None
+
+
+def _address(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if (
+        not colon
+        or not host
+        or not port.isascii()
+        or not port.isdigit()
+        or not 0 < int(port) < 65536
+    ):
+        raise ConfigError(f"--server: expected HOST:PORT, got {text!r}")
+    return text
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ConfigError(f"--node: expected letters, digits, '.', '_' and '-', got {text!r}")
+    return text
+
+
+def _modules(text: str) -> str:
+    if text and not _MODULES.fullmatch(text):
+        raise ConfigError(f"--prefork: expected modules as numpy,torch, got {text!r}")
+    return text
+
+
+def _state(given: Path | str, node: str) -> Path:
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return (Path(given) if given else home / "fairlead" / node).absolute()
+
+
+def _token(file: Path | str | None) -> str:
+    if not file:
+        return os.environ.pop("FAIRLEAD_AGENT_TOKEN", "")
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"--token-file {file}: {problem}") from None
+
+
+def _own_address(server: str) -> str:
+    """The address of the interface on which packets to the server leave."""
+    host, _, port = server.rpartition(":")
+    try:
+        family, kind, *_, target = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # sends nothing
+            return str(probe.getsockname()[0])
+    except OSError:
+        return socket.gethostname()

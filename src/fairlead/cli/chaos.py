@@ -1,0 +1,74 @@
+"""``fairlead chaos``."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairlead.errors import CheckError, ConfigError
+
+if TYPE_CHECKING:
+    from fairlead.chaos.run import Outcome
+
+
+def chaos(
+    trials: Annotated[int, typer.Option(help="Faults in all.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of what is hurt and when.")] = 0,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            help="If something is wrong, leave logs, state and ledgers in this directory."
+        ),
+    ] = None,
+    only: Annotated[
+        str, typer.Option(metavar="KIND,...", help="These kinds of faults only; see --kinds.")
+    ] = "",
+    show_kinds: Annotated[bool, typer.Option("--kinds", help="List the kinds, and end.")] = False,
+) -> None:
+    """Hurt a cluster at random, and prove that nothing is lost.
+
+    Starts a server and three agents with fake devices as processes of this machine, keeps jobs coming, and
+    kills, freezes, cuts off and fills up parts of it, at times two at once. A trial is one fault; up to 20
+    trials share a cluster. In the end every job must have done exactly its steps, as written down by the job
+    itself; see docs/chaos.md for all that is checked. Exits with 1 and says what is wrong, if anything is.
+    """
+    from fairlead.chaos.faults import KINDS
+    from fairlead.chaos.run import run_trials
+
+    if show_kinds:
+        for kind in KINDS.values():
+            print(f"{kind.name:18} {kind.about}")
+        return
+    if trials < 1:
+        raise ConfigError(f"trials: must be at least 1, got {trials}")
+    kinds = only.split(",") if only else list(KINDS)
+    for name in kinds:
+        if name not in KINDS:
+            raise ConfigError(f"only: no kind {name!r}; there are {', '.join(KINDS)}")
+    outcome = run_trials(trials, seed, kinds, keep, lambda line: print(line, flush=True))
+    _report(outcome)
+    if outcome.wrong:
+        more = f" (and {len(outcome.wrong) - 1} more)" if len(outcome.wrong) > 1 else ""
+        raise CheckError(f"seed {seed}: {outcome.wrong[0]}{more}")
+
+
+def _report(outcome: "Outcome") -> None:
+    """What was done, by kind."""
+    count = Counter(trial.kind for trial in outcome.trials)
+    print(f"\n{'fault':18} {'trials':>6} {'whole again after, at most':>28}")
+    for kind in sorted(count):
+        worst = max(trial.healed_s for trial in outcome.trials if trial.kind == kind)
+        print(f"{kind:18} {count[kind]:6} {worst:26.1f} s")
+    for kind, why in outcome.skipped.items():
+        print(f"{kind:18} skipped: {why}")
+    print(
+        f"{len(outcome.trials)} trials, {outcome.jobs} jobs in {outcome.starts} starts, "
+        f"{outcome.refused} submissions sent again"
+    )
+    for wrong in outcome.wrong:
+        print(f"WRONG: {wrong}")
+    if not outcome.wrong:
+        print(
+            "every job did exactly its steps, each counted once; nothing was lost, nothing is left"
+        )

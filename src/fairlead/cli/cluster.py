@@ -1,0 +1,181 @@
+"""Commands about the cluster: ``status``, ``nodes``, ``drain``, ``set``, ``what-if``, ``user``."""
+
+import time
+from typing import Annotated, get_args
+
+import typer
+from rich.live import Live
+
+from fairlead.cli.server import JobArgument, JsonOption, asks_server
+from fairlead.cli.show import (
+    comparison_screen,
+    console,
+    node_table,
+    print_json,
+    show,
+    status_screen,
+    table,
+)
+from fairlead.errors import ConfigError
+from fairlead.live.access import Role
+from fairlead.live.client import Client
+from fairlead.live.read_spec import read_spec
+from fairlead.live.views import WhatIf
+
+WATCH_S = 1.0  # between two looks
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
+
+change = typer.Typer(
+    no_args_is_help=True, help="Change a job's weight or the policy of the live cluster."
+)
+user = typer.Typer(no_args_is_help=True, help="Add, remove and list users. For admins.")
+
+
+@asks_server
+def status(
+    client: Client,
+    watch: Annotated[bool, typer.Option("--watch", help="Until Ctrl-C.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show the cluster in one screen."""
+    if json:
+        print_json(client.status())
+    elif not watch:
+        show(status_screen(client.status()))
+    else:
+        with Live(status_screen(client.status()), console=console(), auto_refresh=False) as live:
+            while True:
+                time.sleep(WATCH_S)
+                live.update(status_screen(client.status()), refresh=True)
+
+
+@asks_server
+def nodes(client: Client, json: JsonOption = False) -> None:
+    """List the nodes and who holds their devices."""
+    found = client.nodes()
+    if json:
+        print_json(found)
+    else:
+        show(node_table(found))
+
+
+@asks_server
+def drain(client: Client, node: NodeArgument) -> None:
+    """Start nothing more on a node; its jobs move elsewhere."""
+    client.drain(node)
+    print(f"node {node} drains")
+
+
+@asks_server
+def undrain(client: Client, node: NodeArgument) -> None:
+    """Take a drained node back into use."""
+    client.undrain(node)
+    print(f"node {node} is in use again")
+
+
+@change.command("weight")
+@asks_server
+def set_weight(
+    client: Client,
+    job: JobArgument,
+    weight: Annotated[float, typer.Argument(metavar="W", help="Share relative to other jobs.")],
+) -> None:
+    """Give a job another weight."""
+    client.set_weight(job, weight)
+    print(f"job {job} has weight {weight:g}")
+
+
+@change.command("policy")
+@asks_server
+def set_policy(
+    client: Client,
+    policy: Annotated[str, typer.Argument(metavar="NAME", help="Of `fairlead policies`.")],
+) -> None:
+    """Decide by another policy from the next solve on."""
+    client.set_policy(policy)
+    print(f"policy {policy}")
+
+
+@asks_server
+def what_if(
+    client: Client,
+    add_job: Annotated[
+        list[str] | None,
+        typer.Option("--add-job", metavar="JOB.toml", help="This job too; may be repeated."),
+    ] = None,
+    add_node: Annotated[
+        list[str] | None,
+        typer.Option("--add-node", metavar="TYPE=N", help="A node more; may be repeated."),
+    ] = None,
+    remove_node: Annotated[
+        list[str] | None,
+        typer.Option("--remove-node", metavar="NODE", help="Without this node; may be repeated."),
+    ] = None,
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="Another policy.")] = "",
+    json: JsonOption = False,
+) -> None:
+    """Ask when the jobs would end, as it is and with changes. Nothing is touched."""
+    question = WhatIf(
+        add_jobs=tuple(read_spec(file) for file in add_job or ()),
+        add_nodes=_devices(add_node or []),
+        remove_nodes=tuple(remove_node or ()),
+        policy=policy,
+    )
+    answer = client.what_if(question)
+    if json:
+        print_json(answer)
+    else:
+        show(comparison_screen(answer))
+
+
+@user.command("add")
+@asks_server
+def add_user(
+    client: Client,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose jobs the user sees.")] = "",
+    role: Annotated[
+        str, typer.Option("--role", metavar="|".join(get_args(Role)), help="What the user may do.")
+    ] = "user",
+    json: JsonOption = False,
+) -> None:
+    """Give somebody a token, which is printed once. A known user gets a new one."""
+    roles: tuple[Role, ...] = get_args(Role)
+    known = next((one for one in roles if one == role), None)
+    if known is None:
+        raise ConfigError(f"--role: expected one of {', '.join(roles)}, got {role!r}")
+    token = client.add_user(name, tenant, known)
+    if json:
+        print_json({"token": token})
+    else:
+        print(token)
+
+
+@user.command("remove")
+@asks_server
+def remove_user(client: Client, name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+    """End a user's token. Their jobs go on."""
+    client.remove_user(name)
+    print(f"user {name} removed")
+
+
+@user.command("list")
+@asks_server
+def users(client: Client, json: JsonOption = False) -> None:
+    """List who may use the cluster."""
+    found = client.users()
+    if json:
+        print_json(found)
+    else:
+        show(table("user tenant role", [(one.user, one.tenant, one.role) for one in found]))
+
+
+def _devices(texts: list[str]) -> dict[str, int]:
+    """Devices by type, of ``v100=4`` and the like; a type that is named twice gets both."""
+    devices: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if not name or not (number.isascii() and number.isdecimal() and 0 < int(number) < 10**6):
+            raise ConfigError(f"--add-node: expected TYPE=N, for example v100=4, got {text!r}")
+        devices[name] = devices.get(name, 0) + int(number)
+    return devices

@@ -1,0 +1,120 @@
+"""Commands about jobs: ``jobs``, ``logs``, ``cancel``, ``pause``, ``resume``, ``explain``."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.server import JobArgument, JobsArgument, JsonOption, asks_server
+from fairlead.cli.show import job_table, print_json, show
+from fairlead.cli.story import story
+from fairlead.cli.submit import ENDED
+from fairlead.errors import ConfigError, FairleadError, InputError, UnreachableError
+from fairlead.live.client import Client
+
+FOLLOW_S = 0.5  # between two looks at a log
+STATES = ("open", "waiting", "running", "preempted", "paused", *ENDED)
+
+
+@asks_server
+def jobs(
+    client: Client,
+    state: Annotated[
+        str, typer.Option("--state", metavar="STATE", help=f"One of {', '.join(STATES)}.")
+    ] = "open",
+    every: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
+    tenant: Annotated[str, typer.Option("--tenant", help="Only this tenant's.")] = "",
+    json: JsonOption = False,
+) -> None:
+    """List jobs that have not ended."""
+    if state not in STATES:
+        raise ConfigError(f"--state: expected one of {', '.join(STATES)}, got {state!r}")
+    found = list(client.all_jobs("" if every else state, tenant))
+    if json:
+        print_json(found)
+    elif found:
+        show(job_table(found))
+    else:
+        print("no jobs" if every else f"no jobs are {state}")
+
+
+@asks_server
+def logs(
+    client: Client,
+    job: JobArgument,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
+    ] = False,
+) -> None:
+    """Print a job's output."""
+    cursor = ""
+    while True:
+        try:
+            ended = client.job(job).state in ENDED  # asked first, so what follows is all of it
+            cursor = _print_log(client, job, cursor)
+        except UnreachableError:
+            if not follow or not cursor:
+                raise
+            ended = False
+        if ended or not follow:
+            return
+        time.sleep(FOLLOW_S)
+
+
+def _print_log(client: Client, job: int, cursor: str) -> str:
+    """Print what is new; returns the cursor behind it."""
+    while True:
+        text, cursor = client.log(job, cursor)
+        if not text:
+            return cursor
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@asks_server
+def cancel(client: Client, jobs: JobsArgument) -> None:
+    """End jobs for good."""
+    _each(jobs, client.cancel, "cancelled")
+
+
+@asks_server
+def pause(client: Client, jobs: JobsArgument) -> None:
+    """Take jobs off their devices until they are resumed."""
+    _each(jobs, client.pause, "paused")
+
+
+@asks_server
+def resume(client: Client, jobs: JobsArgument) -> None:
+    """Let paused jobs run again."""
+    _each(jobs, client.resume, "resumed")
+
+
+@asks_server
+def explain(client: Client, job: JobArgument, json: JsonOption = False) -> None:
+    """Tell a job's story.
+
+    Why it is where it is or why not now, what its starts and preemptions cost, and when it is expected
+    to end.
+    """
+    told = client.explain(job)
+    if json:
+        print_json(told)
+    else:
+        show(story(told))
+
+
+def _each(jobs: list[int], act: Callable[[int], None], done: str) -> None:
+    """Every job is tried; the first refusal is raised when all have been."""
+    refused: list[FairleadError] = []
+    for job in dict.fromkeys(jobs):
+        try:
+            act(job)
+            print(f"job {job} {done}", flush=True)
+        except InputError as problem:
+            refused.append(problem)
+    for further in refused[1:]:
+        print(f"fairlead: {further}", file=sys.stderr)
+    if refused:
+        raise refused[0]

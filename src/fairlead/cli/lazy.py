@@ -1,0 +1,65 @@
+"""Commands that are imported when they are called: asking a server needs no solver and no data frames."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+AFTER_DASHES = "fairlead.after_dashes"  # in the context's meta: the words behind the first --
+
+
+class Command(TyperCommand):
+    """A command that is told which of its words stood behind ``--``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Click drops the ``--`` itself; so this remembers where it was."""
+        ctx.meta[AFTER_DASHES] = args[args.index("--") + 1 :] if "--" in args else []
+        return super().parse_args(ctx, args)
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A command, or a group of commands, and where it is."""
+
+    name: str
+    place: str  # module:name below fairlead.cli; a function or a typer.Typer
+    help: str  # the first sentence of its own help (a test compares them)
+
+    def load(self) -> Any:
+        """The command itself."""
+        module, _, name = self.place.partition(":")
+        found = getattr(import_module(f"fairlead.cli.{module}"), name)
+        parent = typer.Typer(rich_markup_mode=None, add_completion=False)
+        parent.callback()(lambda: None)
+        if isinstance(found, typer.Typer):
+            parent.add_typer(found, name=self.name)
+        else:
+            parent.command(self.name, cls=Command)(found)
+        return typer.main.get_group(parent).commands[self.name]
+
+
+class _Stub(TyperCommand):
+    """Stands in a group for a command until that is called."""
+
+    def __init__(self, deferred: Deferred) -> None:
+        super().__init__(deferred.name, callback=None, help=deferred.help, short_help=deferred.help)
+        self.deferred = deferred
+
+    def make_context(self, *arguments: Any, **named: Any) -> Any:
+        """The context of the command itself, which runs in this one's place."""
+        return self.deferred.load().make_context(*arguments, **named)
+
+
+def group_of(commands: Iterable[Deferred]) -> type[TyperGroup]:
+    """A group class whose commands are these."""
+
+    class Group(TyperGroup):
+        def __init__(self, **named: Any) -> None:
+            super().__init__(**named)
+            for one in commands:
+                self.add_command(_Stub(one))
+
+    return Group

@@ -1,0 +1,89 @@
+"""``fairlead serve``."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairlead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fairlead.live.server import Server
+
+
+def serve(
+    state: Annotated[Path, typer.Option(help="Directory of the cluster's state; made if absent.")],
+    cluster: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of the nodes; without it every agent that registers is one."),
+    ] = None,
+    policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = "",
+    profile: Annotated[str, typer.Option(help="default, gavel or shockwave.")] = "default",
+    round_s: Annotated[float, typer.Option("--round", help="Seconds of a round.")] = 0.0,
+    throughputs: Annotated[
+        str, typer.Option(help="Table of rates: a file, or `builtin`.")
+    ] = "builtin",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="For people and tools (HTTP); 0 = any.")] = 8470,
+    agent_port: Annotated[int, typer.Option(help="For agents (gRPC); 0 = any.")] = 8471,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate, for both ports.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM key, for both ports.")] = None,
+    lease: Annotated[float, typer.Option(help="Seconds of a lease.")] = 30.0,
+    heartbeat: Annotated[float, typer.Option(help="Seconds between reports of an agent.")] = 2.0,
+    solve_limit: Annotated[float, typer.Option(help="Seconds that a solve may take.")] = 60.0,
+    mtbf: Annotated[
+        float, typer.Option(help="Seconds between failures of a node: how often jobs save.")
+    ] = 86_400.0,
+    restart_cost: Annotated[
+        float,
+        typer.Option(
+            help="Seconds that a start costs, until it is measured; 0 = a guess by round."
+        ),
+    ] = 0.0,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", help="/metrics without a token.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of policies that draw lots.")] = 0,
+) -> None:
+    """Run the scheduler of a live cluster until SIGTERM. Started again on the same directory, it goes on
+    where it was, however it ended; running jobs do not notice.
+
+    Without --policy it goes on with the policy it had, at first max_min_fairness_perf (LAS). The first
+    start writes the token of user `admin` to DIR/admin.token, and one for agents to DIR/agent.token.
+    """
+    from fairlead.live.options import live_options, tls_of
+    from fairlead.live.server import Listening
+    from fairlead.live.server import serve as run
+
+    options = live_options(
+        cluster,
+        policy,
+        profile,
+        round_s,
+        throughputs,
+        seed,
+        lease,
+        heartbeat,
+        solve_limit,
+        mtbf,
+        restart_cost,
+    )
+    for name, number in (("port", port), ("agent-port", agent_port)):
+        if not 0 <= number <= 65535:
+            raise ConfigError(f"{name}: must be from 0 to 65535, got {number}")
+    listening = Listening(host, port, agent_port, tls_of(tls_cert, tls_key), open_metrics)
+    asyncio.run(run(state, options, listening, _ready))
+
+
+def _ready(server: "Server") -> None:
+    """Say where it listens."""
+    for name, token in server.new_tokens.items():
+        path = server.directory / f"{name}.token"
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(file, "w") as text:
+            text.write(token + "\n")
+        print(f"token of user {name}: {path}", flush=True)
+    print(f"people and tools: {server.url}", flush=True)
+    print(f"agents: {server.agents.address}", flush=True)

@@ -1,0 +1,97 @@
+"""A job's story in words: where it is and why, when it will end, what its starts and preemptions cost."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fairlead.cli.show import NOTHING, span, table, where
+from fairlead.live.views import Explanation, JobView, StintView
+
+
+def story(told: Explanation) -> Group:
+    """All of it."""
+    parts: list[RenderableType] = [
+        *map(Text, _head(told.job)),
+        Text(told.why_here),
+        Text(end(told)),
+    ]
+    if told.stints:
+        parts += [Text(), _starts(told.stints), Text(cost(told))]
+    if told.events:
+        rows = [(span(time), sentence) for time, sentence in told.events]
+        parts += [Text(), table(">at event", rows)]
+    return Group(*parts)
+
+
+def end(told: Explanation) -> str:
+    """When it is expected to end, and how sure that is."""
+    job = told.job
+    if job.ended_s is not None:
+        return f"Ended after {span(job.ended_s - job.submitted_s)}."
+    if told.finish_s is None:
+        return f"No end within the horizon of {told.forecasts} forecasts."
+    sentence = f"Expected to end in {span(told.finish_s)}"
+    if told.finish_low_s is None or told.finish_high_s is None:
+        return f"{sentence} ({told.forecasts} forecasts; some do not see an end)."
+    between = f"{span(told.finish_low_s)} and {span(told.finish_high_s)}"
+    return f"{sentence}; 8 of 10 forecasts of {told.forecasts} lie between {between}."
+
+
+def cost(told: Explanation) -> str:
+    """What it was not training for, although it held devices."""
+    job = told.job
+    part = f" ({job.overhead_s / job.run_s:.1%} of its time on devices)" if job.run_s > 0 else ""
+    return (
+        f"{job.starts:,} starts, {job.preemptions:,} preemptions, {job.failures:,} failures: "
+        f"{span(job.overhead_s)} of waiting for devices, starting, loading, saving and stopping{part}, "
+        f"{job.lost_steps:,.0f} steps done again."
+    )
+
+
+def price(stints: Sequence[StintView], position: int) -> float | None:
+    """Seconds that the end of a stint cost: its save and stop, and the next one's wait, start and load.
+
+    None: it has not ended, the job ended with it, or nothing of it is known.
+    """
+    stint = stints[position]
+    if stint.ended_s is None or position + 1 == len(stints):
+        return None
+    after = stints[position + 1]
+    parts = (stint.save_s, stint.stop_s, after.wait_s, after.start_s, after.load_s)
+    known = [part for part in parts if part >= 0]
+    return sum(known) if known else None
+
+
+def _head(job: JobView) -> list[str]:
+    name = f" {job.name}" if job.name else ""
+    family = f", {job.family}" if job.family else ""
+    devices = "1 device" if job.scale_factor == 1 else f"{job.scale_factor} devices"
+    place = f" on {where(job)}" if job.node else ""
+    rate = "" if job.measured_rate is None else f", {job.measured_rate:.3g} steps/s"
+    return [
+        f"Job {job.id}{name} of {job.user} ({job.tenant}){family}: {devices}, weight {job.weight:g}",
+        f"{job.state.capitalize()}{place}, step {job.steps:,.0f} of {job.total_steps:,.0f}"
+        f" ({job.steps / max(job.total_steps, 1):.0%}){rate}",
+    ]
+
+
+def _starts(stints: Sequence[StintView]) -> RenderableType:
+    rows = []
+    for position, stint in enumerate(stints):
+        ended = stint.ended_s
+        rows.append(
+            (
+                position + 1,
+                f"{stint.node} {stint.accelerator}:{','.join(map(str, stint.devices))}",
+                span(stint.began_s),
+                "now" if ended is None else span(ended - stint.began_s),
+                f"{stint.from_step:,.0f}-{stint.to_step:,.0f}",
+                *map(span, (stint.wait_s, stint.start_s, stint.load_s, stint.save_s, stint.stop_s)),
+                f"{stint.lost_steps:,.0f}" if stint.lost_steps else NOTHING,
+                span(price(stints, position)),
+                stint.why or NOTHING,
+            )
+        )
+    columns = ">start where >at >for >steps >wait >start >load >save >stop >lost >cost ended"
+    return table(columns, rows)

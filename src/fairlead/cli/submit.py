@@ -1,0 +1,200 @@
+"""``fairlead submit``: jobs from files, or a command."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from fairlead.cli.lazy import AFTER_DASHES
+from fairlead.cli.server import JsonOption, asks_server
+from fairlead.cli.show import print_json
+from fairlead.errors import ConfigError, FairleadError, UnreachableError
+from fairlead.live.client import Client
+from fairlead.live.read_spec import check_spec, read_spec
+from fairlead.live.spec import JobSpec
+from fairlead.live.views import JobView
+
+ENDED = ("completed", "dropped", "killed", "cancelled")
+LOOK_S = 0.5  # between two looks at a job
+MOST = 1_000  # specs in one request
+
+
+@asks_server
+def submit(
+    client: Client,
+    context: typer.Context,
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="JOB.toml... | -- CMD ARGS...", help="Files, or a command."),
+    ],
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", help="Steps in all; with --plain: seconds of work at rate 1."),
+    ] = None,
+    family: Annotated[
+        str | None, typer.Option("--family", help="Its row of the throughput table.")
+    ] = None,
+    devices: Annotated[
+        int | None, typer.Option("--devices", metavar="N", help="One rank each. Default: 1.")
+    ] = None,
+    weight: Annotated[float | None, typer.Option("--weight", help="Default: 1.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="For people.")] = None,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option("--rate", metavar="TYPE=N", help="Steps/s on a type; may be repeated."),
+    ] = None,
+    plain: Annotated[
+        bool | None,
+        typer.Option("--plain", help="It has no iterator: progress by time, SIGTERM to stop."),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="Variable for it; may be repeated."),
+    ] = None,
+    slo: Annotated[
+        float | None, typer.Option("--slo", metavar="SECONDS", help="To be done within.")
+    ] = None,
+    cwd: Annotated[
+        Path | None,
+        typer.Option(
+            "--cwd", metavar="DIR", help="Where it runs. Default: here, or as in the file."
+        ),
+    ] = None,
+    checkpoint_dir: Annotated[
+        Path | None,
+        typer.Option("--checkpoint-dir", metavar="DIR", help="Default: the agent chooses."),
+    ] = None,
+    grace: Annotated[
+        float | None,
+        typer.Option(
+            "--grace", metavar="SECONDS", help="To stop before it is killed. Default: 30."
+        ),
+    ] = None,
+    prefork: Annotated[
+        bool | None,
+        typer.Option("--prefork", help="Start from the agent's prepared process."),
+    ] = None,
+    log_bytes: Annotated[
+        int | None,
+        typer.Option("--log-bytes", metavar="N", help="Newest output kept. Default: 10,000,000."),
+    ] = None,
+    tenant: Annotated[
+        str, typer.Option("--tenant", help="For admins: on behalf of this tenant.")
+    ] = "",
+    key: Annotated[
+        str,
+        typer.Option("--key", help="The same key again submits nothing and prints the same ids."),
+    ] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Until all have ended.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Submit jobs.
+
+    A job is a TOML or JSON file, or the command behind --. Options count for all the jobs and come
+    before what the files say. With --wait the exit code is 1 unless every job completes.
+    """
+    given: dict[str, Any] = {
+        "total_steps": steps,
+        "family": family,
+        "scale_factor": devices,
+        "weight": weight,
+        "name": name,
+        "rates": _pairs("--rate", rate, float),
+        "plain": plain,
+        "slo_s": slo,
+        "cwd": None if cwd is None else str(cwd.resolve()),
+        "checkpoint_dir": None if checkpoint_dir is None else str(checkpoint_dir.resolve()),
+        "grace_s": grace,
+        "prefork": prefork,
+        "log_bytes": log_bytes,
+    }
+    given = {field: value for field, value in given.items() if value is not None}
+    specs = _specs(words, context.meta.get(AFTER_DASHES, []), given, _pairs("--env", env, str))
+    ids = client.submit(specs, tenant, key)
+    if json:
+        print_json({"ids": ids})
+    else:
+        print("\n".join(f"job {job}" for job in ids), flush=True)
+    if wait:
+        _wait(client, ids)
+
+
+def _specs(
+    words: list[str], command: list[str], given: dict[str, Any], env: dict[str, str] | None
+) -> list[JobSpec]:
+    files = words[: len(words) - len(command)]
+    if command and files:
+        raise ConfigError(
+            f"give files or a command behind --, not both: {files[0]!r} stands before it"
+        )
+    if not command:
+        if len(files) > MOST:
+            raise ConfigError(f"at most {MOST:,} files at once, got {len(files):,}")
+        return [_merged(read_spec(file), given, env, file) for file in files]
+    if "total_steps" not in given:
+        raise ConfigError("--steps: how many steps is the command's job? It is needed to plan")
+    spec = JobSpec(command=tuple(command), total_steps=1)
+    return [_merged(spec, given, env, "job")]
+
+
+def _merged(
+    spec: JobSpec, given: dict[str, Any], env: dict[str, str] | None, where: str
+) -> JobSpec:
+    fields = dict(given)
+    fields["env"] = {**spec.env, **(env or {})}
+    if not spec.cwd:
+        fields.setdefault("cwd", str(Path.cwd()))
+    merged = msgspec.structs.replace(spec, **fields)
+    check_spec(merged, where)
+    return merged
+
+
+def _pairs(option: str, texts: list[str] | None, kind: type) -> dict[str, Any] | None:
+    if texts is None:
+        return None
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            if not name or not equals:
+                raise ValueError
+            pairs[name] = kind(value)
+        except ValueError:
+            example = "v100=10" if kind is float else "SEED=1"
+            raise ConfigError(
+                f"{option}: expected NAME=VALUE, for example {example}, got {text!r}"
+            ) from None
+    return pairs
+
+
+def _wait(client: Client, ids: list[int]) -> None:
+    """Until all have ended; a server that is away for a while is waited for."""
+    failed: list[JobView] = []
+    for job in ids:
+        view = _ended(client, job)
+        print(f"job {job} {view.state}", file=sys.stderr)
+        if view.state != "completed":
+            failed.append(view)
+    if failed:
+        first = failed[0]
+        raise FairleadError(
+            f"job {first.id}: {first.state}: {first.reason or 'no reason was given'}"
+        )
+
+
+def _ended(client: Client, job: int) -> JobView:
+    away = False
+    while True:
+        try:
+            view = client.job(job)
+            away = False
+            if view.state in ENDED:
+                return view
+        except UnreachableError as problem:
+            if not away:
+                print(f"fairlead: {problem}; still waiting", file=sys.stderr)
+            away = True
+        time.sleep(LOOK_S)

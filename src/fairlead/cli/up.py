@@ -1,0 +1,132 @@
+"""``fairlead up``: a whole cluster on this machine, in the foreground."""
+
+import contextlib
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead.errors import ConfigError, FairleadError
+from fairlead.local import LocalCluster
+
+HOME = Path("~/.local/state/fairlead/up")
+
+
+def up(
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="Eight jobs on fake devices, a live table, a report, the end."),
+    ] = False,
+    devices: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE=N|nvml", help="Devices of this machine, fake where there are none."
+        ),
+    ] = "nvml",
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help=f"Directory of everything (default: {HOME}; of the demo: a temporary one).",
+        ),
+    ] = None,
+    policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = "",
+    round_s: Annotated[float, typer.Option("--round", help="Seconds of a round.")] = 0.0,
+    port: Annotated[int, typer.Option(help="For people and tools (HTTP); 0 = any.")] = 8470,
+    prefork: Annotated[
+        str, typer.Option(metavar="MODULES", help="Imported once, for jobs with `prefork = true`.")
+    ] = "numpy,fairlead.client.iterator",
+) -> None:
+    """Start a server and an agent for this machine, and run them until Ctrl-C.
+
+    With --demo: a server and two agents with fake devices, which share out four devices among eight jobs;
+    under a minute. Everything is ended, and what was temporary removed, also on Ctrl-C.
+    """
+    if demo:
+        _demo(state, policy, round_s)
+        return
+    agent = ("--devices", devices, "--prefork", prefork)
+    serve = (
+        "--port",
+        str(port),
+        "--agent-port",
+        "0",
+        "--policy",
+        policy,
+        "--round",
+        f"{round_s:g}",
+    )
+    directory = (state or HOME.expanduser()).absolute()
+    with _running(LocalCluster(directory, {socket.gethostname(): agent}, serve)) as cluster:
+        _say_where(cluster)
+        print(f"files: {directory}\nCtrl-C ends it; jobs save first", flush=True)
+        while not (name := cluster.broken()):
+            time.sleep(0.5)
+        raise FairleadError(f"{name} ended by itself; see {directory / name}.log")
+
+
+def _demo(state: Path | None, policy: str, round_s: float) -> None:
+    from fairlead.cli.demo_screen import Screen, report
+    from fairlead.cli.replay import replay
+    from fairlead.demo.run import play
+    from fairlead.demo.work import NODES, POLICY, PREFORK, ROUND_S
+
+    if state is not None and (state / "server").exists():
+        raise ConfigError(f"--state {state}: there is a cluster already; the demo needs a new one")
+    nodes = {
+        name: ("--devices", devices, "--fake", "--prefork", PREFORK)
+        for name, devices in NODES.items()
+    }
+    serve = (
+        *("--port", "0", "--agent-port", "0", "--heartbeat", "0.3", "--lease", "5"),
+        *("--policy", policy or POLICY, "--round", f"{round_s or ROUND_S:g}"),
+    )
+    with _directory(state) as directory:
+        with _running(LocalCluster(directory, nodes, serve)) as cluster:
+            _say_where(cluster)
+            with cluster.client() as client, Screen() as screen:
+                summary = play(client, directory / "checkpoints", screen.watch, cluster.broken)
+        report(summary)
+        replay(cluster.state)
+        if state is not None:
+            print(f"journal: {cluster.state}/state.db\ncheck it: fairlead replay {cluster.state}")
+        else:
+            print("With --state DIR the cluster's files are kept: fairlead replay DIR/server")
+
+
+@contextlib.contextmanager
+def _directory(given: Path | None) -> Iterator[Path]:
+    """The given one, or one that is removed at the end."""
+    if given is not None:
+        yield given.absolute()
+        return
+    made = Path(tempfile.mkdtemp(prefix="fairlead-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _running(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """Ended at the end, whatever happens; SIGTERM is like Ctrl-C, and a second one does not disturb."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        handlers = [(n, signal.signal(n, signal.SIG_IGN)) for n in (signal.SIGINT, signal.SIGTERM)]
+        cluster.stop()
+        for number, handler in handlers:
+            signal.signal(number, before if number == signal.SIGTERM else handler)
+
+
+def _say_where(cluster: LocalCluster) -> None:
+    print(f"page and API: {cluster.url}")
+    print(f"token of user admin: {cluster.token_file}", flush=True)

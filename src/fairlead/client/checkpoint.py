@@ -1,0 +1,195 @@
+"""A job's checkpoints: folders that appear whole or not at all, and prove it.
+
+    DIR/lock                          held (flock) by rank 0 as long as it runs
+    DIR/step-000000001200/            the newest two of these are kept
+        manifest.json                 written last: sizes and CRC-32 of all other files
+        rank-0  [rank-1 ...]          what ``save`` wrote, a file or a folder
+    DIR/.step-000000001300.partial/   being written; a crash leaves one, the next start removes it
+
+A checkpoint is written under the partial name, its files and folders are synced to the disk, and only then
+does it get its own name.
+"""
+
+import fcntl
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead.client.place import say
+
+FORMAT = 1
+KEPT = 2
+MANIFEST = "manifest.json"
+CHUNK = 1 << 20  # bytes read at a time
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One file of a checkpoint."""
+
+    bytes: int
+    crc32: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checkpoint holds."""
+
+    format: int = FORMAT
+    step: int  # steps done, of the whole job
+    loader_epoch: int = 0  # passes over the data that are done
+    position: int = 0  # batches of the present pass that are done
+    loader_state: bytes = b""  # of a loader that has one (msgpack)
+    batch_size: int = 0  # samples per step from here on, 0 = the script knows
+    total_steps: int = 0  # of the whole job, 0 = until the data end
+    adapted: bool = False  # the job has changed the two above
+    world_size: int = 1  # ranks that saved
+    lease_epoch: int = 0
+    parts: dict[str, Part] = {}  # by path inside the checkpoint
+
+
+class Checkpoint(NamedTuple):
+    """A whole one."""
+
+    path: Path
+    manifest: Manifest
+
+
+class Checkpoints:
+    """The folder of a job's checkpoints. ``lock`` first."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        self._lock = -1
+
+    def lock(self) -> bool:
+        """Take the folder for this process. False: another one has it."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            os.close(lock)
+            if isinstance(problem, BlockingIOError):
+                return False
+            raise
+        self._lock = lock
+        self._sweep()
+        return True
+
+    def unlock(self) -> None:
+        """Let another process have the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def newest(self) -> Checkpoint | None:
+        """The newest whole checkpoint; those that are passed over for it are named on stderr."""
+        for path in self._found():
+            try:
+                return Checkpoint(path, _checked(path))
+            except (OSError, ValueError) as problem:
+                say(f"{path}: not used, the checkpoint before it is: {problem}")
+        return None
+
+    def begin(self, step: int) -> Path:
+        """A folder for the parts of a new checkpoint. Raises OSError."""
+        partial = self.directory / f".{_name(step)}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        return partial
+
+    def commit(self, partial: Path, manifest: Manifest) -> None:
+        """The checkpoint is whole when this returns; ``manifest`` names all parts. Raises OSError."""
+        text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+        with (partial / MANIFEST).open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_folder(partial)
+        final = self.directory / _name(manifest.step)
+        if final.exists():  # only one that did not hold: a whole one would have been loaded
+            shutil.rmtree(final)
+        partial.rename(final)
+        _sync_folder(self.directory)
+        self._prune(manifest.step)
+
+    def discard(self, partial: Path) -> None:
+        """Forget a checkpoint that cannot be finished."""
+        shutil.rmtree(partial, ignore_errors=True)
+
+    def _prune(self, step: int) -> None:
+        """Keep the newest two. What is of later steps than the newest did not hold when it was loaded."""
+        found = self._found()
+        later = [path for path in found if path.name > _name(step)]
+        for path in [*later, *[path for path in found if path not in later][KEPT:]]:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        for stray in self.directory.glob(".step-*.partial"):
+            shutil.rmtree(stray, ignore_errors=True)
+
+    def _found(self) -> list[Path]:
+        return sorted(self.directory.glob("step-" + "[0-9]" * 12), reverse=True)
+
+
+def sync_parts(partial: Path, part: Path) -> dict[str, Part]:
+    """Bring what a rank saved (a file or a folder) to the disk, with its checksums. Raises OSError."""
+    if part.is_dir():
+        for folder, _, _ in os.walk(part):
+            _sync_folder(Path(folder))
+    return {str(file.relative_to(partial)): _part(file, sync=True) for file in _files(part)}
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a checkpoint. Raises OSError or ValueError."""
+    try:
+        manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+    except msgspec.DecodeError as problem:
+        raise ValueError(f"{MANIFEST} cannot be read ({problem})") from None
+    if manifest.format != FORMAT:
+        raise ValueError(f"its format is {manifest.format}, this version reads {FORMAT}")
+    return manifest
+
+
+def _checked(path: Path) -> Manifest:
+    """The manifest, when all that it names is there unharmed. Raises OSError or ValueError."""
+    manifest = read_manifest(path)
+    for name, part in manifest.parts.items():
+        if _part(path / name, sync=False) != part:
+            raise ValueError(f"{name} is not as it was saved")
+    return manifest
+
+
+def _part(file: Path, *, sync: bool) -> Part:
+    size = crc = 0
+    with file.open("rb") as opened:
+        if sync:
+            os.fsync(opened.fileno())
+        while chunk := opened.read(CHUNK):
+            size += len(chunk)
+            crc = zlib.crc32(chunk, crc)
+    return Part(size, crc)
+
+
+def _files(part: Path) -> Iterator[Path]:
+    if not part.is_dir():
+        yield part
+        return
+    for folder, _, names in os.walk(part):
+        yield from (Path(folder) / name for name in names)
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _name(step: int) -> str:
+    return f"step-{step:012}"

@@ -1,0 +1,1 @@
+"""The HTTP/JSON API: one module per group of endpoints, and what they share."""

@@ -1,0 +1,692 @@
+"""The live backend: the clock is real, and rounds are run by agents.
+
+``next`` and ``perform`` are called by the driver's thread alone. Whatever comes from outside (agents,
+people, the solver) is a callable in the inbox. A batch of it is handled, then committed as one, and only
+then published: what an agent is ordered or a person is told is durable (group commit).
+"""
+
+import queue
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from fairlead.commands import Command, End, EndJobs, EndRound, Solve, StartRound
+from fairlead.events import (
+    Event,
+    JobsCancelled,
+    JobsHeld,
+    JobsReweighted,
+    NodeLost,
+    NodeRecovered,
+    Outcome,
+    ProgressCorrected,
+    RequirementsChanged,
+    RoundEnded,
+    Stalled,
+)
+from fairlead.live.fleet import Fleet, LiveNode
+from fairlead.live.protocol import EXPIRED, LEAVES, ORPHANED, Held
+from fairlead.live.rows import JobRow, StintRow
+from fairlead.live.starts import ENDED, Book, LiveStart, ranks_on
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.cluster import Cluster
+
+STALL_S = 1.0  # nothing runs and jobs wait: tell the core after so long
+LOOK_S = 0.5  # between looks for lost nodes
+AWAY_S = 2.0  # no look for so long: the server itself was away (frozen, swapped out), not the nodes
+BATCH = 1000  # callables from the inbox that are committed together
+PACE_S = 0.02  # and at least so long apart: the first is not held up, what follows at once is
+BREATH, BREATH_S = 50, 0.0005  # so many units of a round are dealt with between pauses
+_END: dict[int, str] = {
+    End.COMPLETED: "completed",
+    End.DROPPED: "dropped",
+    End.KILLED: "killed",
+    End.CANCELLED: "cancelled",
+}
+
+
+@dataclass(slots=True)
+class LiveRound:
+    """The round in force."""
+
+    number: int
+    started_s: float
+    length_s: float
+    units: Ints  # (units, width) job ids, -1 = none
+    starts: dict[int, LiveStart]  # job -> its start in this round
+    ended: dict[int, "Ended"] = field(default_factory=dict)  # of those starts that are over
+
+    @property
+    def end_s(self) -> float:
+        """When it is over at the latest."""
+        return self.started_s + self.length_s
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a start came out, for the report of its round."""
+
+    time_s: float
+    outcome: Outcome
+    completed: bool
+
+
+class LiveBackend:
+    """See the module. ``cluster`` is set by the engine before the first event."""
+
+    cluster: Cluster
+
+    def __init__(
+        self,
+        book: Book,
+        fleet: Fleet,
+        now_s: Callable[[], float],
+        commit: Callable[[], None],
+        ask: Callable[[Solve], None],
+        checkpoint_s: Callable[[LiveStart], float],
+        rate: Callable[[JobRow, str], float],
+        at_end: Callable[[JobRow, float], None],
+        at_stop: Callable[[LiveStart, str], None],
+    ) -> None:
+        """commit: make durable what was handled, then publish it; ask: hand a problem to the solver;
+        rate: steps/s believed of a job on an accelerator type; at_end: told of jobs that complete, before
+        the core is; at_stop: of starts that are over, and of why they failed, if they did."""
+        self.book = book
+        self.fleet = fleet
+        self.now_s = now_s
+        self.commit = commit
+        self.ask = ask
+        self.checkpoint_s = checkpoint_s
+        self.rate = rate
+        self.at_end = at_end
+        self.at_stop = at_stop
+        self.inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.events: deque[Event] = deque()
+        self.round: LiveRound | None = None
+        self.adapted: set[int] = set()  # jobs whose batch size the core does not know yet
+        self.learn_batch: Callable[[JobRow], None] = _know_already
+        self.corrections: dict[int, float] = {}  # job -> steps that count, to be told to the core
+        self.lost_nodes: set[str] = set()  # out of service, as the core has been told
+        self.noticed: set[str] = set()  # nodes whose reports brought something new
+        self.pace_s = PACE_S
+        self._said: deque[str] = deque()  # by the network's thread: as ``noticed``
+        self._nudged = False  # will the driver look there?
+        self.settled_s = (
+            0.0  # before this time nodes may still come back from a restart of the server
+        )
+        self.wanted: Callable[[], bool] = bool  # does the engine want to take over?
+        self.ready = False  # is there a core to be driven?
+        self.solving = False
+        self._idle_since: float | None = None
+        self._looked_s = 0.0
+        self._collected_s = 0.0  # of the monotonic clock
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    def next(self) -> Event | None:
+        """The next event; None when the engine wants to take over."""
+        while True:
+            if self.ready and self.events:
+                event = self._still(self.events.popleft())
+                if event is not None:
+                    return event
+                continue
+            self.commit()
+            if self.wanted():
+                return None
+            self._collect()
+
+    def _still(self, event: Event) -> Event | None:
+        """What is left of an event, for jobs may have ended since somebody asked for it."""
+        match event:
+            case JobsCancelled():
+                jobs = tuple(job for job in event.jobs if self._is_open(job))
+                return replace(event, jobs=jobs) if jobs else None
+            case JobsHeld() | JobsReweighted() | RequirementsChanged():
+                good = np.array([self._is_open(job) for job in event.jobs.tolist()], np.bool_)
+                if good.all():
+                    return event
+                columns = [f.name for f in fields(event) if f.name not in ("time_s", "held")]
+                kept = {name: getattr(event, name)[good] for name in columns}
+                return replace(event, **kept) if good.any() else None
+            case NodeLost() | NodeRecovered():  # a node that has just come: told once it is known
+                return event if event.node in {n.name for n in self.cluster.nodes} else None
+        return event
+
+    def _is_open(self, job: int) -> bool:
+        row = self.book.jobs.get(job)
+        return row is not None and row.open
+
+    def notice(self, node: str) -> None:
+        """Called by the network's thread: a node has something new to say."""
+        self._said.append(node)
+        if not self._nudged:  # once for all that comes until then: each waking of a thread costs
+            self._nudged = True
+            self.inbox.put(self._listen)
+
+    def _listen(self) -> None:
+        self._nudged = False  # first: what is said from here on nudges again
+        while self._said:
+            self.noticed.add(self._said.popleft())
+
+    def _collect(self) -> None:
+        """Wait for something to happen, and turn it into events."""
+        try:
+            first = self.inbox.get(timeout=self._patience_s())
+            self._linger()
+            first()
+            for _ in range(BATCH):
+                self.inbox.get_nowait()()
+        except queue.Empty:
+            pass
+        noticed, self.noticed = self.noticed, set()
+        for node in noticed:
+            self._fold(node)
+        if self.ready:
+            self._look()
+
+    def _linger(self) -> None:
+        """Let more come where much happens, to be committed and published as one."""
+        wait_s = self._collected_s + self.pace_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        self._collected_s = time.monotonic()
+
+    def _patience_s(self) -> float:
+        """How long nothing needs to be looked at: until the end of the round, at most half a second."""
+        if self.fleet.unpublished:
+            return self.pace_s
+        if self.round is None:
+            return 0.2
+        return float(np.clip(self.round.end_s - self.now_s(), 0.0, 0.5))
+
+    def _look(self) -> None:
+        """What time alone brings: lost nodes, the end of the round, a stall."""
+        now = self.now_s()
+        away_s = now - self._looked_s
+        if away_s >= LOOK_S:
+            if away_s > AWAY_S:
+                self.fleet.pardon(away_s)
+            self._looked_s = now
+            for name in self.fleet.silent(self._death_s):
+                self.lose(name, "node lost")
+        if self.round is None:
+            self._tell_corrections(now)
+            self._look_idle(now)
+        elif now >= self.round.end_s or len(self.round.ended) == len(self.round.starts):
+            self.end_round(now)
+
+    def _death_s(self, node: LiveNode) -> float:
+        """Seconds behind the end of its leases after which no rank of a silent node lives."""
+        starts = self.book.on_node.get(node.name, {}).values()
+        return 1.0 + max((s.row.spec.grace_s for s in starts), default=0.0)
+
+    def _look_idle(self, now: float) -> None:
+        waits = any(row.state in ("waiting", "preempted") for row in self.book.jobs.values())
+        if self.solving or self.events or not waits:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        elif now - self._idle_since >= STALL_S:
+            self._idle_since = now + 30.0 - STALL_S  # again, but not all the time
+            self.events.append(Stalled(now))
+
+    # --- the end of a round ------------------------------------------------------------------------
+
+    def end_round(self, now: float) -> None:
+        """Report the round in force, if any. After a restart of the server nodes get time to come back."""
+        if self.round is None or (now < self.settled_s and self._expects_nodes()):
+            return
+        for node in sorted({node for start in self.round.starts.values() for node in start.nodes}):
+            self._fold(node)  # progress alone is no news, so it has not been taken over yet
+        current, self.round = self.round, None
+        report = self._report(current, now)
+        self._tell_adaptations(now)
+        self._tell_corrections(now)
+        self.events.append(report)
+
+    def _expects_nodes(self) -> bool:
+        assert self.round is not None
+        nodes = {node for start in self.round.starts.values() for node in start.nodes}
+        return any(n in self.fleet.nodes and not self.fleet.nodes[n].registered for n in nodes)
+
+    def _report(self, current: LiveRound, now: float) -> RoundEnded:
+        shape = current.units.shape
+        steps: Floats = np.zeros(shape)
+        outcome: Ints = np.full(shape, int(Outcome.RAN), np.int64)
+        finish_s: Floats = np.full(shape[0], now)
+        restart_s: Floats = np.zeros(shape[0])
+        for u, unit in enumerate(current.units.tolist()):
+            _breathe(u)
+            members = [job for job in unit if job >= 0]
+            over = [current.ended[job] for job in members if job in current.ended]
+            if over and len(over) == len(members):
+                finish_s[u] = min(max(end.time_s for end in over), now)
+            self._charge(members, float(finish_s[u]) - current.started_s, current)
+            booked = all(end.outcome is Outcome.RAN for end in over)
+            for k, job in enumerate(members):
+                restart_s[u] = max(restart_s[u], self._starting_s(current, job, now))
+                if job in current.ended:
+                    outcome[u, k] = int(current.ended[job].outcome)
+                steps[u, k] = self._count(current, job, booked)
+        return RoundEnded(now, current.number, steps, finish_s, outcome, restart_s)
+
+    def _charge(self, members: list[int], lasted_s: float, current: LiveRound) -> None:
+        """Device time goes to the account of its tenant; a packed pair shares it."""
+        for job in members:
+            row = current.starts[job].row
+            device_s = max(lasted_s, 0.0) * row.spec.scale_factor / len(members)
+            row.device_s += device_s
+            self.book.sums(row.tenant).device_s += device_s
+
+    def _lost_device_s(self, start: LiveStart, seconds: float) -> None:
+        row = start.row
+        row.lost_device_s += seconds * row.spec.scale_factor
+        self.book.sums(row.tenant).lost_device_s += seconds * row.spec.scale_factor
+
+    def _starting_s(self, current: LiveRound, job: int, now: float) -> float:
+        """Seconds of the round until training began."""
+        start = current.starts[job]
+        trained_s = start.stint.trained_s
+        if trained_s is not None and trained_s <= current.started_s:
+            return 0.0
+        until = trained_s if trained_s is not None else now
+        return float(min(until, now) - current.started_s)
+
+    def _count(self, current: LiveRound, job: int, booked: bool) -> float:
+        """Steps of a member that count in this round. What is not booked with the unit, and steps that
+        were lost, are told as corrections."""
+        start = current.starts[job]
+        row = start.row
+        end = current.ended.get(job)
+        if end is not None and end.completed:
+            counts = row.total_steps
+        elif end is not None:
+            counts = row.steps
+        else:
+            counts = start.progress()
+        before = row.credited
+        row.steps, row.credited = counts, counts
+        self.book.dirty_jobs.add(job)
+        if not booked or counts < before:
+            self.corrections[job] = counts
+            return 0.0
+        return float(counts - before)
+
+    def _tell_corrections(self, now: float) -> None:
+        told, self.corrections = self.corrections, {}
+        told = {job: steps for job, steps in told.items() if job in self.book.jobs}
+        if told:
+            jobs = np.array(list(told), np.int64)
+            self.events.append(ProgressCorrected(now, jobs, np.array(list(told.values()))))
+
+    def correct(self, row: JobRow, steps: float) -> None:
+        """So many steps count of a job, whatever was counted before."""
+        if steps != row.credited:
+            self.corrections[row.id] = steps
+        row.steps, row.credited = steps, steps
+        self.book.dirty_jobs.add(row.id)
+
+    # --- what agents say ---------------------------------------------------------------------------
+
+    def _fold(self, node: str) -> None:
+        """Take over what a node holds into the starts that it is part of."""
+        for key in self.fleet.ended(node):
+            if key not in self.book.on_node.get(node, {}):
+                self.fleet.forget(node, key)  # it was booked long ago
+        for start in list(self.book.on_node.get(node, {}).values()):
+            if node in start.gone or not start.ordered:
+                continue
+            held = self.fleet.held(node, start.key)
+            if held is not None:
+                self._heard(start, node, held)
+            elif self.fleet.never_began(node, start.key):
+                start.gone.add(node)
+            if node in start.gone and len(start.gone) == len(start.nodes):
+                self._ended(start)
+
+    def _heard(self, start: LiveStart, node: str, held: Held) -> None:
+        before = start.held.get(node)
+        start.held[node] = held
+        row = start.row
+        if held.loaded_step >= 0 and start.stint.trained_s is None and node == start.first_node:
+            start.stint.trained_s = self.now_s()
+            self.book.dirty_stints[start.key] = start.stint
+            self._loaded(start, held)
+        if held.saved_step > row.saved_step:
+            row.saved_step = held.saved_step
+        if held.save_s >= 0:
+            row.save_s = held.save_s
+        if held.batch and held.batch != row.batch:
+            row.batch, row.total_steps = held.batch, float(held.total_steps)
+            self.adapted.add(row.id)
+            self.book.dirty_jobs.add(row.id)
+        if held.address and (before is None or before.address != held.address):
+            self.order(start)  # the other nodes now know where rank 0 is
+        if held.state == "ended":
+            start.gone.add(node)
+            self.fleet.forget(node, start.key)
+
+    def _loaded(self, start: LiveStart, held: Held) -> None:
+        """Training goes on from a checkpoint: what was counted beyond it is lost, and done again."""
+        row = start.row
+        if row.started_s is None:
+            row.started_s = self.now_s()
+        if row.spec.plain:
+            return
+        step = float(held.loaded_step)
+        start.stint.from_step = step
+        if step < row.credited:
+            self._lose_steps(start, row.credited - step)
+            self.correct(row, step)
+        elif (
+            row.missed_steps
+        ):  # not lost: saved by a start whose agent could not tell of it any more
+            found = min(row.missed_steps, step - row.credited)
+            self._lose_steps(start, -found)
+        row.missed_steps = 0.0
+
+    def _lose_steps(self, start: LiveStart, steps: float) -> None:
+        start.row.lost_steps += steps
+        start.stint.lost_steps += steps
+        if start.rate > 0:
+            self._lost_device_s(start, steps / start.rate)
+        self.book.dirty_jobs.add(start.row.id)
+        self.book.dirty_stints[start.key] = start.stint
+
+    def _tell_adaptations(self, now: float) -> None:
+        """Jobs that train on with another batch size; their steps are those of the report that follows."""
+        adapted, self.adapted = self.adapted, set()
+        rows = [self.book.jobs[job] for job in sorted(adapted) if job in self.book.jobs]
+        rows = [row for row in rows if row.open]
+        if not rows:
+            return
+        for row in rows:
+            self.learn_batch(row)
+        self.events.append(
+            RequirementsChanged(
+                now,
+                np.array([row.id for row in rows], np.int64),
+                np.array([row.batch for row in rows], np.int64),
+                np.array([row.total_steps for row in rows], np.float64),
+                np.array([row.credited for row in rows], np.float64),
+            )
+        )
+
+    def _ended(self, start: LiveStart) -> None:
+        """All ranks of a start are gone: book it."""
+        now, row = self.now_s(), start.row
+        failure, completed = start.failure(), start.completed()
+        reached, keeps = start.progress(), start.survives()
+        if completed:
+            keeps = row.total_steps  # it may need fewer than it announced
+        elif keeps < reached:
+            self._lose_steps(start, reached - keeps)
+            row.missed_steps = reached - keeps
+        self._measure(start)
+        self._write_stint(start, now, keeps, failure, completed)
+        self.book.drop(start)
+        for node in start.nodes:  # an agent that has forgotten it, too, shall not start it again
+            self.fleet.unwant(node, *start.key, start.stint.why)
+        self.at_stop(start, failure)
+        if failure:
+            row.failures += 1
+            row.reason = f"failed: {failure}"
+        if completed and row.state not in ENDED:
+            self.at_end(row, now)
+        current = self.round
+        if current is not None and current.starts.get(row.id) is start:
+            lost = start.lost or start.interrupted
+            outcome = Outcome.LOST if lost else Outcome.FAILED if failure else Outcome.RAN
+            current.ended[row.id] = Ended(now, outcome, completed)
+            row.steps = keeps
+            self.book.dirty_jobs.add(row.id)
+        elif row.state not in ENDED:
+            self._ended_late(start, now, keeps, completed)
+
+    def _ended_late(self, start: LiveStart, now: float, keeps: float, completed: bool) -> None:
+        """A start that was told to stop is over; the next one of its job, if any, may begin."""
+        row = start.row
+        self.correct(row, keeps)
+        following = self.book.newest(row.id)
+        if following is None:
+            return
+        if not completed:
+            following.from_step = following.stint.from_step = keeps
+            self.book.dirty_stints[following.key] = following.stint
+            self.order(following)
+            return
+        current = self.round
+        self._write_stint(following, now, keeps, "", True)
+        self.book.drop(following)
+        if current is not None and current.starts.get(row.id) is following:
+            current.ended[row.id] = Ended(now, Outcome.RAN, True)
+
+    def _measure(self, start: LiveStart) -> None:
+        leader, row = start.leader, start.row
+        if leader is None or leader.loaded_step < 0 or leader.ran_s <= 1.0 or row.spec.plain:
+            return
+        measured = (leader.step - leader.loaded_step) / leader.ran_s
+        same = row.measured_on == start.stint.accelerator and row.measured_rate is not None
+        row.measured_rate = (
+            (measured + (row.measured_rate or 0.0)) / 2 if same else measured
+        )  # Gavel's blend: half of it is new
+        row.measured_on = start.stint.accelerator
+
+    def _write_stint(
+        self, start: LiveStart, now: float, step: float, failure: str, completed: bool
+    ) -> None:
+        stint, row, leader = start.stint, start.row, start.leader
+        stint.ended_s, stint.to_step = now, step
+        if not start.ordered:
+            stint.from_step = step
+        stint.why = (
+            "completed"
+            if completed
+            else "node lost"
+            if start.lost
+            else start.held[start.first_node].reason
+            if start.interrupted and start.first_node in start.held
+            else f"failed: {failure}"
+            if failure
+            else start.stopping or "ended"
+        )
+        if leader is not None:
+            stint.wait_s, stint.start_s, stint.load_s = leader.wait_s, leader.start_s, leader.load_s
+            stint.save_s, stint.stop_s = leader.save_s, leader.stop_s
+            parts = (leader.start_s, leader.load_s, leader.stop_s)
+            overhead_s = sum(max(part, 0.0) for part in parts)
+            row.overhead_s += overhead_s + max(leader.wait_s, 0.0)
+            self._lost_device_s(start, overhead_s)
+        row.run_s += now - stint.began_s
+        row.preemptions += start.stopping in ("preempted", "moved")
+
+    # --- what the core wants -------------------------------------------------------------------------
+
+    def perform(self, command: Command) -> None:
+        """Make a command so, from the next commit on."""
+        match command:
+            case StartRound():
+                self._start_round(command)
+            case Solve():
+                self.solving = True
+                self.ask(command)
+            case EndRound():
+                self.end_round(self.now_s())
+                if self.round is not None:  # nodes are still coming back: at the first chance
+                    self.round.length_s = 0.0
+            case EndJobs():
+                self._end_jobs(command)
+
+    def _start_round(self, command: StartRound) -> None:
+        starts: dict[int, LiveStart] = {}
+        kinds = self.cluster.device_type
+        for u, unit in enumerate(command.units.tolist()):
+            _breathe(u)
+            devices = command.devices[command.first[u] : command.first[u + 1]]
+            placement = self._place(devices)
+            accelerator = self.cluster.accelerators[kinds[devices[0]]]
+            for job in unit:
+                if job >= 0:
+                    starts[job] = self._run(job, placement, accelerator, command.time_s)
+        for number, job in enumerate(list(self.book.live)):
+            _breathe(number)
+            if job not in starts:
+                paused = self.book.jobs[job].state == "paused"
+                self._stop(job, "paused" if paused else "preempted")
+        self._set_states(starts)
+        self.round = None
+        if starts:
+            self.round = LiveRound(
+                command.round, command.time_s, command.length_s, command.units, starts
+            )
+
+    def resume_round(
+        self, command: StartRound, starts: dict[int, LiveStart]
+    ) -> dict[int, LiveStart]:
+        """After a restart of the server: the round goes on, with what of it had ended already."""
+        self.round = LiveRound(
+            command.round, command.time_s, command.length_s, command.units, starts
+        )
+        for job, start in starts.items():
+            ended_s, why = start.stint.ended_s, start.stint.why
+            if ended_s is not None:
+                failed = why.startswith("failed")
+                outcome = (
+                    Outcome.LOST
+                    if why in ("node lost", EXPIRED, LEAVES, ORPHANED)
+                    else Outcome.FAILED
+                    if failed
+                    else Outcome.RAN
+                )
+                self.round.ended[job] = Ended(ended_s, outcome, why == "completed")
+        return starts
+
+    def _place(self, devices: Ints) -> dict[str, tuple[int, ...]]:
+        """Node -> indices of its devices."""
+        nodes = self.cluster.device_node[devices]
+        first = np.searchsorted(self.cluster.device_node, nodes)
+        placement: dict[str, tuple[int, ...]] = {}
+        for node, index in zip(nodes.tolist(), (devices - first).tolist(), strict=True):
+            name = self.cluster.nodes[node].name
+            placement[name] = (*placement.get(name, ()), index)
+        return placement
+
+    def _run(
+        self, job: int, placement: dict[str, tuple[int, ...]], accelerator: str, now: float
+    ) -> LiveStart:
+        """The start of a job on these devices: the one that runs there already, or a new one."""
+        current = self.book.newest(job)
+        if current is not None and not current.stopping and current.placement() == placement:
+            return current
+        self._stop(job, "moved")
+        row = self.book.jobs[job]
+        row.epoch += 1
+        row.starts += 1
+        stint = StintRow(
+            job=job,
+            epoch=row.epoch,
+            node=",".join(placement),
+            accelerator=accelerator,
+            devices=tuple(d for devices in placement.values() for d in devices),
+            nodes=tuple(node for node, devices in placement.items() for _ in devices),
+            began_s=now,
+            from_step=row.steps,
+        )
+        start = LiveStart(row, stint, ranks_on(placement), self.rate(row, accelerator), row.steps)
+        self.book.add(start)
+        self.order(start)
+        return start
+
+    def order(self, start: LiveStart) -> None:
+        """Order a start of its nodes, unless an earlier one of the job is not over yet."""
+        if start.stopping or self.book.live[start.row.id][0] is not start:
+            return
+        start.ordered = True
+        for node in start.nodes:
+            if node not in start.gone:
+                self.fleet.want(node, start.assignment(node, self.checkpoint_s(start)))
+
+    def _stop(self, job: int, reason: str) -> None:
+        """Tell all starts of a job to stop."""
+        for start in list(self.book.live.get(job, ())):
+            if start.stopping:
+                continue
+            start.stopping = reason
+            if not start.ordered:
+                self._write_stint(start, self.now_s(), start.row.steps, "", False)
+                self.book.drop(start)
+                continue
+            for node in start.nodes:
+                self.fleet.unwant(node, job, start.stint.epoch, reason)
+
+    def _set_states(self, starts: dict[int, LiveStart]) -> None:
+        for job, row in self.book.jobs.items():
+            if row.state == "running" and job not in starts:
+                row.state = "preempted"
+                self.book.dirty_jobs.add(job)
+            elif job in starts and row.state != "running":
+                row.state = "running"
+                self.book.dirty_jobs.add(job)
+
+    def _end_jobs(self, command: EndJobs) -> None:
+        for job, end, end_s in zip(
+            command.jobs.tolist(), command.end.tolist(), command.end_s.tolist(), strict=True
+        ):
+            row = self.book.jobs[job]
+            row.state = _END[end]  # type: ignore[assignment]
+            row.ended_s = end_s
+            if end == End.COMPLETED:
+                row.reason = ""
+            sums = self.book.sums(row.tenant)
+            sums.done += end == End.COMPLETED
+            if row.rho is not None and end == End.COMPLETED:
+                sums.rho_sum += row.rho
+                sums.rho_count += 1
+            self.corrections.pop(job, None)
+            self.book.close(job)
+            self._stop(job, row.state)
+
+    # --- nodes ---------------------------------------------------------------------------------------
+
+    def lose(self, name: str, reason: str) -> None:
+        """A node is gone, and with it whatever ran there."""
+        self.fleet.lose(name)
+        self.abandon(name, list(self.book.on_node.get(name, {}).values()), reason)
+        self.take_out(name)
+
+    def abandon(self, name: str, starts: list[LiveStart], reason: str) -> None:
+        """These starts no longer exist on a node; on their other nodes they must stop."""
+        for start in starts:
+            start.lost = True
+            start.gone.add(name)
+            for other in start.nodes:
+                self.fleet.unwant(other, start.row.id, start.stint.epoch, reason)
+            start.row.reason = reason
+            if len(start.gone) == len(start.nodes):
+                self._ended(start)
+
+    def take_out(self, name: str) -> None:
+        """The core may no longer use a node."""
+        if name not in self.lost_nodes:
+            self.lost_nodes.add(name)
+            self.events.append(NodeLost(self.now_s(), name))
+
+    def put_back(self, name: str) -> None:
+        """The core may use a node again."""
+        if name in self.lost_nodes:
+            self.lost_nodes.discard(name)
+            self.events.append(NodeRecovered(self.now_s(), name))
+
+
+def _know_already(row: JobRow) -> None:
+    del row
+
+
+def _breathe(number: int) -> None:
+    """Give way to the network's thread in a long loop; number: of the turn."""
+    if number % BREATH == BREATH - 1:
+        time.sleep(BREATH_S)

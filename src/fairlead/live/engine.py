@@ -1,0 +1,612 @@
+"""The driver's thread of the server: core, backend and store, recovered after a crash.
+
+Whoever wants something of it hands a function to ``call``; what that returns is passed on when it is
+durable. A change of the core's make-up (nodes, policy) and every so many records begin a new segment of the
+journal: the core is put together anew from its own state, and goes on as whoever replays that segment will.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+import fairlead
+from fairlead import journal
+from fairlead.commands import Command, End, EndJobs, Solve, StartRound
+from fairlead.core.scheduler import Scheduler
+from fairlead.core.state import state_of
+from fairlead.driver import drive
+from fairlead.errors import ConfigError, FairleadError, StoreError
+from fairlead.events import Event, JobsHeld, JobsSubmitted, KindsLearned, NodeLost, Solved
+from fairlead.live.backend import LiveBackend
+from fairlead.live.clock import Clock
+from fairlead.live.facade import ConflictError
+from fairlead.live.fleet import Fleet, LiveNode
+from fairlead.live.metrics import Counters
+from fairlead.live.pace import Pace
+from fairlead.live.protocol import Register, Welcome
+from fairlead.live.rates import fits, own_rates, table_for
+from fairlead.live.recovery import recover
+from fairlead.live.rows import JobRow, NodeRow
+from fairlead.live.solver import Solver
+from fairlead.live.starts import Book, LiveStart
+from fairlead.live.store import Store, Transaction
+from fairlead.live.viewing import sample
+from fairlead.mechanism.profile import Profile
+from fairlead.model.adaptation import batch_of, with_batch
+from fairlead.model.cluster import Cluster, Node
+from fairlead.model.job import Job, JobId, RestartCosts
+from fairlead.model.plan import Answer, Planner
+from fairlead.model.throughput import Kind, Throughputs
+from fairlead.policies import registry
+from fairlead.setup import Setup, build, restore, traits_of
+
+_log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+RETRY_S = 0.5  # between attempts to write to a store that fails
+FEW = 20  # starts that must have been measured before their median counts
+WRONG = 3.0  # a belief that is wrong by this factor is given up
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """How a live cluster works; all times in seconds."""
+
+    policy: str
+    profile: Profile
+    catalogue: Throughputs
+    nodes: tuple[Node, ...] | None = None  # None: whatever agents register
+    prices: dict[str, float] = field(default_factory=dict)
+    seed: int = 0
+    lease_s: float = 30.0
+    heartbeat_s: float = 2.0
+    rate_bound: float = 0.01  # drift between the clocks of two machines, relative
+    mtbf_s: float = 86400.0  # of a node, as long as nothing is known of it
+    solve_limit_s: float = 60.0
+    restart_s: float | None = None  # that a start costs, until it is known; None = a guess by round
+    segment_records: int = 20_000
+    keep_segments: int = 2
+
+
+class Engine:
+    """See the module."""
+
+    def __init__(self, store: Store, options: LiveOptions) -> None:
+        self.store = store
+        self.options = options
+        self.policy = options.policy
+        self.clock = Clock()
+        self.book = Book()
+        self.fleet = Fleet(options.lease_s, options.rate_bound, time.monotonic, self._notice)
+        self.backend = LiveBackend(
+            self.book,
+            self.fleet,
+            self.clock.now_s,
+            self._commit,
+            self._ask,
+            self._checkpoint_s,
+            self._rate,
+            self._at_end,
+            self._at_stop,
+        )
+        self.backend.wanted = self._wants
+        self.backend.learn_batch = self._learn_batch
+        self.pace = Pace()
+        self.fleet.wake = lambda _: self.pace.heard()  # nobody listens yet
+        self.solver = Solver(options.solve_limit_s)
+        self.scheduler: Scheduler | None = None
+        self.setup: Setup | None = None
+        self.trouble = ""  # why nothing can be made durable just now
+        self.solve_state = "ok"
+        self.solve_began_s: float | None = None
+        self.solve_s: float | None = None
+        self.solved_s: float | None = None
+        self.decide_s: float | None = None
+        self.next_job = 0
+        self.restarts: deque[float] = deque(maxlen=1000)  # seconds that starts took
+        self.keys: dict[str, list[int]] = {}  # of submissions that are not committed yet
+        self.counters = Counters()
+        self.unplaced: set[int] = set()  # jobs that fit nowhere, and that the core does not know
+        self.unfit: set[int] = (
+            set()
+        )  # jobs that fit nowhere any more, and that the core holds aside
+        self.segment_records = 0  # in the newest segment
+        self.journal_records = 0  # in all segments
+        self.ended_counts: dict[str, int] = {}  # state -> jobs that ended in it
+        self._records: list[bytes] = []
+        self._writes: list[Callable[[Transaction], None]] = []
+        self._answers: list[tuple[Future[Any], Any]] = []
+        self._rebuild = False
+        self._stopping = False
+        self._learning: set[Kind] = set()  # kinds that the core is about to be told of
+        self._generation = 0  # of the core: answers to problems of an earlier one are dropped
+        self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
+        self.failed: Callable[[BaseException], None] = _raise  # told when the driver cannot go on
+
+    # --- from outside ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Recover what there is, then drive."""
+        recover(self)
+        self.solver.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit and end. Jobs go on under their agents for as long as their leases last."""
+        self._stopping = True
+        self.backend.inbox.put(_nothing)
+        self._thread.join()
+        self.solver.stop()
+
+    def call(self, do: Callable[[], _Result]) -> "Future[_Result]":
+        """Have something done by the driver's thread; the result comes when it is durable."""
+        future: Future[_Result] = Future()
+
+        def run() -> None:
+            try:
+                if self.trouble:
+                    raise StoreError(self.trouble)
+                self._answers.append((future, do()))
+            except FairleadError as problem:
+                future.set_exception(problem)
+
+        self.backend.inbox.put(run)
+        return future
+
+    def write(self, change: Callable[[Transaction], None]) -> None:
+        """Have something more written with the next commit (the driver's thread)."""
+        self._writes.append(change)
+
+    # --- the driver's thread -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                if self.scheduler is None:
+                    self.backend.next()
+                else:
+                    drive(_Timed(self), self.backend, (self,))  # type: ignore[arg-type]
+                if not self._stopping:
+                    self._take_over()
+            if self.scheduler is not None:
+                self._take_over()  # so that the next version need not decide as this one did
+            self._commit()
+        except BaseException as problem:
+            _log.critical("the driver cannot go on", exc_info=problem)
+            self.failed(problem)
+
+    def _wants(self) -> bool:
+        full = self.segment_records >= self.options.segment_records
+        return self._stopping or ((self._rebuild or full) and bool(self.fleet.nodes))
+
+    def rebuild(self) -> None:
+        """Put the core together anew at the next chance: nodes or policy have changed."""
+        self._rebuild = True
+
+    def event(self, event: Event) -> None:
+        """An observer of the driver: the journal."""
+        self._records.append(journal.encode(event))
+        if isinstance(event, Solved):
+            self.backend.solving = False
+
+    def command(self, command: Command) -> None:
+        """An observer of the driver: the journal."""
+        self._records.append(journal.encode(command))
+        if isinstance(command, EndJobs):
+            for end in command.end.tolist():
+                state = End(end).name.lower()
+                self.ended_counts[state] = self.ended_counts.get(state, 0) + 1
+        if isinstance(command, StartRound):
+            with contextlib.suppress(StoreError):  # a full disk costs a point in a plot, no more
+                self.store.add_sample(sample(self, command))
+            if self._misjudges():
+                self.rebuild()
+
+    # --- nodes and policy (the driver's thread, through ``call``) --------------------------------------
+
+    def register(self, message: Register) -> Welcome:
+        """A node comes up, or back."""
+        name, fleet, backend = message.node, self.fleet, self.backend
+        self._check_node(message)
+        node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
+        if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
+            self.setup is None or name not in {n.name for n in self.setup.cluster.nodes}
+        ):
+            self.rebuild()
+        if message.incarnation in node.superseded:
+            raise ConfigError(f"node {name!r}: another agent has registered under this name since")
+        same = message.incarnation in (node.incarnation, node.last_incarnation)
+        fleet.register(message)
+        held = {(h.job, h.epoch) for h in message.holds}
+        starts = [s for s in backend.book.on_node.get(name, {}).values() if s.key not in held]
+        backend.abandon(name, [s for s in starts if s.ordered and not same], "the agent restarted")
+        self._keep_node(node)
+        if not node.drained:
+            backend.put_back(name)
+        backend.noticed.add(name)
+        return Welcome(
+            heartbeat_s=self.options.heartbeat_s,
+            lease_s=self.options.lease_s,
+            rate_bound=self.options.rate_bound,
+            orders=node.orders,
+        )
+
+    def _check_node(self, message: Register) -> None:
+        """Raises ConfigError for a node that is not as the cluster file has it."""
+        if self.options.nodes is None:
+            return
+        named = {node.name: node for node in self.options.nodes}
+        node = named.get(message.node)
+        if node is None:
+            raise ConfigError(f"node {message.node!r}: is not in the cluster file")
+        if (node.accelerator, node.devices) != (message.accelerator, message.devices):
+            raise ConfigError(
+                f"node {message.node!r}: the cluster file says {node.accelerator}={node.devices}, "
+                f"the agent {message.accelerator}={message.devices}"
+            )
+
+    def _keep_node(self, node: LiveNode) -> None:
+        row = NodeRow(
+            name=node.name,
+            accelerator=node.accelerator,
+            devices=node.devices,
+            host=node.host,
+            fake=node.fake,
+            drained=node.drained,
+            incarnation=node.incarnation or node.last_incarnation,
+        )
+        self.write(lambda t: t.put_node(row))
+
+    def drain(self, name: str, drained: bool) -> None:
+        """Jobs leave a node, saved, and none comes to it; or it takes jobs again."""
+        node = self.fleet.nodes[name]
+        node.drained = drained
+        self._keep_node(node)
+        if drained:
+            self.backend.take_out(name)
+        elif node.registered:
+            self.backend.put_back(name)
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node that nothing runs on."""
+        node = self.fleet.nodes[name]
+        if not (node.drained or node.lost) or self.book.on_node.get(name):
+            raise ConflictError(f"node {name!r}: is in use; drain it first, and wait for its jobs")
+        if len(self.fleet.nodes) == 1:
+            raise ConflictError(f"node {name!r}: is the last one of the cluster")
+        if self.options.nodes is not None:
+            raise ConflictError(f"node {name!r}: is in the cluster file; take it out there")
+        self.fleet.remove(name)
+        self.backend.lost_nodes.discard(name)
+        self.write(lambda t: t.delete_node(name))
+        self.rebuild()
+
+    def set_policy(self, policy: str) -> None:
+        """Shares are solved for anew, by another policy."""
+        self.policy = policy
+        self.write(lambda t: t.set_meta("policy", policy))
+        self.rebuild()
+
+    # --- durability ----------------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        book = self.book
+        if self._records or self._writes or book.dirty_jobs or book.dirty_stints:
+            self._write_until_done()
+            book.forget_closed()
+            self.keys.clear()
+        if (most := self.pace.most()) and self.fleet.unpublished:
+            self.pace.sent()
+            self.fleet.publish(most)
+        answers, self._answers = self._answers, []
+        for future, result in answers:
+            future.set_result(result)
+
+    def _write_until_done(self) -> None:
+        while True:
+            try:
+                with self.counters.commit_seconds.time(), self.store.transaction() as t:
+                    self._write_all(t)
+                break
+            except StoreError as problem:
+                if not self.trouble:
+                    _log.error("%s; leases go on being renewed", problem)
+                self.trouble = str(problem)
+                if self._stopping:
+                    return
+                time.sleep(RETRY_S)
+        self.trouble = ""
+        self.segment_records += len(self._records)
+        self.journal_records += len(self._records)
+        self._records, self._writes = [], []
+
+    def _write_all(self, t: Transaction) -> None:
+        book = self.book
+        if self._records:
+            t.append(self._records)
+        t.put_jobs([book.jobs[job] for job in sorted(book.dirty_jobs) if job in book.jobs])
+        t.put_stints(list(book.dirty_stints.values()))
+        for write in self._writes:
+            write(t)
+        if book.tenants_changed:
+            t.set_meta("tenants", msgspec.json.encode(book.tenants).decode())
+            book.tenants_changed = False
+        t.set_meta("clock", self.clock.to_meta())
+
+    # --- the core's make-up --------------------------------------------------------------------------
+
+    def _take_over(self) -> None:
+        """A new segment: the core anew from its own state, with the nodes and the policy of now."""
+        self._rebuild = False
+        if not self.fleet.nodes:
+            return
+        now = self.clock.now_s()
+        setup, planner = self._make_setup()
+        if self.scheduler is None:
+            self.scheduler = build(setup, planner)
+            records = [journal.encode(setup)]
+        else:
+            state = state_of(self.scheduler)
+            self.scheduler = restore(setup, state, planner)
+            records = [journal.encode(setup), journal.encode(state)]
+        self.setup = setup
+        self._learning = set()
+        self._generation += 1
+        self.backend.cluster = setup.cluster
+        self.backend.ready = True
+        self.backend.solving = False
+        self.solver.abandon("the policy or the nodes have changed")
+        self.write(lambda t: _no_matter(t.new_segment(records)))
+        self._commit()
+        self.segment_records = len(records)
+        self._tell_lost_nodes(now)
+        self.refit(now)
+        if self.backend.round is None:  # nothing else would make the new core decide
+            self.backend.events.append(JobsSubmitted(now, ()))
+
+    def _tell_lost_nodes(self, now: float) -> None:
+        """Nodes that were lost before the core knew them."""
+        assert self.scheduler is not None
+        works = self.scheduler.running.works
+        for index, node in enumerate(self.scheduler.cluster.nodes):
+            mine = works[self.scheduler.cluster.device_node == index]
+            if node.name in self.backend.lost_nodes and mine.any():
+                self.backend.events.append(NodeLost(now, node.name))
+
+    def _make_setup(self) -> "tuple[Setup, Any]":
+        profile, seed = self.options.profile, self.options.seed
+        made = registry.make(self.policy, seed=seed, profile=profile.name)
+        nodes = sorted(self.fleet.nodes.values(), key=lambda node: node.name)
+        cluster = Cluster(
+            tuple(Node(n.name, n.accelerator, n.devices) for n in nodes),
+            {a: p for a, p in self.options.prices.items() if a in {n.accelerator for n in nodes}},
+        )
+        current = None if self.scheduler is None else self.scheduler.throughputs
+        table = table_for(self.options.catalogue, cluster, self.book.jobs, current)
+        setup = Setup(
+            fairlead.__version__,
+            cluster,
+            replace(table.on(cluster, profile.spread), origin="journal"),
+            getattr(made, "spec", self.policy),
+            profile,
+            seed,
+            RestartCosts(self.restart_s()),
+            overlap_solves=True,
+            traits=None if isinstance(made, Planner) else traits_of(made),
+        )
+        return setup, made
+
+    def refit(self, now: float) -> None:
+        """Jobs that fit the cluster now join, or go on; those that no longer do are held aside."""
+        assert self.setup is not None
+        for job, row in sorted(self.book.jobs.items()):
+            if not row.open or row.state == "paused":
+                continue
+            good = fits(self.rates(row), row.spec, self.setup.cluster)
+            if job in self.unplaced and good:
+                self.admit([row], now)
+            elif job in self.unfit and good:
+                self.unfit.discard(job)
+                self.backend.events.append(JobsHeld(now, np.array([job]), False))
+            elif not good and job not in self.unplaced and job not in self.unfit:
+                self.unfit.add(job)
+                row.reason = no_room(row)
+                self.backend.events.append(JobsHeld(now, np.array([job]), True))
+
+    def admit(self, rows: list[JobRow], now: float) -> None:
+        """Hand jobs to the core, if they fit the cluster; else they wait for one that they fit."""
+        jobs = []
+        for row in rows:
+            if self.setup is None or not fits(self.rates(row), row.spec, self.setup.cluster):
+                row.reason = no_room(row)
+                self.unplaced.add(row.id)
+                continue
+            self._learn_kind(row, now)
+            self.unplaced.discard(row.id)
+            row.reason = ""
+            jobs.append(_job(row))
+        if jobs:
+            self.backend.events.append(JobsSubmitted(now, tuple(jobs)))
+
+    def rates(self, row: JobRow) -> dict[str, float]:
+        """Accelerator type of the cluster -> steps/s believed of a job, side by side where that matters."""
+        if self.scheduler is None:
+            return {}
+        table = self.scheduler.throughputs
+        kind = table.row(row.kind, row.spec.scale_factor)
+        rate = own_rates(row.spec, table.slots) if kind is None else table.rate[kind]
+        best: dict[str, float] = {}
+        for slot, steps_per_s in zip(table.slots, rate.tolist(), strict=True):
+            best[slot.accelerator] = max(best.get(slot.accelerator, 0.0), steps_per_s)
+        return best
+
+    def _learn_kind(self, row: JobRow, now: float) -> None:
+        assert self.scheduler is not None
+        table, kind = self.scheduler.throughputs, (row.kind, row.spec.scale_factor)
+        if table.row(*kind) is None and kind not in self._learning:
+            self._learning.add(kind)
+            rate = own_rates(row.spec, table.slots)
+            self.backend.events.append(KindsLearned(now, (kind,), table.slots, rate[None, :]))
+
+    def _learn_batch(self, row: JobRow) -> None:
+        """Where the table does not have a family at the batch size that a job now uses: as many samples a
+        second as before."""
+        assert self.scheduler is not None
+        before, row.kind = row.kind, with_batch(row.kind, row.batch)
+        table, kind = self.scheduler.throughputs, (row.kind, row.spec.scale_factor)
+        old = table.row(before, row.spec.scale_factor)
+        if row.kind == before or table.row(*kind) is not None or kind in self._learning:
+            return
+        self._learning.add(kind)
+        samples = batch_of(before) or row.batch
+        rate = np.zeros(len(table.slots)) if old is None else table.rate[old] * samples / row.batch
+        now = self.clock.now_s()
+        self.backend.events.append(KindsLearned(now, (kind,), table.slots, rate[None, :]))
+
+    # --- solving -------------------------------------------------------------------------------------
+
+    def _ask(self, problem: Solve) -> None:
+        generation = self._generation
+        self.solve_began_s = self.clock.now_s()
+
+        def answered(future: "Future[Answer]") -> None:
+            self.backend.inbox.put(lambda: self._solved(generation, future))
+
+        assert self.setup is not None
+        setup = self.setup
+        self.solver.submit(
+            setup.policy, setup.seed, setup.profile, problem.snapshot, problem.state
+        ).add_done_callback(answered)
+
+    def _solved(self, generation: int, future: "Future[Answer]") -> None:
+        if generation != self._generation:
+            return
+        now = self.clock.now_s()
+        assert self.solve_began_s is not None
+        self.solve_s = now - self.solve_began_s
+        self.counters.solve_seconds.observe(self.solve_s)
+        self.solve_began_s = None
+        problem = future.exception()
+        if problem is not None:
+            held = (
+                ""
+                if self.solved_s is None
+                else f"; the shares of {now - self.solved_s:.0f} s ago hold"
+            )
+            self.counters.solve_failures.inc()
+            self.solve_state = f"failed: {problem}{held}"
+            _log.error("solve %s", self.solve_state)
+            self.backend.events.append(Solved(now, error=str(problem)))
+            return
+        self.solve_state, self.solved_s = "ok", now
+        self.backend.events.append(Solved.of(now, future.result()))
+
+    # --- for the backend -----------------------------------------------------------------------------
+
+    def _notice(self, node: str) -> None:
+        self.backend.notice(node)
+
+    def _rate(self, row: JobRow, accelerator: str) -> float:
+        return self.rates(row).get(accelerator, 0.0)
+
+    def _checkpoint_s(self, start: LiveStart) -> float:
+        """How often to save: sqrt(2 x save time x MTBF) of all its nodes together, Young's rule, at most
+        3.5 % of the time (CheckFreq's bound)."""
+        save_s = max(start.row.save_s, 0.01)
+        mtbf_s = self.options.mtbf_s / len(start.nodes)
+        return float(max((2 * save_s * mtbf_s) ** 0.5, save_s / 0.035))
+
+    def restart_s(self) -> float:
+        """Seconds that a start on other devices costs, as it was measured here: the median of late."""
+        if len(self.restarts) >= FEW:
+            return float(np.median(self.restarts))
+        if self.setup is not None:
+            return self.setup.restart_costs.default_s
+        guess_s = self.options.profile.round_s / 360.0
+        return guess_s if self.options.restart_s is None else self.options.restart_s
+
+    def _misjudges(self) -> bool:
+        """Do starts cost so much more or less than the core believes that it has to be told?"""
+        if self.setup is None or len(self.restarts) < FEW:
+            return False
+        believed_s, measured_s = self.setup.restart_costs.default_s, self.restart_s()
+        return not believed_s / WRONG <= measured_s <= believed_s * WRONG
+
+    def _at_stop(self, start: LiveStart, failure: str) -> None:
+        """Count it, and take note of what the start cost."""
+        stint = start.stint
+        self.counters.job_failures.inc(bool(failure))
+        self.counters.preemptions.inc(start.stopping in ("preempted", "moved"))
+        if stint.trained_s is not None:  # its wait for the devices is the end of the job before it
+            self.restarts.append(stint.trained_s - stint.began_s)
+
+    def _at_end(self, row: JobRow, now: float) -> None:
+        """Finish-time fairness of a job that is about to complete: its JCT over the time that its steps
+        would have taken with its part of the cluster to itself (Gavel's rho)."""
+        if self.scheduler is None or JobId(row.id) not in self.scheduler.ledger:
+            return
+        jobs = self.scheduler.ledger.jobs
+        at = self.scheduler.ledger.row(JobId(row.id))
+        isolated_s = float(jobs.isolated_s[at])
+        if jobs.isolated_rate[at] > 0:
+            isolated_s += (row.total_steps - jobs.done_then[at]) / jobs.isolated_rate[at]
+        if isolated_s > 0:
+            row.rho = float((now - row.submitted_s) / isolated_s)
+
+
+class _Timed:
+    """The core, with the time that its decisions take. Stands for it in the driver."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def handle(self, event: Event) -> list[Command]:
+        """As the core does it."""
+        engine = self.engine
+        assert engine.scheduler is not None
+        began = time.perf_counter()
+        commands = engine.scheduler.handle(event)
+        if any(isinstance(command, StartRound) for command in commands):
+            engine.decide_s = time.perf_counter() - began
+            engine.counters.round_decision_seconds.observe(engine.decide_s)
+        return commands
+
+
+def _job(row: JobRow) -> Job:
+    spec = row.spec
+    return Job(
+        JobId(row.id),
+        row.kind,
+        spec.scale_factor,
+        row.total_steps,
+        spec.weight,
+        row.tenant,
+        spec.slo_s,
+    )
+
+
+def no_room(row: JobRow) -> str:
+    """Why a job that fits nowhere waits."""
+    n = row.spec.scale_factor
+    many = "a device" if n == 1 else f"{n} devices of one type"
+    return f"no node, or nodes together, with {many} on which it can run"
+
+
+def _no_matter(_: object) -> None:
+    return None
+
+
+def _nothing() -> None:
+    return None
+
+
+def _raise(problem: BaseException) -> None:
+    raise problem

@@ -1,0 +1,284 @@
+"""The nodes as the server knows them: what each holds, what each shall hold, and until when it may.
+
+Shared by two threads: agents' calls come in on the one that serves the network, decisions are published by
+the driver's. Every method takes the lock for a moment only, so a lease is renewed however long a decision
+takes. Times are monotonic seconds of this process, never wall-clock times.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from fairlead.errors import StaleError
+from fairlead.live.protocol import Assignment, Held, Orders, Register, Report
+
+Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
+_NONE = Orders(seq=0, wanted=())
+
+
+def _wake_nobody(names: list[str]) -> None:
+    del names
+
+
+@dataclass(slots=True)
+class LiveNode:
+    """A node. ``seen`` and ``lease_until`` are 0 before the first report to this server."""
+
+    name: str
+    accelerator: str
+    devices: int
+    host: str = ""
+    fake: bool = False
+    drained: bool = False
+    lost: bool = False
+    incarnation: str = ""  # "" = has not registered with this server
+    last_incarnation: str = ""  # known from an earlier run of the server
+    superseded: set[str] = field(default_factory=set)  # earlier incarnations
+    seq: int = -1  # of its newest report
+    seen: float = 0.0
+    lease_until: float = 0.0  # every lease that it was granted is over by then
+    holds: dict[Start, Held] = field(default_factory=dict)
+    orders: Orders = _NONE  # as published
+    followed: int = -1  # the newest orders that it says it follows
+    # The driver's alone, until it publishes them:
+    wanted: dict[int, Assignment] = field(default_factory=dict)
+    forget: set[Start] = field(default_factory=set)
+    reasons: dict[int, str] = field(default_factory=dict)
+    changed: bool = False
+
+    @property
+    def quiet_since(self) -> float:
+        """Since when it has neither been heard of nor had a lease."""
+        return max(self.seen, self.lease_until)
+
+    @property
+    def registered(self) -> bool:
+        """Has it spoken to this server, and is it not lost?"""
+        return bool(self.incarnation) and not self.lost
+
+
+class Fleet:
+    """See the module. ``wake`` is called with the names of nodes whose orders were published."""
+
+    def __init__(
+        self,
+        lease_s: float,
+        rate_bound: float,
+        monotonic: Callable[[], float],
+        notice: Callable[[str], None],
+    ) -> None:
+        """notice: called with a node's name, under no lock, when what it holds has changed in kind."""
+        self.lease_s = lease_s
+        self.rate_bound = rate_bound
+        self.monotonic = monotonic
+        self.notice = notice
+        self.nodes: dict[str, LiveNode] = {}
+        self.wake: Callable[[list[str]], None] = _wake_nobody
+        self._lock = threading.Lock()
+        self._seq = 0
+        self._changed: dict[str, None] = {}  # in the order in which they are to be told
+
+    # --- agents' calls -----------------------------------------------------------------------------
+
+    def report(self, message: Report) -> Orders:
+        """Take note of what a node holds; its orders, with its leases renewed."""
+        with self._lock:
+            node = self._known(message.node, message.incarnation)
+            now = self.monotonic()
+            node.seen = now
+            if message.seq <= node.seq:  # late or doubled: nothing new, and nothing to renew
+                return node.orders
+            node.seq = message.seq
+            follows = message.orders_seq > node.followed
+            node.followed = max(node.followed, message.orders_seq)
+            changed = self._take(node, message.holds) or follows
+            leases = {
+                a.job: self.lease_s for a in node.orders.wanted if (a.job, a.epoch) in node.holds
+            }
+            if leases:
+                node.lease_until = now + self.lease_s * (1 + self.rate_bound)
+            orders = msgspec.structs.replace(node.orders, leases=leases)
+        if changed:
+            self.notice(message.node)
+        return orders
+
+    def orders(self, name: str, incarnation: str) -> Orders:
+        """The orders of a node as published last, without leases."""
+        with self._lock:
+            return self._known(name, incarnation).orders
+
+    def _known(self, name: str, incarnation: str) -> LiveNode:
+        node = self.nodes.get(name)
+        if node is None or node.lost or node.incarnation != incarnation:
+            raise StaleError(f"node {name!r}: register again")
+        return node
+
+    def _take(self, node: LiveNode, holds: Iterable[Held]) -> bool:
+        """Store what the node holds; is there more to it than progress?"""
+        now = {(held.job, held.epoch): held for held in holds}
+        changed = now.keys() != node.holds.keys()
+        for start, held in now.items():
+            before = node.holds.get(start)
+            changed = changed or before is None or _kind(before) != _kind(held)
+        node.holds = now
+        return changed
+
+    # --- the driver's calls ------------------------------------------------------------------------
+
+    def add(self, name: str, accelerator: str, devices: int, drained: bool = False) -> LiveNode:
+        """A node by configuration, or from an earlier run of the server."""
+        with self._lock:
+            node = LiveNode(name, accelerator, devices, drained=drained)
+            self.nodes[name] = node
+            return node
+
+    def remove(self, name: str) -> None:
+        """Forget a node."""
+        with self._lock:
+            del self.nodes[name]
+
+    def register(self, message: Register) -> list[Start]:
+        """A node comes up. Returns the starts that it no longer holds of those that it held."""
+        with self._lock:
+            node = self.nodes[message.node]
+            if node.incarnation not in ("", message.incarnation):
+                node.superseded.add(node.incarnation)
+            node.accelerator, node.devices = message.accelerator, message.devices
+            node.host, node.fake = message.host, message.fake
+            node.incarnation = message.incarnation
+            node.seq, node.followed, node.lost = -1, -1, False
+            node.seen = self.monotonic()
+            before = set(node.holds)
+            self._take(node, message.holds)
+            return sorted(before - set(node.holds))
+
+    def want(self, name: str, assignment: Assignment) -> None:
+        """The node shall hold this, from the next publication on."""
+        with self._lock:
+            node = self.nodes[name]
+            node.wanted[assignment.job] = assignment
+            node.reasons.pop(assignment.job, None)
+            self._change(node)
+
+    def unwant(self, name: str, job: int, epoch: int, reason: str) -> None:
+        """The node shall no longer hold this, from the next publication on."""
+        with self._lock:
+            node = self.nodes.get(name)
+            if node is None or job not in node.wanted or node.wanted[job].epoch != epoch:
+                return
+            del node.wanted[job]
+            node.reasons[job] = reason
+            self._change(node)
+
+    def forget(self, name: str, start: Start) -> None:
+        """The end of this start is booked."""
+        with self._lock:
+            node = self.nodes.get(name)
+            if node is not None and start in node.holds:
+                node.forget.add(start)
+                self._change(node)
+
+    def publish(self, most: int | None = None) -> bool:
+        """Make what was wanted and unwanted since then the orders of nodes, of so many at most, those first
+        that have waited longest. Were there any?"""
+        names = list(itertools.islice(self._changed, most))
+        for name in names:
+            del self._changed[name]
+            with self._lock:  # for each anew: reports of other nodes are answered in between
+                if name in self.nodes:
+                    self._publish(self.nodes[name])
+        if names:
+            self.wake(names)
+        return bool(names)
+
+    @property
+    def unpublished(self) -> bool:
+        """Are there nodes with new orders that they have not been told of?"""
+        return bool(self._changed)
+
+    def _change(self, node: LiveNode) -> None:
+        node.changed = True
+        self._changed[node.name] = None
+
+    def _publish(self, node: LiveNode) -> None:
+        node.changed = False
+        self._seq += 1
+        node.forget &= node.holds.keys()
+        held = {job for job, _ in node.holds}
+        node.reasons = {job: why for job, why in node.reasons.items() if job in held}
+        node.orders = Orders(
+            seq=self._seq,
+            wanted=tuple(node.wanted.values()),
+            forget=tuple(node.forget),
+            reasons=dict(node.reasons),
+        )
+
+    def count_from(self, seq: int) -> None:
+        """Number orders from here on: above those of every earlier run of the server."""
+        self._seq = seq
+
+    def held(self, name: str, start: Start) -> Held | None:
+        """What the node said last of a start of a job."""
+        with self._lock:
+            node = self.nodes.get(name)
+            return None if node is None else node.holds.get(start)
+
+    def ended(self, name: str) -> list[Start]:
+        """The starts of which the node says that they have ended."""
+        with self._lock:
+            node = self.nodes.get(name)
+            holds = {} if node is None else node.holds
+            return [key for key, held in holds.items() if held.state == "ended"]
+
+    def never_began(self, name: str, start: Start) -> bool:
+        """Does the node follow the newest orders and not hold the start? Then it never will."""
+        with self._lock:
+            node = self.nodes.get(name)
+            if node is None:
+                return True
+            wanted = node.wanted.get(start[0])
+            return (
+                start not in node.holds
+                and (wanted is None or wanted.epoch != start[1])
+                and not node.changed
+                and node.followed >= node.orders.seq
+            )
+
+    def lose(self, name: str) -> None:
+        """The node is lost: it holds nothing that counts, and must register to come back."""
+        with self._lock:
+            node = self.nodes[name]
+            node.lost = True
+            node.holds, node.wanted, node.forget, node.reasons = {}, {}, set(), {}
+            self._publish(node)  # at once: what it had is given up
+
+    def pardon(self, seconds: float) -> None:
+        """Silence in so many seconds just past is nobody's fault but the server's own."""
+        with self._lock:
+            now = self.monotonic()
+            for node in self.nodes.values():
+                node.seen = min(now, max(node.seen, node.lease_until) + seconds)
+
+    def silent(self, patience_s: Callable[[LiveNode], float]) -> list[str]:
+        """Nodes not heard of for longer than their patience and without a lease in force; from here on
+        no lease of theirs is renewed. To be lost by the caller.
+        patience_s: seconds behind the end of the leases until the last rank must be dead."""
+        now = self.monotonic()
+        quiet = [n for n in list(self.nodes.values()) if not n.lost and now > n.quiet_since]
+        found = []
+        for node in quiet:  # mostly none
+            since = now - patience_s(node)
+            with self._lock:
+                node.lost = since > node.quiet_since
+            if node.lost:
+                found.append(node.name)
+        return found
+
+
+def _kind(held: Held) -> tuple[object, ...]:
+    """What of a start the driver must hear of at once; the rest is progress."""
+    return (held.state, held.loaded_step >= 0, held.address, held.batch, held.completed)

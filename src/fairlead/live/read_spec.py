@@ -1,0 +1,201 @@
+"""Job descriptions: from TOML and JSON files, and what is wrong with one."""
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.errors import InputError
+from fairlead.live.spec import JobSpec
+
+# Smallest and largest value of each number; the OpenAPI description shows them too.
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "total_steps": (1, 2**53 - 1),
+    "scale_factor": (1, 4096),
+    "weight": (1e-6, 1e6),
+    "slo_s": (1, 1e10),
+    "grace_s": (0, 86_400),
+    "log_bytes": (1_000, 10**9),
+}
+RATES = (0.0, 1e9)  # steps/s
+LONGEST = 200  # characters of a name or a family
+LONGEST_PATH = 4_096
+MOST_WORDS, MOST_VARIABLES, MOST_RATES = 4_096, 1_024, 1_000
+COMMAND_BYTES, ENVIRONMENT_BYTES = 1 << 17, 1 << 17  # Linux refuses a single string of 128 KiB
+LARGEST_FILE = 1 << 20  # bytes
+
+# What the agent sets for every rank (fairlead.client.wire); a job cannot set it.
+RESERVED = frozenset(
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES"}
+)
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+
+
+def read_spec(path: str | Path) -> JobSpec:
+    """A job from a ``.toml`` or ``.json`` file, checked; InputError names the file and the field.
+
+    In a file ``command`` may be one string, split as a shell would split it. A job without a name is
+    named after its file.
+    """
+    path = Path(path)
+    content = _content(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: expected a table of fields, got {shown(content)}")
+    if isinstance(content.get("command"), str):
+        content["command"] = _words(str(path), content["command"])
+    content.setdefault("name", path.stem)
+    try:
+        spec = msgspec.convert(content, JobSpec)
+    except msgspec.ValidationError as problem:
+        raise InputError(f"{path}: {told(problem, content)}") from None
+    check_spec(spec, str(path))
+    return spec
+
+
+def check_spec(spec: JobSpec, where: str = "job") -> None:
+    """Raise InputError, with ``where``, field and value, for what no cluster could run."""
+    _check_command(where, spec.command)
+    for name, (least, most) in BOUNDS.items():
+        value = getattr(spec, name)
+        if value is not None:
+            _check_number(where, name, value, least, most)
+    for name in ("family", "name"):
+        _check_text(where, name, getattr(spec, name), LONGEST)
+    for name in ("cwd", "checkpoint_dir"):
+        _check_path(where, name, getattr(spec, name))
+    _check_rates(where, spec.rates)
+    _check_env(where, spec.env)
+
+
+def told(problem: msgspec.MsgspecError, content: Any) -> str:
+    """msgspec's complaint as ``field: what was expected, got value``. content: what was decoded."""
+    text, _, path = str(problem).partition(" - at `")
+    path = path.rstrip("`").removeprefix("key in ")
+    text = text.replace("`", "")
+    text = text if text[1:2].isupper() else text[:1].lower() + text[1:]  # JSON stays JSON
+    if not path.startswith("$"):
+        return text
+    field = path[1:].lstrip(".")
+    if ", got " in text:
+        found = _at(path, content)
+        text = text if found is None else f"{text.partition(', got ')[0]}, got {shown(found)}"
+    return f"{field}: {text}" if field else text
+
+
+def _at(path: str, content: Any) -> Any:
+    """The value at msgspec's path, ``$.a[0].b``; None where the path has wildcards or leads nowhere."""
+    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", path):
+        try:
+            content = content[name] if name else content[int(index)]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return None
+    return content
+
+
+def _content(path: Path) -> Any:
+    if path.suffix not in (".toml", ".json"):
+        raise InputError(f"{path}: a job is described in a .toml or a .json file")
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise InputError(f"{path}: is larger than {LARGEST_FILE:,} bytes")
+        data = path.read_bytes()
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+    try:
+        if path.suffix == ".json":
+            return msgspec.json.decode(data)
+        return tomllib.loads(data.decode())
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text") from None
+    except (msgspec.DecodeError, tomllib.TOMLDecodeError) as problem:
+        kind = path.suffix[1:].upper()
+        raise InputError(f"{path}: is not {kind}: {problem}") from None
+    except RecursionError:
+        raise InputError(f"{path}: is nested too deeply") from None
+
+
+def _words(where: str, command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as problem:
+        raise InputError(f"{where}: command: {problem} in {shown(command)}") from None
+
+
+def _check_command(where: str, command: tuple[str, ...]) -> None:
+    if not command or not command[0]:
+        raise InputError(f"{where}: command: must not be empty")
+    if len(command) > MOST_WORDS:
+        raise InputError(f"{where}: command: at most {MOST_WORDS:,} words, got {len(command):,}")
+    for position, word in enumerate(command):
+        _check_bytes(where, f"command[{position}]", word)
+    _check_size(where, "command", command, COMMAND_BYTES)
+
+
+def _check_number(where: str, name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:  # so NaN is refused too
+        raise InputError(
+            f"{where}: {name}: must be from {least:.15g} to {most:.16g}, got {shown(value)}"
+        )
+
+
+def _check_text(where: str, name: str, text: str, longest: int) -> None:
+    if len(text) > longest:
+        raise InputError(f"{where}: {name}: at most {longest:,} characters, got {len(text):,}")
+    if not text.isprintable():
+        raise InputError(f"{where}: {name}: must be printable, got {shown(text)}")
+
+
+def _check_bytes(where: str, name: str, text: str) -> None:
+    """What the system is given as a C string in UTF-8."""
+    if "\0" in text:
+        raise InputError(f"{where}: {name}: must not hold a NUL character, got {shown(text)}")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InputError(f"{where}: {name}: is not valid Unicode, got {shown(text)}")
+
+
+def _check_size(where: str, name: str, texts: Iterable[str], most: int) -> None:
+    size = sum(len(text.encode()) + 1 for text in texts)
+    if size > most:
+        raise InputError(f"{where}: {name}: at most {most:,} bytes, got {size:,}")
+
+
+def _check_path(where: str, name: str, text: str) -> None:
+    _check_text(where, name, text, LONGEST_PATH)
+    if text and not text.startswith("/"):
+        raise InputError(f"{where}: {name}: must be an absolute path, got {shown(text)}")
+    if ".." in text.split("/"):
+        raise InputError(f"{where}: {name}: must not climb with '..', got {shown(text)}")
+
+
+def _check_rates(where: str, rates: Mapping[str, float]) -> None:
+    if len(rates) > MOST_RATES:
+        raise InputError(f"{where}: rates: at most {MOST_RATES:,}, got {len(rates):,}")
+    for accelerator, rate in rates.items():
+        if not ACCELERATOR.fullmatch(accelerator):
+            raise InputError(f"{where}: rates: {shown(accelerator)} is no accelerator type")
+        _check_number(where, f"rates.{accelerator}", rate, *RATES)
+    if rates and not any(rates.values()):
+        raise InputError(f"{where}: rates: all are 0, so the job could run nowhere")
+
+
+def _check_env(where: str, env: Mapping[str, str]) -> None:
+    if len(env) > MOST_VARIABLES:
+        raise InputError(f"{where}: env: at most {MOST_VARIABLES:,} variables, got {len(env):,}")
+    for name, value in env.items():
+        if len(name) > LONGEST or not VARIABLE.fullmatch(name):
+            raise InputError(f"{where}: env: {shown(name)} is no name of a variable")
+        if name in RESERVED or name.startswith("FAIRLEAD_"):
+            raise InputError(f"{where}: env: {name} is set by Fairlead itself")
+        _check_bytes(where, f"env.{name}", value)
+    _check_size(where, "env", (text for pair in env.items() for text in pair), ENVIRONMENT_BYTES)
+
+
+def shown(value: object) -> str:
+    """A value for a sentence: in ASCII, and never longer than fits one."""
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

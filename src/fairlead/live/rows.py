@@ -1,0 +1,105 @@
+"""The rows of a live cluster's store, as its server keeps them in memory too. ``gc=False``: as in
+``protocol``."""
+
+import msgspec
+
+from fairlead.live.access import Role
+from fairlead.live.spec import JobSpec
+from fairlead.live.views import JobState
+
+OPEN_STATES: frozenset[JobState] = frozenset(("waiting", "running", "preempted", "paused"))
+
+
+class JobRow(msgspec.Struct, kw_only=True, gc=False):
+    """A job; see ``views.JobView`` for the fields. Changed in place, written at the next commit."""
+
+    id: int
+    name: str
+    tenant: str
+    user: str
+    spec: JobSpec
+    state: JobState = "waiting"
+    submitted_s: float
+    started_s: float | None = None  # its first step
+    ended_s: float | None = None
+    epoch: int = 0
+    steps: float = 0.0
+    credited: float = 0.0  # steps that the core counts, or is about to be told
+    saved_step: int = 0
+    starts: int = 0
+    preemptions: int = 0
+    failures: int = 0
+    run_s: float = 0.0
+    lost_steps: float = 0.0
+    missed_steps: float = 0.0  # of these, what the last start may have saved without being heard
+    overhead_s: float = 0.0
+    reason: str = ""
+    batch: int = 0  # samples per step now, 0 = the script's own
+    total_steps: float
+    measured_rate: float | None = None  # steps/s
+    measured_on: str = ""  # the accelerator type of that
+    kind: str = ""  # family under which the core knows its rates
+    device_s: float = 0.0  # device-seconds received
+    lost_device_s: float = 0.0  # of these, for work done again, starts and stops
+    rho: float | None = None  # finish-time fairness, once it has completed
+    weight: float = 1.0
+    save_s: float = 0.0  # that its newest checkpoint took
+
+    @property
+    def open(self) -> bool:
+        """Has it not ended yet?"""
+        return self.state in OPEN_STATES
+
+
+class StintRow(msgspec.Struct, kw_only=True, gc=False):
+    """One start of a job; see ``views.StintView`` for the fields."""
+
+    job: int
+    epoch: int
+    node: str
+    accelerator: str
+    devices: tuple[int, ...]
+    nodes: tuple[str, ...] = ()  # one for each device
+    began_s: float
+    trained_s: float | None = None  # when training began
+    ended_s: float | None = None
+    from_step: float = 0.0
+    to_step: float = 0.0
+    why: str = ""
+    wait_s: float = -1.0
+    start_s: float = -1.0
+    load_s: float = -1.0
+    save_s: float = -1.0
+    stop_s: float = -1.0
+    lost_steps: float = 0.0
+
+
+class NodeRow(msgspec.Struct, kw_only=True):
+    """A node that has registered once."""
+
+    name: str
+    accelerator: str
+    devices: int
+    host: str
+    fake: bool = False
+    drained: bool = False
+    incarnation: str = ""  # of the agent that registered last
+
+
+class UserRow(msgspec.Struct, kw_only=True):
+    """Who may call. The token itself is not kept, only its hash (``tokens.hash_token``)."""
+
+    user: str
+    tenant: str
+    role: Role
+    token_hash: bytes
+
+
+class TenantSums(msgspec.Struct, kw_only=True):
+    """What a tenant has had so far."""
+
+    done: int = 0  # jobs completed
+    device_s: float = 0.0
+    lost_device_s: float = 0.0
+    rho_sum: float = 0.0
+    rho_count: int = 0

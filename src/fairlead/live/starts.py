@@ -1,0 +1,194 @@
+"""The starts of jobs: from the order to a node until the last rank has ended and all is booked."""
+
+from dataclasses import dataclass, field
+
+from fairlead.live.fleet import Start
+from fairlead.live.protocol import EXPIRED, LEAVES, ORPHANED, Assignment, Held, Rank
+from fairlead.live.rows import JobRow, StintRow, TenantSums
+
+
+@dataclass(slots=True)
+class LiveStart:
+    """One start of a job that has not ended."""
+
+    row: JobRow
+    stint: StintRow
+    nodes: dict[str, tuple[Rank, ...]]
+    rate: float  # steps/s believed: a plain job's seconds are worth so much
+    from_step: float  # what counted when it was ordered
+    ordered: bool = False  # do the nodes know of it?
+    stopping: str = ""  # why it was told to stop
+    held: dict[str, Held] = field(default_factory=dict)  # what each node said last
+    gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
+    lost: bool = False  # a node of it was lost
+
+    @property
+    def key(self) -> Start:
+        """(job, epoch)."""
+        return self.stint.job, self.stint.epoch
+
+    @property
+    def first_node(self) -> str:
+        """Where rank 0 is."""
+        return next(n for n, ranks in self.nodes.items() if any(r.rank == 0 for r in ranks))
+
+    @property
+    def leader(self) -> Held | None:
+        """What the node of rank 0 said last."""
+        return self.held.get(self.first_node)
+
+    @property
+    def address(self) -> str:
+        """host:port:gang_port:secret of rank 0, "" while it is not known."""
+        return self.leader.address if self.leader is not None else ""
+
+    def placement(self) -> dict[str, tuple[int, ...]]:
+        """Node -> indices of the devices held."""
+        return {n: tuple(d for r in ranks for d in r.devices) for n, ranks in self.nodes.items()}
+
+    def progress(self) -> float:
+        """Steps of the job done so far, as far as is known; the last one waits for the end."""
+        row, leader = self.row, self.leader
+        if leader is None:
+            return max(self.from_step, row.credited) if row.spec.plain else self.from_step
+        if row.spec.plain:
+            done = self.from_step + leader.ran_s * self.rate
+        else:
+            done = float(leader.step) if leader.loaded_step >= 0 else self.from_step
+        return min(done, max(row.total_steps - 1.0, 0.0))
+
+    def survives(self) -> float:
+        """Steps that the next start can go on from."""
+        if self.row.spec.plain:
+            return self.progress()
+        known = [h.saved_step for h in self.held.values()] + [self.row.saved_step]
+        leader = self.leader
+        if leader is not None and leader.loaded_step >= 0:
+            known.append(leader.loaded_step)
+        return float(max(known))
+
+    def completed(self) -> bool:
+        """Did the job say that it needs no more, and did all its processes end well?"""
+        leader = self.leader
+        return (
+            not self.lost
+            and leader is not None
+            and leader.completed
+            and all(h.exit_code == 0 for h in self.held.values())
+            and len(self.held) == len(self.nodes)
+        )
+
+    @property
+    def interrupted(self) -> bool:
+        """Did its agent end it on its own account?"""
+        return any(held.reason in (EXPIRED, LEAVES, ORPHANED) for held in self.held.values())
+
+    def failure(self) -> str:
+        """Why it failed, "" if it did not: told to stop, or done, is no failure."""
+        if self.completed() or self.stopping or self.lost or self.interrupted:
+            return ""
+        bad = [h for h in self.held.values() if h.exit_code not in (0, None)]
+        if bad:
+            return bad[0].reason or f"exit code {bad[0].exit_code}"
+        leader = self.leader
+        if leader is None or leader.state != "ended":
+            return "it was never started"
+        return (
+            leader.reason or "it exited with 0 before its last step, without saying that it is done"
+        )
+
+    def assignment(self, node: str, checkpoint_s: float) -> Assignment:
+        """The order for one of the nodes."""
+        spec, first = self.row.spec, self.first_node
+        return Assignment(
+            job=self.row.id,
+            epoch=self.stint.epoch,
+            command=spec.command,
+            env=spec.env,
+            cwd=spec.cwd,
+            checkpoint_dir=spec.checkpoint_dir,
+            ranks=self.nodes[node],
+            world_size=sum(len(ranks) for ranks in self.nodes.values()),
+            master="" if node == first else self.address,
+            has_rank_0=node == first,
+            plain=spec.plain,
+            total_steps=int(self.row.total_steps),
+            batch=self.row.batch,
+            checkpoint_s=checkpoint_s,
+            grace_s=spec.grace_s,
+            prefork=spec.prefork,
+            log_bytes=spec.log_bytes,
+        )
+
+
+def ranks_on(placement: dict[str, tuple[int, ...]]) -> dict[str, tuple[Rank, ...]]:
+    """One rank per device, numbered through the nodes in the order given."""
+    ranks: dict[str, tuple[Rank, ...]] = {}
+    number = 0
+    for node, devices in placement.items():
+        ranks[node] = tuple(Rank(rank=number + i, devices=(d,)) for i, d in enumerate(devices))
+        number += len(devices)
+    return ranks
+
+
+@dataclass(slots=True)
+class Book:
+    """The open jobs and live starts in memory; what changed since the last commit is marked."""
+
+    jobs: dict[int, JobRow] = field(
+        default_factory=dict
+    )  # open, or with a start that has not ended
+    live: dict[int, list[LiveStart]] = field(
+        default_factory=dict
+    )  # job -> its starts, oldest first
+    on_node: dict[str, dict[Start, LiveStart]] = field(default_factory=dict)
+    dirty_jobs: set[int] = field(default_factory=set)
+    dirty_stints: dict[Start, StintRow] = field(default_factory=dict)
+    tenants: dict[str, TenantSums] = field(default_factory=dict)
+    tenants_changed: bool = False
+
+    def sums(self, tenant: str) -> TenantSums:
+        """What a tenant has had so far, to be changed."""
+        self.tenants_changed = True
+        return self.tenants.setdefault(tenant, TenantSums())
+
+    def add(self, start: LiveStart) -> None:
+        """A start begins."""
+        self.live.setdefault(start.row.id, []).append(start)
+        for node in start.nodes:
+            self.on_node.setdefault(node, {})[start.key] = start
+        self.dirty_stints[start.key] = start.stint
+        self.dirty_jobs.add(start.row.id)
+
+    def drop(self, start: LiveStart) -> None:
+        """A start has ended and is booked."""
+        starts = self.live[start.row.id]
+        starts.remove(start)
+        if not starts:
+            del self.live[start.row.id]
+        for node in start.nodes:
+            self.on_node[node].pop(start.key, None)
+        self.dirty_stints[start.key] = start.stint
+        self.dirty_jobs.add(start.row.id)
+        self.close(start.row.id)
+
+    def close(self, job: int) -> None:
+        """Ended jobs leave the memory once their rows are committed; see ``forget_closed``."""
+        self.dirty_jobs.add(job)
+
+    def forget_closed(self) -> None:
+        """After a commit: let go of jobs that have ended and have no start left."""
+        for job in list(self.dirty_jobs):
+            row = self.jobs.get(job)
+            if row is not None and row.state in ENDED and job not in self.live:
+                del self.jobs[job]
+        self.dirty_jobs.clear()
+        self.dirty_stints.clear()
+
+    def newest(self, job: int) -> LiveStart | None:
+        """The newest start of a job that has not ended."""
+        starts = self.live.get(job)
+        return starts[-1] if starts else None
+
+
+ENDED = frozenset({"completed", "dropped", "killed", "cancelled"})

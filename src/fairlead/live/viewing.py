@@ -1,0 +1,268 @@
+"""Views of a live cluster, made from what the server has in memory."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import fairlead
+from fairlead.commands import StartRound
+from fairlead.live.access import Caller
+from fairlead.live.fleet import LiveNode
+from fairlead.live.rows import OPEN_STATES, JobRow, StintRow, TenantSums
+from fairlead.live.starts import LiveStart
+from fairlead.live.views import JobView, NodeView, Sample, StatusView, StintView, TenantView
+
+if TYPE_CHECKING:
+    from fairlead.live.engine import Engine
+
+
+class Viewer:
+    """Reads what the driver's thread changes, without a lock: single values, each whole by itself."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+
+    def job(self, row: JobRow) -> JobView:
+        """A job, with what is known of it now."""
+        engine, spec = self.engine, row.spec
+        row = engine.book.jobs.get(row.id, row)
+        start = engine.book.newest(row.id)
+        running = start if start is not None and not start.stopping else None
+        steps = row.steps
+        if running is not None and running.leader is not None and row.open:
+            latest = engine.fleet.held(running.first_node, running.key)
+            if latest is not None and latest.loaded_step >= 0:
+                steps = float(min(latest.step, row.total_steps))
+        return JobView(
+            id=row.id,
+            name=row.name,
+            tenant=row.tenant,
+            user=row.user,
+            family=spec.family,
+            scale_factor=spec.scale_factor,
+            weight=row.weight,
+            state=row.state,
+            total_steps=row.total_steps,
+            steps=steps,
+            saved_step=row.saved_step,
+            submitted_s=row.submitted_s,
+            started_s=row.started_s,
+            ended_s=row.ended_s,
+            node="" if running is None else running.stint.node,
+            accelerator="" if running is None else running.stint.accelerator,
+            devices=() if running is None else running.stint.devices,
+            epoch=row.epoch,
+            starts=row.starts,
+            preemptions=row.preemptions,
+            failures=row.failures,
+            run_s=row.run_s + (0.0 if running is None else self._now() - running.stint.began_s),
+            lost_steps=row.lost_steps,
+            overhead_s=row.overhead_s,
+            rates=engine.rates(row),
+            measured_rate=self._measured(row, running),
+            slo_s=spec.slo_s,
+            reason=row.reason,
+            rho=row.rho,
+        )
+
+    def _now(self) -> float:
+        return self.engine.clock.now_s()
+
+    def _measured(self, row: JobRow, running: LiveStart | None) -> float | None:
+        if running is not None and running.leader is not None and not row.spec.plain:
+            held = self.engine.fleet.held(running.first_node, running.key)
+            if held is not None and held.loaded_step >= 0 and held.ran_s > 1.0:
+                return (held.step - held.loaded_step) / held.ran_s
+        return row.measured_rate
+
+    def stint(self, row: StintRow) -> StintView:
+        """One start of a job."""
+        return StintView(
+            job=row.job,
+            epoch=row.epoch,
+            node=row.node,
+            accelerator=row.accelerator,
+            devices=row.devices,
+            began_s=row.began_s,
+            ended_s=row.ended_s,
+            from_step=row.from_step,
+            to_step=row.to_step,
+            why=row.why,
+            wait_s=row.wait_s,
+            start_s=row.start_s,
+            load_s=row.load_s,
+            save_s=row.save_s,
+            stop_s=row.stop_s,
+            lost_steps=row.lost_steps,
+            trained_s=row.trained_s,
+        )
+
+    def status(self, caller: Caller) -> StatusView:
+        """The cluster in one screen."""
+        engine, now = self.engine, self._now()
+        current = engine.backend.round
+        rows = list(engine.book.jobs.values())
+        ended = {
+            s: engine.ended_counts.get(s, 0)
+            for s in ("completed", "dropped", "killed", "cancelled")
+        }
+        states: Counter[str] = Counter(
+            state for state in [row.state for row in rows] if state in OPEN_STATES
+        )
+        solving = engine.solve_began_s
+        return StatusView(
+            version=fairlead.__version__,
+            now_s=now,
+            policy=engine.policy,
+            profile=engine.options.profile.name,
+            round=-1 if engine.scheduler is None else engine.scheduler.round,
+            round_s=engine.options.profile.round_s,
+            round_ends_in_s=None if current is None else max(current.end_s - now, 0.0),
+            jobs={**states, **{s: n for s, n in ended.items() if n}},
+            devices=self._devices(),
+            solve=engine.trouble
+            or (
+                engine.solve_state
+                if solving is None or engine.solve_state != "ok"
+                else f"under way for {now - solving:.0f} s"
+            ),
+            solve_s=engine.solve_s,
+            decide_s=engine.decide_s,
+            journal_records=engine.journal_records,
+            tenants=self._tenants(caller, rows),
+        )
+
+    def _devices(self) -> dict[str, tuple[int, int, int]]:
+        counts: dict[str, list[int]] = {}
+        for node in list(self.engine.fleet.nodes.values()):
+            count = counts.setdefault(node.accelerator, [0, 0, 0])
+            count[0] += node.devices
+            if node.registered and not node.drained:
+                count[1] += node.devices
+            starts = list(self.engine.book.on_node.get(node.name, {}).values())
+            ranks = [r for start in starts if start.ordered for r in start.nodes[node.name]]
+            count[2] += len({device for rank in ranks for device in rank.devices})
+        return {name: (a, b, c) for name, (a, b, c) in sorted(counts.items())}
+
+    def _held(self, node: LiveNode) -> dict[int, tuple[int, ...]]:
+        """Job -> devices of a node that it holds."""
+        starts = list(self.engine.book.on_node.get(node.name, {}).values())
+        return {
+            s.row.id: tuple(d for rank in s.nodes[node.name] for d in rank.devices)
+            for s in starts
+            if s.ordered
+        }
+
+    def _tenants(self, caller: Caller, rows: list[JobRow]) -> tuple[TenantView, ...]:
+        open_: dict[str, list[JobRow]] = {name: [] for name in list(self.engine.book.tenants)}
+        for row in rows:
+            if row.state in OPEN_STATES:
+                open_.setdefault(row.tenant, []).append(row)
+        weights = {name: sum(row.weight for row in jobs) for name, jobs in open_.items()}
+        in_all = sum(weights.values()) or 1.0
+        received = sum(s.device_s for s in list(self.engine.book.tenants.values())) or 1.0
+        views = [
+            self._tenant(name, open_[name], weights[name] / in_all, received)
+            for name in sorted(open_)
+        ]
+        if caller.role == "admin":
+            return tuple(views)
+        mine = [view for view in views if view.name == caller.tenant]
+        others = [view for view in views if view.name != caller.tenant]
+        return (*mine, *([_together(others)] if others else []))
+
+    def _tenant(
+        self, name: str, mine: list[JobRow], promised: float, received_s: float
+    ) -> TenantView:
+        """mine: its open jobs."""
+        sums = self.engine.book.tenants.get(name, TenantSums())
+        running = [row for row in mine if row.state == "running"]
+        return TenantView(
+            name=name,
+            jobs=len(mine),
+            running=len(running),
+            done=sums.done,
+            devices=sum(row.spec.scale_factor for row in running),
+            share_promised=promised,
+            share_received=sums.device_s / received_s,
+            device_s=sums.device_s,
+            lost_device_s=sums.lost_device_s,
+            mean_rho=sums.rho_sum / sums.rho_count if sums.rho_count else None,
+            states=dict(Counter(row.state for row in mine)),
+        )
+
+    def nodes(self, caller: Caller) -> list[NodeView]:
+        """All nodes; to a user, jobs of other tenants are -1."""
+        now = self.engine.fleet.monotonic()
+        return [
+            self._node(node, now, caller)
+            for node in sorted(self.engine.fleet.nodes.copy().values(), key=lambda n: n.name)
+        ]
+
+    def _node(self, node: LiveNode, now: float, caller: Caller) -> NodeView:
+        holders: list[list[int]] = [[] for _ in range(node.devices)]
+        for job, devices in self._held(node).items():
+            row = self.engine.book.jobs.get(job)
+            seen = caller.role == "admin" or (row is not None and row.tenant == caller.tenant)
+            for device in devices:
+                if device < node.devices:
+                    holders[device].append(job if seen else -1)
+        if not node.incarnation and not node.last_incarnation:
+            state = "never seen"
+        else:
+            state = "drained" if node.drained else "up" if node.registered else "lost"
+        return NodeView(
+            name=node.name,
+            accelerator=node.accelerator,
+            devices=node.devices,
+            state=state,  # type: ignore[arg-type]
+            host=node.host,
+            fake=node.fake,
+            last_seen_s=now - node.seen if node.seen else None,
+            jobs=tuple(tuple(jobs) for jobs in holders),
+        )
+
+
+def _together(views: list[TenantView]) -> TenantView:
+    """Other tenants, as a user is shown them."""
+    return TenantView(
+        name="others",
+        jobs=sum(v.jobs for v in views),
+        running=sum(v.running for v in views),
+        done=sum(v.done for v in views),
+        devices=sum(v.devices for v in views),
+        share_promised=sum(v.share_promised for v in views),
+        share_received=sum(v.share_received for v in views),
+        device_s=sum(v.device_s for v in views),
+        lost_device_s=sum(v.lost_device_s for v in views),
+        mean_rho=None,
+    )
+
+
+def sample(engine: "Engine", command: StartRound) -> Sample:
+    """A round that begins, for the plots."""
+    assert engine.setup is not None
+    cluster = engine.setup.cluster
+    held = np.bincount(
+        cluster.device_type[np.unique(command.devices)], minlength=len(cluster.accelerators)
+    )
+    by_tenant: Counter[str] = Counter()
+    for unit, first, behind in zip(
+        command.units.tolist(), command.first[:-1].tolist(), command.first[1:].tolist(), strict=True
+    ):
+        members = [job for job in unit if job >= 0 and job in engine.book.jobs]
+        for job in members:
+            by_tenant[engine.book.jobs[job].tenant] += (behind - first) / len(members)
+    in_all = sum(by_tenant.values()) or 1.0
+    running = int((command.units >= 0).sum())
+    return Sample(
+        time_s=command.time_s,
+        held=dict(zip(cluster.accelerators, held.tolist(), strict=True)),
+        capacity=dict(
+            zip(cluster.accelerators, cluster.capacity.astype(int).tolist(), strict=True)
+        ),
+        running=running,
+        waiting=max(command.active - running, 0),
+        share={name: part / in_all for name, part in by_tenant.items()},
+    )

@@ -1,0 +1,70 @@
+"""Who may enter: the cookie, the origin of what changes something, and guesses at tokens."""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+MOST_FAILURES = 10  # of one address, within WINDOW_S; then it has to wait
+WINDOW_S = 60.0
+ADDRESSES = 10_000  # remembered
+
+
+def cookie_name(request: Request) -> str:
+    """Cookies are shared by all ports of a host; so that two clusters on one do not log each other out."""
+    return f"fairlead-{request.url.port or request.url.scheme}"
+
+
+def token_of(request: Request) -> str:
+    """The token that the browser holds; "" = none."""
+    return request.cookies.get(cookie_name(request), "")
+
+
+def log_in(request: Request, response: Response, token: str) -> None:
+    """Give the token to the browser; no script can read it, no other site make it send it."""
+    response.set_cookie(
+        cookie_name(request),
+        token,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+        path="/",
+    )
+
+
+def log_out(request: Request, response: Response) -> None:
+    """Take it back."""
+    response.delete_cookie(cookie_name(request), path="/", httponly=True, samesite="strict")
+
+
+def same_origin(request: Request) -> bool:
+    """Does a form come from our own page? Browsers say so; what does not say so is refused."""
+    origin = request.headers.get("origin")
+    if origin is None:
+        return request.headers.get("sec-fetch-site") == "same-origin"
+    return urlsplit(origin).netloc == request.headers.get("host")
+
+
+class Throttle:
+    """Failed guesses by address. Used on one thread (the event loop's)."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def wait_s(self, address: str) -> float:
+        """How long this address has to wait before the next guess; 0 = not at all."""
+        times = self._failures.get(address, deque())
+        if len(times) < MOST_FAILURES:
+            return 0.0
+        return max(times[0] + WINDOW_S - self._clock(), 0.0)
+
+    def failed(self, address: str) -> None:
+        """It guessed wrong."""
+        self._failures.setdefault(address, deque(maxlen=MOST_FAILURES)).append(self._clock())
+        self._failures.move_to_end(address)
+        if len(self._failures) > ADDRESSES:
+            self._failures.popitem(last=False)

@@ -1,0 +1,37 @@
+"""Commands are imported when they are called."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fairlead.cli.main import COMMANDS
+
+HEAVY = ("numba", "polars", "scipy", "numpy", "highspy", "fastapi", "grpc", "torch")
+
+
+@pytest.mark.parametrize("name", [one.name for one in COMMANDS])
+def test_the_list_of_commands_says_what_they_say_themselves(name: str) -> None:
+    (deferred,) = (one for one in COMMANDS if one.name == name)
+    command = deferred.load()
+    assert command.name == name
+    assert command.help
+    paragraph = " ".join(command.help.split("\n\n")[0].split())
+    assert paragraph.startswith(deferred.help.removesuffix("."))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["jobs", "--server", "http://127.0.0.1:1"], ["submit", "--help"]]
+)
+def test_asking_a_server_loads_no_solver(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from fairlead.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0
+    assert ran.stderr.splitlines()[-1] == "[]"

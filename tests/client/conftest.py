@@ -1,0 +1,18 @@
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No scheduler around these tests but their own."""
+    for name in [*os.environ]:
+        if name.startswith("FAIRLEAD_") or name in {"RANK", "WORLD_SIZE"}:
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a job saves."""
+    return tmp_path / "checkpoints"

@@ -1,0 +1,96 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairlead.client.checkpoint import Checkpoints, Manifest, sync_parts
+
+
+def save(store: Checkpoints, step: int, text: str = "state") -> Path:
+    partial = store.begin(step)
+    (partial / "rank-0").mkdir()
+    (partial / "rank-0" / "weights").write_text(text)
+    parts = sync_parts(partial, partial / "rank-0")
+    store.commit(partial, Manifest(step=step, parts=parts))
+    return store.directory / f"step-{step:012}"
+
+
+@pytest.fixture
+def store(folder: Path) -> Checkpoints:
+    store = Checkpoints(folder)
+    assert store.lock()
+    return store
+
+
+def newest_step(store: Checkpoints) -> int:
+    found = store.newest()
+    return found.manifest.step if found else -1
+
+
+def test_the_newest_two_are_kept(store: Checkpoints) -> None:
+    assert newest_step(store) == -1
+    for step in (5, 10, 1_000):
+        save(store, step)
+    assert newest_step(store) == 1_000
+    assert sorted(path.name for path in store.directory.glob("step-*")) == [
+        "step-000000000010",
+        "step-000000001000",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (lambda path: (path / "rank-0" / "weights").write_text("stale"), "not as it was saved"),
+        (lambda path: (path / "rank-0" / "weights").write_text("st"), "not as it was saved"),
+        (lambda path: (path / "rank-0" / "weights").unlink(), "No such file"),
+        (lambda path: (path / "manifest.json").unlink(), "No such file"),
+        (lambda path: (path / "manifest.json").write_text('{"format": 1, '), "cannot be read"),
+        (lambda path: (path / "manifest.json").write_bytes(b"\xff\xfe"), "cannot be read"),
+        (lambda path: (path / "manifest.json").write_text('{"format": 2, "step": 9}'), "format"),
+    ],
+)
+def test_one_that_does_not_hold_is_passed_over_with_a_word(
+    store: Checkpoints, capfd: pytest.CaptureFixture[str], harm: object, why: str
+) -> None:
+    save(store, 5)
+    bad = save(store, 9)
+    harm(bad)  # type: ignore[operator]
+    assert newest_step(store) == 5
+    said = capfd.readouterr().err
+    assert str(bad) in said
+    assert why in said
+
+
+def test_what_did_not_hold_gives_way_to_what_is_saved_after_it(store: Checkpoints) -> None:
+    save(store, 5)
+    (save(store, 20) / "manifest.json").unlink()
+    save(store, 10)
+    assert sorted(path.name[-2:] for path in store.directory.glob("step-*")) == ["05", "10"]
+    (save(store, 20) / "manifest.json").unlink()
+    save(store, 20)
+    assert newest_step(store) == 20
+
+
+def test_what_a_crash_left_is_removed_at_the_next_start(store: Checkpoints) -> None:
+    save(store, 5)
+    partial = store.begin(9)
+    (partial / "rank-0").write_text("half")
+    store.unlock()
+    again = Checkpoints(store.directory)
+    assert again.lock()
+    assert not partial.exists()
+    assert newest_step(again) == 5
+    again.unlock()
+
+
+def test_one_process_at_a_time(store: Checkpoints) -> None:
+    code = (
+        "import sys; from fairlead.client.checkpoint import Checkpoints;"
+        "sys.exit(0 if Checkpoints(sys.argv[1]).lock() else 3)"
+    )
+    run = [sys.executable, "-c", code, str(store.directory)]
+    assert subprocess.run(run, check=False).returncode == 3
+    store.unlock()
+    assert subprocess.run(run, check=False).returncode == 0

@@ -1,0 +1,132 @@
+"""Nothing is lost, whatever is killed, frozen, cut off or filled up: `fairlead chaos`, short and long."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead.chaos.faults import KINDS
+from fairlead.chaos.job import digest_of
+from fairlead.chaos.ledger import Expected, check_job
+from fairlead.chaos.run import Outcome, run_trials
+from fairlead.live.views import JobView, StintView
+
+
+def _run(trials: int, seed: int) -> Outcome:
+    said: list[str] = []
+    outcome = run_trials(trials, seed, list(KINDS), None, said.append)
+    assert not outcome.wrong, "\n".join([*outcome.wrong, *said])
+    return outcome
+
+
+def test_twenty_faults_lose_nothing() -> None:
+    outcome = _run(20, seed=5)
+    assert len(outcome.trials) == 20
+    assert len({trial.kind for trial in outcome.trials}) == 20  # each kind once before any again
+    assert outcome.jobs >= 5
+    assert outcome.starts > outcome.jobs  # some were interrupted
+    for kind, why in outcome.skipped.items():
+        print(f"{kind}: skipped: {why}")
+
+
+@pytest.mark.long
+def test_two_hundred_faults_lose_nothing() -> None:
+    assert len(_run(200, seed=6).trials) == 200
+
+
+# --- does the verifier see what it is there for? ------------------------------------------------------
+
+
+TOTAL = 6
+VIEW = {
+    **{"id": 7, "name": "job", "tenant": "t", "user": "u", "family": "", "scale_factor": 1},
+    **{"weight": 1.0, "state": "completed", "total_steps": TOTAL, "saved_step": 0},
+    **{"submitted_s": 0.0, "started_s": 0.0, "ended_s": 9.0, "node": "", "accelerator": ""},
+    **{"devices": [], "epoch": 2, "starts": 2, "preemptions": 0, "failures": 0, "run_s": 9.0},
+    **{"overhead_s": 0.0, "rates": {}, "measured_rate": None, "slo_s": None, "reason": ""},
+}
+
+
+class _Told:
+    """A ledger of one job, written by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.now = 0.0
+
+    def start(self, epoch: int, begin: int, last: int, *more: str, job: int = 7) -> None:
+        """A start that did the steps behind ``begin`` up to ``last``."""
+        lines = ["B 1 77", f"L 1 {begin} {_state(begin)}"]
+        for step in range(begin + 1, last + 1):
+            self.now += 1.0
+            lines.append(f"S {self.now} {step} {_state(step)} 0.04")
+        (self.folder / f"{job}.{epoch}.0").write_text("\n".join([*lines, *more]) + "\n")
+
+
+def _state(step: int) -> str:
+    digest = ""
+    for number in range(1, step + 1):
+        digest = digest_of(digest, number)
+    return digest
+
+
+def _wrong(folder: Path, steps: float = TOTAL, lost: float = 0.0) -> str:
+    view = msgspec.convert(VIEW | {"steps": steps, "lost_steps": lost}, JobView)
+    stints: list[StintView] = []
+    return "; ".join(check_job(Expected("job", TOTAL, 0.02), folder, view, stints, False))
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> _Told:
+    return _Told(tmp_path / "job")
+
+
+def test_a_good_ledger_is_good(told: _Told) -> None:
+    told.start(1, 0, 3, "C 9 2")
+    told.start(2, 2, TOTAL, "E 9 6")
+    assert _wrong(told.folder, lost=1.0) == ""
+
+
+def test_a_step_left_out_is_seen(told: _Told) -> None:
+    told.start(1, 0, 3, "X 9 3")
+    told.start(2, 4, TOTAL, "E 9 6")
+    (told.folder / "7.2.0").write_text(
+        (told.folder / "7.2.0").read_text().replace(f"L 1 4 {_state(4)}", f"L 1 4 {_state(3)}")
+    )
+    assert "a state that is not of that step" in _wrong(told.folder)
+
+
+def test_work_lost_beyond_the_interval_is_seen(told: _Told) -> None:
+    told.start(1, 0, 5)
+    told.start(2, 0, TOTAL, "E 9 6")
+    assert "did 5 steps again, 3 may be" in _wrong(told.folder)
+
+
+def test_an_old_checkpoint_is_seen(told: _Told) -> None:
+    told.start(1, 0, 3, "C 9 2")
+    told.start(2, 1, TOTAL, "E 9 6")
+    assert "went on from step 1, 2 had been saved" in _wrong(told.folder)
+
+
+def test_two_starts_at_once_are_seen(told: _Told) -> None:
+    told.start(2, 2, TOTAL, "E 9 6")
+    told.start(1, 0, 2, "C 9 2")
+    assert "starts 1 and 2 trained at the same time" in _wrong(told.folder)
+
+
+def test_a_device_held_twice_is_seen(told: _Told) -> None:
+    told.start(1, 0, TOTAL, "E 9 6", "D 1 node-a-0")
+    assert "node-a-0 was held by another" in _wrong(told.folder)
+
+
+def test_a_job_submitted_twice_is_seen(told: _Told) -> None:
+    told.start(1, 0, TOTAL, "E 9 6")
+    told.start(1, 0, TOTAL, "E 9 6", job=8)
+    assert "ran as 2 jobs" in _wrong(told.folder)
+
+
+def test_counts_of_the_server_that_differ_are_seen(told: _Told) -> None:
+    told.start(1, 0, TOTAL, "E 9 6")
+    assert "counts 5 steps of 6" in _wrong(told.folder, steps=5.0)
+    assert "counts 2 lost steps, the job itself 0" in _wrong(told.folder, lost=2.0)

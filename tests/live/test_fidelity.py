@@ -1,0 +1,42 @@
+"""What is simulated is what runs: a short version of benchmarks/live_fidelity.py."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RATES = """family,scale_factor,accelerator,locality,steps_per_s,source
+vision,1,v100,consolidated,100,x
+vision,1,k80,consolidated,20,x
+language,1,v100,consolidated,62.5,x
+language,1,k80,consolidated,25,x
+speech,1,v100,consolidated,50,x
+speech,1,k80,consolidated,31.25,x
+ranking,1,v100,consolidated,50,x
+ranking,1,k80,consolidated,45.4545,x
+language,2,v100,consolidated,100,x
+language,2,k80,consolidated,40,x
+"""
+
+
+@pytest.mark.parametrize("policy", ["las_aware"])
+def test_live_and_simulated_agree(tmp_path: Path, policy: str) -> None:
+    """Eight jobs, with bounds for a machine that does other things meanwhile."""
+    rates, runs = tmp_path / "rates.csv", tmp_path / "runs.json"
+    rates.write_text(RATES)
+    script = ROOT / "benchmarks" / "live_fidelity.py"
+    short = ("--runs", "1", "--jobs", "8", "--interarrival", "0.8", "--work", "2,6")
+    known = ("--measured", str(rates), "--start-ms", "100", "--own-starts")
+    told = ("--policies", policy, "--limits", "25,25,45", "--json", str(runs), "--verbose")
+    done = subprocess.run(
+        (sys.executable, str(script), *short, *known, *told),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = json.loads(runs.read_text())
+    assert run["live_starts"] >= 8

@@ -1,0 +1,144 @@
+"""Reports and orders are states: whatever is lost, doubled or late, the newest decides."""
+
+import pytest
+
+from fairlead.errors import StaleError
+from fairlead.live.fleet import Fleet
+from fairlead.live.protocol import Assignment, Held, Rank, Register, Report
+
+
+class Time:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _fleet(time: Time, noticed: list[str]) -> Fleet:
+    fleet = Fleet(lease_s=10.0, rate_bound=0.01, monotonic=time, notice=noticed.append)
+    fleet.add("a", "v100", 2)
+    fleet.register(_register())
+    return fleet
+
+
+def _register(incarnation: str = "one", holds: tuple[Held, ...] = ()) -> Register:
+    return Register(
+        protocol=1,
+        version="0",
+        node="a",
+        incarnation=incarnation,
+        host="h",
+        accelerator="v100",
+        devices=2,
+        holds=holds,
+    )
+
+
+def _assignment(job: int = 1, epoch: int = 1) -> Assignment:
+    return Assignment(
+        job=job,
+        epoch=epoch,
+        command=("true",),
+        env={},
+        cwd="",
+        checkpoint_dir="",
+        ranks=(Rank(rank=0, devices=(0,)),),
+        world_size=1,
+    )
+
+
+def _report(seq: int, *holds: Held, orders_seq: int = 0) -> Report:
+    return Report(node="a", incarnation="one", seq=seq, holds=holds, orders_seq=orders_seq)
+
+
+def _held(state: str = "running", step: int = 0, job: int = 1) -> Held:
+    return Held(job=job, epoch=1, state=state, step=step)  # type: ignore[arg-type]
+
+
+def test_orders_are_seen_only_when_published() -> None:
+    fleet = _fleet(Time(), [])
+    fleet.want("a", _assignment())
+    assert fleet.report(_report(0)).wanted == ()
+    fleet.publish()
+    orders = fleet.report(_report(1))
+    assert [a.job for a in orders.wanted] == [1]
+    assert orders.leases == {}, "there is nothing to renew before the node holds it"
+
+
+def test_a_report_renews_the_leases_of_what_is_wanted() -> None:
+    time, noticed = Time(), list[str]()
+    fleet = _fleet(time, noticed)
+    fleet.want("a", _assignment())
+    fleet.publish()
+    assert fleet.report(_report(0, _held(), _held(job=2))).leases == {1: 10.0}
+    assert noticed == ["a"]
+    fleet.report(_report(1, _held(step=5), _held(job=2)))
+    assert noticed == ["a"], "progress alone is no news"
+    fleet.unwant("a", 1, 1, "preempted")
+    fleet.publish()
+    orders = fleet.report(_report(2, _held(step=6)))
+    assert orders.leases == {}
+    assert orders.reasons == {1: "preempted"}
+
+
+def test_late_and_doubled_reports_change_nothing() -> None:
+    fleet = _fleet(Time(), [])
+    fleet.want("a", _assignment())
+    fleet.publish()
+    fleet.report(_report(5, _held(step=50)))
+    assert fleet.report(_report(4, _held(step=40))).leases == {}
+    assert fleet.report(_report(5, _held(step=45))).leases == {}
+    held = fleet.held("a", (1, 1))
+    assert held is not None
+    assert held.step == 50
+
+
+def test_a_silent_node_is_lost_when_its_leases_are_over_and_not_before() -> None:
+    time = Time()
+    fleet = _fleet(time, [])
+    fleet.want("a", _assignment())
+    fleet.publish()
+    fleet.report(_report(0, _held()))
+    time.now += 10.0 * 1.01 + 3.0 - 0.1
+    assert fleet.silent(lambda node: 3.0) == []
+    time.now += 0.2
+    assert fleet.silent(lambda node: 3.0) == ["a"]
+    fleet.lose("a")
+    with pytest.raises(StaleError):
+        fleet.report(_report(1, _held()))
+    assert fleet.register(_register()) == []
+    assert fleet.report(_report(0, _held())).wanted == ()
+
+
+def test_another_incarnation_is_told_to_register() -> None:
+    fleet = _fleet(Time(), [])
+    fleet.report(_report(0, _held()))
+    assert fleet.register(_register("two")) == [(1, 1)], "what the new one does not hold"
+    with pytest.raises(StaleError):
+        fleet.report(_report(9, _held()))
+
+
+def test_what_was_never_begun_is_known_to_be_so() -> None:
+    fleet = _fleet(Time(), [])
+    fleet.want("a", _assignment())
+    fleet.publish()
+    fleet.report(_report(0))
+    fleet.unwant("a", 1, 1, "preempted")
+    fleet.publish()
+    assert not fleet.never_began("a", (1, 1)), "the node may still follow the older orders"
+    newest = fleet.orders("a", "one").seq
+    fleet.report(_report(1, orders_seq=newest))
+    assert fleet.never_began("a", (1, 1))
+
+
+def test_an_end_is_reported_until_it_is_forgotten() -> None:
+    fleet = _fleet(Time(), [])
+    fleet.report(_report(0, _held("ended")))
+    assert fleet.ended("a") == [(1, 1)]
+    fleet.forget("a", (1, 1))
+    fleet.publish()
+    assert fleet.orders("a", "one").forget == ((1, 1),)
+    fleet.report(_report(1))
+    fleet.want("a", _assignment(2))
+    fleet.publish()
+    assert fleet.orders("a", "one").forget == ()

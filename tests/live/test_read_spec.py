@@ -1,0 +1,131 @@
+"""Job descriptions from files, and what is wrong with them."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead.errors import InputError
+from fairlead.live.read_spec import check_spec, read_spec, told
+from fairlead.live.spec import JobSpec
+
+GOOD = JobSpec(command=("python", "train.py"), total_steps=100)
+
+
+def test_a_toml_file_describes_a_job(tmp_path: Path) -> None:
+    path = tmp_path / "train.toml"
+    path.write_text(
+        "command = \"python train.py --name 'two words'\"\ntotal_steps = 100\nscale_factor = 2\n"
+        'weight = 2\nslo_s = 3600.0\n[rates]\nv100 = 10\nk80 = 2.5\n[env]\nSEED = "1"\n'
+    )
+    assert read_spec(path) == JobSpec(
+        command=("python", "train.py", "--name", "two words"),
+        total_steps=100,
+        name="train",
+        scale_factor=2,
+        weight=2.0,
+        slo_s=3600.0,
+        rates={"v100": 10.0, "k80": 2.5},
+        env={"SEED": "1"},
+    )
+
+
+def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    spec = msgspec.structs.replace(GOOD, name="mine", plain=True, env={"A": "b=c"})
+    path.write_bytes(msgspec.json.encode(spec))
+    assert read_spec(path) == spec
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.yaml", "", "a.yaml: a job is described in a .toml or a .json file"),
+        ("a.toml", "command = [", "a.toml: is not TOML"),
+        ("a.json", "{", "a.json: is not JSON"),
+        ("a.json", "[1]", "a.json: expected a table of fields, got [1]"),
+        ("a.json", '{"command": ' + "[" * 100_000, "a.json: is nested too deeply"),
+        ("a.toml", "total_steps = 1", "missing required field command"),
+        (
+            "a.toml",
+            'command = "a"\ntotal_steps = "9"',
+            "a.toml: total_steps: expected int, got '9'",
+        ),
+        ("a.toml", 'command = ["a", 3]\ntotal_steps = 9', "command[1]: expected str, got 3"),
+        ("a.toml", 'command = "a \'b"\ntotal_steps = 9', "command: No closing quotation"),
+        ("a.toml", 'command = "a"\ntotal_steps = 9\nweigth = 2', "unknown field weigth"),
+        ("a.toml", 'command = "a"\ntotal_steps = 9\nweight = nan', "weight: must be from"),
+        ("a.toml", 'command = ""\ntotal_steps = 9', "a.toml: command: must not be empty"),
+    ],
+)
+def test_a_bad_file_gets_one_sentence(tmp_path: Path, name: str, text: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError) as refused:
+        read_spec(path)
+    assert said in str(refused.value)
+    assert str(refused.value).startswith(str(path))
+    assert len(str(refused.value)) < len(str(path)) + 150
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.toml: cannot be read: No such file"):
+        read_spec(tmp_path / "none.toml")
+    (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="is not UTF-8"):
+        read_spec(tmp_path / "x.toml")
+    (tmp_path / "large.toml").write_bytes(b"#" * (1 << 20) + b"\n")
+    with pytest.raises(InputError, match="is larger than"):
+        read_spec(tmp_path / "large.toml")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"command": ()}, "command: must not be empty"),
+        ({"command": ("a\0",)}, "command[0]: must not hold a NUL character"),
+        ({"command": ("a", "\ud800")}, "command[1]: is not valid Unicode"),
+        ({"command": ("a" * 200_000,)}, "command: at most 131,072 bytes"),
+        ({"command": ("a",) * 5_000}, "command: at most 4,096 words"),
+        ({"total_steps": 0}, "total_steps: must be from 1 to 9007199254740991, got 0"),
+        ({"total_steps": 10**400}, "total_steps: must be from 1"),
+        ({"scale_factor": 0}, "scale_factor"),
+        ({"weight": float("inf")}, "weight: must be from 1e-06 to 1000000, got inf"),
+        ({"weight": float("nan")}, "got nan"),
+        ({"slo_s": 0.0}, "slo_s"),
+        ({"grace_s": -1.0}, "grace_s"),
+        ({"log_bytes": 1}, "log_bytes"),
+        ({"name": "a\x1b[2J"}, "name: must be printable, got 'a\\x1b[2J'"),
+        ({"family": "x" * 201}, "family: at most 200 characters, got 201"),
+        ({"cwd": "here"}, "cwd: must be an absolute path, got 'here'"),
+        ({"checkpoint_dir": "/a/../../etc"}, "checkpoint_dir: must not climb"),
+        ({"rates": {"v 100": 1.0}}, "rates: 'v 100' is no accelerator type"),
+        ({"rates": {"v100": -1.0}}, "rates.v100: must be from 0"),
+        ({"rates": {"v100": 0.0}}, "rates: all are 0"),
+        ({"env": {"A-B": "x"}}, "env: 'A-B' is no name of a variable"),
+        ({"env": {"FAIRLEAD_JOB": "x"}}, "env: FAIRLEAD_JOB is set by Fairlead itself"),
+        ({"env": {"RANK": "0"}}, "env: RANK is set by Fairlead itself"),
+        ({"env": {"A": "\0"}}, "env.A: must not hold a NUL"),
+        ({"env": {"A": "x" * 200_000}}, "env: at most 131,072 bytes"),
+    ],
+)
+def test_what_no_cluster_could_run_is_refused(change: dict[str, Any], said: str) -> None:
+    check_spec(GOOD)
+    with pytest.raises(InputError) as refused:
+        check_spec(msgspec.structs.replace(GOOD, **change), "here")
+    assert str(refused.value).startswith("here: ")
+    assert said in str(refused.value)
+
+
+def test_the_value_is_quoted_from_deep_inside() -> None:
+    content: dict[str, Any] = {"a": [{"b": 1}, {"b": "x" * 100}]}
+    with pytest.raises(msgspec.ValidationError) as wrong:
+        msgspec.convert(content, dict[str, list[dict[str, int]]])
+    assert told(wrong.value, content).endswith("expected int, got str")  # its path has wildcards
+    content = {"command": ["a"], "total_steps": "x" * 100}
+    with pytest.raises(msgspec.ValidationError) as wrong:
+        msgspec.convert(content, JobSpec)
+    said = told(wrong.value, content)
+    assert said.startswith("total_steps: expected int, got 'xxx")
+    assert len(said) < 100
