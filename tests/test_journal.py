@@ -163,3 +163,9 @@ def test_a_run_does_not_go_on_with_other_input(tmp_path: Path) -> None:
         with pytest.raises(CheckError, match="differs from the run that it is to go on with"):
             simulate(jobs, cluster, "fifo", out=tmp_path, resume=True)
     assert (tmp_path / "journal").read_bytes() == before
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    for record in (b"", b"?x", b"R\x91\x01", b"H\xff", b"e" + b"\xc1" * 9):
+        with pytest.raises(RunError, match="damaged"):
+            journal.decode(record)

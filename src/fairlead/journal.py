@@ -144,8 +144,11 @@ def encode(record: Record) -> bytes:
 
 
 def decode(record: bytes) -> Record:
-    """The record behind the bytes; a Solve comes back as ``Asked``."""
-    return _decoders[record[:1]].decode(record[1:])  # type: ignore[no-any-return]
+    """The record behind the bytes; a Solve comes back as ``Asked``. RunError for what is no record."""
+    try:
+        return _decoders[record[:1]].decode(record[1:])  # type: ignore[no-any-return]
+    except (KeyError, ValueError, TypeError, struct.error) as problem:  # msgspec's are ValueErrors
+        raise RunError(f"a record of the journal is damaged ({problem})") from None
 
 
 def _asked(solve: c.Solve) -> Asked:

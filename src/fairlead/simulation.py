@@ -58,6 +58,7 @@ class Options:
     until_s: float | None = None  # stop at this time
     world: World | None = None
     solve_s: float = 0.0  # simulated seconds that a solve takes
+    believed_costs: RestartCosts | None = None  # of restarts, by the scheduler; None: the world's
 
 
 def simulate(
@@ -174,7 +175,7 @@ class Run:
             getattr(self.made, "spec", self.policy),
             self.profile,
             options.seed,
-            world.restart_costs,
+            world.restart_costs if options.believed_costs is None else options.believed_costs,
             options.solve_s > 0,
             None if isinstance(self.made, Planner) else traits_of(self.made),
         )

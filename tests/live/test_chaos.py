@@ -9,6 +9,7 @@ from fairlead.chaos.faults import KINDS
 from fairlead.chaos.job import digest_of
 from fairlead.chaos.ledger import Expected, check_job
 from fairlead.chaos.run import Outcome, run_trials
+from fairlead.cli.main import main
 from fairlead.live.views import JobView, StintView
 
 
@@ -32,6 +33,17 @@ def test_twenty_faults_lose_nothing() -> None:
 @pytest.mark.long
 def test_two_hundred_faults_lose_nothing() -> None:
     assert len(_run(200, seed=6).trials) == 200
+
+
+def test_the_command_lists_kinds_and_knows_no_others(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["chaos", "--kinds"])
+    assert ended.value.code == 0
+    assert set(KINDS) == {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+    with pytest.raises(SystemExit) as ended:
+        main(["chaos", "--only", "cut,earthquake"])
+    assert ended.value.code == 2
+    assert "only: no kind 'earthquake'; there are kill-server" in capsys.readouterr().err
 
 
 # --- does the verifier see what it is there for? ------------------------------------------------------

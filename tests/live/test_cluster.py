@@ -1,7 +1,9 @@
 """The whole live cluster with real processes: what people do to it, and what happens to it."""
 
 import json
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -184,3 +186,82 @@ def test_a_cluster_file_names_the_nodes(tmp_path: Path) -> None:
         until(lambda: _state(client, job, "completed"), 40.0)
         assert json.loads(json.dumps(client.status().jobs))["completed"] == 1
         cluster.agents.pop("two").wait()
+
+
+def test_rounds_do_not_keep_jobs_from_free_devices(tmp_path: Path) -> None:
+    options = ("--round", "120", "--heartbeat", "1")
+    with (
+        running(tmp_path, options, agents={"a": "v100=2"}) as cluster,
+        cluster.client() as client,
+    ):
+        (first,) = client.submit([_sleeper()])
+        until(lambda: _state(client, first, "running"))
+        (second,) = client.submit([_sleeper(0.2)])
+        until(lambda: client.job(second).starts == 1, what="a start long before the round is over")
+        until(lambda: _state(client, second, "completed"))
+        assert client.job(first).starts == 1
+        assert (tmp_path / "a.log").read_text().count("is part of the cluster") == 1
+
+
+def test_a_name_belongs_to_the_agent_that_is_alive(cluster: Running, admin: Client) -> None:
+    (job,) = admin.submit([_sleeper()])
+    until(lambda: _state(admin, job, "running"))
+    name = admin.job(job).node
+    other = cluster.directory / "other"
+    other.mkdir()
+    same = {"node-a": "v100=2", "node-b": "k80=2"}[name]
+    second = subprocess.run(
+        (
+            *FAIRLEAD,
+            "agent",
+            "--server",
+            cluster.agent_address,
+            "--node",
+            name,
+            "--devices",
+            same,
+            "--state",
+            str(other),
+            "--token-file",
+            str(cluster.state / "agent.token"),
+        ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 2
+    assert "another agent has this name" in second.stderr
+    assert admin.job(job).starts == 1
+
+
+def test_a_job_takes_its_work_to_another_node(admin: Client) -> None:
+    script = Path(__file__).parents[2] / "examples" / "live" / "numpy_job.py"
+    spec = JobSpec(
+        command=(sys.executable, str(script), "--step-ms", "5"), total_steps=900, cwd="/"
+    )
+    (job,) = admin.submit([spec])
+    until(lambda: admin.job(job).steps > 100)
+    node = admin.job(job).node
+    admin.drain(node)
+    until(lambda: _state(admin, job, "completed"), 60.0)
+    admin.undrain(node)
+    stints = admin.stints(job)
+    assert len(stints) == 2
+    assert stints[1].from_step == stints[0].to_step > 100
+    assert admin.job(job).lost_steps == 0
+
+
+def test_a_first_start_that_fails_locks_nobody_out(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        words = ("serve", "--state", str(tmp_path / "state"), "--port", port, "--agent-port", "0")
+        failed = subprocess.run(
+            (*FAIRLEAD, *words), capture_output=True, text=True, timeout=60, check=False
+        )
+    assert failed.returncode == 2
+    assert f"{port}: cannot listen there" in failed.stderr
+    with running(tmp_path) as cluster, cluster.client() as client:
+        assert client.status().jobs == {}

@@ -110,6 +110,16 @@ def test_a_silent_node_is_lost_when_its_leases_are_over_and_not_before() -> None
     assert fleet.report(_report(0, _held())).wanted == ()
 
 
+def test_a_server_that_was_away_blames_no_node() -> None:
+    time = Time()
+    fleet = _fleet(time, [])
+    time.now += 1000.0
+    fleet.pardon(999.0)
+    assert fleet.silent(lambda node: 3.0) == []
+    time.now += 3.0
+    assert fleet.silent(lambda node: 3.0) == ["a"]
+
+
 def test_another_incarnation_is_told_to_register() -> None:
     fleet = _fleet(Time(), [])
     fleet.report(_report(0, _held()))

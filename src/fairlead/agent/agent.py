@@ -57,7 +57,7 @@ class Agent:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._incarnation = secrets.token_hex(8)
+        self._incarnation = ""  # of the state directory, and of this run
         self._client = AgentClient(options.server, options.token, options.ca)
         self._spawner = SpawnerLink(options.state, options.prefork)
         self._logs = Logs(options.state)
@@ -75,6 +75,7 @@ class Agent:
         """Raises RefusedError where the server will not have this agent, ConfigError where another agent
         has the state directory."""
         lock = _own(self._options.state)
+        self._incarnation = f"{_identity(self._options.state)}.{secrets.token_hex(8)}"
         try:
             await self._spawner.start()
             survivors = await self._spawner.ready()
@@ -290,6 +291,16 @@ class _Patience:
         """0.5 to 1 times the next wait."""
         await asyncio.sleep(self._next_s * random.uniform(0.5, 1.0))
         self._next_s = min(2 * self._next_s, self._longest_s)
+
+
+def _identity(state: Path) -> str:
+    """What tells this agent from others of the same name, through all its runs."""
+    path = state / "identity"
+    if not path.exists():
+        whole = path.with_suffix(".new")
+        whole.write_text(secrets.token_hex(8))
+        whole.replace(path)
+    return path.read_text().strip()
 
 
 def _own(state: Path) -> int:

@@ -167,8 +167,7 @@ class Node:
             start.gone(now)
             self._changed()
             return
-        start.launched = True
-        self._spawner.send(order)
+        start.launched = self._spawner.send(order)
         self._tell_until(start)
 
     def _beside(self, start: Start) -> tuple[Key, ...]:
@@ -228,7 +227,7 @@ class Node:
             self._bury_orphaned()
             return
         start = self._starts.get((message.job, message.epoch))
-        if start is None:
+        if start is None or start.ended:
             return
         self.expire()  # first: a start that has no lease any more is not blamed for its end
         now = time.monotonic()

@@ -158,7 +158,8 @@ class Spawner:
 
     def _end(self, end: End) -> None:
         start = self._starts.get((end.job, end.epoch))
-        if start is None:
+        if start is None:  # never heard of, or gone already
+            self._tell(Gone(job=end.job, epoch=end.epoch))
             return
         if start.held is None:
             self._bury(start)

@@ -47,10 +47,13 @@ class SpawnerLink:
         self._frames = Frames()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
-    def send(self, message: Launch | End | Until) -> None:
-        """Never blocks; what a dead spawner does not hear does not matter, see ``listen``."""
-        if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(framed(message))
+    def send(self, message: Launch | End | Until) -> bool:
+        """Never blocks. False: just now there is none to hear it; the next one knows nothing of it. What one
+        that dies does not hear is ``lost`` with it, see ``listen``."""
+        if self._writer is None or self._writer.is_closing():
+            return False
+        self._writer.write(framed(message))
+        return True
 
     async def listen(
         self, hear: Callable[[FromSpawner], None], lost: Callable[[], Awaitable[None]]

@@ -31,6 +31,7 @@ class Start:
         self.exits: dict[int, int] = {}  # rank -> exit code
         self.exit_code: int | None = None
         self._step = -1
+        self._step_at = now
         self._saved_step = -1
         self._loaded: Loaded | None = None
         self._batch = 0
@@ -85,13 +86,13 @@ class Start:
     def loaded(self, message: Loaded, now: float) -> None:
         """Training goes on."""
         self._loaded = message
-        self._step = max(self._step, message.step)
+        self._step, self._step_at = max(self._step, message.step), now
         self._saved_step = max(self._saved_step, message.step)
         self._train(now)
 
     def progress(self, message: Progress | Ended, now: float) -> None:
         """Steps are done. A job that changes its batch size may count fewer than before."""
-        self._step = message.step
+        self._step, self._step_at = message.step, now
         self._saved_step = message.saved_step
         if message.saved_step > 0:
             self._save_s = message.save_s
@@ -163,6 +164,7 @@ class Start:
             wait_s=_between(self._ordered, self._free),
             start_s=_between(self._free, self._hello),
             load_s=-1.0 if loaded is None else loaded.load_s,
+            step_age_s=-1.0 if loaded is None else now - self._step_at,
             ran_s=0.0 if self._began is None else (self._paused or now) - self._began,
             save_s=self._save_s,
             stop_s=_between(self._stop, self._gone),

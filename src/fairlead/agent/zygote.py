@@ -6,6 +6,8 @@ it is not the zygote's child but, by way of the subreaper, the spawner's, which 
 
 import contextlib
 import gc
+import importlib.machinery
+import importlib.util
 import os
 import random
 import runpy
@@ -68,6 +70,32 @@ def _script(argv: Sequence[str]) -> Sequence[str]:
     if not rest or (rest[0] == "-m" and len(rest) < 2):
         return []
     return rest if rest[0] == "-m" or not rest[0].startswith("-") else []
+
+
+def missing(modules: str) -> str:
+    """The first of these modules, as ``numpy,torch._dynamo``, that is not installed; empty: all are.
+
+    Nothing is imported, so that whoever asks stays small and without threads.
+    """
+    return next((name for name in filter(None, modules.split(",")) if not _exists(name)), "")
+
+
+def _exists(module: str) -> bool:
+    if module in sys.modules:
+        return True  # os.path, for example, is in no file of this name
+    first, *parts = module.split(".")
+    spec = importlib.util.find_spec(first) or importlib.machinery.PathFinder.find_spec(
+        first,
+        [os.getcwd()],  # where ``python -m`` looks, too
+    )
+    name = first
+    for part in parts:
+        if spec is None or spec.submodule_search_locations is None:
+            return False
+        name = f"{name}.{part}"
+        places = list(spec.submodule_search_locations)
+        spec = importlib.machinery.PathFinder.find_spec(name, places)
+    return spec is not None
 
 
 class Zygote:
@@ -140,7 +168,11 @@ def main() -> None:
     """``python -m fairlead.agent.zygote DESCRIPTOR MODULES``."""
     peer = socket.socket(fileno=int(sys.argv[1]))
     for module in filter(None, sys.argv[2].split(",")):
-        __import__(module)
+        try:
+            __import__(module)
+        except Exception as problem:
+            told = f"{type(problem).__name__}: {problem}"
+            sys.exit(f"fairlead: --prefork {module}: cannot be imported: {told}; jobs are exec'd")
     if threading.active_count() > 1:
         sys.exit(
             f"fairlead: --prefork {sys.argv[2]}: an import has started threads; jobs are exec'd"

@@ -13,6 +13,7 @@ import typer
 
 from fairlead.agent.agent import Agent, Options
 from fairlead.agent.devices import Devices, find_devices
+from fairlead.agent.zygote import missing
 from fairlead.errors import ConfigError
 from fairlead.live.agent_client import RefusedError
 
@@ -158,6 +159,8 @@ def _name(text: str) -> str:
 def _modules(text: str) -> str:
     if text and not _MODULES.fullmatch(text):
         raise ConfigError(f"--prefork: expected modules as numpy,torch, got {text!r}")
+    if gone := missing(text):
+        raise ConfigError(f"--prefork: there is no module {gone}")
     return text
 
 

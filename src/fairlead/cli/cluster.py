@@ -1,4 +1,4 @@
-"""Commands about the cluster: ``status``, ``nodes``, ``drain``, ``set``, ``what-if``, ``user``."""
+"""Commands about the cluster: ``status``, ``nodes``, ``drain``, ``remove-node``, ``set``, ``what-if``, ``user``."""
 
 import time
 from typing import Annotated, get_args
@@ -6,7 +6,7 @@ from typing import Annotated, get_args
 import typer
 from rich.live import Live
 
-from fairlead.cli.server import JobArgument, JsonOption, asks_server
+from fairlead.cli.server import JobArgument, JsonOption, asks_server, each
 from fairlead.cli.show import (
     comparison_screen,
     console,
@@ -42,6 +42,10 @@ def status(
         print_json(client.status())
     elif not watch:
         show(status_screen(client.status()))
+    elif not console().is_terminal:
+        while True:
+            show(status_screen(client.status()))
+            time.sleep(WATCH_S)
     else:
         with Live(status_screen(client.status()), console=console(), auto_refresh=False) as live:
             while True:
@@ -73,7 +77,16 @@ def undrain(client: Client, node: NodeArgument) -> None:
     print(f"node {node} is in use again")
 
 
-@change.command("weight")
+@asks_server
+def remove_node(
+    client: Client,
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.")],
+) -> None:
+    """Forget nodes that are drained or lost and will not come back."""
+    each("node", nodes, client.remove_node, "removed")
+
+
+@change.command("weight", context_settings={"ignore_unknown_options": True})  # -1 is a number
 @asks_server
 def set_weight(
     client: Client,

@@ -2,16 +2,15 @@
 
 import sys
 import time
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from fairlead.cli.server import JobArgument, JobsArgument, JsonOption, asks_server
+from fairlead.cli.server import JobArgument, JobsArgument, JsonOption, asks_server, each
 from fairlead.cli.show import job_table, print_json, show
 from fairlead.cli.story import story
 from fairlead.cli.submit import ENDED
-from fairlead.errors import ConfigError, FairleadError, InputError, UnreachableError
+from fairlead.errors import ConfigError, UnreachableError
 from fairlead.live.client import Client
 
 FOLLOW_S = 0.5  # between two looks at a log
@@ -76,19 +75,19 @@ def _print_log(client: Client, job: int, cursor: str) -> str:
 @asks_server
 def cancel(client: Client, jobs: JobsArgument) -> None:
     """End jobs for good."""
-    _each(jobs, client.cancel, "cancelled")
+    each("job", jobs, client.cancel, "cancelled")
 
 
 @asks_server
 def pause(client: Client, jobs: JobsArgument) -> None:
     """Take jobs off their devices until they are resumed."""
-    _each(jobs, client.pause, "paused")
+    each("job", jobs, client.pause, "paused")
 
 
 @asks_server
 def resume(client: Client, jobs: JobsArgument) -> None:
     """Let paused jobs run again."""
-    _each(jobs, client.resume, "resumed")
+    each("job", jobs, client.resume, "resumed")
 
 
 @asks_server
@@ -102,19 +101,4 @@ def explain(client: Client, job: JobArgument, json: JsonOption = False) -> None:
     if json:
         print_json(told)
     else:
-        show(story(told))
-
-
-def _each(jobs: list[int], act: Callable[[int], None], done: str) -> None:
-    """Every job is tried; the first refusal is raised when all have been."""
-    refused: list[FairleadError] = []
-    for job in dict.fromkeys(jobs):
-        try:
-            act(job)
-            print(f"job {job} {done}", flush=True)
-        except InputError as problem:
-            refused.append(problem)
-    for further in refused[1:]:
-        print(f"fairlead: {further}", file=sys.stderr)
-    if refused:
-        raise refused[0]
+        show(story(told, client.status().now_s))

@@ -45,6 +45,11 @@ COMMANDS = (
     Deferred("drain", "cluster:drain", "Start nothing more on a node; its jobs move elsewhere."),
     Deferred("undrain", "cluster:undrain", "Take a drained node back into use."),
     Deferred(
+        "remove-node",
+        "cluster:remove_node",
+        "Forget nodes that are drained or lost and will not come back.",
+    ),
+    Deferred(
         "what-if", "cluster:what_if", "Ask when the jobs would end, as it is and with changes."
     ),
     Deferred("user", "cluster:user", "Add, remove and list users. For admins."),

@@ -42,6 +42,24 @@ def serve(
             help="Seconds that a start costs, until it is measured; 0 = a guess by round."
         ),
     ] = 0.0,
+    full_rounds: Annotated[
+        bool,
+        typer.Option(
+            "--full-rounds",
+            help="Let rounds run to their end, as the simulator does; else one ends early where devices "
+            "are free and jobs wait.",
+        ),
+    ] = False,
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory for the checkpoints of all jobs, the same on all nodes. "
+            "Default: checkpoints below --state."
+        ),
+    ] = None,
+    new_tokens: Annotated[
+        bool, typer.Option("--new-tokens", help="New tokens for the users admin and agent.")
+    ] = False,
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", help="/metrics without a token.")
     ] = False,
@@ -69,11 +87,15 @@ def serve(
         solve_limit,
         mtbf,
         restart_cost,
+        full_rounds,
+        checkpoints or state / "checkpoints",
     )
     for name, number in (("port", port), ("agent-port", agent_port)):
         if not 0 <= number <= 65535:
             raise ConfigError(f"{name}: must be from 0 to 65535, got {number}")
-    listening = Listening(host, port, agent_port, tls_of(tls_cert, tls_key), open_metrics)
+    listening = Listening(
+        host, port, agent_port, tls_of(tls_cert, tls_key), open_metrics, new_tokens
+    )
     asyncio.run(run(state, options, listening, _ready))
 
 

@@ -3,15 +3,17 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, FairleadError, InputError
 from fairlead.live.client import DEFAULT_URL, Client
 
+T = TypeVar("T")
 TOKEN_FILE = Path("~/.config/fairlead/token")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JobArgument = Annotated[int, typer.Argument(metavar="JOB", min=0, help="Id of the job.")]
@@ -57,6 +59,21 @@ def asks_server(command: Callable[..., None]) -> Callable[..., None]:
     by_keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     run.__signature__ = inspect.Signature(by_keyword)  # type: ignore[attr-defined]
     return run
+
+
+def each(kind: str, names: Iterable[T], act: Callable[[T], None], done: str) -> None:
+    """Every one is tried; the first refusal is raised when all have been."""
+    refused: list[FairleadError] = []
+    for name in dict.fromkeys(names):
+        try:
+            act(name)
+            print(f"{kind} {name} {done}", flush=True)
+        except InputError as problem:
+            refused.append(problem)
+    for further in refused[1:]:
+        print(f"fairlead: {further}", file=sys.stderr)
+    if refused:
+        raise refused[0]
 
 
 def _token(file: Path | None) -> str:

@@ -1,5 +1,6 @@
 """A job's story in words: where it is and why, when it will end, what its starts and preemptions cost."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -7,20 +8,29 @@ from rich.text import Text
 
 from fairlead.cli.show import NOTHING, span, table, where
 from fairlead.live.views import Explanation, JobView, StintView
+from fairlead.report.quantities import counted
+
+FAILED = "failed: "  # how the reason of a start that failed begins
 
 
-def story(told: Explanation) -> Group:
-    """All of it."""
+def story(told: Explanation, now_s: float) -> Group:
+    """All of it, with ages at the time ``now_s``; a failure that comes again and again is told once."""
+    repeated = _repeated(told.stints)
     parts: list[RenderableType] = [
         *map(Text, _head(told.job)),
         Text(told.why_here),
         Text(end(told)),
     ]
     if told.stints:
-        parts += [Text(), _starts(told.stints), Text(cost(told))]
+        parts += [Text(), _starts(told.stints, repeated, now_s)]
+        parts += [
+            Text(f"failed {times} times: {why.removeprefix(FAILED)}")
+            for why, times in repeated.items()
+        ]
+        parts.append(Text(cost(told)))
     if told.events:
-        rows = [(span(time), sentence) for time, sentence in told.events]
-        parts += [Text(), table(">at event", rows)]
+        rows = [(_ago(at_s, now_s), _short(words, repeated)) for at_s, words in told.events]
+        parts += [Text(), table(">when event", rows)]
     return Group(*parts)
 
 
@@ -29,11 +39,13 @@ def end(told: Explanation) -> str:
     job = told.job
     if job.ended_s is not None:
         return f"Ended after {span(job.ended_s - job.submitted_s)}."
+    if not told.forecasts:
+        return "No forecast: it takes no part now."
     if told.finish_s is None:
-        return f"No end within the horizon of {told.forecasts} forecasts."
+        return f"No end within the horizon of {counted(told.forecasts, 'forecast')}."
     sentence = f"Expected to end in {span(told.finish_s)}"
     if told.finish_low_s is None or told.finish_high_s is None:
-        return f"{sentence} ({told.forecasts} forecasts; some do not see an end)."
+        return f"{sentence} ({counted(told.forecasts, 'forecast')}; some do not see an end)."
     between = f"{span(told.finish_low_s)} and {span(told.finish_high_s)}"
     return f"{sentence}; 8 of 10 forecasts of {told.forecasts} lie between {between}."
 
@@ -43,9 +55,10 @@ def cost(told: Explanation) -> str:
     job = told.job
     part = f" ({job.overhead_s / job.run_s:.1%} of its time on devices)" if job.run_s > 0 else ""
     return (
-        f"{job.starts:,} starts, {job.preemptions:,} preemptions, {job.failures:,} failures: "
+        f"{counted(job.starts, 'start')}, {counted(job.preemptions, 'preemption')}, "
+        f"{counted(job.failures, 'failure')}: "
         f"{span(job.overhead_s)} of waiting for devices, starting, loading, saving and stopping{part}, "
-        f"{job.lost_steps:,.0f} steps done again."
+        f"{counted(round(job.lost_steps), 'step')} done again."
     )
 
 
@@ -63,10 +76,27 @@ def price(stints: Sequence[StintView], position: int) -> float | None:
     return sum(known) if known else None
 
 
+def _repeated(stints: Sequence[StintView]) -> dict[str, int]:
+    """Why starts failed -> how often, where that is more than once."""
+    failures = Counter(stint.why for stint in stints if stint.why.startswith(FAILED))
+    return {why: times for why, times in failures.items() if times > 1}
+
+
+def _short(sentence: str, repeated: dict[str, int]) -> str:
+    """Without the words of a failure that is told elsewhere."""
+    for why in repeated:
+        sentence = sentence.replace(why, "failed")
+    return sentence
+
+
+def _ago(at_s: float, now_s: float) -> str:
+    return f"{span(max(now_s - at_s, 0.0))} ago"
+
+
 def _head(job: JobView) -> list[str]:
     name = f" {job.name}" if job.name else ""
     family = f", {job.family}" if job.family else ""
-    devices = "1 device" if job.scale_factor == 1 else f"{job.scale_factor} devices"
+    devices = counted(job.scale_factor, "device")
     place = f" on {where(job)}" if job.node else ""
     rate = "" if job.measured_rate is None else f", {job.measured_rate:.3g} steps/s"
     return [
@@ -76,7 +106,7 @@ def _head(job: JobView) -> list[str]:
     ]
 
 
-def _starts(stints: Sequence[StintView]) -> RenderableType:
+def _starts(stints: Sequence[StintView], repeated: dict[str, int], now_s: float) -> RenderableType:
     rows = []
     for position, stint in enumerate(stints):
         ended = stint.ended_s
@@ -84,14 +114,14 @@ def _starts(stints: Sequence[StintView]) -> RenderableType:
             (
                 position + 1,
                 f"{stint.node} {stint.accelerator}:{','.join(map(str, stint.devices))}",
-                span(stint.began_s),
+                _ago(stint.began_s, now_s),
                 "now" if ended is None else span(ended - stint.began_s),
                 f"{stint.from_step:,.0f}-{stint.to_step:,.0f}",
                 *map(span, (stint.wait_s, stint.start_s, stint.load_s, stint.save_s, stint.stop_s)),
                 f"{stint.lost_steps:,.0f}" if stint.lost_steps else NOTHING,
                 span(price(stints, position)),
-                stint.why or NOTHING,
+                _short(stint.why, repeated) or NOTHING,
             )
         )
-    columns = ">start where >at >for >steps >wait >start >load >save >stop >lost >cost ended"
+    columns = ">start where >began >for >steps >wait >start >load >save >stop >lost >cost ended"
     return table(columns, rows)

@@ -1,5 +1,6 @@
 """``fairlead submit``: jobs from files, or a command."""
 
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from fairlead.live.views import JobView
 ENDED = ("completed", "dropped", "killed", "cancelled")
 LOOK_S = 0.5  # between two looks at a job
 MOST = 1_000  # specs in one request
+LOOKED_AT = 20  # jobs of which it is told at once that they cannot run now
 
 
 @asks_server
@@ -118,6 +120,7 @@ def submit(
         print_json({"ids": ids})
     else:
         print("\n".join(f"job {job}" for job in ids), flush=True)
+    _tell_stuck(client, ids[:LOOKED_AT])
     if wait:
         _wait(client, ids)
 
@@ -168,6 +171,15 @@ def _pairs(option: str, texts: list[str] | None, kind: type) -> dict[str, Any] |
                 f"{option}: expected NAME=VALUE, for example {example}, got {text!r}"
             ) from None
     return pairs
+
+
+def _tell_stuck(client: Client, ids: list[int]) -> None:
+    """Say of each job that the cluster has no place for why it waits. They are submitted all the same."""
+    with contextlib.suppress(FairleadError):
+        for job in ids:
+            view = client.job(job)
+            if view.state == "waiting" and view.reason:
+                print(f"fairlead: job {job} waits: {view.reason}", file=sys.stderr)
 
 
 def _wait(client: Client, ids: list[int]) -> None:

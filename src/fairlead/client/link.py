@@ -26,7 +26,7 @@ from fairlead.errors import WireError
 OPEN_S = 30.0  # how long the agent may be away when a rank comes up
 FINISH_S = 10.0  # and when it ends
 RECONNECT_S = 0.5  # between attempts
-TELL_S = 0.5  # between two reports of progress
+TELL_S = 0.2  # between two reports of progress
 RENEW_AT = 0.75  # of the lease
 ANSWER_S = 1.0  # what a rank that was busy beyond the end of its lease waits for a renewal
 HELD_BACK = 4096  # bytes that wait to be sent; beyond that progress is not told for now
@@ -92,7 +92,7 @@ class Link:
     def tell_progress(
         self, now: float, step: int, saved_step: int, save_s: float, at_once: bool = False
     ) -> None:
-        """Progress, at most every 0.5 s unless ``at_once``; with it the request for the lease."""
+        """Progress, at most every ``TELL_S`` unless ``at_once``; with it the request for the lease."""
         self._state = step, saved_step, save_s
         renew = self.is_due(now)
         if self._socket is None or not (renew or at_once or now >= self._told_at + TELL_S):

@@ -34,6 +34,7 @@ from fairlead.live.starts import ENDED, Book, LiveStart, ranks_on
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
 
+FAILED_S = 5.0  # a round of failures alone lasts so long at least, for what fails may be mended
 STALL_S = 1.0  # nothing runs and jobs wait: tell the core after so long
 LOOK_S = 0.5  # between looks for lost nodes
 AWAY_S = 2.0  # no look for so long: the server itself was away (frozen, swapped out), not the nodes
@@ -106,6 +107,10 @@ class LiveBackend:
         self.inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.events: deque[Event] = deque()
         self.round: LiveRound | None = None
+        self.checkpoints = ""  # directory of those of all jobs; "" = each agent its own
+        self.early_s = float("inf")  # a round of this age ends where devices are free and jobs wait
+        self.has_room: Callable[[], bool] = bool  # are there such devices and jobs?
+        self.chance = False  # has something happened since it was asked last?
         self.adapted: set[int] = set()  # jobs whose batch size the core does not know yet
         self.learn_batch: Callable[[JobRow], None] = _know_already
         self.corrections: dict[int, float] = {}  # job -> steps that count, to be told to the core
@@ -216,13 +221,25 @@ class LiveBackend:
         if self.round is None:
             self._tell_corrections(now)
             self._look_idle(now)
-        elif now >= self.round.end_s or len(self.round.ended) == len(self.round.starts):
+        elif now >= self.round.end_s or self._may_end(self.round, now):
             self.end_round(now)
+
+    def _may_end(self, current: LiveRound, now: float) -> bool:
+        """Before its time: when all of it has ended, or when jobs wait that could run on free devices. Jobs
+        that go on do not notice."""
+        lasted_s = now - current.started_s
+        if len(current.ended) == len(current.starts):
+            failed = any(end.outcome is Outcome.FAILED for end in current.ended.values())
+            return not failed or lasted_s >= min(FAILED_S, current.length_s / 10)
+        if not self.chance or lasted_s < self.early_s:
+            return False
+        self.chance = self.has_room()
+        return self.chance
 
     def _death_s(self, node: LiveNode) -> float:
         """Seconds behind the end of its leases after which no rank of a silent node lives."""
         starts = self.book.on_node.get(node.name, {}).values()
-        return 1.0 + max((s.row.spec.grace_s for s in starts), default=0.0)
+        return self.fleet.silence_s + max((s.row.spec.grace_s for s in starts), default=0.0)
 
     def _look_idle(self, now: float) -> None:
         waits = any(row.state in ("waiting", "preempted") for row in self.book.jobs.values())
@@ -297,19 +314,23 @@ class LiveBackend:
         return float(min(until, now) - current.started_s)
 
     def _count(self, current: LiveRound, job: int, booked: bool) -> float:
-        """Steps of a member that count in this round. What is not booked with the unit, and steps that
-        were lost, are told as corrections."""
+        """Steps of a member that count in this round; of one that runs on, those that it will have told of
+        by and by. What is not booked with the unit, and steps that were lost, are told as corrections."""
         start = current.starts[job]
         row = start.row
         end = current.ended.get(job)
         if end is not None and end.completed:
-            counts = row.total_steps
+            self.adapted.discard(job)
+            counts = row.told_total  # what it may have changed at the last does not matter any more
         elif end is not None:
             counts = row.steps
         else:
-            counts = start.progress()
+            counts = start.expected(self.fleet.monotonic())
         before = row.credited
-        row.steps, row.credited = counts, counts
+        row.steps = counts if end is not None else start.progress()
+        if end is not None and end.completed:
+            row.steps = row.total_steps
+        row.credited = counts
         self.book.dirty_jobs.add(job)
         if not booked or counts < before:
             self.corrections[job] = counts
@@ -351,9 +372,12 @@ class LiveBackend:
     def _heard(self, start: LiveStart, node: str, held: Held) -> None:
         before = start.held.get(node)
         start.held[node] = held
+        if node == start.first_node:
+            start.heard = self.fleet.nodes[node].seen
         row = start.row
         if held.loaded_step >= 0 and start.stint.trained_s is None and node == start.first_node:
             start.stint.trained_s = self.now_s()
+            row.reason = ""  # whatever went wrong before
             self.book.dirty_stints[start.key] = start.stint
             self._loaded(start, held)
         if held.saved_step > row.saved_step:
@@ -390,10 +414,13 @@ class LiveBackend:
         row.missed_steps = 0.0
 
     def _lose_steps(self, start: LiveStart, steps: float) -> None:
-        start.row.lost_steps += steps
+        row = start.row
+        done = (
+            row.steps + row.lost_steps + steps
+        )  # in all its device time so far, wherever that was
+        row.lost_steps += steps
         start.stint.lost_steps += steps
-        if start.rate > 0:
-            self._lost_device_s(start, steps / start.rate)
+        self._lost_device_s(start, row.run_s * steps / done if done > 0 else 0.0)
         self.book.dirty_jobs.add(start.row.id)
         self.book.dirty_stints[start.key] = start.stint
 
@@ -406,6 +433,7 @@ class LiveBackend:
             return
         for row in rows:
             self.learn_batch(row)
+            row.told_total = row.total_steps
         self.events.append(
             RequirementsChanged(
                 now,
@@ -443,6 +471,7 @@ class LiveBackend:
             outcome = Outcome.LOST if lost else Outcome.FAILED if failure else Outcome.RAN
             current.ended[row.id] = Ended(now, outcome, completed)
             row.steps = keeps
+            self.chance = True
             self.book.dirty_jobs.add(row.id)
         elif row.state not in ENDED:
             self._ended_late(start, now, keeps, completed)
@@ -450,7 +479,8 @@ class LiveBackend:
     def _ended_late(self, start: LiveStart, now: float, keeps: float, completed: bool) -> None:
         """A start that was told to stop is over; the next one of its job, if any, may begin."""
         row = start.row
-        self.correct(row, keeps)
+        self.correct(row, row.told_total if completed else keeps)
+        row.steps = keeps
         following = self.book.newest(row.id)
         if following is None:
             return
@@ -466,15 +496,12 @@ class LiveBackend:
             current.ended[row.id] = Ended(now, Outcome.RAN, True)
 
     def _measure(self, start: LiveStart) -> None:
-        leader, row = start.leader, start.row
-        if leader is None or leader.loaded_step < 0 or leader.ran_s <= 1.0 or row.spec.plain:
+        measured, row = start.measured(), start.row
+        if measured is None:
             return
-        measured = (leader.step - leader.loaded_step) / leader.ran_s
-        same = row.measured_on == start.stint.accelerator and row.measured_rate is not None
-        row.measured_rate = (
-            (measured + (row.measured_rate or 0.0)) / 2 if same else measured
-        )  # Gavel's blend: half of it is new
-        row.measured_on = start.stint.accelerator
+        if row.measured_on == start.stint.accelerator and row.measured_rate is not None:
+            measured = (measured + row.measured_rate) / 2  # Gavel's blend: half of it is new
+        row.measured_rate, row.measured_on = measured, start.stint.accelerator
 
     def _write_stint(
         self, start: LiveStart, now: float, step: float, failure: str, completed: bool
@@ -538,7 +565,7 @@ class LiveBackend:
                 paused = self.book.jobs[job].state == "paused"
                 self._stop(job, "paused" if paused else "preempted")
         self._set_states(starts)
-        self.round = None
+        self.round, self.chance = None, False
         if starts:
             self.round = LiveRound(
                 command.round, command.time_s, command.length_s, command.units, starts
@@ -608,7 +635,9 @@ class LiveBackend:
         start.ordered = True
         for node in start.nodes:
             if node not in start.gone:
-                self.fleet.want(node, start.assignment(node, self.checkpoint_s(start)))
+                self.fleet.want(
+                    node, start.assignment(node, self.checkpoint_s(start), self.checkpoints)
+                )
 
     def _stop(self, job: int, reason: str) -> None:
         """Tell all starts of a job to stop."""
@@ -679,6 +708,7 @@ class LiveBackend:
         """The core may use a node again."""
         if name in self.lost_nodes:
             self.lost_nodes.discard(name)
+            self.chance = True
             self.events.append(NodeRecovered(self.now_s(), name))
 
 

@@ -30,6 +30,8 @@ from fairlead.live.views import (
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8470"
 PAGE = 1_000  # jobs asked for at once
+_NOT_OURS = "does not look like the HTTP port of `fairlead serve`"
+_SILENT = "Server disconnected without sending a response."  # of httpcore; a server that dies does it, too
 TRIES = 3  # of a request whose connection breaks; none counts twice
 
 
@@ -187,8 +189,8 @@ class Client:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InputError(f"server {self.url!r}: is no address of the form {DEFAULT_URL}")
-        if not self.token.isascii():
-            raise InputError("token: may hold ASCII characters only")
+        if not all("!" <= letter <= "~" for letter in self.token):
+            raise InputError("the token: must be of printable ASCII characters, without spaces")
         return httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
@@ -226,7 +228,7 @@ class Client:
             return msgspec.json.decode(answer.content or b"{}", type=kind)
         except msgspec.DecodeError as problem:
             raise FairleadError(
-                f"server {self.url}: is of another version or no Fairlead server: {problem}"
+                f"server {self.url}: {_NOT_OURS}, or is of another version: {problem}"
             ) from None
 
     def _send(
@@ -249,6 +251,11 @@ class Client:
                 raise UnreachableError(
                     f"server {self.url}: no answer within {self.timeout_s:g} s"
                 ) from None
+            except httpx.ProtocolError as problem:
+                if str(problem) != _SILENT:
+                    raise InputError(f"server {self.url}: {_NOT_OURS}: {problem}") from None
+                if not left:
+                    raise UnreachableError(f"server {self.url}: {_NOT_OURS}: {problem}") from None
             except httpx.TransportError as problem:
                 if not left:
                     raise UnreachableError(f"server {self.url}: broke off: {problem}") from None
@@ -259,9 +266,7 @@ def _refusal(url: str, answer: httpx.Response) -> FairleadError:
     try:
         sentence = msgspec.json.decode(answer.content, type=dict[str, str])["error"]
     except (msgspec.DecodeError, KeyError):
-        return FairleadError(
-            f"server {url}: answered {answer.status_code} and not as Fairlead does"
-        )
+        return FairleadError(f"server {url}: {_NOT_OURS}: it answered {answer.status_code}")
     if answer.status_code == 401:
         sentence = f"server {url}: {sentence}; give one in FAIRLEAD_TOKEN or --token-file"
     kind = InputError if answer.status_code < 500 else FairleadError

@@ -24,28 +24,27 @@ from fairlead.commands import Command, End, EndJobs, Solve, StartRound
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.state import state_of
 from fairlead.driver import drive
-from fairlead.errors import ConfigError, FairleadError, StoreError
-from fairlead.events import Event, JobsHeld, JobsSubmitted, KindsLearned, NodeLost, Solved
+from fairlead.errors import FairleadError, StoreError
+from fairlead.events import Event, JobsSubmitted, NodeLost, Solved
+from fairlead.live.admission import Admission
 from fairlead.live.backend import LiveBackend
 from fairlead.live.clock import Clock
-from fairlead.live.facade import ConflictError
-from fairlead.live.fleet import Fleet, LiveNode
+from fairlead.live.fleet import Fleet
+from fairlead.live.membership import Membership
 from fairlead.live.metrics import Counters
 from fairlead.live.pace import Pace
-from fairlead.live.protocol import Register, Welcome
-from fairlead.live.rates import fits, own_rates, table_for
+from fairlead.live.rates import table_for
 from fairlead.live.recovery import recover
-from fairlead.live.rows import JobRow, NodeRow
-from fairlead.live.solver import Solver
+from fairlead.live.rows import JobRow
+from fairlead.live.solving import Solving
 from fairlead.live.starts import Book, LiveStart
 from fairlead.live.store import Store, Transaction
 from fairlead.live.viewing import sample
 from fairlead.mechanism.profile import Profile
-from fairlead.model.adaptation import batch_of, with_batch
 from fairlead.model.cluster import Cluster, Node
-from fairlead.model.job import Job, JobId, RestartCosts
-from fairlead.model.plan import Answer, Planner
-from fairlead.model.throughput import Kind, Throughputs
+from fairlead.model.job import JobId, RestartCosts
+from fairlead.model.plan import Planner
+from fairlead.model.throughput import Throughputs
 from fairlead.policies import registry
 from fairlead.setup import Setup, build, restore, traits_of
 
@@ -71,7 +70,9 @@ class LiveOptions:
     rate_bound: float = 0.01  # drift between the clocks of two machines, relative
     mtbf_s: float = 86400.0  # of a node, as long as nothing is known of it
     solve_limit_s: float = 60.0
+    early_s: float = float("inf")  # a round of this age ends where devices are free and jobs wait
     restart_s: float | None = None  # that a start costs, until it is known; None = a guess by round
+    checkpoints: str = ""  # directory for those of all jobs; "" = each agent its own
     segment_records: int = 20_000
     keep_segments: int = 2
 
@@ -85,7 +86,15 @@ class Engine:
         self.policy = options.policy
         self.clock = Clock()
         self.book = Book()
-        self.fleet = Fleet(options.lease_s, options.rate_bound, time.monotonic, self._notice)
+        self.admission = Admission(self)
+        self.membership = Membership(self)
+        self.fleet = Fleet(
+            options.lease_s,
+            options.rate_bound,
+            time.monotonic,
+            self._notice,
+            4 * options.heartbeat_s + 1.0,
+        )
         self.backend = LiveBackend(
             self.book,
             self.fleet,
@@ -98,26 +107,21 @@ class Engine:
             self._at_stop,
         )
         self.backend.wanted = self._wants
-        self.backend.learn_batch = self._learn_batch
+        self.backend.early_s = options.early_s
+        self.backend.checkpoints = options.checkpoints
+        self.backend.has_room = self.admission.has_room
+        self.backend.learn_batch = self.admission.learn_batch
         self.pace = Pace()
         self.fleet.wake = lambda _: self.pace.heard()  # nobody listens yet
-        self.solver = Solver(options.solve_limit_s)
+        self.solving = Solving(self, options.solve_limit_s)
         self.scheduler: Scheduler | None = None
         self.setup: Setup | None = None
         self.trouble = ""  # why nothing can be made durable just now
-        self.solve_state = "ok"
-        self.solve_began_s: float | None = None
-        self.solve_s: float | None = None
-        self.solved_s: float | None = None
         self.decide_s: float | None = None
         self.next_job = 0
         self.restarts: deque[float] = deque(maxlen=1000)  # seconds that starts took
         self.keys: dict[str, list[int]] = {}  # of submissions that are not committed yet
         self.counters = Counters()
-        self.unplaced: set[int] = set()  # jobs that fit nowhere, and that the core does not know
-        self.unfit: set[int] = (
-            set()
-        )  # jobs that fit nowhere any more, and that the core holds aside
         self.segment_records = 0  # in the newest segment
         self.journal_records = 0  # in all segments
         self.ended_counts: dict[str, int] = {}  # state -> jobs that ended in it
@@ -126,8 +130,6 @@ class Engine:
         self._answers: list[tuple[Future[Any], Any]] = []
         self._rebuild = False
         self._stopping = False
-        self._learning: set[Kind] = set()  # kinds that the core is about to be told of
-        self._generation = 0  # of the core: answers to problems of an earlier one are dropped
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self.failed: Callable[[BaseException], None] = _raise  # told when the driver cannot go on
 
@@ -136,7 +138,7 @@ class Engine:
     def start(self) -> None:
         """Recover what there is, then drive."""
         recover(self)
-        self.solver.start()
+        self.solving.solver.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -144,21 +146,26 @@ class Engine:
         self._stopping = True
         self.backend.inbox.put(_nothing)
         self._thread.join()
-        self.solver.stop()
+        self.solving.solver.stop()
 
     def call(self, do: Callable[[], _Result]) -> "Future[_Result]":
         """Have something done by the driver's thread; the result comes when it is durable."""
         future: Future[_Result] = Future()
+        future.set_running_or_notify_cancel()  # a caller who hangs up cannot cancel it any more
 
         def run() -> None:
             try:
-                if self.trouble:
-                    raise StoreError(self.trouble)
                 self._answers.append((future, do()))
             except FairleadError as problem:
                 future.set_exception(problem)
+            except Exception as problem:  # one bad request must not end the server
+                _log.exception("a request failed")
+                future.set_exception(problem)
 
-        self.backend.inbox.put(run)
+        if self.trouble:  # it would wait for nobody knows how long
+            future.set_exception(StoreError(self.trouble))
+        else:
+            self.backend.inbox.put(run)
         return future
 
     def write(self, change: Callable[[Transaction], None]) -> None:
@@ -207,87 +214,8 @@ class Engine:
         if isinstance(command, StartRound):
             with contextlib.suppress(StoreError):  # a full disk costs a point in a plot, no more
                 self.store.add_sample(sample(self, command))
-            if self._misjudges():
+            if self.misjudges():
                 self.rebuild()
-
-    # --- nodes and policy (the driver's thread, through ``call``) --------------------------------------
-
-    def register(self, message: Register) -> Welcome:
-        """A node comes up, or back."""
-        name, fleet, backend = message.node, self.fleet, self.backend
-        self._check_node(message)
-        node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
-        if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
-            self.setup is None or name not in {n.name for n in self.setup.cluster.nodes}
-        ):
-            self.rebuild()
-        if message.incarnation in node.superseded:
-            raise ConfigError(f"node {name!r}: another agent has registered under this name since")
-        same = message.incarnation in (node.incarnation, node.last_incarnation)
-        fleet.register(message)
-        held = {(h.job, h.epoch) for h in message.holds}
-        starts = [s for s in backend.book.on_node.get(name, {}).values() if s.key not in held]
-        backend.abandon(name, [s for s in starts if s.ordered and not same], "the agent restarted")
-        self._keep_node(node)
-        if not node.drained:
-            backend.put_back(name)
-        backend.noticed.add(name)
-        return Welcome(
-            heartbeat_s=self.options.heartbeat_s,
-            lease_s=self.options.lease_s,
-            rate_bound=self.options.rate_bound,
-            orders=node.orders,
-        )
-
-    def _check_node(self, message: Register) -> None:
-        """Raises ConfigError for a node that is not as the cluster file has it."""
-        if self.options.nodes is None:
-            return
-        named = {node.name: node for node in self.options.nodes}
-        node = named.get(message.node)
-        if node is None:
-            raise ConfigError(f"node {message.node!r}: is not in the cluster file")
-        if (node.accelerator, node.devices) != (message.accelerator, message.devices):
-            raise ConfigError(
-                f"node {message.node!r}: the cluster file says {node.accelerator}={node.devices}, "
-                f"the agent {message.accelerator}={message.devices}"
-            )
-
-    def _keep_node(self, node: LiveNode) -> None:
-        row = NodeRow(
-            name=node.name,
-            accelerator=node.accelerator,
-            devices=node.devices,
-            host=node.host,
-            fake=node.fake,
-            drained=node.drained,
-            incarnation=node.incarnation or node.last_incarnation,
-        )
-        self.write(lambda t: t.put_node(row))
-
-    def drain(self, name: str, drained: bool) -> None:
-        """Jobs leave a node, saved, and none comes to it; or it takes jobs again."""
-        node = self.fleet.nodes[name]
-        node.drained = drained
-        self._keep_node(node)
-        if drained:
-            self.backend.take_out(name)
-        elif node.registered:
-            self.backend.put_back(name)
-
-    def remove_node(self, name: str) -> None:
-        """Forget a node that nothing runs on."""
-        node = self.fleet.nodes[name]
-        if not (node.drained or node.lost) or self.book.on_node.get(name):
-            raise ConflictError(f"node {name!r}: is in use; drain it first, and wait for its jobs")
-        if len(self.fleet.nodes) == 1:
-            raise ConflictError(f"node {name!r}: is the last one of the cluster")
-        if self.options.nodes is not None:
-            raise ConflictError(f"node {name!r}: is in the cluster file; take it out there")
-        self.fleet.remove(name)
-        self.backend.lost_nodes.discard(name)
-        self.write(lambda t: t.delete_node(name))
-        self.rebuild()
 
     def set_policy(self, policy: str) -> None:
         """Shares are solved for anew, by another policy."""
@@ -358,17 +286,15 @@ class Engine:
             self.scheduler = restore(setup, state, planner)
             records = [journal.encode(setup), journal.encode(state)]
         self.setup = setup
-        self._learning = set()
-        self._generation += 1
+        self.admission.learning = set()
         self.backend.cluster = setup.cluster
         self.backend.ready = True
-        self.backend.solving = False
-        self.solver.abandon("the policy or the nodes have changed")
+        self.solving.begin_anew()
         self.write(lambda t: _no_matter(t.new_segment(records)))
         self._commit()
         self.segment_records = len(records)
         self._tell_lost_nodes(now)
-        self.refit(now)
+        self.admission.refit(now)
         if self.backend.round is None:  # nothing else would make the new core decide
             self.backend.events.append(JobsSubmitted(now, ()))
 
@@ -404,118 +330,16 @@ class Engine:
         )
         return setup, made
 
-    def refit(self, now: float) -> None:
-        """Jobs that fit the cluster now join, or go on; those that no longer do are held aside."""
-        assert self.setup is not None
-        for job, row in sorted(self.book.jobs.items()):
-            if not row.open or row.state == "paused":
-                continue
-            good = fits(self.rates(row), row.spec, self.setup.cluster)
-            if job in self.unplaced and good:
-                self.admit([row], now)
-            elif job in self.unfit and good:
-                self.unfit.discard(job)
-                self.backend.events.append(JobsHeld(now, np.array([job]), False))
-            elif not good and job not in self.unplaced and job not in self.unfit:
-                self.unfit.add(job)
-                row.reason = no_room(row)
-                self.backend.events.append(JobsHeld(now, np.array([job]), True))
-
-    def admit(self, rows: list[JobRow], now: float) -> None:
-        """Hand jobs to the core, if they fit the cluster; else they wait for one that they fit."""
-        jobs = []
-        for row in rows:
-            if self.setup is None or not fits(self.rates(row), row.spec, self.setup.cluster):
-                row.reason = no_room(row)
-                self.unplaced.add(row.id)
-                continue
-            self._learn_kind(row, now)
-            self.unplaced.discard(row.id)
-            row.reason = ""
-            jobs.append(_job(row))
-        if jobs:
-            self.backend.events.append(JobsSubmitted(now, tuple(jobs)))
-
-    def rates(self, row: JobRow) -> dict[str, float]:
-        """Accelerator type of the cluster -> steps/s believed of a job, side by side where that matters."""
-        if self.scheduler is None:
-            return {}
-        table = self.scheduler.throughputs
-        kind = table.row(row.kind, row.spec.scale_factor)
-        rate = own_rates(row.spec, table.slots) if kind is None else table.rate[kind]
-        best: dict[str, float] = {}
-        for slot, steps_per_s in zip(table.slots, rate.tolist(), strict=True):
-            best[slot.accelerator] = max(best.get(slot.accelerator, 0.0), steps_per_s)
-        return best
-
-    def _learn_kind(self, row: JobRow, now: float) -> None:
-        assert self.scheduler is not None
-        table, kind = self.scheduler.throughputs, (row.kind, row.spec.scale_factor)
-        if table.row(*kind) is None and kind not in self._learning:
-            self._learning.add(kind)
-            rate = own_rates(row.spec, table.slots)
-            self.backend.events.append(KindsLearned(now, (kind,), table.slots, rate[None, :]))
-
-    def _learn_batch(self, row: JobRow) -> None:
-        """Where the table does not have a family at the batch size that a job now uses: as many samples a
-        second as before."""
-        assert self.scheduler is not None
-        before, row.kind = row.kind, with_batch(row.kind, row.batch)
-        table, kind = self.scheduler.throughputs, (row.kind, row.spec.scale_factor)
-        old = table.row(before, row.spec.scale_factor)
-        if row.kind == before or table.row(*kind) is not None or kind in self._learning:
-            return
-        self._learning.add(kind)
-        samples = batch_of(before) or row.batch
-        rate = np.zeros(len(table.slots)) if old is None else table.rate[old] * samples / row.batch
-        now = self.clock.now_s()
-        self.backend.events.append(KindsLearned(now, (kind,), table.slots, rate[None, :]))
-
-    # --- solving -------------------------------------------------------------------------------------
+    # --- for the backend -----------------------------------------------------------------------------
 
     def _ask(self, problem: Solve) -> None:
-        generation = self._generation
-        self.solve_began_s = self.clock.now_s()
-
-        def answered(future: "Future[Answer]") -> None:
-            self.backend.inbox.put(lambda: self._solved(generation, future))
-
-        assert self.setup is not None
-        setup = self.setup
-        self.solver.submit(
-            setup.policy, setup.seed, setup.profile, problem.snapshot, problem.state
-        ).add_done_callback(answered)
-
-    def _solved(self, generation: int, future: "Future[Answer]") -> None:
-        if generation != self._generation:
-            return
-        now = self.clock.now_s()
-        assert self.solve_began_s is not None
-        self.solve_s = now - self.solve_began_s
-        self.counters.solve_seconds.observe(self.solve_s)
-        self.solve_began_s = None
-        problem = future.exception()
-        if problem is not None:
-            held = (
-                ""
-                if self.solved_s is None
-                else f"; the shares of {now - self.solved_s:.0f} s ago hold"
-            )
-            self.counters.solve_failures.inc()
-            self.solve_state = f"failed: {problem}{held}"
-            _log.error("solve %s", self.solve_state)
-            self.backend.events.append(Solved(now, error=str(problem)))
-            return
-        self.solve_state, self.solved_s = "ok", now
-        self.backend.events.append(Solved.of(now, future.result()))
-
-    # --- for the backend -----------------------------------------------------------------------------
+        self.solving.ask(problem)
 
     def _notice(self, node: str) -> None:
         self.backend.notice(node)
 
     def _rate(self, row: JobRow, accelerator: str) -> float:
-        return self.rates(row).get(accelerator, 0.0)
+        return self.admission.rates(row).get(accelerator, 0.0)
 
     def _checkpoint_s(self, start: LiveStart) -> float:
         """How often to save: sqrt(2 x save time x MTBF) of all its nodes together, Young's rule, at most
@@ -533,7 +357,7 @@ class Engine:
         guess_s = self.options.profile.round_s / 360.0
         return guess_s if self.options.restart_s is None else self.options.restart_s
 
-    def _misjudges(self) -> bool:
+    def misjudges(self) -> bool:
         """Do starts cost so much more or less than the core believes that it has to be told?"""
         if self.setup is None or len(self.restarts) < FEW:
             return False
@@ -578,26 +402,6 @@ class _Timed:
             engine.decide_s = time.perf_counter() - began
             engine.counters.round_decision_seconds.observe(engine.decide_s)
         return commands
-
-
-def _job(row: JobRow) -> Job:
-    spec = row.spec
-    return Job(
-        JobId(row.id),
-        row.kind,
-        spec.scale_factor,
-        row.total_steps,
-        spec.weight,
-        row.tenant,
-        spec.slo_s,
-    )
-
-
-def no_room(row: JobRow) -> str:
-    """Why a job that fits nowhere waits."""
-    n = row.spec.scale_factor
-    many = "a device" if n == 1 else f"{n} devices of one type"
-    return f"no node, or nodes together, with {many} on which it can run"
 
 
 def _no_matter(_: object) -> None:

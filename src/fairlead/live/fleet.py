@@ -70,12 +70,15 @@ class Fleet:
         rate_bound: float,
         monotonic: Callable[[], float],
         notice: Callable[[str], None],
+        silence_s: float = 1.0,
     ) -> None:
-        """notice: called with a node's name, under no lock, when what it holds has changed in kind."""
+        """notice: called with a node's name, under no lock, when what it holds has changed in kind;
+        silence_s: without a report, to be no accident."""
         self.lease_s = lease_s
         self.rate_bound = rate_bound
         self.monotonic = monotonic
         self.notice = notice
+        self.silence_s = silence_s
         self.nodes: dict[str, LiveNode] = {}
         self.wake: Callable[[list[str]], None] = _wake_nobody
         self._lock = threading.Lock()

@@ -12,6 +12,8 @@ from fairlead.policies import registry
 from fairlead.traces.cluster import DEFAULT_PRICES, parse_cluster
 from fairlead.traces.throughputs import read_throughputs
 
+EARLY = 36  # a round may end after this part of it, where devices are free and jobs wait
+
 
 def live_options(
     cluster: Path | None,
@@ -25,6 +27,8 @@ def live_options(
     solve_limit_s: float,
     mtbf_s: float = 86_400.0,
     restart_s: float = 0.0,
+    full_rounds: bool = True,
+    checkpoints: Path | None = None,
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
     round_s: 0 = that of the profile; restart_s: 0 = it will be measured."""
@@ -57,6 +61,8 @@ def live_options(
         solve_limit_s=solve_limit_s,
         mtbf_s=mtbf_s,
         restart_s=restart_s or None,
+        early_s=float("inf") if full_rounds else chosen.round_s / EARLY,
+        checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
 
 

@@ -1,12 +1,17 @@
 """When will it finish, why not now, and what if: the live state run forward, in a process of its own."""
 
 import multiprocessing
+import os
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fairlead.core.state import SchedulerState, state_of
 from fairlead.errors import ConfigError, FairleadError
@@ -19,7 +24,7 @@ from fairlead.live.spec import JobSpec
 from fairlead.live.views import Comparison, Explanation, JobView, Outlook, StintView, WhatIf
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import Job, JobId, RestartCosts
-from fairlead.model.throughput import Kind
+from fairlead.model.throughput import Kind, Throughputs
 from fairlead.policies import registry
 from fairlead.setup import Setup
 
@@ -60,7 +65,7 @@ class Outlooks:
         finish_s = low_s = high_s = None
         n = 0
         known = job.state in ("running", "waiting", "preempted")
-        if known and job.id not in self.engine.unplaced | self.engine.unfit:
+        if known and not self.engine.admission.outside(job.id):
             present = self.present()
             seeds = _seeds(len(present.state.books.jobs["id"]))
             outcomes = self._run(present.setup, present, (), None, seeds, NOISE)
@@ -115,13 +120,31 @@ class Outlooks:
             starts = [s for starts in engine.book.live.values() for s in starts if not s.stopping]
             return Present(
                 engine.clock.now_s(),
-                replace(engine.setup, throughputs=engine.scheduler.throughputs),  # as jobs came
+                replace(engine.setup, throughputs=self._measured(engine.scheduler.throughputs)),
                 state_of(engine.scheduler),
                 {s.row.id: s.progress() for s in starts},
                 engine.restart_s(),
             )
 
         return engine.call(copy).result(LIMIT_S)
+
+    def _measured(self, believed: Throughputs) -> Throughputs:
+        """The table in force, with the rows of jobs that run as they were measured to."""
+        ratios: dict[Kind, list[float]] = {}
+        for row in self.engine.book.jobs.values():
+            rate, where = row.measured_rate, row.measured_on
+            start = self.engine.book.newest(row.id)
+            if start is not None and (now := start.measured()) is not None:
+                rate, where = now, start.stint.accelerator
+            before = self.engine.admission.rates(row).get(where, 0.0)
+            if rate is not None and rate > 0 and before > 0:
+                ratios.setdefault((row.kind, row.spec.scale_factor), []).append(rate / before)
+        known = {kind: believed.row(*kind) for kind in ratios}
+        rows = [
+            believed.rate[at] * median(ratios[kind]) for kind, at in known.items() if at is not None
+        ]
+        kinds = tuple(kind for kind, at in known.items() if at is not None)
+        return believed.learned(kinds, believed.slots, np.array(rows)) if rows else believed
 
     def _changed(self, setup: Setup, question: WhatIf) -> tuple[Setup, list[str]]:
         """The setup with other nodes."""
@@ -208,7 +231,9 @@ class Outlooks:
         with self._lock:
             if self._pool is None:
                 context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(1, context)
+                self._pool = ProcessPoolExecutor(
+                    1, context, initializer=_end_with, initargs=(os.getpid(),)
+                )
             return self._pool
 
     def _end_process(self) -> None:
@@ -223,6 +248,17 @@ class Outlooks:
 
 class ForecastError(FairleadError):
     """No forecast could be made."""
+
+
+def _end_with(parent: int) -> None:
+    """The process ends soon after the server, however that ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _forecast(

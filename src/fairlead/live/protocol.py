@@ -93,6 +93,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     start_s: SecondsOrNone = -1.0  # from there to rank 0's hello
     load_s: SecondsOrNone = -1.0  # to load the checkpoint
     ran_s: SecondsOrNone = 0.0  # since training began
+    step_age_s: SecondsOrNone = -1.0  # since ``step`` was heard of
     save_s: SecondsOrNone = -1.0  # the newest checkpoint
     stop_s: SecondsOrNone = -1.0  # from the order to stop to the end of the last rank
 

@@ -19,7 +19,7 @@ def why(engine: "Engine", job: JobView) -> str:
         return f"It was {job.state}: {job.reason or 'no reason was given'}."
     if job.state == "paused":
         return "It is paused: `fairlead resume` lets it take part again."
-    if job.id in engine.unplaced or job.id in engine.unfit:
+    if engine.admission.outside(job.id):
         return f"It waits: there is {job.reason or 'no room for it'}."
     shares = engine.call(lambda: _shares(engine, job.id)).result(30.0)
     said = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
@@ -52,10 +52,10 @@ def _ahead(engine: "Engine", job: JobView) -> str:
     now = engine.clock.now_s()
     running = 0 if current is None else len(current.starts)
     ends = "" if current is None else f"; the round ends in {max(current.end_s - now, 0.0):.0f} s"
-    return (
-        f"In this round {running} jobs that were owed more time hold the devices of "
-        f"{', '.join(usable)}{ends}."
-    )
+    jobs = "1 job that was owed more time holds"
+    if running != 1:
+        jobs = f"{running} jobs that were owed more time hold"
+    return f"In this round {jobs} the devices of {', '.join(usable)}{ends}."
 
 
 def _shares(engine: "Engine", job: int) -> dict[str, float]:

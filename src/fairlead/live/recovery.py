@@ -21,6 +21,7 @@ def recover(engine: "Engine") -> None:
     store = engine.store
     engine.clock.from_meta(store.meta("clock"))
     engine.next_job = store.last_job() + 1
+    engine.ended_counts, engine.journal_records = store.ended(), store.records()
     _load_nodes(engine)
     for row in store.open_jobs():
         engine.book.jobs[row.id] = row
@@ -75,7 +76,7 @@ def _number_orders(engine: "Engine") -> None:
 def _load_core(engine: "Engine") -> None:
     number, records = engine.store.segment()
     if number < 0:
-        engine.unplaced.update(engine.book.jobs)
+        engine.admission.unplaced.update(engine.book.jobs)
         return
     name = f"{engine.store.path}: segment {number}"
     setup, state, tail = journal.begin(records, name)
@@ -94,11 +95,12 @@ def _load_core(engine: "Engine") -> None:
         elif JobId(job) in core.held:
             books = core.held
             if row.state != "paused":
-                engine.unfit.add(job)
+                engine.admission.unfit.add(job)
         else:
-            engine.unplaced.add(job)
+            engine.admission.unplaced.add(job)
             continue
-        if books.jobs.total[books.row(JobId(job))] != row.total_steps:
+        row.told_total = float(books.jobs.total[books.row(JobId(job))])
+        if row.told_total != row.total_steps:
             engine.backend.adapted.add(job)
         row.credited = float(books.jobs.done[books.row(JobId(job))])
 
@@ -121,7 +123,7 @@ def _start(engine: "Engine", row: JobRow, stint: StintRow) -> LiveStart:
     ranks: dict[str, tuple[Rank, ...]] = {}
     for number, (node, device) in enumerate(zip(stint.nodes, stint.devices, strict=True)):
         ranks[node] = (*ranks.get(node, ()), Rank(rank=number, devices=(device,)))
-    rate = engine.rates(row).get(stint.accelerator, 0.0)
+    rate = engine.admission.rates(row).get(stint.accelerator, 0.0)
     # The seconds of a plain job's start, which its node tells, count from where it began.
     from_step = stint.from_step if row.spec.plain else row.steps
     return LiveStart(row, stint, ranks, rate, from_step)
@@ -139,7 +141,9 @@ def _load_round(engine: "Engine") -> None:
         )
     ended = engine.backend.round.ended if engine.backend.round is not None else {}
     for job, row in engine.book.jobs.items():
-        if job not in ended and job not in engine.unplaced:  # what the core was about to be told
+        if (
+            job not in ended and job not in engine.admission.unplaced
+        ):  # what the core was about to be told
             engine.backend.correct(row, row.steps)
     for job, starts in engine.book.live.items():
         if members.get(job) is not starts[-1]:

@@ -36,6 +36,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     reason: str = ""
     batch: int = 0  # samples per step now, 0 = the script's own
     total_steps: float
+    told_total: float = 0.0  # of the whole job, as the core knows it
     measured_rate: float | None = None  # steps/s
     measured_on: str = ""  # the accelerator type of that
     kind: str = ""  # family under which the core knows its rates

@@ -45,6 +45,7 @@ class Listening:
     agent_port: int = 8471
     tls: Tls | None = None
     open_metrics: bool = False
+    new_tokens: bool = False
 
 
 class Server:
@@ -73,9 +74,11 @@ class Server:
         self.service.engine.failed = lambda problem: _soon(loop, self._fail, problem)
         await loop.run_in_executor(None, self.service.start)
         try:
-            self.new_tokens = await loop.run_in_executor(None, self.service.first_tokens)
             await self.agents.start()
             await self._listen_http()
+            self.new_tokens = await loop.run_in_executor(
+                None, self.service.first_tokens, self.listening.new_tokens
+            )
         except BaseException:
             await self.stop()
             raise
@@ -88,7 +91,7 @@ class Server:
             app,
             host=where.host,
             port=where.http_port,
-            log_level="warning",
+            log_level="error",
             access_log=False,
             server_header=False,
             ssl_keyfile=None if where.tls is None else str(where.tls.key),
@@ -134,6 +137,7 @@ async def serve(
     garbage = loop.create_task(_collect_garbage())
     try:
         ready(server)
+        await loop.run_in_executor(None, server.service.tokens_are_told)
         await server.ended.wait()
     finally:
         garbage.cancel()

@@ -65,14 +65,19 @@ class Service:
         self.outlooks.close()
         self.store.close()
 
-    def first_tokens(self) -> dict[str, str]:
-        """On the very first start: tokens of the users ``admin`` and ``agent``; later none."""
-        if self.store.users():
+    def first_tokens(self, anew: bool = False) -> dict[str, str]:
+        """Tokens of the users ``admin`` and ``agent`` until ``tokens_are_told``, and whenever they are
+        wanted anew; else none."""
+        if self.store.meta("tokens") is not None and not anew:
             return {}
         return {
             "admin": self._put_user("admin", "", "admin"),
             "agent": self._put_user("agent", "", "agent"),
         }
+
+    def tokens_are_told(self) -> None:
+        """The first tokens are where their owner finds them."""
+        self._do(lambda: self.engine.write(lambda t: t.set_meta("tokens", "told")))
 
     # --- people ----------------------------------------------------------------------------------
 
@@ -147,6 +152,7 @@ class Service:
                     spec=spec,
                     submitted_s=now,
                     total_steps=float(spec.total_steps),
+                    told_total=float(spec.total_steps),
                     kind=kind_of(spec, engine.options.catalogue),
                     weight=spec.weight,
                 )
@@ -156,7 +162,8 @@ class Service:
             engine.book.jobs[row.id] = row
             engine.book.dirty_jobs.add(row.id)
         self.counters.submissions.inc(len(rows))
-        engine.admit(rows, now)
+        engine.backend.chance = True
+        engine.admission.admit(rows, now)
         ids = [row.id for row in rows]
         if key:
             engine.keys[key] = ids
@@ -175,9 +182,9 @@ class Service:
 
     def _cancel(self, row: JobRow) -> None:
         engine, now = self.engine, self.engine.clock.now_s()
-        engine.unfit.discard(row.id)
-        if row.id in engine.unplaced:
-            engine.unplaced.discard(row.id)
+        engine.admission.unfit.discard(row.id)
+        if row.id in engine.admission.unplaced:
+            engine.admission.unplaced.discard(row.id)
             row.state, row.ended_s = "cancelled", now
             engine.book.close(row.id)
             return
@@ -193,7 +200,7 @@ class Service:
         engine = self.engine
         row.state, row.reason = "paused", "paused by its owner"
         engine.book.dirty_jobs.add(row.id)
-        if row.id in engine.unplaced or row.id in engine.unfit:
+        if engine.admission.outside(row.id):
             return
         now = engine.clock.now_s()
         engine.backend.events.append(JobsHeld(now, np.array([row.id]), True))
@@ -207,12 +214,13 @@ class Service:
             raise ConflictError(f"job {row.id}: is not paused, it is {row.state}")
         engine = self.engine
         row.state, row.reason = ("preempted" if row.starts else "waiting"), ""
+        engine.backend.chance = True
         engine.book.dirty_jobs.add(row.id)
         now = engine.clock.now_s()
-        if row.id not in engine.unplaced and row.id not in engine.unfit:
+        if not engine.admission.outside(row.id):
             engine.backend.events.append(JobsHeld(now, np.array([row.id]), False))
         if engine.setup is not None:
-            engine.refit(now)
+            engine.admission.refit(now)
 
     def set_weight(self, caller: Caller, job: int, weight: float) -> None:
         """It counts for more or less from the next round on."""
@@ -224,7 +232,7 @@ class Service:
         engine = self.engine
         row.weight = weight
         engine.book.dirty_jobs.add(row.id)
-        if row.id not in engine.unplaced:
+        if row.id not in engine.admission.unplaced:
             now = engine.clock.now_s()
             engine.backend.events.append(
                 JobsReweighted(now, np.array([row.id]), np.array([weight]))
@@ -300,15 +308,15 @@ class Service:
 
     def drain(self, caller: Caller, node: str) -> None:
         """Jobs leave the node, saved, and none comes to it."""
-        self._on_node(caller, node, lambda: self.engine.drain(node, True))
+        self._on_node(caller, node, lambda: self.engine.membership.drain(node, True))
 
     def undrain(self, caller: Caller, node: str) -> None:
         """The node takes jobs again."""
-        self._on_node(caller, node, lambda: self.engine.drain(node, False))
+        self._on_node(caller, node, lambda: self.engine.membership.drain(node, False))
 
     def remove_node(self, caller: Caller, node: str) -> None:
         """Forget a node that is drained or lost."""
-        self._on_node(caller, node, lambda: self.engine.remove_node(node))
+        self._on_node(caller, node, lambda: self.engine.membership.remove(node))
 
     def _on_node(self, caller: Caller, node: str, do: Callable[[], None]) -> None:
         _admin(caller)
@@ -349,7 +357,7 @@ class Service:
         check_name("accelerator", message.accelerator)
         if not 1 <= message.devices <= 1024:
             raise ConfigError(f"devices: must be from 1 to 1024, got {message.devices}")
-        return self.engine.call(lambda: self.engine.register(message))
+        return self.engine.call(lambda: self.engine.membership.register(message))
 
     def report(self, message: Report) -> Orders:
         """What a node holds; its orders."""

@@ -1,10 +1,14 @@
 """The starts of jobs: from the order to a node until the last rank has ended and all is booked."""
 
+import math
 from dataclasses import dataclass, field
 
 from fairlead.live.fleet import Start
 from fairlead.live.protocol import EXPIRED, LEAVES, ORPHANED, Assignment, Held, Rank
 from fairlead.live.rows import JobRow, StintRow, TenantSums
+
+KNOWN_S = 1.0  # of training, for a start to have a rate of its own
+STALE_S = 4.0  # nothing is expected of a job beyond so much time without news
 
 
 @dataclass(slots=True)
@@ -20,6 +24,7 @@ class LiveStart:
     stopping: str = ""  # why it was told to stop
     held: dict[str, Held] = field(default_factory=dict)  # what each node said last
     gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
+    heard: float = 0.0  # monotonic time of the report in which rank 0's node said that
     lost: bool = False  # a node of it was lost
 
     @property
@@ -56,6 +61,29 @@ class LiveStart:
         else:
             done = float(leader.step) if leader.loaded_step >= 0 else self.from_step
         return min(done, max(row.total_steps - 1.0, 0.0))
+
+    def expected(self, now: float) -> float:
+        """Steps of the job done by ``now``, monotonic: those known of, and what it does since at its rate."""
+        leader, known = self.leader, self.progress()
+        if leader is None or leader.state != "running" or self.stopping:
+            return known
+        age_s, rate = max(now - self.heard, 0.0), self.rate
+        if not self.row.spec.plain:
+            trained_s = leader.ran_s - leader.step_age_s
+            if leader.step_age_s < 0 or leader.loaded_step < 0:
+                return known
+            if trained_s >= KNOWN_S:
+                rate = (leader.step - leader.loaded_step) / trained_s
+            age_s += leader.step_age_s
+        done = float(math.floor(known + rate * min(age_s, STALE_S)))
+        return max(known, min(done, self.row.total_steps - 1.0))
+
+    def measured(self) -> float | None:
+        """steps/s of this start so far; None = not known, or of a plain job."""
+        leader = self.leader
+        if leader is None or leader.loaded_step < 0 or leader.ran_s <= 1.0 or self.row.spec.plain:
+            return None
+        return (leader.step - leader.loaded_step) / leader.ran_s
 
     def survives(self) -> float:
         """Steps that the next start can go on from."""
@@ -97,8 +125,8 @@ class LiveStart:
             leader.reason or "it exited with 0 before its last step, without saying that it is done"
         )
 
-    def assignment(self, node: str, checkpoint_s: float) -> Assignment:
-        """The order for one of the nodes."""
+    def assignment(self, node: str, checkpoint_s: float, checkpoints: str = "") -> Assignment:
+        """The order for one of the nodes. checkpoints: directory of those of all jobs."""
         spec, first = self.row.spec, self.first_node
         return Assignment(
             job=self.row.id,
@@ -106,7 +134,8 @@ class LiveStart:
             command=spec.command,
             env=spec.env,
             cwd=spec.cwd,
-            checkpoint_dir=spec.checkpoint_dir,
+            checkpoint_dir=spec.checkpoint_dir
+            or (f"{checkpoints}/{self.row.id}" if checkpoints else ""),
             ranks=self.nodes[node],
             world_size=sum(len(ranks) for ranks in self.nodes.values()),
             master="" if node == first else self.address,

@@ -235,6 +235,16 @@ class Store:
         last: int | None = self._rows("SELECT max(id) FROM jobs")[0][0]
         return -1 if last is None else last
 
+    def ended(self) -> dict[str, int]:
+        """State -> how many jobs have ended in it."""
+        query = "SELECT state, count(*) FROM jobs WHERE open = 0 GROUP BY state"
+        return dict(self._rows(query))
+
+    def records(self) -> int:
+        """How many records the journal ever had."""
+        last: int | None = self._rows("SELECT max(seq) FROM journal")[0][0]
+        return 0 if last is None else last + 1
+
     def stints(self, job: int) -> list[StintRow]:
         """All starts of a job, in order."""
         return self._decoded(StintRow, "SELECT row FROM stints WHERE job = ? ORDER BY epoch", job)

@@ -1,6 +1,7 @@
 """Views of a live cluster, made from what the server has in memory."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,15 @@ from fairlead.live.access import Caller
 from fairlead.live.fleet import LiveNode
 from fairlead.live.rows import OPEN_STATES, JobRow, StintRow, TenantSums
 from fairlead.live.starts import LiveStart
-from fairlead.live.views import JobView, NodeView, Sample, StatusView, StintView, TenantView
+from fairlead.live.views import (
+    JobState,
+    JobView,
+    NodeView,
+    Sample,
+    StatusView,
+    StintView,
+    TenantView,
+)
 
 if TYPE_CHECKING:
     from fairlead.live.engine import Engine
@@ -34,6 +43,7 @@ class Viewer:
             latest = engine.fleet.held(running.first_node, running.key)
             if latest is not None and latest.loaded_step >= 0:
                 steps = float(min(latest.step, row.total_steps))
+        state, ended_s, reason = self._standing(row)
         return JobView(
             id=row.id,
             name=row.name,
@@ -42,13 +52,13 @@ class Viewer:
             family=spec.family,
             scale_factor=spec.scale_factor,
             weight=row.weight,
-            state=row.state,
+            state=state,
             total_steps=row.total_steps,
             steps=steps,
             saved_step=row.saved_step,
             submitted_s=row.submitted_s,
             started_s=row.started_s,
-            ended_s=row.ended_s,
+            ended_s=ended_s,
             node="" if running is None else running.stint.node,
             accelerator="" if running is None else running.stint.accelerator,
             devices=() if running is None else running.stint.devices,
@@ -59,12 +69,22 @@ class Viewer:
             run_s=row.run_s + (0.0 if running is None else self._now() - running.stint.began_s),
             lost_steps=row.lost_steps,
             overhead_s=row.overhead_s,
-            rates=engine.rates(row),
+            rates=engine.admission.rates(row),
             measured_rate=self._measured(row, running),
             slo_s=spec.slo_s,
-            reason=row.reason,
+            reason=reason,
             rho=row.rho,
         )
+
+    def _standing(self, row: JobRow) -> tuple[JobState, float | None, str]:
+        """State, end and reason. What has ended in the round in force stands as it will at its report."""
+        current = self.engine.backend.round
+        over = None if current is None else current.ended.get(row.id)
+        if row.state != "running" or over is None:
+            return row.state, row.ended_s, row.reason
+        if over.completed:
+            return "completed", over.time_s, row.reason
+        return "preempted", None, row.reason or "takes part again in the next round"
 
     def _now(self) -> float:
         return self.engine.clock.now_s()
@@ -87,7 +107,7 @@ class Viewer:
             began_s=row.began_s,
             ended_s=row.ended_s,
             from_step=row.from_step,
-            to_step=row.to_step,
+            to_step=self._reached(row),
             why=row.why,
             wait_s=row.wait_s,
             start_s=row.start_s,
@@ -98,19 +118,19 @@ class Viewer:
             trained_s=row.trained_s,
         )
 
+    def _reached(self, row: StintRow) -> float:
+        """Where a start has come to, if it goes on."""
+        starts = self.engine.book.live.get(row.job, ())
+        mine = [start for start in list(starts) if start.stint.epoch == row.epoch]
+        return mine[0].progress() if mine else row.to_step
+
     def status(self, caller: Caller) -> StatusView:
         """The cluster in one screen."""
         engine, now = self.engine, self._now()
         current = engine.backend.round
         rows = list(engine.book.jobs.values())
-        ended = {
-            s: engine.ended_counts.get(s, 0)
-            for s in ("completed", "dropped", "killed", "cancelled")
-        }
-        states: Counter[str] = Counter(
-            state for state in [row.state for row in rows] if state in OPEN_STATES
-        )
-        solving = engine.solve_began_s
+        states: Counter[str] = Counter(engine.ended_counts)
+        states.update(self._standing(row)[0] for row in rows if row.state in OPEN_STATES)
         return StatusView(
             version=fairlead.__version__,
             now_s=now,
@@ -119,15 +139,10 @@ class Viewer:
             round=-1 if engine.scheduler is None else engine.scheduler.round,
             round_s=engine.options.profile.round_s,
             round_ends_in_s=None if current is None else max(current.end_s - now, 0.0),
-            jobs={**states, **{s: n for s, n in ended.items() if n}},
+            jobs={state: n for state, n in states.items() if n},
             devices=self._devices(),
-            solve=engine.trouble
-            or (
-                engine.solve_state
-                if solving is None or engine.solve_state != "ok"
-                else f"under way for {now - solving:.0f} s"
-            ),
-            solve_s=engine.solve_s,
+            solve=engine.trouble or engine.solving.state,
+            solve_s=engine.solving.took_s,
             decide_s=engine.decide_s,
             journal_records=engine.journal_records,
             tenants=self._tenants(caller, rows),
@@ -161,9 +176,10 @@ class Viewer:
                 open_.setdefault(row.tenant, []).append(row)
         weights = {name: sum(row.weight for row in jobs) for name, jobs in open_.items()}
         in_all = sum(weights.values()) or 1.0
-        received = sum(s.device_s for s in list(self.engine.book.tenants.values())) or 1.0
+        device_s = self._received(open_)
+        received = sum(device_s.values()) or 1.0
         views = [
-            self._tenant(name, open_[name], weights[name] / in_all, received)
+            self._tenant(name, open_[name], weights[name] / in_all, device_s[name], received)
             for name in sorted(open_)
         ]
         if caller.role == "admin":
@@ -172,8 +188,21 @@ class Viewer:
         others = [view for view in views if view.name != caller.tenant]
         return (*mine, *([_together(others)] if others else []))
 
+    def _received(self, tenants: Iterable[str]) -> dict[str, float]:
+        """Tenant -> device-seconds, those of the round in force included."""
+        sums = self.engine.book.tenants
+        device_s = {name: sums.get(name, TenantSums()).device_s for name in tenants}
+        current, now = self.engine.backend.round, self._now()
+        if current is None:
+            return device_s
+        for job, start in list(current.starts.items()):
+            if job not in current.ended and start.row.tenant in device_s:
+                lasted_s = now - max(start.stint.began_s, current.started_s)
+                device_s[start.row.tenant] += lasted_s * start.row.spec.scale_factor
+        return device_s
+
     def _tenant(
-        self, name: str, mine: list[JobRow], promised: float, received_s: float
+        self, name: str, mine: list[JobRow], promised: float, device_s: float, received_s: float
     ) -> TenantView:
         """mine: its open jobs."""
         sums = self.engine.book.tenants.get(name, TenantSums())
@@ -185,8 +214,8 @@ class Viewer:
             done=sums.done,
             devices=sum(row.spec.scale_factor for row in running),
             share_promised=promised,
-            share_received=sums.device_s / received_s,
-            device_s=sums.device_s,
+            share_received=device_s / received_s,
+            device_s=device_s,
             lost_device_s=sums.lost_device_s,
             mean_rho=sums.rho_sum / sums.rho_count if sums.rho_count else None,
             states=dict(Counter(row.state for row in mine)),

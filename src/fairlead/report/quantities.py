@@ -51,6 +51,11 @@ class Unit:
 _TIME_UNITS = (("s", 1.0, 120.0), ("min", 60.0, 7200.0), ("h", 3600.0, 3600.0 * 2000))
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 start``, ``2 starts``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def number(value: object) -> float | None:
     """A finite number, or None for whatever is none."""
     if not isinstance(value, Real) or isinstance(value, bool):

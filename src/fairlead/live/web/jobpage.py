@@ -10,6 +10,7 @@ from fairlead.live.web.forecasts import Forecasts
 from fairlead.live.web.markup import (
     Html,
     address,
+    ago,
     count,
     duration,
     join,
@@ -19,7 +20,7 @@ from fairlead.live.web.markup import (
     tag,
 )
 from fairlead.live.web.shell import FAST, SLOW, Page, Section, button, note, scroll
-from fairlead.report.quantities import DASH
+from fairlead.report.quantities import DASH, counted
 
 ENDED = frozenset({"completed", "dropped", "killed", "cancelled"})
 STARTS = 50  # newest starts in the table
@@ -33,13 +34,13 @@ def job_page(forecasts: Forecasts, facade: Facade, ask: Ask) -> Page:
     """The page at ``/jobs/{job}``. The forecast takes a while: the page comes first and asks for it then."""
     job = facade.job(ask.caller, ask.job)
     sections: list[Section] = []
-    now_s = facade.status(ask.caller).now_s if ask.wants(FAST) else 0.0
+    now_s = facade.status(ask.caller).now_s
     if ask.wants(FAST):
         sections.append(facts(job, ask.caller, now_s))
     if not {"part", "all"} & ask.query.keys():
         sections.append(_later(job))
     elif ask.wants(SLOW):
-        sections.append(_story(forecasts, ask.caller, job))
+        sections.append(_story(forecasts, ask.caller, job, now_s))
     if ask.wants(FAST):
         sections.append(starts(job, facade.stints(ask.caller, job.id), now_s))
     if ask.wants(""):
@@ -116,7 +117,7 @@ def starts(job: JobView, stints: list[StintView], now_s: float) -> Section:
         parts.append(
             note("Darker: waiting for devices, starting and loading; saving and stopping.")
         )
-        parts.append(tables.stints_table(shown, job.submitted_s, now_s))
+        parts.append(tables.stints_table(shown, now_s))
     if len(shown) < len(stints):
         parts.append(note(f"The newest {len(shown)} of {len(stints)} starts."))
     return Section("starts", "Starts and what they cost", join(*parts), FAST)
@@ -130,7 +131,7 @@ def _later(job: JobView) -> Section:
     return Section("story", STORY, join(waiting, without), SLOW)
 
 
-def _story(forecasts: Forecasts, caller: Caller, job: JobView) -> Section:
+def _story(forecasts: Forecasts, caller: Caller, job: JobView, now_s: float) -> Section:
     """The story, or why there is none now: the rest of the page does not depend on it."""
     try:
         told = forecasts.of(caller, job)
@@ -138,19 +139,18 @@ def _story(forecasts: Forecasts, caller: Caller, job: JobView) -> Section:
         raise
     except FairleadError as problem:
         return Section("story", STORY, note(f"No forecast: {problem}"), SLOW)
-    return _later(job) if told is None else story(told)
+    return _later(job) if told is None else story(told, now_s)
 
 
-def story(told: Explanation) -> Section:
+def story(told: Explanation, now_s: float) -> Section:
     """Why it is where it is, when it will end, and what happened to it."""
     events = told.events[-EVENTS:]
     items = (
-        tag("li", tag("time", duration(time_s - told.job.submitted_s)), " ", words)
-        for time_s, words in reversed(events)
+        tag("li", tag("time", ago(time_s, now_s)), " ", words) for time_s, words in reversed(events)
     )
     parts = [tag("p", told.why_here), tag("p", *_finish(told))]
     if events:
-        parts.append(tag("h3", "Events, newest first; times since submission"))
+        parts.append(tag("h3", "Events, newest first"))
         parts.append(tag("ul", *items, class_="events", tabindex="0", aria_label="Events"))
     return Section("story", STORY, join(*parts), SLOW)
 
@@ -158,8 +158,10 @@ def story(told: Explanation) -> Section:
 def _finish(told: Explanation) -> tuple[object, ...]:
     if told.job.state in ENDED:
         return (f"It has ended: {told.job.state}.",)
+    if not told.forecasts:
+        return ("No forecast: it takes no part now.",)
     if told.finish_s is None:
-        return (f"No end within the horizon of {told.forecasts} forecasts.",)
+        return (f"No end within the horizon of {counted(told.forecasts, 'forecast')}.",)
     low, high = told.finish_low_s, told.finish_high_s
     between = (
         ""
@@ -167,7 +169,7 @@ def _finish(told: Explanation) -> tuple[object, ...]:
         else f", with 80 % between {duration(low)} and {duration(high)}"
     )
     when = tag("strong", f"in {duration(told.finish_s)}")
-    return ("Expected to finish ", when, f"{between} ({told.forecasts} forecasts).")
+    return ("Expected to finish ", when, f"{between} ({counted(told.forecasts, 'forecast')}).")
 
 
 def tail(facade: Facade, caller: Caller, job: int) -> tuple[str, str]:

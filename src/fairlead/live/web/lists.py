@@ -10,6 +10,7 @@ from fairlead.live.web import tables
 from fairlead.live.web.ask import Ask
 from fairlead.live.web.markup import Html, address, join, link, tag
 from fairlead.live.web.shell import FAST, Page, Section, note
+from fairlead.report.quantities import counted
 
 JOBS, NODES = 100, 100  # a page
 _JOB_STATES = ("open", *get_args(JobState))
@@ -68,7 +69,8 @@ def _listed(title: str, here: str, fields: Iterable[Html], table: Html, ask: Ask
 def _counted(every: Sequence[NodeView], fits: Sequence[NodeView]) -> str:
     held = sum(sum(map(bool, node.jobs)) for node in fits)
     devices = sum(node.devices for node in fits)
-    return f"{len(fits):,} of {len(every):,} nodes; {held:,} of their {devices:,} devices are held."
+    shown = f"{len(fits):,} of {counted(len(every), 'node')}"
+    return f"{shown}; {held:,} of {counted(devices, 'device')} held."
 
 
 def _turns(first: int, many: int, state: str, kind: str) -> list[Html]:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from fairlead.report.quantities import DASH
 from fairlead.report.svg import clean
 
-_VOID = frozenset({"br", "input", "link", "meta"})
+_VOID = frozenset({"br", "input", "link", "meta", "wbr"})
 
 
 class Html(str):
@@ -84,6 +84,17 @@ def duration(seconds: float | None) -> str:
             rest = whole % part * 60 // part if part > 60 else whole % part
             return f"{whole // part} {units[0]} {rest:02d} {units[1]}"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def ago(at_s: float, now_s: float) -> str:
+    """How long ago something was; both times count from the same moment."""
+    return f"{duration(max(now_s - at_s, 0.0))} ago"
+
+
+def breakable(text: str) -> Html:
+    """A name of words with _ between them, which a narrow place may break there."""
+    first, *rest = text.split("_")
+    return tag("bdi", first, *(join("_", tag("wbr"), word) for word in rest))
 
 
 def count(value: float) -> str:

@@ -8,9 +8,9 @@ from fairlead.live.facade import Facade
 from fairlead.live.views import JobState, JobView, NodeView, Sample, StatusView, TenantView
 from fairlead.live.web import plots, tables
 from fairlead.live.web.ask import Ask
-from fairlead.live.web.markup import Html, duration, join, link, name, tag
+from fairlead.live.web.markup import Html, breakable, duration, join, link, name, tag
 from fairlead.live.web.shell import FAST, SLOW, Page, Section, columns, figure, note
-from fairlead.report.quantities import DASH
+from fairlead.report.quantities import DASH, counted
 from fairlead.report.svg import colour
 
 QUEUE = 40  # jobs shown here
@@ -33,7 +33,7 @@ def overview(facade: Facade, ask: Ask) -> Page:
         samples = facade.samples(ask.caller, since_s)
         sections += [pictures(status, samples, span), by_tenant(status)]
         sections.append(devices(facade.nodes(ask.caller)))
-    about = f"{status.policy}, round {status.round}, {_open(status)} jobs in the system"
+    about = f"{status.policy}, round {status.round}, {counted(_open(status), 'job')} in the system"
     return Page("Cluster", about, sections, here="/")
 
 
@@ -41,7 +41,11 @@ def summary(status: StatusView) -> Section:
     """Policy, round, solve, devices and jobs in figures; a warning when old shares hold."""
     ends = status.round_ends_in_s
     cards = [
-        _card("Policy", name(status.policy), f"profile {status.profile}"),
+        _card(
+            "Policy",
+            tag("span", breakable(status.policy), class_="long"),
+            f"profile {status.profile}",
+        ),
         _card(
             f"Round of {status.round_s:g} s",
             f"{status.round:,}" if status.round >= 0 else "none yet",

@@ -5,7 +5,18 @@ from dataclasses import dataclass
 
 from fairlead.live.access import Caller
 from fairlead.live.views import JobView, NodeView, StintView, TenantView
-from fairlead.live.web.markup import Child, Html, count, duration, join, link, name, percent, tag
+from fairlead.live.web.markup import (
+    Child,
+    Html,
+    ago,
+    count,
+    duration,
+    join,
+    link,
+    name,
+    percent,
+    tag,
+)
 from fairlead.live.web.shell import button, note, scroll
 from fairlead.report.quantities import DASH
 
@@ -264,7 +275,7 @@ def _tenant_row(tenant: TenantView) -> list[Cell]:
 _STINT_COLUMNS = (
     Column("Start", "n"),
     Column("On", "tight"),
-    Column("Began", "n", "after submission"),
+    Column("Began", "n"),
     Column("Took", "n"),
     Column("Steps", "n", "done in this start"),
     Column("Waited", "n", "from the order to free devices"),
@@ -277,21 +288,21 @@ _STINT_COLUMNS = (
 )
 
 
-def stints_table(stints: Sequence[StintView], submitted_s: float, now_s: float) -> Html:
+def stints_table(stints: Sequence[StintView], now_s: float) -> Html:
     """What each start of a job cost, newest first, with the sums."""
-    rows = (_stint_row(stint, submitted_s, now_s) for stint in reversed(stints))
+    rows = (_stint_row(stint, now_s) for stint in reversed(stints))
     return table("stints-table", "Starts of the job", _STINT_COLUMNS, rows, _sums(stints))
 
 
-def _stint_row(stint: StintView, submitted_s: float, now_s: float) -> list[Cell]:
+def _stint_row(stint: StintView, now_s: float) -> list[Cell]:
     ended = now_s if stint.ended_s is None else stint.ended_s
     where = join(name(stint.node), tag("small", " ", name(stint.accelerator)))
-    began, took = stint.began_s - submitted_s, ended - stint.began_s
+    took = ended - stint.began_s
     steps = max(stint.to_step - stint.from_step, 0.0)
     return [
         Cell(stint.epoch),
         Cell(where),
-        Cell(duration(began), f"{began:.1f}"),
+        Cell(ago(stint.began_s, now_s), f"{stint.began_s:.1f}"),
         Cell(duration(took), f"{took:.1f}"),
         Cell(count(steps), steps),
         *(_part(value) for value in _parts(stint)),

@@ -1,0 +1,106 @@
+"""Which nodes there are, and which of them may be used."""
+
+from typing import TYPE_CHECKING
+
+from fairlead.errors import ConfigError
+from fairlead.live.facade import ConflictError
+from fairlead.live.fleet import LiveNode
+from fairlead.live.protocol import Register, Welcome
+from fairlead.live.rows import NodeRow
+
+if TYPE_CHECKING:
+    from fairlead.live.engine import Engine
+
+
+class Membership:
+    """Part of the engine, on the driver's thread (through ``Engine.call``)."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+
+    def register(self, message: Register) -> Welcome:
+        """A node comes up, or back."""
+        name, fleet, backend = message.node, self.engine.fleet, self.engine.backend
+        self._check_node(message)
+        node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
+        if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
+            self.engine.setup is None
+            or name not in {n.name for n in self.engine.setup.cluster.nodes}
+        ):
+            self.engine.rebuild()
+        self._check_alone(node, message)
+        if message.incarnation in node.superseded:
+            raise ConfigError(f"node {name!r}: another agent has registered under this name since")
+        same = message.incarnation in (node.incarnation, node.last_incarnation)
+        fleet.register(message)
+        held = {(h.job, h.epoch) for h in message.holds}
+        starts = [s for s in backend.book.on_node.get(name, {}).values() if s.key not in held]
+        backend.abandon(name, [s for s in starts if s.ordered and not same], "the agent restarted")
+        self._keep_node(node)
+        if not node.drained:
+            backend.put_back(name)
+        backend.noticed.add(name)
+        return Welcome(
+            heartbeat_s=self.engine.options.heartbeat_s,
+            lease_s=self.engine.options.lease_s,
+            rate_bound=self.engine.options.rate_bound,
+            orders=node.orders,
+        )
+
+    def _check_alone(self, node: LiveNode, message: Register) -> None:
+        """Raises ConfigError for another agent than the one that holds the node and is alive. An agent that
+        was started anew has the same state directory, hence the same first part of its incarnation."""
+        theirs, mine = node.incarnation.split(".")[0], message.incarnation.split(".")[0]
+        fleet = self.engine.fleet
+        if node.registered and theirs != mine and fleet.monotonic() - node.seen < fleet.silence_s:
+            raise ConfigError(f"node {node.name!r}: another agent has this name, and is alive")
+
+    def _check_node(self, message: Register) -> None:
+        """Raises ConfigError for a node that is not as the cluster file has it."""
+        if self.engine.options.nodes is None:
+            return
+        named = {node.name: node for node in self.engine.options.nodes}
+        node = named.get(message.node)
+        if node is None:
+            raise ConfigError(f"node {message.node!r}: is not in the cluster file")
+        if (node.accelerator, node.devices) != (message.accelerator, message.devices):
+            raise ConfigError(
+                f"node {message.node!r}: the cluster file says {node.accelerator}={node.devices}, "
+                f"the agent {message.accelerator}={message.devices}"
+            )
+
+    def _keep_node(self, node: LiveNode) -> None:
+        row = NodeRow(
+            name=node.name,
+            accelerator=node.accelerator,
+            devices=node.devices,
+            host=node.host,
+            fake=node.fake,
+            drained=node.drained,
+            incarnation=node.incarnation or node.last_incarnation,
+        )
+        self.engine.write(lambda t: t.put_node(row))
+
+    def drain(self, name: str, drained: bool) -> None:
+        """Jobs leave a node, saved, and none comes to it; or it takes jobs again."""
+        node = self.engine.fleet.nodes[name]
+        node.drained = drained
+        self._keep_node(node)
+        if drained:
+            self.engine.backend.take_out(name)
+        elif node.registered:
+            self.engine.backend.put_back(name)
+
+    def remove(self, name: str) -> None:
+        """Forget a node that nothing runs on."""
+        node = self.engine.fleet.nodes[name]
+        if not (node.drained or node.lost) or self.engine.book.on_node.get(name):
+            raise ConflictError(f"node {name!r}: is in use; drain it first, and wait for its jobs")
+        if len(self.engine.fleet.nodes) == 1:
+            raise ConflictError(f"node {name!r}: is the last one of the cluster")
+        if self.engine.options.nodes is not None:
+            raise ConflictError(f"node {name!r}: is in the cluster file; take it out there")
+        self.engine.fleet.remove(name)
+        self.engine.backend.lost_nodes.discard(name)
+        self.engine.write(lambda t: t.delete_node(name))
+        self.engine.rebuild()
