@@ -4,7 +4,7 @@ It changes its batch size while it trains, as Accordion does: where the gradient
 epoch to the next, larger batches do no harm, so the batch size is doubled (with the learning rate) and the
 scheduler is told.
 
-    fairlead submit --devices 2 -- python examples/live/images_torch.py --epochs 6
+    fairlead submit --steps 96 --devices 2 -- python examples/live/images_torch.py --epochs 6
     python examples/live/images_torch.py --epochs 6 --checkpoint-dir /tmp/images   (without a scheduler)
 """
 

@@ -1,6 +1,6 @@
 """A language model in PyTorch: a small transformer on generated text, on one rank or several (DDP).
 
-fairlead submit -- python examples/live/language_torch.py --steps 500
+fairlead submit --steps 500 -- python examples/live/language_torch.py
 python examples/live/language_torch.py --steps 100 --checkpoint-dir /tmp/words   (without a scheduler)
 """
 

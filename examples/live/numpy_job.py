@@ -4,7 +4,7 @@ It behaves as if it ran on real devices: a step takes as long as ``--step-ms`` s
 that the scheduler has put it on. Its checkpoint holds a digest of every state that it went through, so that
 two runs with the same digest have done exactly the same steps in the same order.
 
-    fairlead submit -- python examples/live/numpy_job.py --step-ms v100=10,k80=30
+    fairlead submit --steps 1000 -- python examples/live/numpy_job.py --step-ms v100=10,k80=30
     python examples/live/numpy_job.py --steps 200 --checkpoint-dir /tmp/job   (without a scheduler)
 """
 

@@ -2,7 +2,7 @@
 
 Anything that does this much can be scheduled; its progress is judged by the time it has had.
 
-    fairlead submit --plain -- python examples/live/plain_job.py --seconds 60 --state /tmp/plain.json
+    fairlead submit --plain --steps 60 -- python examples/live/plain_job.py --seconds 60
 """
 
 import argparse

@@ -16,6 +16,14 @@ from fairlead.cli.main import main
             ["--server", "a:1", "--devices", "k80=1", "--prefork", "a b"],
             "--prefork: expected modules",
         ),
+        (
+            ["--server", "a:1", "--devices", "k80=1", "--prefork", "json.decoder,fairlead.nothing"],
+            "--prefork: there is no module fairlead.nothing",
+        ),
+        (
+            ["--server", "a:1", "--devices", "k80=1", "--prefork", "nosuchmodule.part"],
+            "--prefork: there is no module nosuchmodule.part",
+        ),
         (["--config", "/no/such.toml"], "/no/such.toml: No such file"),
         (["--server", "a:1", "--devices", "k80=1", "--token-file", "/no/t"], "--token-file /no/t"),
     ],

@@ -1,6 +1,9 @@
 """Commands for a live cluster, as a person meets them, against a real server."""
 
 import json
+import shlex
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -78,6 +81,7 @@ def test_a_command_behind_dashes_keeps_its_own_options(
         (["job.toml", "--", "true"], "not both"),
         (["none.toml"], "none.toml: cannot be read"),
         (["job.toml", "--weight", "nan"], "job.toml: weight: must be from"),
+        (["job.toml", "--weight", "-1"], "job.toml: weight: must be from"),
         (["job.toml", "--rate", "v100"], "--rate: expected NAME=VALUE"),
         (["job.toml", "--rate", "v100=fast"], "--rate: expected NAME=VALUE"),
         (["job.toml", "--env", "X"], "--env: expected NAME=VALUE"),
@@ -104,6 +108,8 @@ def test_jobs_are_listed_steered_and_explained(capsys: pytest.CaptureFixture[str
     listed = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert int(job) in {one["id"] for one in listed}
     assert call("resume", job) == 0
+    assert call("set", "weight", job, "-1") == 2
+    assert "weight: must be from" in capsys.readouterr().err
     assert call("set", "weight", job, "5") == 0
     assert call("explain", job) == 0
     story = capsys.readouterr().out
@@ -121,6 +127,50 @@ def test_jobs_are_listed_steered_and_explained(capsys: pytest.CaptureFixture[str
     listed = json.loads(capsys.readouterr().out)
     assert int(job) in {one["id"] for one in listed}
     assert call("jobs", "--state", "asleep") == 2
+
+
+def test_jobs_that_cannot_run_now_are_submitted_and_said(
+    cluster: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("submit", "job.toml", "job.toml", "--devices", "16") == 0
+    caught = capsys.readouterr()
+    jobs = [int(line.removeprefix("job ")) for line in caught.out.splitlines()]
+    with cluster.client() as client:
+        said = [f"fairlead: job {job} waits: {client.job(job).reason}" for job in jobs]
+    assert caught.err.splitlines() == said
+    assert all("16 devices" in line for line in said)
+
+
+def test_the_commands_of_examples_and_manual_can_be_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(__file__).parents[2]
+    manual = (root / "docs" / "live.md").read_text()
+    texts = [manual, *(path.read_text() for path in (root / "examples" / "live").glob("*_*.py"))]
+    lines = [line for text in texts for line in text.splitlines()]
+    commands = [line for line in lines if line.strip().startswith("fairlead submit ")]
+    assert len(commands) == 5
+    block = manual.partition("## job.toml\n```toml\n")[2].partition("```")[0]
+    (tmp_path / "manual.toml").write_text(block)
+    monkeypatch.chdir(root)
+    for words in [*map(shlex.split, commands), ["fairlead", "submit", f"{tmp_path}/manual.toml"]]:
+        assert call(*words[1:]) == 0, (words, capsys.readouterr().err)
+    scripts = {word for line in [*commands, block] for word in line.replace('"', " ").split()}
+    scripts = {word for word in scripts if word.endswith(".py")}
+    assert len(scripts) == 4
+    assert all(Path(script).is_file() for script in scripts)
+
+
+def test_without_a_terminal_the_status_is_printed_again_and_again(cluster: Served) -> None:
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "fairlead", "status", "--watch"], stdout=subprocess.PIPE, text=True
+    )
+    with watching:
+        assert watching.stdout is not None
+        heads = (line for line in watching.stdout if line.startswith("Fairlead "))
+        assert next(heads)
+        assert next(heads)
+        watching.terminate()
 
 
 def test_waiting_ends_with_the_job_and_says_how(
@@ -158,6 +208,13 @@ def test_the_cluster_is_shown_and_changed(capsys: pytest.CaptureFixture[str]) ->
     assert call("drain", "nowhere") == 2
     assert "nowhere" in capsys.readouterr().err
     assert call("drain", "../up") == 2
+    capsys.readouterr()
+    assert call("remove-node", "nowhere", "nobody") == 2
+    refused = capsys.readouterr().err.splitlines()
+    assert [("nowhere" in line, "nobody" in line) for line in refused] == [
+        (False, True),
+        (True, False),
+    ]
     assert call("what-if", "--add-node", "v100") == 2
     assert "--add-node: expected TYPE=N" in capsys.readouterr().err
 
@@ -201,12 +258,26 @@ def test_the_token_is_found_at_home(
         ("127.0.0.1:1", 1, "cannot be reached"),
         ("ftp://127.0.0.1", 2, "is no address"),
         ("http://", 2, "is no address"),
+        ("AGENTS", 2, "does not look like the HTTP port of `fairlead serve`"),
     ],
 )
 def test_a_server_that_is_not_there_is_one_sentence(
-    server: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+    cluster: Served, server: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    server = server.replace("AGENTS", cluster.server.agents.address)
     assert call("jobs", "--server", server) == code
     caught = capsys.readouterr()
     assert said in caught.err
     assert caught.err.count("\n") == 1
+
+
+def test_a_token_that_no_header_can_hold_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for token in ("hush\nhush", "hüsh", "hush hush", "hush\x7f"):
+        monkeypatch.setenv("FAIRLEAD_TOKEN", token)
+        assert call("jobs") == 2
+        said = capsys.readouterr().err
+        assert "the token: must be of printable ASCII characters" in said
+        assert said.count("\n") == 1
+        assert "sh" not in said.replace("without spaces", "")

@@ -71,10 +71,10 @@ TOLD = Explanation(
 )
 
 
-def printed(told: Explanation) -> str:
+def printed(told: Explanation, now_s: float = 200.0) -> str:
     console = Console(width=160, markup=False, highlight=False)
     with console.capture() as caught:
-        console.print(story(told))
+        console.print(story(told, now_s))
     return caught.get()
 
 
@@ -92,14 +92,30 @@ def test_the_story_is_told() -> None:
         "It is owed most.",
         "Expected to end in 6.7 min; 8 of 10 forecasts of 20 lie between 5.0 min and 10.0 min.",
         "3.88 s",
-        "2 starts, 1 preemptions, 0 failures: 5 s of waiting",
+        "110 s ago",  # the second start
+        "3.2 min ago   submitted",
+        "2 starts, 1 preemption, 0 failures: 5 s of waiting",
         "(5.0% of its time on devices), 4 steps done again.",
     ):
         assert part in text
 
 
+def test_a_failure_that_comes_again_and_again_is_told_once() -> None:
+    change, why = msgspec.structs.replace, "failed: exit code 1: no such file"
+    stints = [change(FIRST, epoch=n, why=why) for n in (1, 2, 3)]
+    other = change(FIRST, epoch=4, why="failed: exit code 2")
+    events = [(10.0 * n, f"start {n} {why} at step 0") for n in (1, 2, 3)]
+    text = printed(change(TOLD, stints=(*stints, other), events=tuple(events)))
+    assert text.count("no such file") == 1
+    assert "failed 3 times: exit code 1: no such file" in text
+    assert "start 2 failed at step 0" in text
+    assert "failed: exit code 2" in text
+
+
 def test_an_end_that_is_not_known_is_not_made_up() -> None:
     change = msgspec.structs.replace
+    none = change(TOLD, finish_s=None, forecasts=0)
+    assert end(none) == "No forecast: it takes no part now."
     assert "No end within" in end(change(TOLD, finish_s=None))
     assert "some do not see an end" in end(change(TOLD, finish_high_s=None))
     assert end(change(TOLD, job=change(JOB, ended_s=130.0))) == "Ended after 2.0 min."

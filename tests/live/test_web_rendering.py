@@ -110,7 +110,8 @@ def everything(words: str) -> str:
     sections = [
         overview.summary(status), overview.queue([job], 1), overview.pictures(status, samples, "hour"),
         overview.by_tenant(status), overview.devices(places), jobpage.facts(job, ADMIN, 100.0),
-        jobpage.starts(job, [stint], 100.0), jobpage.story(story), jobpage.log_section(job, words, words),
+        jobpage.starts(job, [stint], 100.0), jobpage.story(story, 100.0),
+        jobpage.log_section(job, words, words),
         whatif.answer(answer), Section("nodes", "Nodes", tables.nodes_table(places, ADMIN)),
         Section("grid", "Grid", plots.occupancy(places)),
     ]  # fmt: skip
@@ -178,6 +179,22 @@ def test_a_timeline_shows_each_start_and_its_costs() -> None:
     assert "start 1 on a, 28 s: preempted" in picture
     assert "start 2 on b, 15 s: runs" in picture
     assert picture.count('class="cost"') == 3  # before and after the first, before the second
+
+
+def test_a_job_without_forecasts_has_a_page_with_ages() -> None:
+    told = Explanation(
+        job=JOB, why_here="It waits.", finish_s=None, finish_low_s=None, finish_high_s=None,
+        forecasts=0, stints=(STINT,), events=((12.0, "submitted"),),
+    )  # fmt: skip
+    shown = Elements(jobpage.story(told, 100.0).body).text
+    assert "No forecast: it takes no part now." in shown
+    assert "1 min 28 s ago submitted" in shown
+    assert "1 min 28 s ago" in Elements(tables.stints_table([STINT], 100.0)).text
+
+
+def test_a_policy_breaks_between_its_words() -> None:
+    status = msgspec.structs.replace(STATUS, policy="max_min_<b>")
+    assert "max_<wbr>min_<wbr>&lt;b&gt;" in overview.summary(status).body
 
 
 def test_a_failed_solve_is_said_in_a_banner() -> None:

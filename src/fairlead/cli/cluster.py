@@ -1,4 +1,4 @@
-"""Commands about the cluster: ``status``, ``nodes``, ``drain``, ``remove-node``, ``set``, ``what-if``, ``user``."""
+"""Commands about the cluster: its status, nodes, policy and users, and ``what-if``."""
 
 import time
 from typing import Annotated, get_args
