@@ -21,3 +21,15 @@ def shared() -> Path:
     if not (folder / "golden").is_dir():
         pytest.skip(f"reference data not found beside the checkout ({folder.name}/)")
     return folder
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Those that wait for processes come first: beside them the others have time to compute. The long ones
+    run only where they are asked for."""
+    if "long" not in config.option.markexpr:
+        items[:] = [item for item in items if item.get_closest_marker("long") is None]
+    waiting = ("test_chaos", "test_fidelity", "test_cluster", "test_torch", "test_web_browser")
+    rank = {name: number for number, name in enumerate(waiting)}
+    items.sort(
+        key=lambda item: rank.get(item.path.stem, len(rank) + ("live" not in item.path.parts))
+    )

@@ -1,5 +1,6 @@
 """The whole live cluster with real processes: what people do to it, and what happens to it."""
 
+import itertools
 import json
 import socket
 import subprocess
@@ -204,7 +205,7 @@ def test_rounds_do_not_keep_jobs_from_free_devices(tmp_path: Path) -> None:
 
 
 def test_a_name_belongs_to_the_agent_that_is_alive(cluster: Running, admin: Client) -> None:
-    (job,) = admin.submit([_sleeper()])
+    (job,) = admin.submit([_sleeper(rates={"v100": 2.0, "k80": 1.0})])
     until(lambda: _state(admin, job, "running"))
     name = admin.job(job).node
     other = cluster.directory / "other"
@@ -238,7 +239,10 @@ def test_a_name_belongs_to_the_agent_that_is_alive(cluster: Running, admin: Clie
 def test_a_job_takes_its_work_to_another_node(admin: Client) -> None:
     script = Path(__file__).parents[2] / "examples" / "live" / "numpy_job.py"
     spec = JobSpec(
-        command=(sys.executable, str(script), "--step-ms", "5"), total_steps=900, cwd="/"
+        command=(sys.executable, str(script), "--step-ms", "5"),
+        total_steps=900,
+        rates={"v100": 200.0, "k80": 100.0},
+        cwd="/",
     )
     (job,) = admin.submit([spec])
     until(lambda: admin.job(job).steps > 100)
@@ -247,8 +251,9 @@ def test_a_job_takes_its_work_to_another_node(admin: Client) -> None:
     until(lambda: _state(admin, job, "completed"), 60.0)
     admin.undrain(node)
     stints = admin.stints(job)
-    assert len(stints) == 2
-    assert stints[1].from_step == stints[0].to_step > 100
+    assert {stint.node for stint in stints} == {"node-a", "node-b"}
+    for before, after in itertools.pairwise(stints):
+        assert after.from_step == before.to_step > 0
     assert admin.job(job).lost_steps == 0
 
 
