@@ -137,7 +137,8 @@ async def serve(
     garbage = loop.create_task(_collect_garbage())
     try:
         ready(server)
-        await loop.run_in_executor(None, server.service.tokens_are_told)
+        if server.new_tokens:
+            await loop.run_in_executor(None, server.service.tokens_are_told)
         await server.ended.wait()
     finally:
         garbage.cancel()

@@ -1,5 +1,6 @@
 """The live cluster, as its HTTP API, its page, its metrics and its agents call it; see ``facade``."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -76,8 +77,10 @@ class Service:
         }
 
     def tokens_are_told(self) -> None:
-        """The first tokens are where their owner finds them."""
-        self._do(lambda: self.engine.write(lambda t: t.set_meta("tokens", "told")))
+        """The first tokens are where their owner finds them. If this cannot be written down, the next start
+        makes new ones."""
+        with contextlib.suppress(StoreError):
+            self._do(lambda: self.engine.write(lambda t: t.set_meta("tokens", "told")))
 
     # --- people ----------------------------------------------------------------------------------
 
