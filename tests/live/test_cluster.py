@@ -270,3 +270,20 @@ def test_a_first_start_that_fails_locks_nobody_out(tmp_path: Path) -> None:
     assert f"{port}: cannot listen there" in failed.stderr
     with running(tmp_path) as cluster, cluster.client() as client:
         assert client.status().jobs == {}
+
+
+def test_jobs_that_start_slowly_get_to_train(tmp_path: Path) -> None:
+    slow = "import time; time.sleep(1.5); "
+    code = slow + (
+        "import fairlead, pathlib\n"
+        "lease = fairlead.Lease(load=lambda p: None, save=lambda p: p.write_text('x'))\n"
+        "with lease:\n    while lease.next(): time.sleep(0.02)"
+    )
+    with (
+        running(tmp_path, ("--full-rounds",), agents={"a": "v100=1"}) as cluster,
+        cluster.client() as client,
+    ):
+        spec = JobSpec(command=(sys.executable, "-c", code), total_steps=120, cwd="/")
+        ids = client.submit([spec, spec])
+        until(lambda: _all_done(client, ids), 60.0, what="two jobs whose start takes 1.5 rounds")
+        assert all(client.job(job).starts <= 10 for job in ids)

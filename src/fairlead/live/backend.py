@@ -35,6 +35,7 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
 
 FAILED_S = 5.0  # a round of failures alone lasts so long at least, for what fails may be mended
+LONGEST = 5  # times its length a round may last, for jobs that still start
 STALL_S = 1.0  # nothing runs and jobs wait: tell the core after so long
 LOOK_S = 0.5  # between looks for lost nodes
 AWAY_S = 2.0  # no look for so long: the server itself was away (frozen, swapped out), not the nodes
@@ -206,7 +207,8 @@ class LiveBackend:
             return self.pace_s
         if self.round is None:
             return 0.2
-        return float(np.clip(self.round.end_s - self.now_s(), 0.0, 0.5))
+        left_s = self.round.end_s - self.now_s()
+        return min(left_s, 0.5) if left_s > 0 else 0.02
 
     def _look(self) -> None:
         """What time alone brings: lost nodes, the end of the round, a stall."""
@@ -221,8 +223,23 @@ class LiveBackend:
         if self.round is None:
             self._tell_corrections(now)
             self._look_idle(now)
-        elif now >= self.round.end_s or self._may_end(self.round, now):
+            return
+        over = now >= self.round.end_s or self._may_end(self.round, now)
+        if over and not self._begins(self.round, now):
             self.end_round(now)
+
+    def _begins(self, current: LiveRound, now: float) -> bool:
+        """Does a job of the round still start, or has it not trained for as long as its start took? Where
+        starts take longer than rounds, jobs that take turns would never train otherwise."""
+        if now >= current.started_s + LONGEST * current.length_s:
+            return False
+        for job, start in current.starts.items():
+            stint = start.stint
+            if job in current.ended or start.row.spec.plain or stint.began_s < current.started_s:
+                continue
+            if stint.trained_s is None or now - stint.trained_s < stint.trained_s - stint.began_s:
+                return True
+        return False
 
     def _may_end(self, current: LiveRound, now: float) -> bool:
         """Before its time: when all of it has ended, or when jobs wait that could run on free devices. Jobs
