@@ -84,7 +84,7 @@ def test_the_policy_changes_under_way(admin: Client) -> None:
         round_then = admin.status().round
         until(lambda: admin.status().round > round_then + 1)  # noqa: B023
         assert admin.status().policy == policy
-        assert admin.status().solve == "ok"
+        until(lambda: admin.status().solve == "ok", what="an answer of the new policy")
     assert admin.job(job).starts == starts, "it runs on without a restart"
     with pytest.raises(InputError, match="las_awar"):
         admin.set_policy("las_awar")
