@@ -11,6 +11,7 @@ what it adds to the times of the nodes is not the server's.
 import argparse
 import asyncio
 import contextlib
+import gc
 import os
 import random
 import subprocess
@@ -208,6 +209,8 @@ class Load:
         try:
             await self._come_up(tasks)
             await self._fill()
+            gc.freeze()  # a search for cycles would hold up the load, and be taken for the server
+            gc.disable()
             began = time.monotonic()
             print(f"measuring for {given.seconds:.0f} s", flush=True)
             await asyncio.sleep(given.seconds / 2)

@@ -107,10 +107,11 @@ def test_what_cannot_be_started_says_why(play: Play) -> None:
 
 def test_a_job_that_does_not_stop_is_killed_with_all_its_children(play: Play) -> None:
     async def scenario(server: Server, agent: RunningAgent) -> None:
+        naps = [100_000 + 10 * os.getpid() + n for n in range(5)]  # as no other test sleeps
         brood = (
-            "trap '' TERM; setsid sleep 1000 & (setsid setsid sleep 1001 &); "
-            "env -i setsid sleep 1002 & sleep 1003 & echo born; wait; sleep 1004"
-        )
+            "trap '' TERM; setsid sleep {} & (setsid setsid sleep {} &); "
+            "env -i setsid sleep {} & sleep {} & echo born; wait; sleep {}"
+        ).format(*naps)
         await server.order(
             job(51, command=(sys.executable, str(RANK), "stubborn"), grace_s=0.3),
             plain(52, "bash", "-c", brood, ranks=(Rank(rank=0, devices=(1,)),), grace_s=0.3),
@@ -125,7 +126,7 @@ def test_a_job_that_does_not_stop_is_killed_with_all_its_children(play: Play) ->
         own = {"fairlead.agent.spawner", "agent"}
         left = [p for p in processes_of(agent.state) if not own & set(p.cmdline())]
         assert left == []
-        assert not [n for n in range(1000, 1005) if _sleeps(n)]
+        assert not [n for n in naps if _sleeps(n)]
 
     play(scenario)
 

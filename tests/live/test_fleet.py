@@ -1,5 +1,6 @@
 """Reports and orders are states: whatever is lost, doubled or late, the newest decides."""
 
+import msgspec
 import pytest
 
 from fairlead.errors import StaleError
@@ -152,3 +153,28 @@ def test_an_end_is_reported_until_it_is_forgotten() -> None:
     fleet.want("a", _assignment(2))
     fleet.publish()
     assert fleet.orders("a", "one").forget == ()
+
+
+def test_nodes_are_told_in_turns_as_others_answer() -> None:
+    time = Time()
+    fleet = Fleet(lease_s=10.0, rate_bound=0.01, monotonic=time, notice=lambda _: None)
+    woken: list[str] = []
+    fleet.wake = woken.extend
+    for name in "abcdef":
+        fleet.add(name, "v100", 2)
+        fleet.register(msgspec.structs.replace(_register(), node=name))
+        fleet.want(name, _assignment())
+    for _ in range(3):
+        fleet.publish(told=3, at_once=2)
+    assert woken == ["a", "b", "c"], "no more than two at once, and three that have not answered"
+    seq = fleet.orders("b", "one").seq
+    fleet.report(msgspec.structs.replace(_report(0), node="a", orders_seq=seq - 2))
+    fleet.publish(told=3, at_once=2)
+    assert woken == ["a", "b", "c"], "that was no answer to these orders"
+    fleet.report(msgspec.structs.replace(_report(0), node="b", orders_seq=seq))
+    fleet.publish(told=3, at_once=2)
+    assert woken[3:] == ["d"]
+    time.now += 1.5
+    fleet.publish(told=3, at_once=2)
+    assert woken[3:] == ["d", "e", "f"], "nodes that do not answer hold up nobody"
+    assert not fleet.publish(told=3, at_once=2)

@@ -29,27 +29,36 @@ class Admission:
         return job in self.unplaced or job in self.unfit
 
     def has_room(self) -> bool:
-        """Is there a job that waits, and could run on devices that nothing holds?"""
+        """Is there a job that waits, and could run on devices that no job of the round holds?"""
         free = self._free()
         if not any(free.values()):
             return False
-        waits = [r for r in self.engine.book.jobs.values() if r.state in ("waiting", "preempted")]
-        return any(
-            free.get(accelerator, 0) >= row.spec.scale_factor
-            for row in waits
-            if not self.outside(row.id)
-            for accelerator, rate in self.rates(row).items()
-            if rate > 0
-        )
+        fitting: dict[Kind, bool] = {}
+        for row in self.engine.book.jobs.values():
+            kind = (row.kind, row.spec.scale_factor)
+            if row.state not in ("waiting", "preempted") or self.outside(row.id):
+                continue
+            if kind not in fitting:
+                able = {name for name, rate in self.rates(row).items() if rate > 0}
+                fitting[kind] = any(free.get(name, 0) >= kind[1] for name in able)
+            if fitting[kind]:
+                return True
+        return False
 
     def _free(self) -> dict[str, int]:
-        """Accelerator type -> devices of nodes in use that no start holds."""
+        """Accelerator type -> devices of nodes in use, less those of jobs of the round that go on."""
         free: dict[str, int] = {}
         for node in self.engine.fleet.nodes.values():
             if node.registered and not node.drained:
-                starts = self.engine.book.on_node.get(node.name, {}).values()
-                held = {device for start in starts for device in start.placement()[node.name]}
-                free[node.accelerator] = free.get(node.accelerator, 0) + node.devices - len(held)
+                free[node.accelerator] = free.get(node.accelerator, 0) + node.devices
+        current = self.engine.backend.round
+        if current is None:
+            return free
+        for unit in current.units.tolist():
+            alive = [job for job in unit if job >= 0 and job not in current.ended]
+            if alive:  # the members of a pair hold the same devices
+                stint = current.starts[alive[0]].stint
+                free[stint.accelerator] = free.get(stint.accelerator, 0) - len(stint.devices)
         return free
 
     def refit(self, now: float) -> None:

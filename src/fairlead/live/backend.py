@@ -41,7 +41,6 @@ LOOK_S = 0.5  # between looks for lost nodes
 AWAY_S = 2.0  # no look for so long: the server itself was away (frozen, swapped out), not the nodes
 BATCH = 1000  # callables from the inbox that are committed together
 PACE_S = 0.02  # and at least so long apart: the first is not held up, what follows at once is
-BREATH, BREATH_S = 50, 0.0005  # so many units of a round are dealt with between pauses
 _END: dict[int, str] = {
     End.COMPLETED: "completed",
     End.DROPPED: "dropped",
@@ -112,8 +111,10 @@ class LiveBackend:
         self.early_s = float("inf")  # a round of this age ends where devices are free and jobs wait
         self.has_room: Callable[[], bool] = bool  # are there such devices and jobs?
         self.chance = False  # has something happened since it was asked last?
+        self._asked_s = 0.0  # when that was
         self.adapted: set[int] = set()  # jobs whose batch size the core does not know yet
         self.learn_batch: Callable[[JobRow], None] = _know_already
+        self.give_way: Callable[[], None] = _hurry  # to the network's thread, in long loops
         self.corrections: dict[int, float] = {}  # job -> steps that count, to be told to the core
         self.lost_nodes: set[str] = set()  # out of service, as the core has been told
         self.noticed: set[str] = set()  # nodes whose reports brought something new
@@ -190,6 +191,7 @@ class LiveBackend:
             pass
         noticed, self.noticed = self.noticed, set()
         for node in noticed:
+            self.give_way()
             self._fold(node)
         if self.ready:
             self._look()
@@ -248,8 +250,10 @@ class LiveBackend:
         if len(current.ended) == len(current.starts):
             failed = any(end.outcome is Outcome.FAILED for end in current.ended.values())
             return not failed or lasted_s >= min(FAILED_S, current.length_s / 10)
-        if not self.chance or lasted_s < self.early_s:
+        wait_s = min(self.early_s, 1.0)  # it takes milliseconds to find out
+        if not self.chance or lasted_s < self.early_s or now - self._asked_s < wait_s:
             return False
+        self._asked_s = now
         self.chance = self.has_room()
         return self.chance
 
@@ -274,7 +278,9 @@ class LiveBackend:
         """Report the round in force, if any. After a restart of the server nodes get time to come back."""
         if self.round is None or (now < self.settled_s and self._expects_nodes()):
             return
-        for node in sorted({node for start in self.round.starts.values() for node in start.nodes}):
+        nodes = {node for start in self.round.starts.values() for node in start.nodes}
+        for node in sorted(nodes):
+            self.give_way()
             self._fold(node)  # progress alone is no news, so it has not been taken over yet
         current, self.round = self.round, None
         report = self._report(current, now)
@@ -294,7 +300,7 @@ class LiveBackend:
         finish_s: Floats = np.full(shape[0], now)
         restart_s: Floats = np.zeros(shape[0])
         for u, unit in enumerate(current.units.tolist()):
-            _breathe(u)
+            self.give_way()
             members = [job for job in unit if job >= 0]
             over = [current.ended[job] for job in members if job in current.ended]
             if over and len(over) == len(members):
@@ -569,15 +575,15 @@ class LiveBackend:
         starts: dict[int, LiveStart] = {}
         kinds = self.cluster.device_type
         for u, unit in enumerate(command.units.tolist()):
-            _breathe(u)
+            self.give_way()
             devices = command.devices[command.first[u] : command.first[u + 1]]
             placement = self._place(devices)
             accelerator = self.cluster.accelerators[kinds[devices[0]]]
             for job in unit:
                 if job >= 0:
                     starts[job] = self._run(job, placement, accelerator, command.time_s)
-        for number, job in enumerate(list(self.book.live)):
-            _breathe(number)
+        for job in list(self.book.live):
+            self.give_way()
             if job not in starts:
                 paused = self.book.jobs[job].state == "paused"
                 self._stop(job, "paused" if paused else "preempted")
@@ -733,7 +739,5 @@ def _know_already(row: JobRow) -> None:
     del row
 
 
-def _breathe(number: int) -> None:
-    """Give way to the network's thread in a long loop; number: of the turn."""
-    if number % BREATH == BREATH - 1:
-        time.sleep(BREATH_S)
+def _hurry() -> None:
+    pass

@@ -32,7 +32,7 @@ from fairlead.live.clock import Clock
 from fairlead.live.fleet import Fleet
 from fairlead.live.membership import Membership
 from fairlead.live.metrics import Counters
-from fairlead.live.pace import Pace
+from fairlead.live.pace import Courtesy
 from fairlead.live.rates import table_for
 from fairlead.live.recovery import recover
 from fairlead.live.rows import JobRow
@@ -50,6 +50,9 @@ from fairlead.setup import Setup, build, restore, traits_of
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+AT_ONCE = 3  # nodes that are told of new orders by one commit
+TOLD = 8  # nodes that have been told, and not answered yet
+ROWS = 50  # that are written without a pause
 RETRY_S = 0.5  # between attempts to write to a store that fails
 FEW = 20  # starts that must have been measured before their median counts
 WRONG = 3.0  # a belief that is wrong by this factor is given up
@@ -111,8 +114,8 @@ class Engine:
         self.backend.checkpoints = options.checkpoints
         self.backend.has_room = self.admission.has_room
         self.backend.learn_batch = self.admission.learn_batch
-        self.pace = Pace()
-        self.fleet.wake = lambda _: self.pace.heard()  # nobody listens yet
+        self.courtesy = Courtesy()
+        self.backend.give_way = self.courtesy.give_way
         self.solving = Solving(self, options.solve_limit_s)
         self.scheduler: Scheduler | None = None
         self.setup: Setup | None = None
@@ -231,9 +234,7 @@ class Engine:
             self._write_until_done()
             book.forget_closed()
             self.keys.clear()
-        if (most := self.pace.most()) and self.fleet.unpublished:
-            self.pace.sent()
-            self.fleet.publish(most)
+        self.fleet.publish(TOLD, AT_ONCE)
         answers, self._answers = self._answers, []
         for future, result in answers:
             future.set_result(result)
@@ -260,8 +261,14 @@ class Engine:
         book = self.book
         if self._records:
             t.append(self._records)
-        t.put_jobs([book.jobs[job] for job in sorted(book.dirty_jobs) if job in book.jobs])
-        t.put_stints(list(book.dirty_stints.values()))
+        jobs = [book.jobs[job] for job in sorted(book.dirty_jobs) if job in book.jobs]
+        for first in range(0, len(jobs), ROWS):
+            t.put_jobs(jobs[first : first + ROWS])
+            self.courtesy.give_way()
+        stints = list(book.dirty_stints.values())
+        for first in range(0, len(stints), ROWS):
+            t.put_stints(stints[first : first + ROWS])
+            self.courtesy.give_way()
         for write in self._writes:
             write(t)
         if book.tenants_changed:

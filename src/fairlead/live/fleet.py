@@ -17,6 +17,7 @@ from fairlead.errors import StaleError
 from fairlead.live.protocol import Assignment, Held, Orders, Register, Report
 
 Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
+DEAF_S = 1.0  # a node that does not answer for so long holds up the others no more
 _NONE = Orders(seq=0, wanted=())
 
 
@@ -84,6 +85,7 @@ class Fleet:
         self._lock = threading.Lock()
         self._seq = 0
         self._changed: dict[str, None] = {}  # in the order in which they are to be told
+        self._told: dict[str, float] = {}  # node -> when, of those that have not answered yet
 
     # --- agents' calls -----------------------------------------------------------------------------
 
@@ -98,6 +100,8 @@ class Fleet:
             node.seq = message.seq
             follows = message.orders_seq > node.followed
             node.followed = max(node.followed, message.orders_seq)
+            if node.followed >= node.orders.seq:
+                self._told.pop(node.name, None)
             changed = self._take(node, message.holds) or follows
             leases = {
                 a.job: self.lease_s for a in node.orders.wanted if (a.job, a.epoch) in node.holds
@@ -185,18 +189,36 @@ class Fleet:
                 node.forget.add(start)
                 self._change(node)
 
-    def publish(self, most: int | None = None) -> bool:
-        """Make what was wanted and unwanted since then the orders of nodes, of so many at most, those first
-        that have waited longest. Were there any?"""
-        names = list(itertools.islice(self._changed, most))
+    def publish(self, told: int | None = None, at_once: int | None = None) -> bool:
+        """Make what was wanted and unwanted since then the orders of nodes. Were there any?
+
+        Every node that is told reports soon what came of it. Where a new round has orders for a thousand
+        nodes, they are told in turns, those first that have waited longest: of ``at_once`` nodes at most,
+        and not while ``told`` have not answered, so that the leases of the others are renewed in between.
+        Devices lose nothing by it: jobs run on until told."""
+        if not self._changed:
+            return False
+        now = self.monotonic()
+        names = list(itertools.islice(self._changed, self._room(told, now, at_once)))
         for name in names:
             del self._changed[name]
             with self._lock:  # for each anew: reports of other nodes are answered in between
                 if name in self.nodes:
                     self._publish(self.nodes[name])
+                    self._told[name] = now
         if names:
             self.wake(names)
         return bool(names)
+
+    def _room(self, told: int | None, now: float, at_once: int | None) -> int | None:
+        """How many more nodes may be told."""
+        if told is None:
+            return at_once
+        with self._lock:
+            for name in [n for n, at in self._told.items() if now - at > DEAF_S]:
+                del self._told[name]
+            room = max(told - len(self._told), 0)
+        return room if at_once is None else min(room, at_once)
 
     @property
     def unpublished(self) -> bool:

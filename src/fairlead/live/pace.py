@@ -1,38 +1,34 @@
-"""How fast new orders go out: as fast as the nodes' answers to them can be dealt with."""
+"""The driver's thread gives way to the network's: leases are renewed before it goes on."""
 
+import threading
 import time
 from collections.abc import Callable
 
-MOST = 8  # nodes that are told of new orders at once
-LEAST = 2
-LATE_S = 0.02  # how long the network's thread may take to hear of orders before they are too many
+SLICE_S = 0.002  # the driver's thread works so long at a time
+TURN_S = 0.1  # and waits for the network's no longer than this
 
 
-class Pace:
-    """Every node that gets new orders reports soon what came of them. Where a new round has some for a
-    thousand nodes, they are told in turns, fewer at a time the later the network's thread is, so that the
-    leases of the others are renewed in between. Devices lose nothing by it: jobs run on until told.
+class Courtesy:
+    """The driver's thread, in long work, lets the network's do all that waits for it.
 
-    ``most`` and ``sent`` are called by the driver's thread, ``heard`` by the network's.
+    Both need the interpreter's lock. If they took turns as they come, each call of an agent would wait for
+    it several times, and where much comes in at once the calls would pile up.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.monotonic = monotonic
-        self._most = MOST
-        self._sent_s: float | None = None  # orders of which the network's thread has not heard yet
+    def __init__(self) -> None:
+        self.post: Callable[[Callable[[], None]], None] = _at_once  # to the network's thread
+        self._turn = threading.Event()
+        self._since_s = 0.0
 
-    def most(self) -> int:
-        """How many nodes may be told now."""
-        return 0 if self._sent_s is not None else self._most
-
-    def sent(self) -> None:
-        """Nodes are about to be told."""
-        self._sent_s = self.monotonic()
-
-    def heard(self) -> None:
-        """The network's thread tells them."""
-        if self._sent_s is None:
+    def give_way(self) -> None:
+        """Called often; waits once in a while."""
+        if time.monotonic() - self._since_s < SLICE_S:
             return
-        late = self.monotonic() - self._sent_s > LATE_S
-        self._most = max(self._most - 2, LEAST) if late else min(self._most + 1, MOST)
-        self._sent_s = None
+        self._turn.clear()
+        self.post(self._turn.set)
+        self._turn.wait(TURN_S)
+        self._since_s = time.monotonic()
+
+
+def _at_once(do: Callable[[], None]) -> None:
+    do()

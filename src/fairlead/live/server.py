@@ -71,6 +71,7 @@ class Server:
         handler = self.agents.handler
         assert isinstance(handler, _Agents)
         self.service.engine.fleet.wake = lambda names: _soon(loop, handler.woken, names)
+        self.service.engine.courtesy.post = lambda do: _soon(loop, do)
         self.service.engine.failed = lambda problem: _soon(loop, self._fail, problem)
         await loop.run_in_executor(None, self.service.start)
         try:
@@ -203,7 +204,6 @@ class _Agents:
 
     def woken(self, names: list[str]) -> None:
         """Orders of these nodes are new."""
-        self.service.engine.pace.heard()
         for name in names:
             for event in self._watchers.get(name, ()):
                 event.set()
