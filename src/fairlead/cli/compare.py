@@ -9,6 +9,7 @@ import typer
 from fairlead.cli import options as o
 from fairlead.cli.simulate import execute, remembered, say_skipped
 from fairlead.errors import ConfigError
+from fairlead.inputs import Input
 from fairlead.report import tables
 from fairlead.report.comparison import comparison_report
 from fairlead.report.fairness import machine_form
@@ -22,7 +23,7 @@ JOBS = "gavel,jobs=200,interarrival=3000"
 
 @o.takes_input
 def compare(
-    given: o.Input,
+    given: Input,
     policy: Annotated[
         list[str] | None,
         typer.Option(

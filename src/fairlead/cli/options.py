@@ -7,21 +7,16 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from fairlead.errors import ConfigError, RunError
-from fairlead.model.job import RestartCosts
-from fairlead.sim.generate import generate
-from fairlead.sim.world import World
-from fairlead.simulation import Options, Run
+from fairlead.errors import RunError
+from fairlead.inputs import Input
 from fairlead.traces.atomic import write_atomically
-from fairlead.traces.cluster import parse_cluster, parse_prices
-from fairlead.traces.throughputs import read_throughputs
 
 TraceOption = Annotated[
     str | None,
@@ -150,81 +145,36 @@ JsonOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Input:
-    """The options that ``simulate`` and ``compare`` share, as given: plain values, so that ``run.json``
-    can hold them. ``takes_input`` puts them on a command."""
-
-    trace: TraceOption = None
-    generate: GenerateOption = None
-    throughputs: ThroughputsOption = "builtin"
-    cluster: ClusterOption = "v100=8,p100=8,k80=8"
-    devices_per_server: PerServerOption = None
-    prices: PricesOption = None
-    round_s: RoundOption = None
-    seed: SeedOption = 0
-    window: WindowOption = None
-    until_s: UntilOption = None
-    restart_cost: RestartOption = None
-    rate_noise: NoiseOption = 0.0
-    rate_bias: BiasOption = 0.0
-    mtbf_h: MtbfOption = None
-    mttr_h: MttrOption = 1.0
-    early_end: EarlyEndOption = 0.0
-    solve_time_s: SolveTimeOption = 0.0
-    patience: PatienceOption = None
-
-    def run(self, policy: str, profile: str) -> Run:
-        """A run with everything read and checked."""
-        rates = read_throughputs(self.throughputs)
-        prices = None if self.prices is None else parse_prices(self.prices)
-        cluster = parse_cluster(self.cluster, self.devices_per_server, prices)
-        options = Options(
-            throughputs=rates,
-            profile=profile,
-            round_s=self.round_s,
-            seed=self.seed,
-            window=_window(self.window),
-            until_s=self.until_s,
-            world=self._world(),
-            solve_s=self.solve_time_s,
-            patience=self.patience,
-        )
-        if (self.trace is None) == (self.generate is None):
-            raise ConfigError("give the jobs: either --trace FILE or --generate SPEC")
-        if self.trace is not None:
-            return Run.of(self.trace, cluster, policy, options)
-        assert self.generate is not None
-        arrivals, jobs = generate(self.generate, rates.columns(cluster.slots), cluster, self.seed)
-        if jobs is None and self.window is None and self.until_s is None:
-            raise ConfigError("an endless stream of jobs needs --window, --until or jobs=N")
-        source = list(arrivals) if jobs is not None else arrivals
-        return Run.of(source, cluster, policy, options, name=f"generated: {self.generate}")
-
-    def _world(self) -> World:
-        default, by_family = 0.0, {}
-        for text in self.restart_cost or ():
-            family, found, seconds = text.rpartition("=")
-            value = _seconds("--restart-cost", seconds)
-            if found:
-                by_family[family] = value
-            else:
-                default = value
-        return World(
-            RestartCosts(default, by_family),
-            self.rate_noise,
-            self.rate_bias,
-            None if self.mtbf_h is None else self.mtbf_h * 3600,
-            self.mttr_h * 3600,
-            self.early_end,
-            self.seed,
-        )
+# Option of each field of ``Input``.
+INPUT_OPTIONS: dict[str, Any] = {
+    "trace": TraceOption,
+    "generate": GenerateOption,
+    "throughputs": ThroughputsOption,
+    "cluster": ClusterOption,
+    "devices_per_server": PerServerOption,
+    "prices": PricesOption,
+    "round_s": RoundOption,
+    "seed": SeedOption,
+    "window": WindowOption,
+    "until_s": UntilOption,
+    "restart_cost": RestartOption,
+    "rate_noise": NoiseOption,
+    "rate_bias": BiasOption,
+    "mtbf_h": MtbfOption,
+    "mttr_h": MttrOption,
+    "early_end": EarlyEndOption,
+    "solve_time_s": SolveTimeOption,
+    "patience": PatienceOption,
+}
 
 
 def takes_input(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose first parameter is an ``Input`` gets that class's fields as its options."""
     names = [field.name for field in fields(Input)]
-    shared = inspect.signature(Input).parameters
+    shared = {
+        name: parameter.replace(annotation=INPUT_OPTIONS[name])
+        for name, parameter in inspect.signature(Input).parameters.items()
+    }
     own = list(inspect.signature(command).parameters.values())[1:]
 
     @functools.wraps(command)
@@ -237,25 +187,6 @@ def takes_input(command: Callable[..., None]) -> Callable[..., None]:
     by_keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     run.__signature__ = inspect.Signature(by_keyword)  # type: ignore[attr-defined]
     return run
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not 0 <= value < float("inf"):
-        raise ConfigError(f"{option}: expected a number of seconds >= 0, got {text!r}")
-    return value
-
-
-def _window(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    first, found, stop = text.partition(":")
-    if not (found and first.isdecimal() and stop.isdecimal()):
-        raise ConfigError(f"--window: expected S:E, two whole numbers, got {text!r}")
-    return int(first), int(stop)
 
 
 def new_folder(out: Path | None, name: str) -> Path:

@@ -14,6 +14,7 @@ import typer
 
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError, FairleadError, InputError, RunError
+from fairlead.inputs import Input
 from fairlead.report import html, progress, tables
 from fairlead.report.fairness import machine_form, rho_of_jobs
 from fairlead.report.metrics import Result
@@ -39,7 +40,7 @@ ProfileOption = Annotated[
 
 @o.takes_input
 def simulate(
-    given: o.Input,
+    given: Input,
     policy: PolicyOption = None,
     config: Annotated[
         str | None,
@@ -71,7 +72,7 @@ def simulate(
     journal, and report.html.
     """
     if resume is not None:
-        if (policy, config, expect_rounds, out) != (None,) * 4 or given != o.Input():
+        if (policy, config, expect_rounds, out) != (None,) * 4 or given != Input():
             raise ConfigError(
                 "--resume goes on as the run began: it takes no other option but --json"
             )
@@ -96,7 +97,7 @@ def _configured(policy: str, config: str) -> str:
 
 
 def remembered(
-    given: o.Input, policy: str, profile: str, expect: Path | None = None
+    given: Input, policy: str, profile: str, expect: Path | None = None
 ) -> dict[str, Any]:
     """What ``--resume`` needs: the options, and a digest of every file that they name."""
     name, _, argument = policy.partition(":")
@@ -214,7 +215,7 @@ def _resume(folder: Path, json: bool) -> None:
     record = o.read_json(folder / "run.json")
     try:
         arguments = record["arguments"]
-        source = o.Input(**arguments["input"])
+        source = Input(**arguments["input"])
         policy, profile = arguments["policy"], arguments["profile"]
         expect, files, status = arguments["expect_rounds"], arguments["files"], record["status"]
     except (KeyError, TypeError) as problem:

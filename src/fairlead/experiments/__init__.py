@@ -1,0 +1,1 @@
+"""Experiments: many simulations, kept and compared; the published results."""

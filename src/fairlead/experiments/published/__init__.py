@@ -1,0 +1,1 @@
+"""The published results, a module for each paper's figures that belong together."""
