@@ -122,6 +122,12 @@ def test_what_if_and_explain(admin: Client) -> None:
     assert len(admin.nodes()) == 2
 
 
+def test_what_if_refuses_a_type_that_nothing_runs_on(admin: Client) -> None:
+    admin.submit([_sleeper(rates={"v100": 2.0})])
+    with pytest.raises(InputError, match=r"'v1000': neither .* rate on it \(known: .*v100\)"):
+        admin.what_if(WhatIf(add_nodes={"v1000": 2}))
+
+
 def test_tenants_do_not_see_each_other(cluster: Running, admin: Client) -> None:
     token = admin.add_user("ann", "red", "user")
     other = admin.add_user("bob", "blue", "user")

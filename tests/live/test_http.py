@@ -220,6 +220,13 @@ def test_bad_parameters_are_named_with_their_value(cluster: Served, path: str) -
     assert ", got '" in found.json()["error"]
 
 
+def test_parameters_that_nobody_knows_are_refused(cluster: Served) -> None:
+    typo = ask(cluster, "GET", "/v1/jobs?staet=open")
+    assert typo.status_code == 400
+    assert "'staet' is not a parameter here (this address takes state, " in typo.json()["error"]
+    assert "takes none" in ask(cluster, "GET", "/v1/nodes?x=1").json()["error"]
+
+
 def test_answers_are_json_and_safe_to_look_at(cluster: Served) -> None:
     for path, status in (("/health", 200), ("/nothing", 404), ("/v1/jobs/99999999", 404)):
         found = ask(cluster, "GET", path)

@@ -90,8 +90,8 @@ class Outlooks:
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be, beside what will be."""
         present = self.present()
-        setup, notes = self._changed(present.setup, question)
-        setup, jobs, more = self._added(setup, caller, question.add_jobs)
+        setup = self._changed(present.setup, question)
+        setup, jobs, notes = self._added(setup, caller, question.add_jobs)
         policy = question.policy or None
         if policy is not None:
             registry.make(policy, seed=setup.seed, profile=setup.profile.name)
@@ -107,7 +107,7 @@ class Outlooks:
             now=_outlook(now),
             then=_outlook(then),
             changed=tuple(changed[:LISTED]),
-            notes=(*notes, *more),
+            notes=tuple(notes),
         )
 
     def present(self) -> Present:
@@ -146,7 +146,7 @@ class Outlooks:
         kinds = tuple(kind for kind, at in known.items() if at is not None)
         return believed.learned(kinds, believed.slots, np.array(rows)) if rows else believed
 
-    def _changed(self, setup: Setup, question: WhatIf) -> tuple[Setup, list[str]]:
+    def _changed(self, setup: Setup, question: WhatIf) -> Setup:
         """The setup with other nodes."""
         nodes = list(setup.cluster.nodes)
         names = {node.name for node in nodes}
@@ -163,19 +163,24 @@ class Outlooks:
         if not nodes:
             raise ConfigError("remove_nodes: no node would be left")
         if not question.add_nodes and not question.remove_nodes:
-            return setup, []
+            return setup
         left = {node.accelerator for node in nodes}
         prices = {a: p for a, p in setup.cluster.prices.items() if a in left}
         cluster = Cluster(tuple(nodes), prices)
         table = table_for(
             self.engine.options.catalogue, cluster, self.engine.book.jobs.copy(), setup.throughputs
         )
-        notes = []
-        unknown = {a for a in question.add_nodes if not table.columns(cluster.slots).rate.any()}
-        notes += [f"no family of the table has a rate on {name}" for name in sorted(unknown)]
-        return replace(
-            setup, cluster=cluster, throughputs=table.on(cluster, setup.profile.spread)
-        ), notes
+        here = table.columns(cluster.slots)
+        able = {
+            s.accelerator for s, rates in zip(here.slots, here.rate.T, strict=True) if rates.any()
+        }
+        for name in question.add_nodes:
+            if name not in able:
+                raise ConfigError(
+                    f"add_nodes: {name!r}: neither the catalogue nor a job has a rate on it "
+                    f"(known: {', '.join(sorted(able))})"
+                )
+        return replace(setup, cluster=cluster, throughputs=table.on(cluster, setup.profile.spread))
 
     def _added(
         self, setup: Setup, caller: Caller, specs: Sequence[JobSpec]

@@ -5,11 +5,12 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from fairlead.errors import InputError
+from fairlead.errors import ConfigError, InputError
 from fairlead.live.access import Caller
 from fairlead.live.facade import Facade, ForbiddenError
 from fairlead.live.read_spec import told
@@ -38,7 +39,22 @@ def _desk(request: Request, bearer: Bearer) -> DeskOf:
         raise HTTPException(401, said, {"WWW-Authenticate": "Bearer"})
     if caller.role == "agent":
         raise ForbiddenError("this token is an agent's; it opens the agents' port only")
+    _check_query(request)
     return DeskOf(facade, caller)
+
+
+def _check_query(request: Request) -> None:
+    """A parameter that would be passed over in silence is a mistake: ``?staet=open`` lists all jobs."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute):
+        return
+    known = [parameter.alias for parameter in route.dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes none"
+            raise ConfigError(
+                f"query: {name[:80]!r} is not a parameter here (this address {takes})"
+            )
 
 
 Desk = Annotated[DeskOf, Depends(_desk)]
