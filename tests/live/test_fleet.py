@@ -142,6 +142,18 @@ def test_what_was_never_begun_is_known_to_be_so() -> None:
     assert fleet.never_began("a", (1, 1))
 
 
+def test_what_is_wanted_and_not_held_will_not_begin() -> None:
+    fleet = _fleet(Time(), [])
+    fleet.want("a", _assignment())
+    fleet.publish()
+    newest = fleet.orders("a", "one").seq
+    assert not fleet.never_began("a", (1, 1)), "it may not have heard of it"
+    fleet.report(_report(1, orders_seq=newest))
+    assert fleet.never_began("a", (1, 1)), "it has begun it before, and forgotten it"
+    fleet.report(_report(2, _held("starting"), orders_seq=newest))
+    assert not fleet.never_began("a", (1, 1))
+
+
 def test_an_end_is_reported_until_it_is_forgotten() -> None:
     fleet = _fleet(Time(), [])
     fleet.report(_report(0, _held("ended")))

@@ -324,8 +324,11 @@ class LiveBackend:
 
     def _lost_device_s(self, start: LiveStart, seconds: float) -> None:
         row = start.row
-        row.lost_device_s += seconds * row.spec.scale_factor
-        self.book.sums(row.tenant).lost_device_s += seconds * row.spec.scale_factor
+        more = max(
+            seconds * row.spec.scale_factor, -row.lost_device_s
+        )  # what was not lost after all
+        row.lost_device_s += more
+        self.book.sums(row.tenant).lost_device_s += more
 
     def _starting_s(self, current: LiveRound, job: int, now: float) -> float:
         """Seconds of the round until training began."""
@@ -394,6 +397,8 @@ class LiveBackend:
 
     def _heard(self, start: LiveStart, node: str, held: Held) -> None:
         before = start.held.get(node)
+        if before is not None and before.state != "ended" and held.state == "ended":
+            del start.held[node]  # in the order in which they end: the first one is to blame
         start.held[node] = held
         if node == start.first_node:
             start.heard = self.fleet.nodes[node].seen
@@ -415,7 +420,9 @@ class LiveBackend:
             self.order(start)  # the other nodes now know where rank 0 is
         if held.state == "ended":
             start.gone.add(node)
-            self.fleet.forget(node, start.key)
+            if start.broken:
+                for other in start.nodes:
+                    self.fleet.unwant(other, *start.key, held.reason or "other ranks ended")
 
     def _loaded(self, start: LiveStart, held: Held) -> None:
         """Training goes on from a checkpoint: what was counted beyond it is lost, and done again."""
@@ -480,7 +487,10 @@ class LiveBackend:
         self._measure(start)
         self._write_stint(start, now, keeps, failure, completed)
         self.book.drop(start)
-        for node in start.nodes:  # an agent that has forgotten it, too, shall not start it again
+        for node in start.nodes:
+            self.fleet.forget(
+                node, start.key
+            )  # not before: a restarted server asks what came of it
             self.fleet.unwant(node, *start.key, start.stint.why)
         self.at_stop(start, failure)
         if failure:
@@ -653,7 +663,7 @@ class LiveBackend:
 
     def order(self, start: LiveStart) -> None:
         """Order a start of its nodes, unless an earlier one of the job is not over yet."""
-        if start.stopping or self.book.live[start.row.id][0] is not start:
+        if start.stopping or start.broken or self.book.live[start.row.id][0] is not start:
             return
         start.ordered = True
         for node in start.nodes:

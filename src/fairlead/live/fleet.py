@@ -260,18 +260,14 @@ class Fleet:
             return [key for key, held in holds.items() if held.state == "ended"]
 
     def never_began(self, name: str, start: Start) -> bool:
-        """Does the node follow the newest orders and not hold the start? Then it never will."""
+        """Does the node follow the newest orders and not hold the start? Then it never will: what it wants
+        to begin it holds at once, and what it has begun before it does not begin again."""
         with self._lock:
             node = self.nodes.get(name)
             if node is None:
                 return True
-            wanted = node.wanted.get(start[0])
-            return (
-                start not in node.holds
-                and (wanted is None or wanted.epoch != start[1])
-                and not node.changed
-                and node.followed >= node.orders.seq
-            )
+            follows = not node.changed and node.followed >= node.orders.seq
+            return follows and start not in node.holds
 
     def lose(self, name: str) -> None:
         """The node is lost: it holds nothing that counts, and must register to come back."""

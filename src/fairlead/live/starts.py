@@ -107,6 +107,11 @@ class LiveStart:
         )
 
     @property
+    def broken(self) -> bool:
+        """Have ranks on some node ended before their time? No other can go on without them."""
+        return any(h.state == "ended" and h.exit_code != 0 for h in self.held.values())
+
+    @property
     def interrupted(self) -> bool:
         """Did its agent end it on its own account?"""
         return any(held.reason in (EXPIRED, LEAVES, ORPHANED) for held in self.held.values())
