@@ -134,6 +134,27 @@ class KindsLearned:
 
 
 @dataclass(frozen=True, slots=True)
+class RatesLearned:
+    """What is believed of single jobs, otherwise than before. A belief is a row of rates by which one job
+    goes, or several of one kind; it has a number, which may come to stand for another belief.
+
+    It changes nothing but rates: the event that it comes before makes the core decide, a job's submission
+    for example, or a round's report. Rates of a pair of beliefs that is not named follow from those of
+    their kinds, and what was said of it holds until one of the two is named again.
+    """
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids; of jobs not in the system yet it holds as soon as they are submitted
+    name: Ints  # (jobs,) number of the belief that each goes by from now on, -1 = that of its kind
+    belief: Ints  # (beliefs,) numbers of those that are new or changed
+    kinds: tuple[Kind, ...]
+    kind: Ints  # (beliefs,) position in kinds of what each is about
+    rate: Floats  # (beliefs, slots) steps/s of the whole job; 0 = cannot run there
+    pair: Ints  # (pairs, 2) numbers of beliefs
+    beside: Floats  # (pairs, slots, 2) steps/s of the first beside the second, and of the second
+
+
+@dataclass(frozen=True, slots=True)
 class Solved:
     """The answer to a ``Solve``: shares or a schedule, or why there is neither (the last stays in
     force)."""
@@ -174,6 +195,7 @@ Event: TypeAlias = (
     | JobsReweighted
     | JobsHeld
     | KindsLearned
+    | RatesLearned
     | Solved
     | Stalled
 )

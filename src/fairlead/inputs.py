@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from fairlead.errors import ConfigError
 from fairlead.model.job import RestartCosts
+from fairlead.sim.claims import Claims
 from fairlead.sim.generate import generate
 from fairlead.sim.world import World
 from fairlead.simulation import Options, Run
@@ -34,6 +35,10 @@ class Input:
     early_end: float = 0.0
     solve_time_s: float = 0.0
     patience: float | None = None
+    estimator: str | None = None
+    claims: str | None = None
+    ideal: bool = False
+    solve_interval_s: float | None = None
 
     def run(self, policy: str, profile: str) -> Run:
         """A run with everything read and checked."""
@@ -50,6 +55,10 @@ class Input:
             world=self._world(),
             solve_s=self.solve_time_s,
             patience=self.patience,
+            estimator=self._estimator(),
+            claims=None if self.claims is None else Claims.of(self.claims, self.seed),
+            ideal=self.ideal,
+            solve_interval_s=self.solve_interval_s,
         )
         if (self.trace is None) == (self.generate is None):
             raise ConfigError("give the jobs: either --trace FILE or --generate SPEC")
@@ -61,6 +70,12 @@ class Input:
             raise ConfigError("an endless stream of jobs needs --window, --until or jobs=N")
         source = list(arrivals) if jobs is not None else arrivals
         return Run.of(source, cluster, policy, options, name=f"generated: {self.generate}")
+
+    def _estimator(self) -> str:
+        """Without one the scheduler believes the users, where these say something, or else the table."""
+        if self.estimator is not None:
+            return self.estimator
+        return "oracle" if self.claims is None else "users"
 
     def _world(self) -> World:
         default, by_family = 0.0, {}

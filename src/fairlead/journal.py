@@ -63,6 +63,7 @@ _KINDS: dict[bytes, Any] = {
     b"g": e.JobsReweighted,
     b"h": e.JobsHeld,
     b"k": e.KindsLearned,
+    b"b": e.RatesLearned,
     b"T": SchedulerState,
     b"S": Asked,
     b"R": c.StartRound,
@@ -71,7 +72,7 @@ _KINDS: dict[bytes, Any] = {
 }
 _CODE = {kind: code for code, kind in _KINDS.items()}
 _SETUP, _STATE = _CODE[Setup], _CODE[SchedulerState]
-_EVENTS = frozenset(b"jxlreswqpghk")
+_EVENTS = frozenset(b"jxlreswqpghkb")
 
 
 @kernel(["Tuple((b1, i8))(i8[::1])", "Tuple((b1, i8))(f8[::1])"])

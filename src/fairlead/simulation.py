@@ -3,7 +3,7 @@
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import fairlead
-from fairlead.driver import Observer, drive
+from fairlead.driver import Backend, Observer, drive
 from fairlead.errors import CheckError, ConfigError, RunError
+from fairlead.estimation.estimator import make_estimator
+from fairlead.estimation.feed import Feed
 from fairlead.events import Event, Solved
 from fairlead.journal import Journal, answers, records
-from fairlead.mechanism.profile import PROFILES, Profile
+from fairlead.mechanism.profile import PROFILES, Profile, fluid
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, RestartCosts
 from fairlead.model.plan import Answer, Planner, PlannerState, Policy
@@ -25,10 +27,13 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
 from fairlead.policies import registry
 from fairlead.report.expect import ExpectRounds
+from fairlead.report.fluid import FluidRecorder
 from fairlead.report.metrics import Result, measure
 from fairlead.report.recorder import Recorder
 from fairlead.setup import Setup, build, traits_of
 from fairlead.sim.backend import SimBackend, Window
+from fairlead.sim.claims import Claims
+from fairlead.sim.fluid import FluidBackend
 from fairlead.sim.released import LOSS
 from fairlead.sim.world import World
 from fairlead.traces.atomic import write_atomically
@@ -59,6 +64,12 @@ class Options:
     world: World | None = None
     solve_s: float = 0.0  # simulated seconds that a solve takes
     believed_costs: RestartCosts | None = None  # of restarts, by the scheduler; None: the world's
+    estimator: str = "oracle"  # of rates; see ``fairlead.estimation.estimator``
+    claims: Claims | None = None  # what users say of their jobs' rates
+    ideal: bool = (
+        False  # no rounds: jobs progress at their shares all the time (fairlead.sim.fluid)
+    )
+    solve_interval_s: float | None = None  # least time between solves; None: the profile's
 
 
 def simulate(
@@ -137,10 +148,18 @@ class Run:
         for family in (options.world or World()).restart_costs.by_family:
             if family not in rates.families:
                 raise ConfigError(f"restart cost: {family!r} is not in the throughput table")
+        table = rates.on(machines, profile.spread)
+        make_estimator(
+            options.estimator, table, machines, options.seed
+        )  # says what is wrong with it
         if isinstance(policy, str):
             label, made = policy, registry.make(policy, seed=options.seed, profile=profile.name)
         else:
             label, made = policy.name, policy
+        if options.ideal and not isinstance(made, Policy):
+            raise ConfigError(
+                f"policy {label!r} plans rounds itself and has no shares: there is no ideal without rounds"
+            )
         return Run(jobs, machines, rates, label, made, profile, options)
 
     @property
@@ -164,8 +183,12 @@ class Run:
         resume: bool = False,
         stop: Callable[[], bool] = lambda: False,
         watch: Watch | None = None,
+        keep_stints: bool = True,
+        observers: Sequence[Observer] = (),
     ) -> Result:
-        """Run it. With ``out``, journal and tables are written there."""
+        """Run it. With ``out``, journal and tables are written there. The table of stints takes most of
+        the memory of a long run; without keep_stints it stays empty, and the metrics are the same.
+        observers: more of them, who see all events and commands."""
         options, world = self.options, self.world
         setup = Setup(
             fairlead.__version__,
@@ -183,7 +206,7 @@ class Run:
         scheduler = build(setup, self.made)
         solver = _Solver(scheduler.planner)
         window = None if options.window is None else Window(*options.window)
-        backend = SimBackend(
+        backend = (FluidBackend if options.ideal else SimBackend)(
             self._arrivals(),
             self.cluster,
             self.throughputs,
@@ -195,27 +218,20 @@ class Run:
             solve_s=options.solve_s,
             released=self.profile.released_world,
         )
-        recorder = Recorder(
-            self.cluster,
-            self.throughputs,
-            self.profile.charge_idle_gaps,
-            setup.traits is not None,
-            self.profile.charge_starts,
-            self.profile.released_world,
-        )
+        recorder = self._recorder(setup, keep_stints)
         expect = None if expect_rounds is None else ExpectRounds(expect_rounds, self.cluster)
         with ExitStack() as stack:
-            observers: list[Observer] = [recorder]
+            seeing: list[Observer] = [recorder, *observers]
             log = None
             if out is not None:
                 log = stack.enter_context(_RunLog(out, setup, resume))
                 solver.recorded = log.answers
-                observers.append(log)
+                seeing.append(log)
             if expect is not None:
-                observers.append(expect)
+                seeing.append(expect)
             if watch is not None:
-                observers.append(_Watcher(backend, watch))
-            complete = drive(scheduler, backend, observers, stop)
+                seeing.append(_Watcher(backend, watch))
+            complete = drive(scheduler, self._told(backend, setup), seeing, stop)
         recorder.finish()
         if expect is not None and complete:
             expect.finish()
@@ -234,8 +250,33 @@ class Run:
         said = (*self.jobs.notes, *summarise(self.jobs.skipped))
         return Result(self.config(), metrics, jobs, rounds, stints, complete, said)
 
+    def _recorder(self, setup: Setup, keep_stints: bool) -> Recorder:
+        if self.options.ideal:
+            return FluidRecorder(self.cluster, self.throughputs, setup.throughputs.slots)
+        return Recorder(
+            self.cluster,
+            self.throughputs,
+            self.profile.charge_idle_gaps,
+            setup.traits is not None,
+            self.profile.charge_starts,
+            self.profile.released_world,
+            keep_stints,
+        )
+
+    def _told(self, backend: Backend, setup: Setup) -> Backend:
+        """The backend, with an estimator beside it where there is one."""
+        table, seed = setup.throughputs, self.options.seed
+        estimator = make_estimator(self.options.estimator, table, self.cluster, seed)
+        if estimator is None:
+            return backend
+        claims = self.options.claims
+        return Feed(backend, estimator, table, None if claims is None else claims.about(table))
+
     def _arrivals(self) -> Iterable[Arrival]:
-        """The jobs; in the world of Shockwave's release, with the profiles that it gives them."""
+        """The jobs, with their users where these say something; in the world of Shockwave's release, with
+        the profiles that it gives them."""
+        if self.options.claims is not None:
+            return map(self.options.claims.signed, self.jobs.arrivals)
         if not self.profile.released_world:
             return self.jobs.arrivals
         here = self.throughputs.columns(self.cluster.slots)
@@ -254,12 +295,16 @@ class Run:
             "prices": dict(self.cluster.prices),
             "policy": self.policy,
             "profile": self.profile.name,
-            "round_s": self.profile.round_s,
+            "round_s": None if options.ideal else self.profile.round_s,
+            "ideal": options.ideal,
             "patience": self.profile.patience,
+            "solve_interval_s": self.profile.solve_interval_s,
             "seed": options.seed,
             "window": options.window,
             "until_s": options.until_s,
             "solve_s": options.solve_s,
+            "estimator": options.estimator,
+            "claims": options.claims,
             "world": options.world,
         }
 
@@ -305,16 +350,23 @@ def _as_released(job: Job, rates: Throughputs) -> Job:
     return replace(job, adaptation=adaptation, duration_s=duration_s)
 
 
-def _profile(options: Options) -> Profile:
+def _named_profile(options: Options) -> Profile:
     if isinstance(options.profile, Profile):
-        profile = options.profile
-    elif options.profile in PROFILES:
-        profile = PROFILES[options.profile]
-    else:
-        names = ", ".join(sorted(PROFILES))
-        raise ConfigError(f"profile {options.profile!r} is not known (choose from {names})")
+        return options.profile
+    if options.profile in PROFILES:
+        return PROFILES[options.profile]
+    names = ", ".join(sorted(PROFILES))
+    raise ConfigError(f"profile {options.profile!r} is not known (choose from {names})")
+
+
+def _profile(options: Options) -> Profile:
+    profile = _named_profile(options)
     if options.round_s is not None:
         profile = replace(profile, round_s=options.round_s)
+    if options.solve_interval_s is not None:
+        profile = replace(profile, solve_interval_s=options.solve_interval_s)
+    if options.ideal:
+        return fluid(profile)
     return profile if options.patience is None else replace(profile, patience=options.patience)
 
 
@@ -327,6 +379,11 @@ def _check(options: Options, n_jobs: int | None) -> None:
         raise ConfigError(f"solve time: must be a number of seconds >= 0, got {options.solve_s}")
     if options.patience is not None and not 0 <= options.patience < float("inf"):
         raise ConfigError(f"patience: must be a number >= 0, got {options.patience}")
+    interval_s = options.solve_interval_s
+    if interval_s is not None and not 0 <= interval_s < float("inf"):
+        raise ConfigError(f"solve interval: must be a number of seconds >= 0, got {interval_s}")
+    if options.ideal:
+        _check_ideal(options)
     if options.window is None:
         return
     first, stop = options.window
@@ -334,6 +391,24 @@ def _check(options: Options, n_jobs: int | None) -> None:
         raise ConfigError(f"window {first}:{stop}: must be S:E with 0 <= S < E")
     if n_jobs is not None and stop > n_jobs:
         raise ConfigError(f"window {first}:{stop}: only {n_jobs} jobs of the trace can run here")
+
+
+def _check_ideal(options: Options) -> None:
+    """What is about rounds and starts has no meaning without them."""
+    world = options.world or World()
+    given = {
+        "a length of rounds": options.round_s is not None,
+        "patience": options.patience is not None,
+        "a solve interval": options.solve_interval_s is not None,
+        "a time for solves": options.solve_s > 0,
+        "restart costs": world.restart_costs != RestartCosts(),
+        "noise or bias of rates": world.rate_noise > 0 or world.rate_bias > 0,
+        "early ends": world.early_end > 0,
+        "the world of Shockwave's release": _named_profile(options).released_world,
+    }
+    for name, there in given.items():
+        if there:
+            raise ConfigError(f"the ideal has no rounds and no starts: it does not go with {name}")
 
 
 class _Solver:

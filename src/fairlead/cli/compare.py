@@ -1,5 +1,6 @@
 """``fairlead compare``: several policies on the same input, side by side."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,12 +9,14 @@ import typer
 
 from fairlead.cli import options as o
 from fairlead.cli.simulate import execute, remembered, say_skipped
+from fairlead.cli.sources import is_sweep, read_runs
 from fairlead.errors import ConfigError
 from fairlead.inputs import Input
 from fairlead.report import tables
 from fairlead.report.comparison import comparison_report
 from fairlead.report.fairness import machine_form
-from fairlead.report.metrics import Result
+from fairlead.report.folders import read_record, runs_in
+from fairlead.report.plots import Ran
 from fairlead.report.relative import relative
 
 REFERENCE = "shockwave"  # what the others are related to, unless another is named
@@ -24,6 +27,14 @@ JOBS = "gavel,jobs=200,interarrival=3000"
 @o.takes_input
 def compare(
     given: Input,
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Folders of runs that are there already; then nothing is run.",
+            show_default=False,
+        ),
+    ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,7 +74,16 @@ def compare(
 
     Without options: generated jobs, the built-in catalogue of measured rates, a small mixed cluster
     and five policies. Writes a folder with one run per policy and report.html.
+
+    With folders of runs: compares these, and writes report.html into a new folder. They must be complete.
     """
+    if folders:
+        if (policy, policies, profile) != (None,) * 3 or given != Input():
+            raise ConfigError(
+                "compare: folders of runs are compared as they are, without options of a simulation"
+            )
+        _compare_folders(folders, relative_to, out, json)
+        return
     if given.trace is None and given.generate is None:
         given = replace(given, generate=JOBS)
     names = _names(policy, policies)
@@ -79,15 +99,44 @@ def compare(
         one = o.new_folder(folder / f"{number}-{name.partition(':')[0]}-{kind}", "")
         results.append(execute(run, one, remembered(given, name, kind), json=False, quiet=True))
     say_skipped(results[0])
-    named = list(zip(labels, results, strict=True))
+    named = [
+        Ran(label, r.config, r.metrics, r.jobs, r.rounds)
+        for label, r in zip(labels, results, strict=True)
+    ]
+    _show(named, reference, folder, json)
+
+
+def _compare_folders(
+    folders: list[Path], relative_to: str | None, out: Path | None, json: bool
+) -> None:
+    """Runs that are there already, side by side."""
+    sweeps = [str(folder) for folder in dict.fromkeys(folders) if is_sweep(folder)]
+    if sweeps:
+        raise ConfigError(
+            f"compare: {sweeps[0]} is a sweep, not a run; see sweeps, one or several together, with: "
+            f"fairlead report {shlex.join(sweeps)}"
+        )
+    missing = next((folder for folder in folders if not runs_in(folder)), None)
+    if missing is not None:
+        read_record(missing)  # says why
+    named = read_runs(list(dict.fromkeys(run for folder in folders for run in runs_in(folder))))
+    if len(named) < 2:
+        raise ConfigError(f"compare: expected two runs or more, got only {folders[0]}")
+    labels = [run.label for run in named]
+    reference = _reference(labels, [str(run.config.get("policy")) for run in named], relative_to)
+    _show(named, reference, o.new_folder(out, "compare"), json)
+
+
+def _show(named: list[Ran], reference: int | None, folder: Path, json: bool) -> None:
+    """Write the page, print the tables."""
     page = comparison_report(
-        [(label, r.config, r.metrics, r.jobs, r.rounds) for label, r in named], reference
+        [(one.label, one.config, one.metrics, one.jobs, one.rounds) for one in named], reference
     )
     (folder / "report.html").write_text(page, encoding="utf-8")
     if json:
         o.print_json({**_machine_form(named, reference), "out": str(folder)})
         return
-    shown = [(label, r.metrics) for label, r in named]
+    shown = [(run.label, run.metrics) for run in named]
     tables.show(tables.comparison_table(shown, tables.terminal_width()))
     if reference is not None:
         tables.show(tables.ratio_table(shown, reference))
@@ -115,14 +164,14 @@ def _reference(labels: list[str], names: list[str], wanted: str | None) -> int |
     return plain.index(REFERENCE) if REFERENCE in plain else None
 
 
-def _machine_form(named: list[tuple[str, Result]], reference: int | None) -> dict[str, Any]:
+def _machine_form(named: list[Ran], reference: int | None) -> dict[str, Any]:
     """Configuration and metrics of each run; ratios to the reference where there is one."""
-    runs = {label: {"config": r.config, **machine_form(r.metrics)} for label, r in named}
+    runs = {run.label: {"config": run.config, **machine_form(dict(run.metrics))} for run in named}
     if reference is None:
         return {"runs": runs}
-    rows = relative([result.metrics for _, result in named], reference)
+    rows = relative([run.metrics for run in named], reference)
     ratios = {
-        label: {"_".join(map(str, row.quantity.path)): row.ratios[i] for row in rows}
-        for i, (label, _) in enumerate(named)
+        run.label: {"_".join(map(str, row.quantity.path)): row.ratios[i] for row in rows}
+        for i, run in enumerate(named)
     }
-    return {"runs": runs, "relative_to": named[reference][0], "ratios": ratios}
+    return {"runs": runs, "relative_to": named[reference].label, "ratios": ratios}

@@ -1,6 +1,6 @@
 """Commands that are imported when they are called: asking a server needs no solver and no data frames."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -15,9 +15,25 @@ class Command(TyperCommand):
     """A command that is told which of its words stood behind ``--``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Click drops the ``--`` itself; so this remembers where it was."""
+        """Click drops the ``--`` itself; so this remembers where it was. An option that is named in
+        ``takes_many`` of the command's function takes all words up to the next option."""
         ctx.meta[AFTER_DASHES] = args[args.index("--") + 1 :] if "--" in args else []
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, _repeated(args, getattr(self.callback, "takes_many", ())))
+
+
+def _repeated(args: list[str], many: Sequence[str]) -> list[str]:
+    """``--seeds 0 1`` as ``--seeds 0 --seeds 1``, which is how click takes several values."""
+    found: list[str] = []
+    option = ""
+    for at, word in enumerate(args):
+        if word.startswith("--"):
+            option = word if word in many else ""
+            if word == "--":
+                return [*found, *args[at:]]
+        elif option and found[-1] != option:
+            found.append(option)
+        found.append(word)
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""The ``fairlead`` command. Exit codes: 0 ok, 1 a check failed, 2 bad input or usage, 130 interrupted."""
+"""The ``fairlead`` command. Exit codes: 0 ok, 1 a check failed, 2 bad input or usage, 130 interrupted,
+143 terminated."""
 
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ COMMANDS = (
         "compare", "compare:compare", "Compare several policies on the same jobs and cluster."
     ),
     Deferred("simulate", "simulate:simulate", "Simulate a cluster under one policy."),
+    Deferred("report", "report:report", "Write a page about runs or sweeps."),
+    Deferred("figure", "figure:figure", "Write the figures of runs or sweeps as files."),
     Deferred("trace", "trace:app", "Describe, convert or generate a trace of jobs."),
     Deferred("policies", "policies:policies", "List the policies and what each optimises."),
     Deferred("solve", "solve:solve", "Solve allocation problems from a file."),
@@ -31,6 +34,8 @@ COMMANDS = (
     ),
     Deferred("chaos", "chaos:chaos", "Hurt a cluster at random, and prove that nothing is lost."),
     Deferred("profile", "profile:profile", "Measure a training script's rate and restart cost."),
+    Deferred("sweep", "sweep:sweep", "Run policies against loads and seeds."),
+    Deferred("reproduce", "reproduce:reproduce", "Reproduce published results."),
     Deferred("bench", "bench:app", "Measure how fast Fairlead is on this machine."),
     Deferred("submit", "submit:submit", "Submit jobs."),
     Deferred("status", "cluster:status", "Show the cluster in one screen."),

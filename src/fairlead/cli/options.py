@@ -136,6 +136,44 @@ PatienceOption = Annotated[
         "Default: 40.",
     ),
 ]
+SolveIntervalOption = Annotated[
+    float | None,
+    typer.Option(
+        "--solve-interval",
+        metavar="SECONDS",
+        help="Least simulated time between two solves. Default: the profile's (gavel: 1920).",
+    ),
+]
+IdealOption = Annotated[
+    bool,
+    typer.Option(
+        "--ideal",
+        help="No rounds: jobs progress at their shares all the time. What rounds come near to.",
+    ),
+]
+EstimatorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--estimator",
+        metavar="SPEC",
+        help="Where believed rates come from: oracle (the table), users (what --claims say), gavel, or "
+        "fairlead, then options, as in 'gavel:references=16,profiling=0.2'. Keys of gavel: references "
+        "(families), profiling (probability), rank, defect (the release's). Keys of fairlead: known (part "
+        "of the table's families that is known), explore (part of the devices), unseen (predict rates "
+        "that the table lacks). Default: oracle, or users where there are claims.",
+    ),
+]
+ClaimsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--claims",
+        metavar="SPEC",
+        help="What users say of the rates of their jobs, as 'lognormal=0.7,liars=0.3'. Keys: lognormal "
+        "(sigma of a claim's factor; 0.7), common (part of it that all claims on a job share; 0), liars "
+        "(part of the users that exaggerates; 0), factor (by how much; 2), lie (all, fastest or slowest: "
+        "on which types), users (of jobs that have none; 20).",
+    ),
+]
 OutOption = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Where to write. Default: a new folder in runs/."),
@@ -165,6 +203,10 @@ INPUT_OPTIONS: dict[str, Any] = {
     "early_end": EarlyEndOption,
     "solve_time_s": SolveTimeOption,
     "patience": PatienceOption,
+    "estimator": EstimatorOption,
+    "claims": ClaimsOption,
+    "ideal": IdealOption,
+    "solve_interval_s": SolveIntervalOption,
 }
 
 

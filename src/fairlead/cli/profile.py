@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from fairlead.agent.devices import find_devices
 from fairlead.cli.options import JsonOption
 from fairlead.errors import ConfigError
 from fairlead.profiling import Measured, measure
@@ -25,7 +26,7 @@ DevicesOption = Annotated[
         "--devices",
         metavar="TYPE=N,...",
         help="Accelerator types to measure on, and how many devices (ranks) of each. A script that fakes "
-        "its speed asks FAIRLEAD_ACCELERATOR.",
+        "its speed asks FAIRLEAD_ACCELERATOR. Default: one of the devices that are here (NVML).",
     ),
 ]
 SecondsOption = Annotated[
@@ -51,7 +52,7 @@ OutOption = Annotated[
 
 def profile(
     command: CommandArgument,
-    devices: DevicesOption = "v100=1",
+    devices: DevicesOption = "",
     seconds: SecondsOption = 10.0,
     steps: StepsOption = None,
     family: FamilyOption = None,
@@ -62,7 +63,7 @@ def profile(
 
     Runs it on each accelerator type, stops it, and starts it again from its checkpoint.
     """
-    wanted = _devices(devices)
+    wanted = _devices(devices) if devices else {find_devices("").accelerator: 1}
     name = _family(command) if family is None else family
     if not name.strip():
         raise ConfigError("--family: must not be empty")

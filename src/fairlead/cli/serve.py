@@ -57,6 +57,15 @@ def serve(
             "Default: checkpoints below --state."
         ),
     ] = None,
+    estimator: Annotated[
+        str,
+        typer.Option(
+            metavar="SPEC",
+            help="Where believed rates come from: oracle (the catalogue, and what jobs bring along; "
+            "default), fairlead (also what was measured) or gavel, then options, as in `fairlead "
+            "simulate`.",
+        ),
+    ] = "oracle",
     new_tokens: Annotated[
         bool, typer.Option("--new-tokens", help="New tokens for the users admin and agent.")
     ] = False,
@@ -89,6 +98,7 @@ def serve(
         restart_cost,
         full_rounds,
         checkpoints or state / "checkpoints",
+        estimator,
     )
     for name, number in (("port", port), ("agent-port", agent_port)):
         if not 0 <= number <= 65535:

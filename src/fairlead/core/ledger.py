@@ -23,7 +23,8 @@ class JobTable(Table):
         "weight": np.float64,
         "deadline_s": np.float64,  # absolute; inf = none
         "scale": np.int64,
-        "kind": np.int64,  # row of the throughput table
+        "kind": np.int64,  # row of the throughput table that its family and scale factor have
+        "row": np.int64,  # row whose rates are believed of it: that of its kind, or of a belief
         "job_class": np.int64,
         "tenant": np.int64,  # position in Ledger.tenants
         "isolated_s": np.float64,  # up to the last solve
@@ -43,6 +44,7 @@ class JobTable(Table):
     deadline_s: Floats
     scale: Ints
     kind: Ints
+    row: Ints
     job_class: Ints
     tenant: Ints
     isolated_s: Floats
@@ -103,13 +105,13 @@ class Ledger:
         pair: Floats | None,
         names: "Names | None" = None,
     ) -> None:
-        """rate, pair: of the kinds, as in ``Throughputs``; names: another ledger's, so that jobs can
+        """rate, pair: of kinds and beliefs, as in ``Throughputs``; names: another ledger's, so that jobs can
         go from one to the other."""
         self.width = 2 if packed else 1
         self.all_pairs = packed and all_pairs
         self.head_start_s = head_start_s
-        self.kind_rate = rate  # (kinds, slots)
-        self.kind_pair = pair  # (kinds, kinds, slots)
+        self.kind_rate = rate  # (rows, slots)
+        self.kind_pair = pair  # (rows, rows, slots)
         self.jobs = JobTable()
         self.regimes = RegimeBooks()
         self.units = UnitTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
@@ -168,7 +170,7 @@ class Ledger:
         jobs.weight[at] = job.weight
         jobs.deadline_s[at] = np.inf if job.slo_s is None else time_s + job.slo_s
         jobs.scale[at] = job.scale_factor
-        jobs.kind[at] = kind
+        jobs.kind[at] = jobs.row[at] = kind
         jobs.job_class[at] = self._classes.setdefault((kind, job.weight), len(self._classes))
         jobs.tenant[at] = self._tenants.setdefault(job.tenant, len(self._tenants))
         jobs.restart_s[at] = restart_s
@@ -200,7 +202,7 @@ class Ledger:
 
     def _rate_pairs(self, rows: Ints) -> None:
         """Set the rates of units that are pairs."""
-        units, kind = self.units, self.jobs.kind
+        units, kind = self.units, self.jobs.row
         if self.kind_pair is None:
             return
         first, second = units.member[rows, 0], units.member[rows, 1]
@@ -227,7 +229,8 @@ class Ledger:
         if not settled:
             shrunk = (jobs.total[row] - jobs.done_then[row]) - (total - done)
         kind = self.regimes.change(row, batch, jobs.done[row], done, total, kind_of)
-        jobs.kind[row], jobs.total[row], jobs.done[row] = kind, total, done
+        jobs.kind[row] = jobs.row[row] = kind
+        jobs.total[row], jobs.done[row] = total, done
         jobs.done_then[row] = done - shrunk
         key = (kind, float(jobs.weight[row]))
         jobs.job_class[row] = self._classes.setdefault(key, len(self._classes))
@@ -243,24 +246,30 @@ class Ledger:
         self.classify(np.array([row]))
 
     def classify(self, rows: Ints) -> None:
-        """Set the classes of jobs by their kinds and weights."""
-        kind, weight = self.jobs.kind[rows].tolist(), self.jobs.weight[rows].tolist()
+        """Set the classes of jobs by their rates and weights."""
+        kind, weight = self.jobs.row[rows].tolist(), self.jobs.weight[rows].tolist()
         classes = self._classes
         self.jobs.job_class[rows] = [
             classes.setdefault(key, len(classes)) for key in zip(kind, weight, strict=True)
         ]
 
     def learn(self, rate: Floats, pair: Floats | None, room: Floats | None) -> None:
-        """Units follow another table. rate, pair: of the kinds; room: (slots,) devices in all, where a
-        job may be offered no slot type with fewer than it needs."""
+        """Units follow another table. rate, pair: of kinds and beliefs; room: (slots,) devices in all,
+        where a job may be offered no slot type with fewer than it needs."""
         self.kind_rate, self.kind_pair = rate, pair
-        units = self.units
-        alone = self.alone()
-        units.rate[alone, :, 0] = rate[self.jobs.kind]
+        self.follow(np.ones(self.jobs.n, np.bool_), room)
+
+    def follow(self, some: Bools, room: Floats | None) -> None:
+        """The units of these jobs, alone and in pairs, follow the table. some: (jobs,)."""
+        units, jobs = self.units, self.jobs
+        rows = np.flatnonzero(some)
+        alone = self.alone()[rows]
+        units.rate[alone, :, 0] = self.kind_rate[jobs.row[rows]]
         if room is not None:
-            units.rate[alone] *= (room >= self.jobs.scale[:, None])[:, :, None]
+            units.rate[alone] *= (room >= jobs.scale[rows, None])[:, :, None]
         if self.width > 1:
-            self._rate_pairs(np.flatnonzero(units.member[:, 1] >= 0))
+            pairs = units.member[:, 1] >= 0
+            self._rate_pairs(np.flatnonzero(pairs & some[units.member].any(axis=1)))
 
     def alone(self) -> Ints:
         """(jobs,) rows of the units of single jobs."""

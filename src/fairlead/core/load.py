@@ -26,12 +26,17 @@ def load(s: Scheduler, state: SchedulerState) -> Scheduler:
     """
     slot = _columns(state.slots, s.slots)
     kind = _rows_of_kinds(state, s)
+    if state.beliefs is not None:
+        s.believed.load(state.beliefs, slot)
+        s.follow_table()
+    s.expected = dict(state.expected)
     for tenant in state.tenants:
         s.ledger.names.tenants.setdefault(tenant, len(s.ledger.names.tenants))
     s.now_s, s.round, s.last_end_s = state.time_s, state.round, state.last_end_s
     _load_planner(s, state, kind)
-    _load_books(s.ledger, state.books, kind, slot, state.time_s - state.settled_s)
-    _load_books(s.held, state.held, kind, slot, 0.0)
+    row = s.believed.row
+    _load_books(s.ledger, state.books, kind, row, slot, state.time_s - state.settled_s)
+    _load_books(s.held, state.held, kind, row, slot, 0.0)
     s.follow_table()
     _move_columns(s.ledger.handed_out_s[None], state.handed_out_s[None], slot)
     for node in s.cluster.nodes:
@@ -91,10 +96,20 @@ def _rows_of_kinds(state: SchedulerState, s: Scheduler) -> Ints:
     return np.array([*rows, -1], np.int64)
 
 
-def _load_books(books: Ledger, state: BooksState, kind: Ints, slot: Ints, elapsed_s: float) -> None:
-    """elapsed_s: since the accounts were settled."""
+def _load_books(
+    books: Ledger,
+    state: BooksState,
+    kind: Ints,
+    belief: dict[int, int],
+    slot: Ints,
+    elapsed_s: float,
+) -> None:
+    """belief: number -> row; elapsed_s: since the accounts were settled."""
     jobs = dict(state.jobs)
-    jobs["kind"] = kind[state.jobs["kind"].astype(np.int64)]
+    jobs["kind"] = jobs["row"] = kind[state.jobs["kind"].astype(np.int64)]
+    if "belief" in jobs:
+        numbers = zip(jobs.pop("belief").tolist(), jobs["kind"].tolist(), strict=True)
+        jobs["row"] = np.array([k if n < 0 else belief[n] for n, k in numbers], np.int64)
     regimes = dict(state.regimes)
     regimes["kind"] = kind[state.regimes["kind"].astype(np.int64)]
     books.load(jobs, regimes, state.adaptation)

@@ -150,7 +150,7 @@ class Running:
     def _rate_on(self, member: Ints, slot: Ints) -> Floats:
         """(units, width) steps/s on a slot for each unit, whether it is offered or not. member: (units,
         width) rows of jobs; what stands where there is none has no meaning."""
-        table, kind = self.throughputs, self.ledger.jobs.kind[member]
+        table, kind = self.throughputs, self.ledger.jobs.row[member]
         rate = np.ones(member.shape)
         rate[:, 0] = table.rate[kind[:, 0], slot]
         if table.pair is not None and member.shape[1] > 1:

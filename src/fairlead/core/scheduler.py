@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from fairlead.commands import Command, End, EndRound, Solve, StartRound
+from fairlead.core.beliefs import Believed
 from fairlead.core.credit import credit
 from fairlead.core.ledger import Ledger
 from fairlead.core.lifecycle import State, start_round
@@ -15,7 +16,7 @@ from fairlead.core.running import Running
 from fairlead.core.shelf import ended, let_go, retire_held, shelve
 from fairlead.core.units import find_units, rows_of_units
 from fairlead.core.view import view
-from fairlead.errors import ProtocolError, ThroughputError
+from fairlead.errors import ProtocolError
 from fairlead.events import (
     Event,
     JobsCancelled,
@@ -26,6 +27,7 @@ from fairlead.events import (
     NodeLost,
     NodeRecovered,
     ProgressCorrected,
+    RatesLearned,
     RequirementsChanged,
     RoundEnded,
     Solved,
@@ -36,6 +38,7 @@ from fairlead.model.adaptation import with_batch
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
+from fairlead.model.index import rows_of
 from fairlead.model.job import Job, JobId, RestartCosts
 from fairlead.model.plan import Change, Planner
 from fairlead.model.throughput import Throughputs
@@ -59,8 +62,7 @@ class Scheduler:
         allocation while a solve is under way, instead of waiting for it; policy: what the planner was
         made from, name and options."""
         self.cluster = cluster
-        self.throughputs = throughputs.on(cluster, profile.spread)
-        self.offered = self.throughputs.worthwhile()  # what policies and mechanism are shown
+        self.believed = Believed(throughputs.on(cluster, profile.spread), planner.packed)
         self.slots = self.throughputs.slots
         self.planner = planner
         self.profile = profile
@@ -87,12 +89,23 @@ class Scheduler:
         self.changed = Change.JOBS  # since the last solve
         # Of running jobs, what RequirementsChanged said: batch size, total steps, steps done.
         self.adapting: dict[int, tuple[int, float, float]] = {}
+        self.expected: dict[int, int] = {}  # beliefs of jobs that are still to come, or to adapt
         self.holding: set[int] = set()  # jobs that are held as soon as the round is reported
         self.corrected = False  # the steps of a job that runs?
         self.now_s = 0.0  # of the last event
         self.in_force: StartRound | None = None  # the last one; device ids as they are now
         self.started_s = 0.0
         self.last_end_s: float | None = None  # end of the last round that was not empty
+
+    @property
+    def throughputs(self) -> Throughputs:
+        """The rates that are believed; rows are kinds, and beliefs about single jobs."""
+        return self.believed.table
+
+    @property
+    def offered(self) -> Throughputs:
+        """What of them policies and mechanism are shown."""
+        return self.believed.offered
 
     def handle(self, event: Event) -> list[Command]:
         """What to do about an event. The core's state changes here and nowhere else."""
@@ -122,12 +135,17 @@ class Scheduler:
                 return self._hold(event) if event.held else self._let_go(event)
             case KindsLearned():
                 return self._kinds_learned(event)
+            case RatesLearned():
+                return self._rates_learned(event)
 
     # --- one short method per event -------------------------------------------------------------
 
     def _submitted(self, event: JobsSubmitted) -> list[Command]:
         for job in event.jobs:
             self._admit(job, event.time_s)
+        if self.expected:
+            ids = [job.id for job in event.jobs if job.id in self.expected]
+            self._go_by({job: self.expected.pop(job) for job in ids})
         self.changed |= Change.JOBS
         return self._when_idle(event.time_s)
 
@@ -299,6 +317,9 @@ class Scheduler:
             family, scale = self.throughputs.kinds[books.jobs.kind[row]]
             kind_of = partial(self._kind_at, family, scale)
             books.adapt(row, batch, total, done, kind_of, self._fits(scale), settles)
+        here = {job: self.expected.pop(job) for job in changes if job in self.expected}
+        if here:
+            self._go_by(here)
         if settles:
             self._settle_isolated(time_s)
         self.changed |= Change.REQUIREMENTS
@@ -308,19 +329,17 @@ class Scheduler:
         self.ledger.settle_isolated(rate)
 
     def _progress_corrected(self, event: ProgressCorrected) -> list[Command]:
-        running, end = self._running(), np.zeros(self.ledger.jobs.n, np.int64)
         changed = False
-        for job, done in zip(event.jobs.tolist(), event.steps_done.tolist(), strict=True):
-            books = self.held if JobId(job) in self.held else self.ledger
-            if JobId(job) not in books:
-                continue
-            row = books.row(JobId(job))
-            changed |= bool(books.jobs.done[row] != done)
-            books.jobs.done[row] = done
-            if job in running:
-                self.corrected = True
-            elif books is self.ledger and done >= books.jobs.total[row]:
-                end[row] = End.COMPLETED
+        for books in (self.held, self.ledger):
+            jobs = books.jobs
+            row, here = rows_of(jobs.id, event.jobs)
+            row, done = row[here], event.steps_done[here]
+            changed |= bool((jobs.done[row] != done).any())
+            jobs.done[row] = done
+        runs = (jobs.state[row] == State.RUNNING) & self.active
+        self.corrected |= bool(runs.any())
+        end = np.zeros(jobs.n, np.int64)
+        end[row[~runs & (done >= jobs.total[row])]] = End.COMPLETED
         left = self._retire(end, np.full(len(end), event.time_s), event.time_s)
         over = self.held.jobs.done >= self.held.jobs.total
         left += retire_held(self, over, End.COMPLETED, event.time_s)
@@ -359,22 +378,54 @@ class Scheduler:
         return self._when_idle(event.time_s)
 
     def _kinds_learned(self, event: KindsLearned) -> list[Command]:
-        try:
-            table = self.throughputs.learned(event.kinds, event.slots, event.rate)
-        except ThroughputError as problem:
-            raise ProtocolError(str(problem)) from None
-        self.throughputs = table.on(self.cluster, self.profile.spread)
-        self.offered = self.throughputs.worthwhile()
+        self.believed.learn_kinds(event)
         self.follow_table()
         self.changed |= Change.REQUIREMENTS
         return self._when_idle(event.time_s)
 
+    def _rates_learned(self, event: RatesLearned) -> list[Command]:
+        changed = self.believed.learn(event)
+        self.running.learn(self.throughputs)
+        given = dict(zip(event.jobs.tolist(), event.name.tolist(), strict=True))
+        here: dict[int, int] = {}
+        for job, name in given.items():
+            there = job in self.ledger or job in self.held
+            (here if there and job not in self.adapting else self.expected)[job] = name
+        self._go_by(here, changed)
+        return []
+
+    def _go_by(self, given: dict[int, int], changed: Ints | None = None) -> None:
+        """Jobs in the system go by these beliefs, -1 = by their kind; units follow. changed: rows of the
+        table with other rates than before."""
+        for books in (self.ledger, self.held):
+            jobs = books.jobs
+            ids = np.array(sorted(job for job in given if JobId(job) in books), np.int64)
+            at = np.searchsorted(jobs.id, ids)
+            name = [given[job] for job in ids.tolist()]
+            row = self.believed.row
+            kind = jobs.kind[at].tolist()
+            jobs.row[at] = [k if n < 0 else row[n] for k, n in zip(kind, name, strict=True)]
+            books.classify(at)
+            some = np.zeros(jobs.n, np.bool_)
+            some[at] = True
+            if changed is not None:
+                some |= np.isin(jobs.row, changed)
+            pair = None if books is self.held else self.offered.pair
+            books.kind_rate, books.kind_pair = self.offered.rate, pair
+            books.follow(some, self._room())
+            if some.any():
+                self.changed |= Change.REQUIREMENTS
+
+    def _room(self) -> Floats | None:
+        """(slots,) devices in all, where a job may be offered no slot type with fewer than it needs."""
+        if self.profile.offer_too_small:
+            return None
+        return self.cluster.capacity[self.running.draws_on]
+
     def follow_table(self) -> None:
         """Bring the rates of all units up to the table."""
         self.running.learn(self.throughputs)
-        room = None
-        if not self.profile.offer_too_small:
-            room = self.cluster.capacity[self.running.draws_on]
+        room = self._room()
         self.ledger.learn(self.offered.rate, self.offered.pair, room)
         self.held.learn(self.offered.rate, None, room)
 

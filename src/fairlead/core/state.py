@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.core.beliefs import BeliefState, Believed
 from fairlead.core.ledger import JobTable, Ledger
 from fairlead.core.regimes import RegimeTable
 from fairlead.core.scheduler import Scheduler
@@ -30,7 +31,9 @@ ANYTHING = Change.JOBS | Change.DEVICES | Change.REQUIREMENTS
 class BooksState:
     """A ledger. Kinds, tenants and slots are positions in those of the ``SchedulerState``."""
 
-    jobs: Mapping[str, NDArray[Any]]  # (jobs,) the columns of ``JobTable``
+    jobs: Mapping[
+        str, NDArray[Any]
+    ]  # (jobs,) columns of ``JobTable``; no row, but belief: a number
     regimes: Mapping[str, NDArray[Any]]  # (jobs,) or (jobs, batches), of ``RegimeTable``
     adaptation: tuple[Adaptation | None, ...]  # (jobs,)
     received_s: Floats  # (jobs, slots)
@@ -91,6 +94,8 @@ class SchedulerState:
     settled_s: float  # when the accounts were settled last
     kept: Mapping[str, NDArray[Any]]  # the planner's state
     previous: Allocation | None  # the answer in force
+    beliefs: BeliefState | None = None  # about single jobs; None = there are none
+    expected: tuple[tuple[int, int], ...] = ()  # job, belief: of jobs to come, or to adapt
 
 
 def state_of(s: Scheduler) -> SchedulerState:
@@ -112,8 +117,8 @@ def state_of(s: Scheduler) -> SchedulerState:
         s.ledger.tenants,
         s.cluster.nodes,
         tuple(s.cluster.nodes[n].name for n in lost),
-        _books_of(s.ledger, kinds),
-        _books_of(s.held, kinds),
+        _books_of(s.ledger, kinds, s.believed),
+        _books_of(s.held, kinds, s.believed),
         s.ledger.handed_out_s.copy(),
         s.round,
         s.last_end_s,
@@ -124,7 +129,15 @@ def state_of(s: Scheduler) -> SchedulerState:
         planner.settled_s(s.state) if isinstance(planner, Accounting) else s.now_s,
         planner.kept(s.state) if isinstance(planner, Resuming) else {},
         s.previous,
+        s.believed.state(_rows_in_use(s)) if s.believed.row else None,
+        tuple(s.expected.items()),
     )
+
+
+def _rows_in_use(s: Scheduler) -> set[int]:
+    """Rows of the table by which jobs go, those still to come included."""
+    used = set(s.ledger.jobs.row.tolist()) | set(s.held.jobs.row.tolist())
+    return used | {s.believed.row[name] for name in s.expected.values() if name >= 0}
 
 
 def _kinds_of(s: Scheduler) -> Ints:
@@ -135,8 +148,11 @@ def _kinds_of(s: Scheduler) -> Ints:
     return np.asarray(kinds[kinds >= 0])
 
 
-def _books_of(books: Ledger, kinds: Ints) -> BooksState:
+def _books_of(books: Ledger, kinds: Ints, believed: Believed) -> BooksState:
     jobs = {n: getattr(books.jobs, n).copy() for n in JobTable.columns}
+    row = jobs.pop("row")
+    if believed.row:
+        jobs["belief"] = np.array([believed.of_row(r) for r in row.tolist()], np.int64)
     table = books.regimes.table
     regimes = {name: getattr(table, name).copy() for name in RegimeTable.columns}
     jobs["kind"] = np.searchsorted(kinds, jobs["kind"])

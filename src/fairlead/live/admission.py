@@ -102,6 +102,9 @@ class Admission:
         table = self.engine.scheduler.throughputs
         kind = table.row(row.kind, row.spec.scale_factor)
         rate = own_rates(row.spec, table.slots) if kind is None else table.rate[kind]
+        learned = self.engine.estimating.rate.get(row.id)
+        if learned is not None and len(learned) == len(table.slots):
+            rate = learned
         best: dict[str, float] = {}
         for slot, steps_per_s in zip(table.slots, rate.tolist(), strict=True):
             best[slot.accelerator] = max(best.get(slot.accelerator, 0.0), steps_per_s)

@@ -25,10 +25,11 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.core.state import state_of
 from fairlead.driver import drive
 from fairlead.errors import FairleadError, StoreError
-from fairlead.events import Event, JobsSubmitted, NodeLost, Solved
+from fairlead.events import Event, JobsSubmitted, NodeLost, RatesLearned, Solved
 from fairlead.live.admission import Admission
 from fairlead.live.backend import LiveBackend
 from fairlead.live.clock import Clock
+from fairlead.live.estimating import Estimating
 from fairlead.live.fleet import Fleet
 from fairlead.live.membership import Membership
 from fairlead.live.metrics import Counters
@@ -76,6 +77,7 @@ class LiveOptions:
     early_s: float = float("inf")  # a round of this age ends where devices are free and jobs wait
     restart_s: float | None = None  # that a start costs, until it is known; None = a guess by round
     checkpoints: str = ""  # directory for those of all jobs; "" = each agent its own
+    estimator: str = "oracle"  # of rates; oracle = the catalogue, and what jobs bring along
     segment_records: int = 20_000
     keep_segments: int = 2
 
@@ -91,6 +93,7 @@ class Engine:
         self.book = Book()
         self.admission = Admission(self)
         self.membership = Membership(self)
+        self.estimating = Estimating(self, options.estimator)
         self.fleet = Fleet(
             options.lease_s,
             options.rate_bound,
@@ -183,7 +186,7 @@ class Engine:
                 if self.scheduler is None:
                     self.backend.next()
                 else:
-                    drive(_Timed(self), self.backend, (self,))  # type: ignore[arg-type]
+                    drive(_Timed(self), self.estimating.backend, (self,))  # type: ignore[arg-type]
                 if not self._stopping:
                     self._take_over()
             if self.scheduler is not None:
@@ -206,17 +209,21 @@ class Engine:
         self._records.append(journal.encode(event))
         if isinstance(event, Solved):
             self.backend.solving = False
+        elif isinstance(event, RatesLearned):
+            self.estimating.learned(event)
 
     def command(self, command: Command) -> None:
         """An observer of the driver: the journal."""
         self._records.append(journal.encode(command))
         if isinstance(command, EndJobs):
+            self.estimating.forget(command.jobs.tolist())
             for end in command.end.tolist():
                 state = End(end).name.lower()
                 self.ended_counts[state] = self.ended_counts.get(state, 0) + 1
         if isinstance(command, StartRound):
             with contextlib.suppress(StoreError):  # a full disk costs a point in a plot, no more
                 self.store.add_sample(sample(self, command))
+            self.estimating.write(command.time_s)
             if self.misjudges():
                 self.rebuild()
 
@@ -293,6 +300,7 @@ class Engine:
             self.scheduler = restore(setup, state, planner)
             records = [journal.encode(setup), journal.encode(state)]
         self.setup = setup
+        self.estimating.take_over(self.scheduler, now)
         self.admission.learning = set()
         self.backend.cluster = setup.cluster
         self.backend.ready = True
@@ -322,7 +330,7 @@ class Engine:
             tuple(Node(n.name, n.accelerator, n.devices) for n in nodes),
             {a: p for a, p in self.options.prices.items() if a in {n.accelerator for n in nodes}},
         )
-        current = None if self.scheduler is None else self.scheduler.throughputs
+        current = None if self.scheduler is None else self.scheduler.believed.known
         table = table_for(self.options.catalogue, cluster, self.book.jobs, current)
         setup = Setup(
             fairlead.__version__,

@@ -23,6 +23,7 @@ from fairlead.events import Event, JobsSubmitted, ProgressCorrected, RoundEnded
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job, JobId, RestartCosts
+from fairlead.model.throughput import Throughputs
 from fairlead.setup import Setup, restore
 from fairlead.sim.backend import SimBackend
 from fairlead.sim.jobs import Adopted
@@ -121,7 +122,7 @@ def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> 
     backend = SimBackend(
         (),
         ahead.cluster,
-        setup.throughputs,
+        _truth(scheduler, setup),
         scheduler.planner.solve,
         World(costs, asked.rate_noise, asked.rate_bias, seed=seed),
         until_s=now_s + asked.horizon_s,
@@ -216,16 +217,23 @@ def _cut(s: Scheduler, now_s: float, starts: Mapping[int, _Start]) -> RoundEnded
 def _rates(s: Scheduler, rows: list[int], slot: int) -> list[float]:
     """Steps/s of the members of a unit on a slot; rows: of jobs, -1 = none."""
     table = s.throughputs
-    kinds = [int(s.ledger.jobs.kind[row]) for row in rows if row >= 0]
+    kinds = [int(s.ledger.jobs.row[row]) for row in rows if row >= 0]
     if len(kinds) == 2 and table.pair is not None:
         return [float(table.pair[kinds[k], kinds[1 - k], slot]) for k in (0, 1)]
-    return [float(table.rate[s.ledger.jobs.kind[row], slot]) if row >= 0 else 0.0 for row in rows]
+    return [float(table.rate[s.ledger.jobs.row[row], slot]) if row >= 0 else 0.0 for row in rows]
+
+
+def _truth(s: Scheduler, setup: Setup) -> Throughputs:
+    """The rates that jobs shall have: those believed."""
+    return s.throughputs if s.believed.row else setup.throughputs
 
 
 def _job(s: Scheduler, row: int) -> Job:
-    """A job in the system as it is now."""
+    """A job in the system as it is now. Its family is what is believed of it, if that is its own: to be
+    looked up in the scheduler's table. A job that adapts goes by its kinds."""
     jobs = s.ledger.jobs
-    family, scale = s.throughputs.kinds[jobs.kind[row]]
+    adapts = s.ledger.regimes.adaptation[row] is not None
+    family, scale = s.throughputs.kinds[jobs.kind[row] if adapts else jobs.row[row]]
     return Job(
         JobId(int(jobs.id[row])),
         family,

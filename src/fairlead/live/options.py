@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairlead.errors import ConfigError
+from fairlead.estimation.estimator import check_spec
 from fairlead.live.engine import LiveOptions
 from fairlead.live.recovery import DEFAULT_POLICY
 from fairlead.live.transport import Tls
@@ -29,6 +30,7 @@ def live_options(
     restart_s: float = 0.0,
     full_rounds: bool = True,
     checkpoints: Path | None = None,
+    estimator: str = "oracle",
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
     round_s: 0 = that of the profile; restart_s: 0 = it will be measured."""
@@ -48,6 +50,7 @@ def live_options(
     _check("solve-limit", solve_limit_s, 0.1, 3600.0)
     _check("mtbf", mtbf_s, 1.0, 1e9)
     _check("restart-cost", restart_s, 0.0, 86_400.0)
+    check_spec(estimator)
     named = None if cluster is None else parse_cluster(str(cluster))
     return LiveOptions(
         policy=policy,
@@ -62,6 +65,7 @@ def live_options(
         mtbf_s=mtbf_s,
         restart_s=restart_s or None,
         early_s=float("inf") if full_rounds else chosen.round_s / EARLY,
+        estimator=estimator,
         checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
 

@@ -120,7 +120,7 @@ class Outlooks:
             starts = [s for starts in engine.book.live.values() for s in starts if not s.stopping]
             return Present(
                 engine.clock.now_s(),
-                replace(engine.setup, throughputs=self._measured(engine.scheduler.throughputs)),
+                replace(engine.setup, throughputs=self._measured(engine.scheduler.believed.known)),
                 state_of(engine.scheduler),
                 {s.row.id: s.progress() for s in starts},
                 engine.restart_s(),
@@ -129,7 +129,10 @@ class Outlooks:
         return engine.call(copy).result(LIMIT_S)
 
     def _measured(self, believed: Throughputs) -> Throughputs:
-        """The table in force, with the rows of jobs that run as they were measured to."""
+        """The table in force, with the rows of jobs that run as they were measured to. Where there is an
+        estimator, what was measured is in the state: beliefs about jobs."""
+        if self.engine.estimating.on:
+            return believed
         ratios: dict[Kind, list[float]] = {}
         for row in self.engine.book.jobs.values():
             rate, where = row.measured_rate, row.measured_on

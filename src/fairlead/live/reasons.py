@@ -10,11 +10,13 @@ from fairlead.model.job import JobId
 if TYPE_CHECKING:
     from fairlead.live.engine import Engine
 
+WORTH_SAYING = 0.1  # relative difference of a stated rate from the measured one
+
 
 def why(engine: "Engine", job: JobView) -> str:
     """For a job in any state."""
     if job.state in ("completed", "cancelled"):
-        return f"It is {job.state}."
+        return f"It is {job.state}.{stated(job)}"
     if job.state in ("dropped", "killed"):
         return f"It was {job.state}: {job.reason or 'no reason was given'}."
     if job.state == "paused":
@@ -22,11 +24,20 @@ def why(engine: "Engine", job: JobView) -> str:
     if engine.admission.outside(job.id):
         return f"It waits: there is {job.reason or 'no room for it'}."
     shares = engine.call(lambda: _shares(engine, job.id)).result(30.0)
-    said = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
-    policy = f"Policy {engine.policy} gives it {said or 'no share yet'}."
+    given = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
+    policy = f"Policy {engine.policy} gives it {given or 'no share yet'}."
     if job.state == "running":
-        return f"It runs on {_where(job)}{_faster(job)}. {policy}"
-    return f"{policy} {_ahead(engine, job)}"
+        return f"It runs on {_where(job)}{_faster(job)}. {policy}{stated(job)}"
+    return f"{policy} {_ahead(engine, job)}{stated(job)}"
+
+
+def stated(job: JobView) -> str:
+    """A sentence that holds what the owner stated against what was measured; "" where either is missing or
+    they agree."""
+    claimed, measured = job.claimed.get(job.measured_on, 0.0), job.measured_rate
+    if not claimed or measured is None or abs(measured - claimed) <= WORTH_SAYING * claimed:
+        return ""
+    return f" You said {claimed:.3g} steps/s on {job.measured_on}, measured {measured:.3g}."
 
 
 def _where(job: JobView) -> str:

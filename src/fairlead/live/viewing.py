@@ -74,6 +74,8 @@ class Viewer:
             slo_s=spec.slo_s,
             reason=reason,
             rho=row.rho,
+            claimed=spec.rates,
+            measured_on=self._measured_on(row, running),
         )
 
     def _standing(self, row: JobRow) -> tuple[JobState, float | None, str]:
@@ -95,6 +97,12 @@ class Viewer:
             if held is not None and held.loaded_step >= 0 and held.ran_s > 1.0:
                 return (held.step - held.loaded_step) / held.ran_s
         return row.measured_rate
+
+    def _measured_on(self, row: JobRow, running: LiveStart | None) -> str:
+        """Where the rate was measured that ``_measured`` gives."""
+        if running is None or self._measured(row, running) == row.measured_rate:
+            return row.measured_on
+        return running.stint.accelerator
 
     def stint(self, row: StintRow) -> StintView:
         """One start of a job."""

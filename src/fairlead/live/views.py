@@ -45,6 +45,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     rho: float | None = (
         None  # finish-time fairness, once completed: JCT over that alone on a 1/n share
     )
+    claimed: dict[str, float] = {}  # steps/s that its owner stated, by accelerator type
+    measured_on: str = ""  # accelerator type of the measured rate
 
 
 class StintView(msgspec.Struct, frozen=True, kw_only=True):

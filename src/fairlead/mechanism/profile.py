@@ -38,6 +38,7 @@ class Profile:
     clear_when_stalled: bool = True  # solve as if for the first time after nothing ran
     released_world: bool = False  # simulate the world of Shockwave's release, not the default one
     max_failures: int = 5  # failed attempts in a row that drop a job
+    fluid: bool = False  # no rounds: every job progresses at its shares all the time
 
 
 DEFAULT = Profile("default")
@@ -70,4 +71,19 @@ SHOCKWAVE = replace(
     clear_when_stalled=False,
     released_world=True,
 )
+
+
+def fluid(profile: Profile) -> Profile:
+    """The same without rounds: nothing to wait for before a solve, no accounts to keep."""
+    return replace(
+        profile,
+        fluid=True,
+        solve_interval_s=0.0,
+        reset_accounts=False,
+        early_rounds=0.0,
+        all_pairs=False,
+        patience=0.0,
+    )
+
+
 PROFILES = {profile.name: profile for profile in (DEFAULT, GAVEL, SHOCKWAVE)}

@@ -123,7 +123,10 @@ class SharesPlanner:
         return SharesState(float(kept["settled_s"][0]), bool(kept["solved"][0]), self.shuffler)
 
     def plan(self, snapshot: Snapshot, state: SharesState) -> tuple[RoundPlan, SharesState]:
-        """The next round."""
+        """The next round; an empty one where the shares themselves are what happens."""
+        if self.profile.fluid:
+            none: Ints = np.zeros(0, np.int64)
+            return RoundPlan(none, none), state
         first, second, third, runs = self._keys(snapshot, state)
         if not self.policy.conserving:
             runs &= first > 0

@@ -57,9 +57,9 @@ class JobIndex:
         return np.fromiter(self._position.values(), np.int64, len(self._position))
 
     def find(self, units: Ints) -> Ints:
-        """Positions of an array of ids, -1 for -1."""
+        """Positions of an array of ids, -1 for -1 and for jobs that were taken out."""
         if self._large:
-            flat = [self._position[j] if j >= 0 else -1 for j in units.reshape(-1).tolist()]
+            flat = [self._position.get(j, -1) for j in units.reshape(-1).tolist()]
             return np.array(flat, np.int64).reshape(units.shape)
         found = self._dense[units]
         if units.shape[1] > 1:

@@ -7,6 +7,7 @@ from fairlead.model.arrays import Floats, Ints
 _FLOATS = (
     "arrival_s", "start_s", "end_s", "run_s", "cost", "restart_lost_s",
     "steps_done", "total_steps", "isolated_s", "steps_then", "isolated_rate",
+    "promised_s", "promised_share", "promised_from_s",
 )  # fmt: skip
 _INTS = ("restarts", "moves", "end", "kept_in", "runs_in", "first_round", "end_round", "rounds")
 
@@ -25,6 +26,9 @@ class Columns:
     isolated_s: Floats  # time that the work done so far would have taken on an isolated 1/n share
     steps_then: Floats  # steps done when isolated_rate was set
     isolated_rate: Floats
+    promised_s: Floats  # time that it should have run so far by the policy's shares
+    promised_share: Floats  # of its time, in force since promised_from_s
+    promised_from_s: Floats
     restarts: Ints
     moves: Ints
     end: Ints

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from fairlead.model.arrays import Floats
-from fairlead.report import figures
+from fairlead.report import charts, figures
+from fairlead.report.chart import Chart
+from fairlead.report.download import MOST_ROWS, chart_table, downloads, metric_table
 from fairlead.report.fairness import LIMITS
 from fairlead.report.figures import Bar
 from fairlead.report.page import (
@@ -19,11 +21,17 @@ from fairlead.report.page import (
     section,
     setting,
 )
+from fairlead.report.plots import CHANGES, SHARES, Ran, run_charts
 from fairlead.report.quantities import (
     AVERAGE_JCT,
     COMPLETED,
     COST,
+    LOST,
     MAKESPAN,
+    MOVES,
+    P99_JCT,
+    QUEUEING,
+    UTILIZATION,
     WORST_RHO,
     Better,
     Kind,
@@ -34,10 +42,15 @@ from fairlead.report.quantities import (
     utilization_of,
     worst_rho,
 )
-from fairlead.report.reduce import completion_times, measured, static_rho
+from fairlead.report.reduce import completion_times, measured, rho_of, static_rho
 from fairlead.report.relative import Relative, relative, times
+from fairlead.report.sortable import Column, sortable
 from fairlead.report.svg import clean
 
+_OVER_TIME = ("utilisation", "fragmentation", "spread", "queue")
+_OVERVIEW = (
+    AVERAGE_JCT, P99_JCT, MAKESPAN, QUEUEING, UTILIZATION, COST, WORST_RHO, MOVES, LOST, COMPLETED,
+)  # fmt: skip
 Run = tuple[str, Mapping[str, object], Mapping[str, object], pl.DataFrame, pl.DataFrame]
 
 
@@ -51,18 +64,52 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> str:
     metrics = [run[2] for run in runs]
     configs = [run[1] for run in runs]
     given = setting(configs[0], metrics[0]) if runs else ""
+    drawn = run_charts([Ran(*run) for run in runs])
+    apart = len({str(config.get("policy")) for config in configs}) == len(runs)
     return page(
         "Fairlead: comparison",
-        f"<h1>{len(runs)} policies compared</h1><p class='lead'>{clean(given)}</p>",
+        f"<h1>{len(runs)} {'policies' if apart else 'runs'} compared</h1><p class='lead'>{clean(given)}</p>",
         _unequal(labels, configs, metrics),
         _relative(labels, metrics, reference),
-        section("At a glance", _comparison_bars(labels, metrics)),
+        section("At a glance", _overview(labels, metrics) + _comparison_bars(labels, metrics)),
         section("Job completion time", _comparison_cdf(runs)),
         _fairness(runs),
+        charts.part("The cluster over time", drawn, _OVER_TIME),
+        charts.part("Shares, received and promised", drawn, SHARES),
+        charts.part("Preemptions, lost work and cost", drawn, CHANGES),
         section("All numbers", _comparison_table(labels, metrics)),
         section("Utilisation by accelerator type", _utilization_bars(labels, metrics)),
+        _downloads(runs, drawn),
         section("How to reproduce this comparison", reproduce(configs, "compare")),
         section("Configuration", configurations(labels, configs)),
+    )
+
+
+def _overview(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
+    """A row per run, to be sorted by any number."""
+    columns = [Column("Run", labels)]
+    for quantity in _OVERVIEW:
+        values = [quantity.of(run) for run in metrics]
+        if any(value is not None for value in values):
+            columns.append(Column(quantity.name, values, quantity.kind))
+    return note("Click a heading to sort.") + sortable(columns)
+
+
+def _downloads(runs: Sequence[Run], drawn: Sequence[tuple[str, Chart]]) -> str:
+    """What the page holds as files; of the jobs as many as have room, the same number of each run."""
+    each = MOST_ROWS // max(len(runs), 1)
+    jobs = [
+        jobs.head(each).select(pl.lit(label).alias("run"), pl.all())
+        for label, _, _, jobs, _ in runs
+        if jobs.width
+    ]
+    said = f"jobs; the first {each:,} of a run" if any(r[3].height > each for r in runs) else "jobs"
+    return downloads(
+        [
+            ("metrics", "all numbers", metric_table([({"run": r[0]}, r[2]) for r in runs])),
+            ("figures", "the points of the figures", chart_table(drawn)),
+            ("jobs", said, pl.concat(jobs, how="diagonal_relaxed") if jobs else pl.DataFrame()),
+        ]
     )
 
 
@@ -167,20 +214,30 @@ def _comparison_cdf(runs: Sequence[Run]) -> str:
 
 
 def _fairness(runs: Sequence[Run]) -> str:
-    """The distribution of static rho, where it is defined."""
+    """The distributions of rho, isolated and, where it is defined, static."""
+    isolated = [
+        (label, rho_of(measured(config, jobs), "rho_isolated"))
+        for label, config, _, jobs, _ in runs
+    ]
     known = [run for run in runs if worst_rho("static").of(run[2]) is not None]
-    if not known:
+    static = [(label, static_rho(jobs)) for label, _, _, jobs, _ in known]
+    parts = [
+        _rho_figure(name, samples)
+        for name, samples in (("static rho", static), ("isolated rho", isolated))
+        if any(sample.size for _, sample in samples)
+    ]
+    if not parts:
         return ""
-    key = legend([(label, series) for series, (label, *_) in enumerate(known)])
-    samples = [(label, static_rho(jobs)) for label, _, _, jobs, _ in known]
-    picture = figures.cdf(samples, "static rho", kind=Kind.RATIO, limits=LIMITS, size=(1120, 400))
     words = note(
         "Share of jobs with a rho up to a value; the broken lines stand at 1, 1.05 and 1.1."
     )
-    return section(
-        "Finish-time fairness",
-        f"{words}<figure class='wide'>{key}<div class='scroll'>{picture}</div></figure>",
-    )
+    return section("Finish-time fairness", words + "".join(parts))
+
+
+def _rho_figure(name: str, samples: Sequence[tuple[str, Floats]]) -> str:
+    key = legend([(label, series) for series, (label, _) in enumerate(samples)])
+    picture = figures.cdf(samples, name, kind=Kind.RATIO, limits=LIMITS, size=(1120, 400))
+    return f"<figure class='wide'>{key}<div class='scroll'>{picture}</div></figure>"
 
 
 def _comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:

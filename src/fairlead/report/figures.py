@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import degrees, radians, sin
 
 import numpy as np
 
@@ -23,6 +22,8 @@ from fairlead.report.svg import (
     grid_x,
     grid_y,
     picture,
+    room_below,
+    slanted,
     write,
 )
 
@@ -33,7 +34,6 @@ JOB_COLOURS = (
 )  # fmt: skip
 OTHERS = "#87939d"  # bars beside the one that they are compared with
 HALO = 'stroke="#fff" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
-SLANT, SLANTED = radians(50), 110  # of labels below bars: angle, and length in px
 TIMELINE_MARGIN = 20  # px right of a timeline, for half of the last time
 
 
@@ -164,7 +164,7 @@ def panels(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> s
     width, gap = 1120, 24
     each = (width - gap * (columns - 1)) / columns
     pitch = (each - 60) / max(len(labels), 1)
-    below = 14 + min(max(map(len, labels), default=0) * CHARACTER, SLANTED) * sin(SLANT)
+    below = room_below(labels)
     tall = 220 + below
     body = []
     for i, row in enumerate(rows):
@@ -192,18 +192,12 @@ def _panel(row: Relative, labels: Sequence[str], reference: int, frame: Frame, p
         body += [
             f'<g><title>{clean(told)}</title><rect x="{middle - 0.36 * pitch:.1f}" y="{at:.1f}" '
             f'width="{0.72 * pitch:.1f}" height="{frame.bottom - at:.1f}" fill="{fill}"/></g>',
-            _slanted(middle + 4, frame.bottom + 14, label, weight),
+            slanted(middle + 4, frame.bottom + 14, label, weight),
         ]
         if pitch > len(words) * 0.8 * CHARACTER:
             body.append(write(middle, at - 5, words, anchor="middle", weight=weight))
     base = f'<path d="M{frame.left:g} {frame.bottom:g}H{frame.right:g}" stroke="{FAINT}"/>'
     return "".join(body) + base
-
-
-def _slanted(x: float, y: float, label: str, weight: str) -> str:
-    """A label that rises to its end at this place."""
-    words = write(x, y, fit(label, SLANTED), anchor="end", weight=weight)
-    return f'<g transform="rotate({-degrees(SLANT):.0f} {x:.1f} {y:.1f})">{words}</g>'
 
 
 def device_timeline(

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from fairlead.report import figures
+from fairlead.report import charts, figures
+from fairlead.report.download import MOST_ROWS, chart_table, downloads, metric_table
 from fairlead.report.fairness import LIMITS
 from fairlead.report.figures import Bar
 from fairlead.report.jobtable import job_table, values_of
@@ -19,6 +20,7 @@ from fairlead.report.page import (
     section,
     setting,
 )
+from fairlead.report.plots import CHANGES, OVER_TIME, SHARES, Ran, run_charts
 from fairlead.report.quantities import (
     AVERAGE_JCT,
     COMPLETED,
@@ -46,6 +48,7 @@ from fairlead.report.reduce import (
     over_time,
     static_rho,
     timeline,
+    worst_jobs,
 )
 from fairlead.report.svg import clean
 
@@ -67,16 +70,32 @@ def run_report(
     """
     over = over_time(rounds)
     policy = config.get("policy") or "a policy"
+    drawn = run_charts([Ran(str(policy), config, metrics, jobs, rounds)])
     return page(
         f"Fairlead: {policy}",
         f"<h1>{clean(policy)}</h1><p class='lead'>{clean(setting(config, metrics))}</p>",
         _cards(metrics),
         section("Job completion time", gallery(*_completion(metrics, measured(config, jobs)))),
-        _fairness(metrics, jobs),
-        section("The cluster over time", _cluster_over_time(over)),
+        _titled("Finish-time fairness", _fairness(metrics, jobs) + charts.gallery(drawn, ("rho",))),
+        section(
+            "The cluster over time", _cluster_over_time(over) + charts.gallery(drawn, OVER_TIME)
+        ),
+        charts.part("Shares, received and promised", drawn, SHARES),
+        charts.part("Preemptions, lost work and cost", drawn, CHANGES),
         section("Who ran where", _timelines(config, jobs, rounds, stints, over)),
         section("Jobs", job_table(jobs)),
         section("All numbers", _numbers(metrics)),
+        downloads(
+            [
+                (
+                    "metrics",
+                    "all numbers of the run",
+                    metric_table([({"policy": policy}, metrics)]),
+                ),
+                ("figures", "the points of the figures", chart_table(drawn)),
+                ("jobs", "the jobs", worst_jobs(jobs, MOST_ROWS)),
+            ]
+        ),
         section("How to reproduce this run", reproduce([config], "simulate")),
         section("Configuration", configuration(config)),
     )
@@ -130,7 +149,12 @@ def _fairness(metrics: Mapping[str, object], jobs: pl.DataFrame) -> str:
     )
     told = f"<div>{worst}</div>"
     curve = f"<figure><h3>Share of jobs up to a static rho</h3>{picture}</figure>"
-    return section("Finish-time fairness", f"<div class='figures'>{curve}{told}</div>")
+    return f"<div class='figures'>{curve}{told}</div>"
+
+
+def _titled(title: str, inner: str) -> str:
+    """A section, where there is something in it."""
+    return section(title, inner) if inner else ""
 
 
 _GROUPS = (("number of devices", "scale_factor"), ("mode", "mode"))

@@ -7,9 +7,9 @@ import polars as pl
 
 from fairlead.report.adapting import in_words
 from fairlead.report.page import note
-from fairlead.report.quantities import DASH, Kind, number, unit_for
+from fairlead.report.quantities import Kind, number
 from fairlead.report.reduce import worst_jobs
-from fairlead.report.svg import clean
+from fairlead.report.sortable import Column, sortable
 
 MOST_JOBS = 500  # rows of the table
 
@@ -102,33 +102,13 @@ def job_table(jobs: pl.DataFrame) -> str:
             f"The {shown.height:,} worst of {jobs.height:,} jobs: some of those that did not complete, "
             f"then those with the longest completion times. jobs.parquet holds all. {words}"
         )
-    columns = [column for column in (_cells(c, shown) for c in JOB_COLUMNS) if column]
-    head = "".join(head for head, _ in columns)
-    body = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*(c for _, c in columns), strict=True))
-    return (
-        f"{note(words)}<div class='tall'><table class='sortable'><thead><tr>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    columns = [column for column in (_known(c, shown) for c in JOB_COLUMNS) if column]
+    return f"{note(words)}{sortable(columns)}"
 
 
-def _cells(column: _Column, jobs: pl.DataFrame) -> tuple[str, list[str]] | None:
-    """Heading and cells of one column; None where nobody knows anything about it."""
+def _known(column: _Column, jobs: pl.DataFrame) -> Column | None:
+    """One column; None where nobody knows anything about it."""
     values = column.of(jobs)
     if not column.always and all(value is None or value == "" for value in values):
         return None
-    if column.kind is None:
-        cells = [f"<td class='name'>{clean(value or DASH)}</td>" for value in values]
-        return _heading(column.name, ""), cells
-    numbers = [number(value) for value in values]
-    unit = unit_for(column.kind, numbers, digits=4)
-    cells = [
-        f"<td class='n' data-v='{'' if n is None else format(n, '.6g')}'>{unit.bare(n)}</td>"
-        for n in numbers
-    ]
-    if column.name == "Job":  # a name, not a quantity
-        cells = [f"<td class='n' data-v='{clean(v)}'>{clean(v)}</td>" for v in values]
-    return _heading(f"{column.name} ({unit.name})" if unit.name else column.name, "n"), cells
-
-
-def _heading(name: str, style: str) -> str:
-    return f"<th class='{style}' scope='col'><button type='button'>{clean(name)}</button></th>"
+    return Column(column.name, values, column.kind, plain=column.name == "Job")

@@ -72,7 +72,7 @@ def begin(
 
 
 @kernel(
-    "void(i8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8[::1], f8, f8, b1, b1,"
+    "f8(i8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8[::1], f8, f8, b1, b1,"
     " f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])",
 )
 def book(
@@ -94,13 +94,15 @@ def book(
     cost: Floats,
     lost_s: Floats,
     done: Floats,
-) -> None:
-    """Book in place what a round used and did.
+) -> float:
+    """Book in place what a round used and did. Returns the device-seconds that went into starting, and
+    those of units whose work does not count.
 
     busy_s, charged_s, price: (slots,) device-seconds in use; device-seconds charged, from from_s on and, if
     only_good, only for what counts, and with_starts or without what went into starting; $ per
     device-hour. run_s, cost, lost_s, done: (jobs,).
     """
+    wasted_s = 0.0
     for i in range(len(member)):
         scale = first[i + 1] - first[i]
         used_s = finish_s[i] - start_s
@@ -109,6 +111,7 @@ def book(
         for k in range(member.shape[1]):
             if member[i, k] >= 0 and (outcome[i, k] == _FAILED or outcome[i, k] == _LOST):
                 good = False
+        wasted_s += scale * (restart_s[i] if good else used_s)
         pay_s = finish_s[i] - from_s if good or not only_good else 0.0
         if not with_starts and pay_s > 0:
             pay_s -= restart_s[i]
@@ -121,3 +124,4 @@ def book(
             lost_s[j] += restart_s[i]
             done[j] += steps[i, k]
             cost[j] += price[slot[i]] * pay_s / 3600.0 * scale
+    return wasted_s

@@ -19,6 +19,34 @@ for (const table of document.querySelectorAll("table.sortable")) {
   }));
 }
 
+// Downloads: the page holds the tables, by column, as JSON, packed with gzip.
+const unpacked = async (text) => {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+};
+const quoted = (value) => {
+  const text = value === null ? "" : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+for (const button of document.querySelectorAll("button[data-format]")) {
+  button.addEventListener("click", async () => {
+    const { name, table } = button.parentElement.dataset;
+    const columns = await unpacked(table);
+    const names = Object.keys(columns);
+    const rows = (columns[names[0]] ?? []).map((_, row) => names.map((n) => columns[n][row]));
+    const csv = button.dataset.format === "csv";
+    const text = csv
+      ? [names, ...rows].map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n"
+      : JSON.stringify(rows.map((row) => Object.fromEntries(names.map((n, i) => [n, row[i]]))));
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: csv ? "text/csv" : "application/json" }));
+    link.download = `${name}.${button.dataset.format}`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+}
+
 // Timelines: what runs under the pointer, where and when. Without this script the titles still show.
 const tip = document.getElementById("tip");
 for (const svg of document.querySelectorAll("svg.timeline")) {

@@ -114,9 +114,11 @@ def _argument(value: object) -> str:
 
 
 def reproduce(configs: Sequence[Mapping[str, object]], verb: str) -> str:
-    """How to make these runs again: ``command`` of the configuration, else built from its fields."""
-    given = configs[0].get("command") if configs else None
-    line = given if isinstance(given, str) else command(configs, verb)
+    """How to make these runs again: the ``command`` of each configuration, else built from its fields."""
+    given = [config.get("command") for config in configs]
+    lines = [line for line in dict.fromkeys(given) if isinstance(line, str)]
+    known = bool(lines) and all(isinstance(line, str) for line in given)
+    line = "\n".join(lines) if known else command(configs, verb)
     version = next((c["version"] for c in configs if c.get("version")), None)
     made = f"Made by Fairlead {version}. " if version else ""
     words = f"{made}The same input and seed give the same run, to the last bit."

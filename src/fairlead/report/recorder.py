@@ -17,6 +17,7 @@ from fairlead.events import (
     NodeRecovered,
     RequirementsChanged,
     RoundEnded,
+    Solved,
 )
 from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
@@ -45,10 +46,12 @@ class Recorder:
         solves: bool,
         charge_starts: bool = True,
         released_world: bool = False,
+        keep_stints: bool = True,
     ) -> None:
         """charge_idle_gaps: as the profile, and no charge for rounds that do not count either;
         charge_starts, released_world: as the profile. solves: does the planner ask for solves? (If so,
-        isolated rates are taken at each of them, as Gavel does; if not, whenever jobs come or go.)"""
+        isolated rates are taken at each of them, as Gavel does; if not, whenever jobs come or go.)
+        keep_stints: if not, their table stays empty, and a long run needs a fraction of the memory."""
         self.cluster = cluster
         self.throughputs = throughputs.columns(cluster.slots)
         self.charge_idle_gaps = charge_idle_gaps
@@ -72,14 +75,17 @@ class Recorder:
         self._last_end_s = 0.0
         self._changed = False
         self._solved = False
+        self._promises = False  # does the policy give shares?
         self._zero: Floats = np.zeros(len(cluster.slots))
         self._rounds: dict[str, list[Any]] = {
-            name: [] for name in (*_ROUND, "solved", "busy", "capacity")
+            name: []
+            for name in (*_ROUND, "solved", "busy", "capacity", "waiting", "lost_s", "spread_s")
         }
         self._now: _Running | None = None
         self._in_force = False  # is the round not over?
         self._adapting: list[RequirementsChanged] = []  # until it is
         self._stints = Stints()
+        self._keep_stints = keep_stints
 
     # --- observing -------------------------------------------------------------------------------
 
@@ -96,6 +102,8 @@ class Recorder:
                 self._submitted(event)
             case NodeLost() | NodeRecovered():
                 self._node(event)
+            case Solved():
+                self._solved_by(event)
 
     def command(self, command: Command) -> None:
         """Take note of a command."""
@@ -159,6 +167,25 @@ class Recorder:
         col.isolated_s[i] += np.divide(did, rate, out=np.zeros(len(i)), where=rate > 0)
         col.steps_then[i] = col.steps_done[i]
 
+    def _solved_by(self, event: Solved) -> None:
+        """Each job is promised the sum of the shares of its units, from now on."""
+        allocation = event.allocation
+        if allocation is None:
+            return
+        col, every = self.columns, self._index.positions()
+        self._add_promised(every, np.full(len(every), self.now_s))
+        col.promised_share[every] = 0.0
+        member, share = self._index.find(allocation.units), allocation.share.sum(axis=1)
+        for column in member.T:
+            np.add.at(col.promised_share, column[column >= 0], share[column >= 0])
+        self._promises = True
+
+    def _add_promised(self, i: Ints, until_s: Floats) -> None:
+        col = self.columns
+        lasted_s = np.maximum(until_s - col.promised_from_s[i], 0.0)
+        col.promised_s[i] += col.promised_share[i] * lasted_s
+        col.promised_from_s[i] = until_s
+
     def _adapt(self) -> None:
         """Take over other batch sizes, when the round is over whose steps count at the old ones."""
         if self._in_force:
@@ -199,20 +226,30 @@ class Recorder:
             col.restarts,
             col.moves,
         )
-        if before is not None and over.any():
+        if self._keep_stints and before is not None and over.any():
             self._stints.close(
                 before.start, before.member, before.kind, before.end_s, np.flatnonzero(over), began
             )
         self._now = self._running(start, member)
         self._in_force = len(member) > 0
-        col.rounds[member[member >= 0]] += 1
+        ran = member[member >= 0]
+        col.rounds[ran] += 1
         row = (start.time_s, 0.0, start.active, len(member), started, preempted, moved)
+        self._add_round(row, self._solved)
+        self._rounds["waiting"][-1] = start.active - len(ran)
+        self._solved = False
+
+    def _add_round(self, row: tuple[float, ...], solved: bool) -> None:
+        """row: in the order of ``_ROUND``."""
+        rounds = self._rounds
         for name, value in zip(_ROUND, row, strict=True):
             rounds[name].append(value)
-        rounds["solved"].append(self._solved)
+        rounds["solved"].append(solved)
         rounds["busy"].append(self._zero)
         rounds["capacity"].append(self._capacity)
-        self._solved = False
+        rounds["waiting"].append(0)
+        rounds["lost_s"].append(0.0)
+        rounds["spread_s"].append(0.0)
 
     def _running(self, start: StartRound, member: Ints) -> "_Running":
         cluster = self.cluster
@@ -230,7 +267,7 @@ class Recorder:
         start_s = now.start.time_s
         now.end_s = event.finish_s
         busy = np.zeros(len(self.busy_s))
-        book(
+        lost_s = book(
             now.member,
             now.kind,
             now.start.first,
@@ -254,6 +291,8 @@ class Recorder:
         if now.spread.any():
             used_s = (event.finish_s - start_s) * np.diff(now.start.first) * now.spread
             self.spread_s += np.bincount(now.kind, used_s, len(busy))
+            self._rounds["spread_s"][-1] = float(used_s.sum())
+        self._rounds["lost_s"][-1] = lost_s
         self._last_end_s = event.time_s
         self._rounds["seconds"][-1] = event.time_s - start_s
         self._rounds["busy"][-1] = busy
@@ -266,6 +305,7 @@ class Recorder:
         self.columns.end_s[i] = command.end_s
         self.columns.end_round[i] = len(self._rounds["time_s"])
         self._add_isolated(i)
+        self._add_promised(i, command.end_s)
         self._changed = True
 
     # --- tables ----------------------------------------------------------------------------------
@@ -273,12 +313,14 @@ class Recorder:
     def finish(self) -> None:
         """Close what is open; call once, at the end."""
         self._count_capacity()
-        if self._now is not None:
+        open_ = self._index.positions()
+        self._add_promised(open_, np.full(len(open_), self.now_s))
+        if self._now is not None and self._keep_stints:
             now = self._now
             began = self.columns.stint_s[now.member[:, 0]]
             every = np.arange(len(now.member))
             self._stints.close(now.start, now.member, now.kind, now.end_s, every, began)
-            self._now = None
+        self._now = None
 
     def round_counts(self, name: str) -> list[int]:
         """One column of the rounds: started, preempted, moved, ..."""
@@ -296,9 +338,7 @@ class Recorder:
         total = np.array([job.total_steps for job in jobs], np.float64)
         alone_s = self._alone_s()
         devices = float(self.cluster.capacity.sum())
-        first, behind = self._rounds_of_jobs()
-        active = self._rounds["active"]
-        themis_s = alone_s * contention(active, first, behind, devices)
+        themis_s = alone_s * self._contention()
         table = pl.DataFrame(
             {
                 "job": [int(job.id) for job in jobs],
@@ -315,6 +355,7 @@ class Recorder:
                 "end": [names[int(e)] for e in end],
                 "jct_s": jct_s,
                 "run_s": col.run_s[:n],
+                "promised_s": col.promised_s[:n] if self._promises else np.full(n, np.nan),
                 "cost": col.cost[:n],
                 "restarts": col.restarts[:n],
                 "moves": col.moves[:n],
@@ -323,9 +364,7 @@ class Recorder:
                 "rho_static": jct_s / (alone_s * max(1.0, n / devices)),
                 "rho_themis": jct_s / themis_s,
                 "exclusive_s": alone_s,
-                "served": np.divide(
-                    col.rounds[:n], behind - first, out=np.full(n, np.nan), where=behind > first
-                ),
+                "served": self._served(),
                 "slo_s": [job.slo_s for job in jobs],
             },
             schema_overrides=_JOB_TYPES,
@@ -349,6 +388,19 @@ class Recorder:
         behind = np.where(col.end[:n] > 0, col.end_round[:n], len(self._rounds["time_s"]))
         return col.first_round[:n], behind
 
+    def _contention(self) -> Floats:
+        """(jobs,) mean number of jobs in the system while each was there, per device, and at least 1."""
+        first, behind = self._rounds_of_jobs()
+        devices = float(self.cluster.capacity.sum())
+        return contention(self._rounds["active"], first, behind, devices)
+
+    def _served(self) -> Floats:
+        """(jobs,) part of the rounds that it might have run in in which it ran."""
+        first, behind = self._rounds_of_jobs()
+        none = np.full(len(first), np.nan)
+        ran = self.columns.rounds[: len(first)]
+        return np.asarray(np.divide(ran, behind - first, out=none, where=behind > first))
+
     def _steps_done(self, total: Floats) -> Floats:
         """(jobs,) steps done, counted like the total, at the first batch size: the same part of it."""
         col, n = self.columns, self.columns.n
@@ -367,6 +419,8 @@ class Recorder:
         for name in ("active", "running", "started", "preempted", "moved"):
             columns[name] = np.array(rounds[name], np.int64)
         columns["solved"] = np.array(rounds["solved"], np.bool_)
+        for name in ("waiting", "lost_s", "spread_s"):
+            columns[name] = np.array(rounds[name], np.float64)
         for t, accelerator in enumerate(self.cluster.accelerators):
             columns[f"busy_{accelerator}"] = busy[:, t]
             columns[f"capacity_{accelerator}"] = capacity[:, t]

@@ -21,6 +21,11 @@ class OverTime:
     running: Floats  # (bins,) jobs that run
     utilization: Mapping[str, Floats]  # accelerator type -> (bins,) busy over available
     average: Mapping[str, float]  # the same over the whole run
+    busy: Floats  # (bins,) busy over available, of all types
+    stranded: Floats  # (bins,) idle though jobs wait, over available
+    spread: Floats  # (bins,) of the busy ones, held by jobs on more servers than they need
+    lost_s: Floats  # (bins,) device-seconds of work that does not count
+    preempted: Floats  # (bins,) jobs that had to stop
 
 
 def over_time(rounds: pl.DataFrame, most_bins: int = 400) -> OverTime | None:
@@ -48,13 +53,36 @@ def over_time(rounds: pl.DataFrame, most_bins: int = 400) -> OverTime | None:
         return np.diff(np.interp(edges, held, total))
 
     shares, average = {}, {}
+    busy_s, there_s, stranded_s = (np.zeros(len(edges) - 1) for _ in range(3))
+    waits = _waiting(rounds) > 0
     for name in accelerators(rounds):
         busy = in_bins(_column(rounds, f"busy_{name}"))
         there = available(_column(rounds, f"capacity_{name}"))
         shares[name] = _ratio(busy, there)
         average[name] = float(busy.sum() / there.sum()) if there.sum() > 0 else 0.0
+        busy_s, there_s = busy_s + busy, there_s + there
+        idle = _column(rounds, f"capacity_{name}") * seconds - _column(rounds, f"busy_{name}")
+        stranded_s = stranded_s + in_bins(np.maximum(idle, 0.0) * waits)
     active, running = mean(_column(rounds, "active")), mean(_column(rounds, "running"))
-    return OverTime(edges, active, running, shares, average)
+    return OverTime(
+        edges,
+        active,
+        running,
+        shares,
+        average,
+        busy=_ratio(busy_s, there_s),
+        stranded=_ratio(stranded_s, there_s),
+        spread=_ratio(in_bins(_column(rounds, "spread_s")), busy_s),
+        lost_s=in_bins(_column(rounds, "lost_s")),
+        preempted=in_bins(_column(rounds, "preempted")),
+    )
+
+
+def _waiting(rounds: pl.DataFrame) -> Floats:
+    """(rounds,) jobs that wait; of runs that did not count them, at least as many."""
+    if "waiting" in rounds.columns:
+        return _column(rounds, "waiting")
+    return _column(rounds, "active") - _column(rounds, "running")
 
 
 def accelerators(rounds: pl.DataFrame) -> list[str]:
@@ -70,7 +98,12 @@ def completion_times(jobs: pl.DataFrame) -> Floats:
 
 def static_rho(jobs: pl.DataFrame) -> Floats:
     """(completed jobs,) static rho, increasing."""
-    return _increasing(jobs, "rho_static")
+    return rho_of(jobs, "rho_static")
+
+
+def rho_of(jobs: pl.DataFrame, column: str) -> Floats:
+    """(completed jobs,) rho by one of its definitions, increasing."""
+    return _increasing(jobs, column)
 
 
 def _increasing(jobs: pl.DataFrame, name: str) -> Floats:

@@ -1,21 +1,26 @@
 """What every picture is made of: colours, axes, grids and words, as SVG text.
 
-Colours are those of Okabe and Ito (2008), told apart by people with any colour vision; where lines
-share a picture, dashes tell them apart too once the colours repeat.
+Colours are those of Okabe and Ito (2008), and one of Tol's (2021), told apart by people with any colour
+vision; where lines share a picture, dashes tell them apart too once the colours repeat.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from math import degrees, radians, sin
 
 import numpy as np
 
 from fairlead.model.arrays import Floats
 from fairlead.report.quantities import Unit
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
+COLOURS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d", "#882255",
+)  # fmt: skip
 INK, FAINT, GRID = "#222222", "#5f5f5f", "#e4e4e4"
 CHARACTER = 6.7  # mean width of a character at the font size of all pictures, px
+SLANT, SLANTED = radians(50), 110  # of labels below bars: angle, and length in px
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
 
 
@@ -91,7 +96,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
     return [i * step for i in range(first, last + 1)]
 
 
-def _log_ticks(low: float, high: float) -> list[float]:
+def log_ticks(low: float, high: float) -> list[float]:
     """Powers of ten inside [low, high], with their doubles and fives where there is room."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     parts = (1, 2, 5) if len(powers) <= 4 else (1,)
@@ -103,7 +108,7 @@ def grid_x(frame: Frame, x: Axis, unit: Unit, label: str, *, lines: bool = True)
     low, high = x.low / unit.size, x.high / unit.size
     most = int((frame.right - frame.left) // 70)
     marks = []
-    for tick in _log_ticks(low, high) if x.log else ticks(low, high, most):
+    for tick in log_ticks(low, high) if x.log else ticks(low, high, most):
         at = x.at(tick * unit.size)
         top = frame.top if lines else frame.bottom
         marks.append(
@@ -118,7 +123,8 @@ def grid_x(frame: Frame, x: Axis, unit: Unit, label: str, *, lines: bool = True)
 def grid_y(frame: Frame, y: Axis, unit: Unit, most_ticks: int = 6) -> str:
     """Lines and numbers of the vertical axis."""
     marks = []
-    for tick in ticks(y.low / unit.size, y.high / unit.size, most_ticks):
+    low, high = y.low / unit.size, y.high / unit.size
+    for tick in log_ticks(low, high) if y.log else ticks(low, high, most_ticks):
         at = y.at(tick * unit.size)
         marks.append(f'<path d="M{frame.left:g} {at:.1f}H{frame.right:g}" stroke="{GRID}"/>')
         name = f"{tick:,.10g}" + (f" {unit.name}" if unit.name else "")
@@ -150,6 +156,17 @@ def write(
         if value
     )
     return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{clean(words)}</text>'
+
+
+def slanted(x: float, y: float, label: str, weight: str = "") -> str:
+    """A label that rises to its end at this place."""
+    words = write(x, y, fit(label, SLANTED), anchor="end", weight=weight)
+    return f'<g transform="rotate({-degrees(SLANT):.0f} {x:.1f} {y:.1f})">{words}</g>'
+
+
+def room_below(labels: Sequence[str]) -> float:
+    """px that slanted labels take."""
+    return 14 + min(max(map(len, labels), default=0) * CHARACTER, SLANTED) * sin(SLANT)
 
 
 def picture(width: float, height: float, title: str, body: str, data: str = "") -> str:

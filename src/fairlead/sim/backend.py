@@ -136,11 +136,8 @@ class SimBackend:
         return self._next_arrival is None and self.ended == self.submitted
 
     def _earliest(self) -> Event | None:
-        round_s = np.inf if self._round is None else self._round.end_s
-        arrival_s = np.inf if self._next_arrival is None else self._next_arrival.time_s
-        node_s = self._node_events[0][0] if self._node_events else np.inf
-        answer_s = np.inf if self._problem is None else self._problem.time_s + self.solve_s
-        first = min(round_s, arrival_s, node_s, answer_s)
+        node_s, arrival_s, answer_s, round_s = self._ahead()
+        first = min(node_s, arrival_s, answer_s, round_s)
         if self.until_s is not None and first > self.until_s:
             return self._stop(self.until_s)
         if first == np.inf:
@@ -152,6 +149,13 @@ class SimBackend:
         if answer_s == first:
             return self._answer()
         return self._end_round(round_s)
+
+    def _ahead(self) -> tuple[float, float, float, float]:
+        """When the next node fails or is back, jobs come, a solve is done, the round ends; inf = never."""
+        node_s = self._node_events[0][0] if self._node_events else np.inf
+        arrival_s = np.inf if self._next_arrival is None else self._next_arrival.time_s
+        answer_s = np.inf if self._problem is None else self._problem.time_s + self.solve_s
+        return node_s, arrival_s, answer_s, np.inf if self._round is None else self._round.end_s
 
     def _stop(self, time_s: float) -> Event | None:
         """What is running is cut short at the end of the time, so that it counts up to there."""
@@ -203,7 +207,7 @@ class SimBackend:
             self._released.add(job)
         self.submitted += 1
 
-    def _answer(self) -> Event:
+    def _answer(self) -> Solved:
         assert self._problem is not None
         asked = self._problem
         self._problem = None

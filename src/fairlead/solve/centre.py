@@ -4,7 +4,9 @@
 
 Mehrotra's predictor and corrector (SIAM J. Optim. 2(4), 1992) from an infeasible start, with centring
 steps near the end; the normal equations are dense in the rows, so this is for hundreds of rows, not for
-thousands. ``fairlead.solve.interior`` does the same for max-min shares without pairs at any size.
+thousands. From a start that is equal for equal columns and rows all iterates are: those that are alike are
+one column or row that counts as often as there are of them. ``fairlead.solve.interior`` does the same for
+max-min shares without pairs at any size.
 
 Gavel's release solves with an interior-point solver, and which of many optima it ends at shapes its
 published averages: the gavel profile wants this answer, not a corner.
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.jit import kernel
-from fairlead.model.arrays import Floats, Ints
+from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.solve.dense import reach
 
 STEPS = 200
@@ -26,55 +28,103 @@ _STEP = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A by columns: column k has rows index[start[k]:start[k + 1]]."""
+    """A by columns: column k has rows index[start[k]:start[k + 1]], ascending."""
 
     start: Ints
     index: Ints
-    value: Floats
+    value: Floats  # in a row that stands for several: the sum of what the column has in them
 
 
-def centre(a: Columns, b: Floats, c: Floats, tolerance: float = 1e-8) -> Floats | None:
-    """(columns,) the middle of the best answers; None where rounding kept it from being found."""
-    x, gap, residual = _centre(a.start, a.index, a.value, b, c, tolerance)
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """How many columns and rows of the programme each column and row stands for."""
+
+    columns: Floats
+    rows: Floats
+
+
+def centre(
+    a: Columns, b: Floats, c: Floats, tolerance: float = 1e-8, alike: Alike | None = None
+) -> Floats | None:
+    """(columns,) the middle of the best answers; None where rounding kept it from being found. b, c: of
+    one row and of one column, whatever it stands for."""
+    alike = alike or Alike(np.ones(len(c)), np.ones(len(b)))
+    x, gap, residual = _centre(
+        a.start, a.index, a.value, b, c, alike.columns, alike.rows, tolerance
+    )
     return x if gap < 100 * tolerance and residual < 100 * tolerance else None
+
+
+@kernel("f8(f8[::1], f8[::1], f8[::1])")
+def _dot(a: Floats, b: Floats, count: Floats) -> float:
+    """The sum of count * a * b, one after the other: a linear algebra library takes several threads for
+    long vectors, which cost more than they save here, and its last bits depend on how many there are."""
+    total = 0.0
+    for i in range(len(a)):
+        total += count[i] * (a[i] * b[i])
+    return total
 
 
 @kernel("void(f8[:,::1])")
 def _factor(matrix: Floats) -> None:
-    """Cholesky in place, lower triangle; pivots that rounding makes vanish are kept large."""
+    """Cholesky in place, upper triangle, row by row; pivots that rounding makes vanish are kept large."""
     n = len(matrix)
     for j in range(n):
-        least = 1e-13 * matrix[j, j]
-        for k in range(j):
-            matrix[j, j] -= matrix[j, k] * matrix[j, k]
-        matrix[j, j] = np.sqrt(matrix[j, j]) if matrix[j, j] > least else 1e64
+        row = matrix[j]
+        least = 1e-13 * row[j]
+        k = 0
+        while k + 4 <= j:  # four rows at a time: the row in hand is read and written less often
+            p, q, r, s = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
+            of_p, of_q, of_r, of_s = p[j], q[j], r[j], s[j]
+            for i in range(j, n):
+                row[i] = (((row[i] - of_p * p[i]) - of_q * q[i]) - of_r * r[i]) - of_s * s[i]
+            k += 4
+        while k < j:
+            p = matrix[k]
+            of_p = p[j]
+            for i in range(j, n):
+                row[i] -= of_p * p[i]
+            k += 1
+        row[j] = np.sqrt(row[j]) if row[j] > least else 1e64
         for i in range(j + 1, n):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = total / matrix[j, j]
+            row[i] /= row[j]
 
 
 @kernel("void(f8[:,::1], f8[::1])")
 def _back(factor: Floats, right: Floats) -> None:
     """Solve with a factor, in place."""
     n = len(right)
-    for i in range(n):
-        for k in range(i):
-            right[i] -= factor[i, k] * right[k]
-        right[i] /= factor[i, i]
+    for k in range(n):
+        row = factor[k]
+        right[k] /= row[k]
+        known = right[k]
+        for i in range(k + 1, n):
+            right[i] -= row[i] * known
     for i in range(n - 1, -1, -1):
+        row = factor[i]
+        total = right[i]
         for k in range(i + 1, n):
-            right[i] -= factor[k, i] * right[k]
-        right[i] /= factor[i, i]
+            total -= row[k] * right[k]
+        right[i] = total / row[i]
 
 
-@kernel("Tuple((f8[::1], f8, f8))(i8[::1], i8[::1], f8[::1], f8[::1], f8[::1], f8)")
+@kernel(
+    "Tuple((f8[::1], f8, f8))(i8[::1], i8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8)"
+)
 def _centre(
-    start: Ints, index: Ints, value: Floats, b: Floats, c: Floats, tolerance: float
+    start: Ints,
+    index: Ints,
+    value: Floats,
+    b: Floats,
+    c: Floats,
+    copies: Floats,
+    count: Floats,
+    tolerance: float,
 ) -> tuple[Floats, float, float]:
-    """x, the gap of the products relative to the objective, and the largest residual relative to b, c."""
+    """x, the gap of the products relative to the objective, and the largest residual relative to b, c.
+    copies: (columns,) and count: (rows,) of ``Alike``."""
     columns, rows = len(c), len(b)
+    all_products = copies.sum() + count.sum()
     x, w = np.ones(columns), np.ones(columns)
     s, y = np.ones(rows), np.ones(rows)
     dx, dw, ds, dy = np.zeros(columns), np.zeros(columns), np.zeros(rows), np.zeros(rows)
@@ -90,24 +140,25 @@ def _centre(
         for k in range(columns):
             total = -c[k] - w[k]
             for e in range(start[k], start[k + 1]):
-                r_primal[index[e]] -= value[e] * x[k]
+                r_primal[index[e]] -= copies[k] / count[index[e]] * (value[e] * x[k])
                 total += value[e] * y[index[e]]
             r_dual[k] = -total  # A'y - w = c
         residual = max(np.abs(r_primal).max() / largest_b, np.abs(r_dual).max() / largest_c)
-        mu = (x @ w + s @ y) / (columns + rows)
-        gap = float((x @ w + s @ y) / (1.0 + abs(c @ x)))
+        products = _dot(x, w, copies) + _dot(s, y, count)
+        mu = products / all_products
+        gap = products / (1.0 + abs(_dot(c, x, copies)))
         if gap < tolerance and residual < 100 * tolerance:  # rounding keeps it from falling further
             break
         # dw = A'dy - r_dual;  x dw + w dx = target;  s dy + y ds = target;  A dx + ds = r_primal
         matrix[:] = 0.0
         for k in range(columns):
-            d = x[k] / w[k]
+            d = copies[k] * (x[k] / w[k])
             for e in range(start[k], start[k + 1]):
-                for f in range(start[k], start[k + 1]):
-                    if index[f] <= index[e]:
-                        matrix[index[e], index[f]] += d * value[e] * value[f]
+                row = matrix[index[e]]
+                for f in range(e, start[k + 1]):
+                    row[index[f]] += d * value[f] * value[e]
         for i in range(rows):
-            matrix[i, i] += s[i] / y[i]
+            matrix[i, i] += count[i] * (s[i] / y[i])
         _factor(matrix)
         near = gap < CENTRE_FROM and residual < 1e-6 and centred < CENTRING
         if near:
@@ -124,15 +175,14 @@ def _centre(
             else:
                 forward = min(reach(x, dx), reach(s, ds))
                 backward = min(reach(w, dw), reach(y, dy))
-                after = ((x + forward * dx) @ (w + backward * dw)) + (
-                    (s + forward * ds) @ (y + backward * dy)
-                )
-                goal = mu * (after / (columns + rows) / mu) ** 3
+                after = _dot(x + forward * dx, w + backward * dw, copies)
+                after += _dot(s + forward * ds, y + backward * dy, count)
+                goal = mu * (after / all_products / mu) ** 3
                 target_x[:] = goal - x * w - dx * dw
                 target_s[:] = goal - s * y - ds * dy
-            dy[:] = target_s / y - r_primal
+            dy[:] = count * (target_s / y - r_primal)
             for k in range(columns):
-                along = (target_x[k] + x[k] * r_dual[k]) / w[k]
+                along = copies[k] * ((target_x[k] + x[k] * r_dual[k]) / w[k])
                 for e in range(start[k], start[k + 1]):
                     dy[index[e]] += value[e] * along
             _back(matrix, dy)
@@ -162,49 +212,91 @@ def central_shares(
     worth: Floats,
 ) -> tuple[Floats, Ints, Floats] | None:
     """The middle of the best shares of jobs alone (jobs, slots), and of pairs: (pairs, 2) positions and
-    (pairs, slots); None where it was not found. Every job
-    is on its own and every pair of equal scale factor is offered, whatever it
-    is worth, as in Gavel's programmes.
+    (pairs, slots); None where it was not found. Every pair of jobs of equal scale factor is offered,
+    whatever it is worth, as in Gavel's programmes; jobs that are alike have the same shares.
 
     The largest z with worth_i t_i >= z, time and devices.
     rate: (jobs, slots); worth: (jobs,), 0 = no row; beside: (kinds, kinds, slots) or None = no pairs.
     """
-    n, slots = rate.shape
-    types = len(capacity)
-    first, second = np.arange(n), np.full(n, -1)
+    _, first, of = np.unique(
+        np.column_stack([kind, scale, worth, rate]), axis=0, return_index=True, return_inverse=True
+    )
+    of = of.reshape(-1)
+    count = np.bincount(of).astype(np.float64)
+    classes, slots = len(first), rate.shape[1]
+    one, two = np.arange(classes), np.arange(classes)
     if beside is not None:
-        i, j = np.triu_indices(n, 1)
-        alike = scale[i] == scale[j]
-        first, second = np.concatenate([first, i[alike]]), np.concatenate([second, j[alike]])
-    pair = second >= 0
-    mate = np.where(pair, second, first)
-    mine, yours = rate[first], np.zeros((len(first), slots))
-    if beside is not None:
-        mine[pair] = beside[kind[first[pair]], kind[second[pair]]]
-        yours[pair] = beside[kind[second[pair]], kind[first[pair]]]
-    units = len(first)
-    largest = worth * rate.max(axis=1, initial=0.0)
-    worth = worth / np.where(largest > 0, largest, 1.0)
-    row = np.full((units, slots, 5), -1, np.int64)
-    value = np.zeros((units, slots, 5))
-    row[:, :, 0], value[:, :, 0] = first[:, None], -worth[first][:, None] * mine
-    row[:, :, 1], value[:, :, 1] = mate[:, None], -worth[mate][:, None] * yours
-    row[:, :, 2], value[:, :, 2] = n + first[:, None], 1.0
-    row[:, :, 3], value[:, :, 3] = n + mate[:, None], 1.0 * pair[:, None]
-    row[:, :, 4] = 2 * n + slot_type
-    value[:, :, 4] = scale[first][:, None] / np.maximum(capacity, 1.0)[slot_type]
-    there = value != 0
-    count = there.sum(axis=2).ravel()
-    says = np.flatnonzero(largest > 0)
-    b = np.ones(2 * n + types)  # a row of a job without a say binds nothing
-    b[says] = 0.0
-    index, entries = row[there], value[there]
-    index, entries = np.append(index, says), np.append(entries, 1.0 / largest[says])
-    count, c = np.append(count, len(says)), np.append(np.zeros(units * slots), 1.0)
-    start = np.concatenate([[0], np.cumsum(count)])
-    found = centre(Columns(start, index, entries), b, c)
+        i, j = np.triu_indices(classes)
+        both = (scale[first][i] == scale[first][j]) & ((i != j) | (count[i] > 1))
+        one, two = np.concatenate([one, i[both]]), np.concatenate([two, j[both]])
+    pair = np.arange(len(one)) >= classes
+    table = np.zeros((0, 0, slots)) if beside is None else beside
+    programme = _Programme(rate[first], scale[first], kind[first], worth[first], count, table)
+    found = _central(programme, one, two, pair, slot_type, capacity)
     if found is None:
         return None
-    x = found[: units * slots].reshape(units, slots)
-    x[:, capacity[slot_type] <= 0] = 0.0
-    return x[:n], np.column_stack([first[n:], second[n:]]), x[n:]
+    found[:, capacity[slot_type] <= 0] = 0.0
+    left, right = np.zeros((2, 0), np.int64)
+    of_pairs = np.zeros((0, slots))
+    if beside is not None:
+        left, right = np.triu_indices(len(rate), 1)
+        alike = scale[left] == scale[right]
+        left, right = left[alike], right[alike]
+        unit = np.zeros((classes, classes), np.int64)
+        unit[one[pair], two[pair]] = unit[two[pair], one[pair]] = np.flatnonzero(pair)
+        of_pairs = found[unit[of[left], of[right]]]
+    return found[of], np.column_stack([left, right]), of_pairs
+
+
+@dataclass(frozen=True, slots=True)
+class _Programme:
+    """What the shares of classes of jobs that are alike are worth."""
+
+    rate: Floats  # (classes, slots)
+    scale: Ints  # (classes,)
+    kind: Ints  # (classes,)
+    worth: Floats  # (classes,)
+    count: Floats  # (classes,) jobs
+    beside: Floats  # (kinds, kinds, slots)
+
+
+def _central(
+    of: _Programme, one: Ints, two: Ints, pair: Bools, slot_type: Ints, capacity: Floats
+) -> Floats | None:
+    """(units, slots) the middle of the best shares of one unit of each class of units: of jobs of class
+    ``one`` alone, or, where ``pair``, beside one of class ``two``."""
+    n, slots, units, count = len(of.rate), len(slot_type), len(one), of.count
+    mine, yours = of.rate[one], np.zeros((units, slots))
+    mine[pair] = of.beside[of.kind[one[pair]], of.kind[two[pair]]]
+    yours[pair] = of.beside[of.kind[two[pair]], of.kind[one[pair]]]
+    same = pair & (one == two)  # both jobs have their rows in one
+    other = pair & ~same
+    largest = of.worth * of.rate.max(axis=1, initial=0.0)
+    worth = of.worth / np.where(largest > 0, largest, 1.0)
+    row = np.empty((units, slots, 5), np.int64)
+    value = np.zeros((units, slots, 5))
+    row[:, :, 0], value[:, :, 0] = one[:, None], -worth[one][:, None] * mine
+    value[same, :, 0] -= worth[one[same]][:, None] * yours[same]
+    row[:, :, 1], value[:, :, 1] = two[:, None], -worth[two][:, None] * yours * other[:, None]
+    row[:, :, 2], value[:, :, 2] = n + one[:, None], 1.0 + same[:, None]
+    row[:, :, 3], value[:, :, 3] = n + two[:, None], 1.0 * other[:, None]
+    row[:, :, 4] = 2 * n + slot_type
+    value[:, :, 4] = of.scale[one][:, None] / np.maximum(capacity, 1.0)[slot_type]
+    copies = np.where(other, count[one] * count[two], count[one])
+    copies[same] *= (count[one[same]] - 1) / 2
+    there = value != 0
+    says = np.flatnonzero(largest > 0)
+    b = np.ones(2 * n + len(capacity))  # a row of a job without a say binds nothing
+    b[says] = 0.0
+    index, entries = (
+        np.append(row[there], says),
+        np.append(value[there], count[says] / largest[says]),
+    )
+    start = np.cumsum(np.concatenate([[0], there.sum(axis=2).ravel(), [len(says)]]))
+    c = np.append(np.zeros(units * slots), 1.0)
+    alike = Alike(
+        np.append(np.repeat(copies, slots), 1.0),
+        np.concatenate([count, count, np.ones(len(capacity))]),
+    )
+    x = centre(Columns(start, index, entries), b, c, alike=alike)
+    return None if x is None else x[: units * slots].reshape(units, slots)

@@ -1,8 +1,11 @@
 """Rates that were measured, into a throughput table that may exist already."""
 
 import csv
+import fcntl
 import io
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fairlead.errors import ThroughputError
@@ -16,6 +19,25 @@ def merge_rates(path: Path, rows: Iterable[dict[str, str]]) -> None:
     """Put rows (by the columns of docs/formats.md) into our CSV at ``path``; a row of the same kind and slot
     type gives way, all else stays as it is, comments aside. Raises ThroughputError where the file is no
     table, or not our CSV."""
+    with _alone(path):
+        _merge(path, rows)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process at a time: several may measure into one table at once."""
+    try:
+        handle = os.open(path.absolute().parent, os.O_RDONLY)
+    except OSError as problem:
+        raise ThroughputError(f"{path}: cannot be written ({problem.strerror})") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _merge(path: Path, rows: Iterable[dict[str, str]]) -> None:
     header, old = _existing(path)
     new = {_key(row): row for row in rows}
     kept = [row for row in old if row.get(BESIDE, "").strip() or _key(row) not in new]

@@ -25,6 +25,7 @@ NEEDED = ("family", "scale_factor", "accelerator", "locality", "steps_per_s")
 COLUMNS = (*NEEDED, "source")
 BESIDE = "beside"  # the column, if there is one, with the family that shares the devices
 BUILTIN = "builtin"
+GAVEL = "builtin:gavel"  # of the catalogue, what Gavel's release measured
 SPREAD_SUFFIX = "_unconsolidated"  # how Gavel marks the table of a spread slot type
 ALONE = "null"  # Gavel's key for the rate without a partner
 
@@ -32,9 +33,12 @@ GavelTable: TypeAlias = dict[str, dict[str, dict[str, float | list[float]]]]
 
 
 def read_throughputs(path: str | Path) -> Throughputs:
-    """A table from Gavel's JSON or our CSV, recognised by content; ``"builtin"`` is the catalogue."""
+    """A table from Gavel's JSON or our CSV, recognised by content; ``"builtin"`` is the catalogue, and
+    ``"builtin:gavel"`` its families that Gavel's generator draws from."""
     if str(path) == BUILTIN:
         return builtin_throughputs()
+    if str(path) == GAVEL:
+        return builtin_throughputs(of="Gavel")
     source = Source(path, ThroughputError)
     _, head = source.head()
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
@@ -42,11 +46,11 @@ def read_throughputs(path: str | Path) -> Throughputs:
     return _read_csv(source, str(path))
 
 
-def builtin_throughputs() -> Throughputs:
+def builtin_throughputs(of: str = "") -> Throughputs:
     """The embedded catalogue: measured rates with their source row by row (docs/formats.md), and rates
-    of pairs from the interference model."""
+    of pairs from the interference model. of: only rows whose source begins so."""
     with as_file(files("fairlead.data") / "catalogue.csv") as path:
-        alone = _read_csv(Source(path, ThroughputError), "the built-in catalogue")
+        alone = _read_csv(Source(path, ThroughputError), "the built-in catalogue", of)
     return replace(alone, pair=builtin_interference().beside(alone))
 
 
@@ -100,14 +104,16 @@ def _table(
     return row, column, Throughputs(tuple(column), tuple(row), rate, origin=origin)
 
 
-def _read_csv(source: Source, origin: str) -> Throughputs:
-    """Our CSV; a rate that has no row is 0: cannot run there."""
+def _read_csv(source: Source, origin: str, of: str = "") -> Throughputs:
+    """Our CSV; a rate that has no row is 0: cannot run there. of: only rows whose source begins so."""
     rows = csv_rows(source)
     line, header = next(rows)
     columns = Columns(source, line, header, NEEDED)
     entries: dict[tuple[Kind, SlotType, str], tuple[int, _Entry]] = {}
     for line, cells in rows:
         columns.check(line, cells)
+        if of and not cells[columns.index["source"]].startswith(of):
+            continue
         partner = cells[columns.index[BESIDE]].strip() if BESIDE in columns.index else ""
         entry = _csv_entry(source, line, [cells[columns.index[name]] for name in NEEDED], partner)
         key = entry.kind, entry.slot, entry.beside

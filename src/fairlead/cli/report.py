@@ -1,0 +1,57 @@
+"""``fairlead report``: a page for people, of runs and sweeps that are there."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.sources import FoldersArgument, make_out, read_runs, read_sources
+from fairlead.errors import ConfigError
+from fairlead.experiments.sweep_figures import lost_tables
+from fairlead.experiments.sweep_page import sweep_report
+from fairlead.report.comparison import comparison_report
+from fairlead.report.folders import read_table
+from fairlead.report.html import run_report
+from fairlead.traces.atomic import write_atomically
+
+
+def report(
+    folders: FoldersArgument = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Its folder is made if it is not there. Default: report.html in the folder named, or, "
+            "of several, in the current one.",
+        ),
+    ] = None,
+) -> None:
+    """Write a page about runs or sweeps.
+
+    One HTML file that needs no network: figures, tables that a click sorts, and the data behind them to
+    download. Of several runs it compares them; of several sweeps it draws all lines together.
+    """
+    named = folders or []
+    runs, sweeps = read_sources(named)
+    if sweeps:
+        for line in lost_tables(sweeps):
+            print(f"fairlead: {line}", file=sys.stderr)
+        page = sweep_report(sweeps)
+    elif len(runs) == 1:
+        (run,) = read_runs(runs)
+        stints = read_table(runs[0], "stints")
+        page = run_report(run.config, run.metrics, run.jobs, run.rounds, stints)
+    else:
+        given = read_runs(runs)
+        page = comparison_report(
+            [(one.label, one.config, one.metrics, one.jobs, one.rounds) for one in given]
+        )
+    path = out or ((named[0] if len(named) == 1 else Path()) / "report.html")
+    if path.is_dir():
+        raise ConfigError(f"--out: {path} is a folder, give the name of a file")
+    make_out(path.parent)
+    with write_atomically(path) as partial:
+        partial.write_text(page, encoding="utf-8")
+    print(f"Report: {path}")

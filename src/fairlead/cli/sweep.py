@@ -1,0 +1,332 @@
+"""``fairlead sweep``: policies against loads and seeds."""
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import msgspec
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from fairlead.cli import options as o
+from fairlead.cli import sweeping as s
+from fairlead.cli.show import NOTHING, console
+from fairlead.errors import ConfigError, RunError
+from fairlead.experiments.description import described, read_table
+from fairlead.experiments.point import Outcome, Point
+from fairlead.experiments.rates import leaves_out_zero
+from fairlead.experiments.runner import Engine, Limits, run_points
+from fairlead.experiments.store import Store
+from fairlead.experiments.sweep import (
+    RESULT,
+    Spec,
+    Summary,
+    SweepResult,
+    run_sweep,
+    summarise,
+    sustainable,
+)
+from fairlead.experiments.sweep_figures import Swept
+from fairlead.experiments.sweep_page import sweep_report
+from fairlead.inputs import Input
+from fairlead.report import progress
+from fairlead.traces.atomic import write_atomically
+
+SPEC = "spec.json"
+
+
+def _option(field: str) -> str:
+    """The name of a field's option, as ``--devices-per-server``."""
+    (option,) = o.INPUT_OPTIONS[field].__metadata__
+    # Typer keeps the first name in ``default`` until it makes the command.
+    names = [str(name) for name in (option.default, *option.param_decls)]
+    return next(name for name in names if name.startswith("--")).partition("/")[0]
+
+
+# Keys of a sweep's file are those of the options, with _ for -.
+NAMES = {field.name: _option(field.name)[2:].replace("-", "_") for field in fields(Input)}
+LISTS = ("policies", "profiles", "seeds", "rates", "jobs")
+MANY = (
+    *(f"--{name}" for name in LISTS),
+    *(_option(f.name) for f in fields(Input) if f.type is not bool),
+)
+
+
+def _takes_many(command: Callable[..., None]) -> Callable[..., None]:
+    """Give the command every option of a simulation, each with any number of values and none by default."""
+    shared = []
+    for field in fields(Input):
+        if field.name == "seed":
+            continue
+        kind, option = get_args(o.INPUT_OPTIONS[field.name])
+        plain = _plain(kind)
+        several = plain if plain is bool or get_origin(plain) is list else list[plain]  # type: ignore[valid-type]
+        shared.append(
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[several | None, option],
+            )
+        )
+    own = list(inspect.signature(command).parameters.values())[1:]
+
+    def run(**given: Any) -> None:
+        command({one.name: given.pop(one.name) for one in shared}, **given)
+
+    parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *shared]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    run.takes_many = MANY  # type: ignore[attr-defined]  # for ``lazy.Command``
+    return run
+
+
+def _plain(kind: Any) -> Any:
+    """The type without None."""
+    if get_origin(kind) in (Union, UnionType):
+        (kind,) = (one for one in get_args(kind) if one is not type(None))
+    return kind
+
+
+@_takes_many
+def sweep(
+    given: dict[str, Any],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE.toml]",
+            help="What to sweep; its keys are the options' names with _ for -. Options go before it.",
+        ),
+    ] = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option("--policies", metavar="NAME...", help="Default: las las_aware."),
+    ] = None,
+    profiles: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--profiles", metavar="default|gavel|shockwave...", help="How shares become rounds."
+        ),
+    ] = None,
+    seeds: Annotated[
+        list[str] | None, typer.Option("--seeds", metavar="N...", help="Default: 0.")
+    ] = None,
+    rates: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rates",
+            metavar="RATE...|LOW:HIGH:POINTS|auto",
+            help="Jobs per hour. auto, or auto:FIRST:STEP, goes up until the devices are in use or the "
+            "queue grows without bound.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--jobs",
+            metavar="N...|LOW:HIGH:POINTS",
+            help="Numbers of jobs, all there at the start.",
+        ),
+    ] = None,
+    utilization_threshold: Annotated[
+        float | None,
+        typer.Option("--utilization-threshold", help="Where --rates auto ends. Default: 0.98."),
+    ] = None,
+    cutoff: Annotated[
+        str | None,
+        typer.Option(
+            "--cutoff",
+            metavar="FILE",
+            help='JSON as {"36:36:36": {"las": 5.8}}: no rate from there on.',
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Where results are kept; what is there is not run again. Default: a folder in runs/ "
+            "named by what is swept.",
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="DIR", help="Go on with a sweep.")
+    ] = None,
+    processes: s.ProcessesOption = None,
+    memory: s.MemoryOption = None,
+    timeout: s.TimeoutOption = None,
+    engine: s.EngineOption = s.EngineKind.PROCESSES,
+    ray_address: s.AddressOption = None,
+    any_version: s.AnyVersionOption = False,
+    json: o.JsonOption = False,
+) -> None:
+    """Run policies against loads and seeds.
+
+    Continuous (--rates, with --window) or from a full queue (--jobs), or on a trace (--trace). An option
+    with several values draws a line for each of them. Results are kept as they come: the same command
+    again goes on where it was stopped, and costs nothing once it is done.
+    """
+    limits = Limits(timeout, memory).checked()
+    table = {NAMES[name]: value for name, value in given.items() if value is not None}
+    own = {
+        "policies": policies,
+        "profiles": profiles,
+        "seeds": None if seeds is None else [_whole("--seeds", text) for text in seeds],
+        "rates": rates,
+        "jobs": jobs,
+        "utilization_threshold": utilization_threshold,
+        "cutoff": cutoff,
+    }
+    table |= {key: value for key, value in own.items() if value is not None}
+    if resume is not None:
+        if table or file is not None or out is not None:
+            raise ConfigError(
+                "--resume goes on as the sweep began: it takes no option that says what is swept"
+            )
+        spec, folder = _begun(resume), resume
+    else:
+        spec = _spec(file, table)
+        folder = out or Path("runs") / f"sweep-{_name(spec)}"
+    made = s.engine_of(engine, processes, ray_address)
+    s.make_out(folder)
+    _write(folder / SPEC, spec)
+    store = Store(folder, any_version=any_version)
+    with s.interrupted(f"go on with: fairlead sweep --resume {folder}"):
+        result, outcomes = _run(spec, store, made, limits)
+        _write(folder / RESULT, result)
+        with write_atomically(folder / "report.html") as partial:
+            partial.write_text(sweep_report([Swept(folder, result)]), encoding="utf-8")
+    _show(result, folder, json)
+    s.say_foreign(store)
+    if s.failures(outcomes):
+        raise typer.Exit(1)
+
+
+def _spec(file: Path | None, table: dict[str, Any]) -> Spec:
+    """Of a file, whose values give way to those of options, or of options alone."""
+    known = {} if file is None else read_table(file)
+    if "jobs" in table or "rates" in table:
+        known = {key: value for key, value in known.items() if key not in ("jobs", "rates")}
+    whole = known | table
+    spec = described(whole, "sweep" if file is None else str(file), NAMES)
+    for key in ("jobs", "rates"):
+        texts = whole.get(key, [])
+        for text in texts if isinstance(texts, list) else [texts]:
+            if leaves_out_zero(text):
+                print(f"fairlead: {key} {text}: a load of 0 is left out", file=sys.stderr)
+    return spec
+
+
+def _whole(option: str, text: str) -> int:
+    if not text.isdecimal():
+        raise ConfigError(f"{option}: expected a whole number >= 0, got {text!r}")
+    return int(text)
+
+
+def _name(spec: Spec) -> str:
+    return hashlib.sha256(msgspec.json.encode(spec, order="sorted")).hexdigest()[:8]
+
+
+def _begun(folder: Path) -> Spec:
+    path = folder / SPEC
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Spec)
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunError(f"--resume: {folder} holds no sweep: it has no {SPEC}") from None
+    except OSError as problem:
+        raise RunError(f"{path}: cannot be read ({problem.strerror})") from None
+    except msgspec.MsgspecError as problem:
+        raise RunError(f"{path}: does not describe a sweep: {problem}") from None
+
+
+def _run(
+    spec: Spec, store: Store, engine: Engine, limits: Limits
+) -> tuple[SweepResult, list[Outcome]]:
+    """The result, and each outcome once."""
+    every: list[Outcome] = []
+
+    def run(points: Sequence[Point]) -> list[Outcome]:
+        with progress.progress("sweep", len(points)) as show:
+            found = run_points(points, store, engine, limits, show, s.Told(len(points)))
+        every.extend(found)
+        return found
+
+    return run_sweep(spec, run), every
+
+
+def _write(path: Path, content: Any) -> None:
+    text = msgspec.json.format(msgspec.json.encode(content, order="sorted"), indent=1)
+    with write_atomically(path) as partial:
+        partial.write_bytes(text + b"\n")
+
+
+# --- what people see -----------------------------------------------------------------------------
+
+
+def _show(result: SweepResult, folder: Path, as_json: bool) -> None:
+    rows = summarise(result)
+    best = {line.name: sustainable(rows, line.name) for line in result.lines}
+    if as_json:
+        content = {"points": rows, "sustainable": best, "out": str(folder)}
+        sys.stdout.write(msgspec.json.encode(content).decode() + "\n")
+        return
+    console().print(_table(result, rows))
+    if result.spec.axis == "rates":
+        table = Table("line", "sustainable rate (jobs/h)", box=SIMPLE_HEAD)
+        for name, rate in best.items():
+            table.add_row(name, NOTHING if rate is None else f"{rate:g}")
+        console().print(table)
+        print(
+            "Sustainable: the highest rate with a mean JCT of at most twice that at the lowest rate."
+        )
+    print(f"Report: {folder / 'report.html'}")
+
+
+def _table(result: SweepResult, rows: list[Summary]) -> Table:
+    axis = {"rates": "jobs/h", "jobs": "jobs", "none": ""}[result.spec.axis]
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("line")
+    for name in (axis, "mean JCT (h)", "over seeds", "makespan (h)", "utilization", "cost ($)"):
+        table.add_column(name, justify="right")
+    table.add_column("status")
+    before = ""
+    for row in rows:
+        first = row.line if row.line != before else ""
+        before = row.line
+        table.add_row(
+            first,
+            "" if row.load is None else f"{row.load:g}",
+            _hours(row.jct_s),
+            _spread(row),
+            _hours(row.makespan_s),
+            NOTHING if row.utilization is None else f"{row.utilization:.3f}",
+            NOTHING if row.cost is None else f"{row.cost:,.0f}",
+            _status(row),
+        )
+    return table
+
+
+def _hours(seconds: float | None) -> str:
+    return NOTHING if seconds is None else f"{seconds / 3600:.2f}"
+
+
+def _spread(row: Summary) -> str:
+    if row.jct_low_s is None or row.jct_high_s is None or row.seeds < 2:
+        return ""
+    return f"{row.jct_low_s / 3600:.2f} - {row.jct_high_s / 3600:.2f}"
+
+
+def _status(row: Summary) -> str:
+    whole = sum(row.statuses.values())
+    words = []
+    for status, count in row.statuses.items():
+        word = status.replace("_", " ")
+        words.append(word if count == whole else f"{count} {word}")
+    return ", ".join(words)

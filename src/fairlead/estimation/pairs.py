@@ -1,0 +1,211 @@
+"""How much two jobs on the same devices slow each other: completed from the pairs that are known.
+
+    log (rate beside / rate alone) [a beside b, slot] = suffers[a] + presses[b] + slot[t] + rest[a, b, t]
+
+Kind a's sensitivity, kind b's pressure and the slot's term are jointly Gaussian, the rest is independent, so
+the completion is one linear regression whose answer has a variance: a matrix of rank two in logarithms. Pairs
+that the table knows keep its value until they have been measured, and what was measured outweighs both.
+Whether two kinds fit one device's memory is taken from the table: no rate tells it without a failure.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairlead.estimation.prior import is_own
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.throughput import Kind, Throughputs
+
+SUFFERS, PRESSES, SLOT = 0.3, 0.3, 0.5  # sd of the terms
+USUAL = -0.2  # mean of the slot's term
+REST = 0.15  # sd of what sensitivity and pressure leave over, as in Gavel's measured pairs
+TABLE = 0.05  # sd of a slowing that the table has
+NOTABLE = 0.05  # of a logarithm: a difference that is worth saying
+
+
+class Pairs:
+    """Dense arrays over the kinds that were paired so far; nothing is made before the first."""
+
+    def __init__(self, table: Throughputs, catalogue: Throughputs | None) -> None:
+        """catalogue: the part of the table that is known from the start."""
+        self._catalogue = catalogue
+        self._table = table
+        self._forget()
+
+    def table(self, table: Throughputs) -> None:
+        """The table in force; what was measured stays, if its slot types are the same."""
+        same = bool(self._kinds) and table.slots == self._table.slots
+        self._table = table
+        if not same:
+            self._forget()
+            return
+        kinds, count, mean, refused = list(self._kinds), self._count, self._mean, self._refused
+        self._forget()
+        self._add(kinds)
+        self._count[:], self._mean[:], self._refused[:] = count, mean, refused
+
+    def _forget(self) -> None:
+        n = len(self._table.slots)
+        self._kinds: dict[Kind, int] = {}
+        self._count: Floats = np.zeros((0, 0, n))  # sum of inverse variances of what was measured
+        self._mean: Floats = np.zeros((0, 0, n))
+        self._refused: Bools = np.zeros((0, 0, n), np.bool_)
+        self._listed: Floats = np.zeros((0, 0, n))  # log slowing in the table, NaN = cannot share
+        self._known: Bools = np.zeros((0, 0, n), np.bool_)  # and it may be taken as known
+        self._said: Floats = np.zeros((0, 0, n))
+        # Terms: slots first, then (suffers, presses) of each kind.
+        self._at = np.full(n, USUAL)
+        self._cov = SLOT**2 * np.eye(n)
+        self._learned = False
+
+    # --- what was seen -----------------------------------------------------------------------------------
+
+    def rows(self, first: Sequence[Kind], second: Sequence[Kind]) -> tuple[Ints, Ints]:
+        """Numbers of kinds, old and new."""
+        self._add([kind for kind in (*first, *second) if kind not in self._kinds])
+        numbers = [[self._kinds[kind] for kind in kinds] for kinds in (first, second)]
+        return np.array(numbers[0], np.int64), np.array(numbers[1], np.int64)
+
+    def learn(
+        self, first: Ints, second: Ints, slot: Ints, log_slowing: Floats, noise: Floats
+    ) -> None:
+        """Measurements: how much slower the first kinds were beside the second. noise: their variances."""
+        self._learned = self._learned or bool(len(first))
+        for a, b, t, value, spread in zip(
+            first.tolist(),
+            second.tolist(),
+            slot.tolist(),
+            np.minimum(log_slowing, 0.1).tolist(),
+            noise.tolist(),
+            strict=True,
+        ):
+            if not self._count[a, b, t]:
+                self._complete(a, b, t, value, REST**2 + spread)
+            worth = 1 / spread
+            before = self._count[a, b, t]
+            self._count[a, b, t] = before + worth
+            self._mean[a, b, t] = (before * self._mean[a, b, t] + worth * value) / (before + worth)
+
+    def refuse(self, first: Ints, second: Ints, slot: Ints) -> None:
+        """Kinds that cannot share devices, for an attempt has failed."""
+        self._learned = self._learned or bool(len(first))
+        self._refused[first, second, slot] = True
+        self._refused[second, first, slot] = True
+
+    def _complete(self, a: int, b: int, t: int, value: float, spread: float) -> None:
+        terms = [t, *self._terms(a, b)]
+        reach = self._cov[:, terms].sum(axis=1)
+        gain = reach / (reach[terms].sum() + spread)
+        self._at += gain * (value - self._at[terms].sum())
+        self._cov -= np.outer(gain, reach)
+
+    def _terms(self, a: int, b: int) -> tuple[int, int]:
+        n = len(self._table.slots)
+        return n + 2 * a, n + 2 * b + 1
+
+    def _add(self, kinds: Sequence[Kind]) -> None:
+        new = list(dict.fromkeys(kinds))
+        if not new:
+            return
+        before, more = len(self._kinds), len(new)
+        self._kinds.update({kind: before + i for i, kind in enumerate(new)})
+        grow = ((0, more), (0, more), (0, 0))
+        self._count, self._mean = np.pad(self._count, grow), np.pad(self._mean, grow)
+        self._refused = np.pad(self._refused, grow)
+        self._listed, self._known = self._look_up()
+        listed = np.where(np.isnan(self._listed), 0.0, self._listed)
+        listed[:before, :before] = self._said
+        self._said = listed
+        self._at = np.concatenate([self._at, np.zeros(2 * more)])
+        terms = np.tile([SUFFERS**2, PRESSES**2], more)
+        wide = np.zeros((len(self._at), len(self._at)))
+        wide[: len(self._cov), : len(self._cov)] = self._cov
+        wide[len(self._cov) :, len(self._cov) :] = np.diag(terms)
+        self._cov = wide
+        for a, b, t in np.argwhere(self._known).tolist():
+            if a >= before or b >= before:
+                self._complete(a, b, t, float(self._listed[a, b, t]), REST**2)
+
+    def _look_up(self) -> tuple[Floats, Bools]:
+        """(kinds, kinds, slots) log slowing in the table and whether it may be taken as known."""
+        table, kinds = self._table, list(self._kinds)
+        row = [table.row(*kind) for kind in kinds]
+        at = np.array([0 if r is None else r for r in row], np.int64)
+        there = np.array([r is not None for r in row], np.bool_)
+        alone = table.rate[at][:, None, :]
+        pair = np.zeros((len(kinds), len(kinds), len(table.slots)))
+        if table.pair is not None:
+            pair = table.pair[np.ix_(at, at)]
+        can = (pair > 0) & (alone > 0) & there[:, None, None] & there[None, :, None]
+        listed = np.full(pair.shape, np.nan)
+        listed[can] = np.log((pair / np.where(alone > 0, alone, 1.0))[can])
+        catalogue = self._catalogue
+        mine = [
+            catalogue is not None and catalogue.row(*kind) is not None and not is_own(kind[0])
+            for kind in kinds
+        ]
+        known = np.array(mine, np.bool_)
+        return listed, can & known[:, None, None] & known[None, :, None]
+
+    # --- what follows --------------------------------------------------------------------------------------
+
+    def slowing(self, first: Ints, second: Ints) -> tuple[Floats, Floats]:
+        """(pairs, slots) mean and standard deviation of the log of rate beside over rate alone."""
+        n = len(self._table.slots)
+        terms = np.column_stack([n + 2 * first, n + 2 * second + 1])
+        two = self._cov[terms[:, :, None], terms[:, None, :]].sum(axis=(1, 2))
+        with_slot = self._cov[terms[:, 0], :n] + self._cov[terms[:, 1], :n]
+        variance = two[:, None] + 2 * with_slot + np.diag(self._cov)[:n] + REST**2
+        mean = self._at[terms].sum(axis=1)[:, None] + self._at[:n]
+        known = self._known[first, second]
+        mean = np.where(known, np.nan_to_num(self._listed[first, second]), mean)
+        variance = np.where(known, TABLE**2, variance)
+        seen = self._count[first, second]
+        sure = 1 / variance + seen
+        mean = (mean / variance + seen * self._mean[first, second]) / sure
+        return np.minimum(mean, 0.0), np.sqrt(1 / sure)
+
+    def say(
+        self, names: Ints, kinds: Sequence[Kind], rate: Floats, belief: Ints
+    ) -> tuple[Ints, Floats]:
+        """Pairs of beliefs that the table has wrong, of which one is said anew or whose slowing has moved: as
+        in ``Beliefs``. names: (beliefs,) all, of these kinds, rate: (beliefs, slots) alone; belief: those
+        that are said anew."""
+        none: Ints = np.zeros((0, 2), np.int64)
+        if not self._learned or self._table.pair is None:
+            return none, np.zeros((0, rate.shape[1], 2))
+        row, _ = self.rows(kinds, [])
+        used = np.unique(row)
+        a, b = (part.ravel() for part in np.meshgrid(used, used, indexing="ij"))
+        now = np.zeros(self._said.shape)
+        now[a, b] = self.slowing(a, b)[0]
+        can = ~np.isnan(self._listed) & ~self._refused
+        refused = self._refused & ~np.isnan(self._listed)
+        now = np.where(refused, -np.inf, np.where(can, now, 0.0))
+        listed = np.where(np.isnan(self._listed), 0.0, self._listed)
+        odd, moved = _apart(now, listed), _apart(now, self._said)
+        fresh = np.isin(names, belief)
+        one, two = np.triu_indices(len(names))
+        p, q = row[one], row[two]
+        wanted = (fresh[one] | fresh[two]) & (odd[p, q] | odd[q, p])
+        wanted |= moved[p, q] | moved[q, p]
+        wanted &= (one != two) | (names[one] % 2 == 0)
+        one, two, p, q = one[wanted], two[wanted], p[wanted], q[wanted]
+        self._said[np.ix_(used, used)] = np.where(
+            (moved | moved.transpose(1, 0))[:, :, None], now, self._said
+        )[np.ix_(used, used)]
+        beside = np.stack(
+            [
+                np.where(can[p, q], rate[one] * np.exp(now[p, q]), 0.0),
+                np.where(can[q, p], rate[two] * np.exp(now[q, p]), 0.0),
+            ],
+            axis=2,
+        )
+        beside[(beside <= 0).any(axis=2)] = 0.0
+        return np.column_stack([names[one], names[two]]), beside
+
+
+def _apart(now: Floats, before: Floats) -> Bools:
+    """(kinds, kinds) on any slot?"""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((np.abs(now - before) > NOTABLE).any(axis=2))

@@ -1,0 +1,220 @@
+"""What a throughput table says of kinds of jobs that it has, and of those that it has not.
+
+    log rate[kind, slot] = grand mean + slopes (batch size, scale factor, spread)
+                         + type + model + model x type + kind + kind x type + kind x slot
+
+Every term is Gaussian and independent of the others, so that the rates in the table and those asked for are
+jointly Gaussian, and what is believed of the latter is one conditional (kriging). A type that the table
+lacks for a kind follows through the ratio of types that its model shows, or else all models; a kind that it
+lacks through other batch sizes and scale factors of its model. Where only the rate at another scale factor
+on the same type is known besides the ratio at one, this is the formula by which Sia (SOSP'23) starts jobs.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from scipy.linalg import cho_factor, solve_triangular
+
+from fairlead.model.adaptation import batch_of
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.cluster import Locality, SlotType
+from fairlead.model.throughput import Kind, Throughputs
+
+_TAG = re.compile(r" \[[0-9a-f]{8}\]$")  # a kind that was made of the rates that a job brings
+_BATCH = re.compile(r" \(batch size \d+\)$")
+_USUAL = 64  # batch size to which slopes refer; taken where a family names none
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Standard deviations of the terms, of natural logarithms. Those from ``type_`` on were fitted to the
+    built-in catalogue by maximum likelihood (``benchmarks/estimator.py --fit``)."""
+
+    grand: float = 3.0
+    slope: float = 0.3  # of each of the three slopes, around what is usual
+    type_: float = 0.87
+    model: float = 2.5
+    model_type: float = 0.22
+    kind: float = 0.12
+    kind_type: float = 0.07
+    kind_slot: float = 0.24
+    model_batch: float = 0.31  # slopes that a model has of its own
+    model_scale: float = 0.09
+    model_apart: float = 0.31
+    table: float = 0.01  # of what stands in the table
+
+
+SPREAD = Spread()
+USUAL_SLOPES = (-0.5, 0.85, -0.38)  # of batch size, scale factor, spread: where no table says other
+
+
+def base_of(family: str) -> str:
+    """The family itself, of a kind that was made of the rates that a job brings."""
+    return _TAG.sub("", family)
+
+
+def is_own(family: str) -> bool:
+    """Was the kind made of the rates that a job brings? Its row then is what the user says."""
+    return _TAG.search(family) is not None
+
+
+def model_of(family: str) -> str:
+    """The model of a family: without the batch size."""
+    return _BATCH.sub("", base_of(family))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Places of a table. Arrays are (cells,); numbers stand for names."""
+
+    kind: Ints
+    model: Ints
+    type_: Ints
+    slot: Ints
+    slopes: Floats  # (cells, 3) log batch size, log scale factor, is it spread over servers?
+
+
+@dataclass(frozen=True, slots=True)
+class KindPrior:
+    """A kind, given the table: rates on the slot types in force as ``mean`` + what the model deviates
+    (``pull`` times that) + what the kind itself deviates."""
+
+    mean: Floats  # (slots,) of log rate
+    pull: Floats  # (slots, slots) on the deviation of its model
+    own: Floats  # (slots, slots) covariance
+    model: str
+    model_pull: Floats  # (slots, slots) of the model's on the deviation common to all
+    model_own: Floats  # (slots, slots) covariance
+
+    def covariance(self, root: Floats) -> Floats:
+        """(slots, slots) of the kind's log rates. root: of the deviation common to all."""
+        model = self.model_pull @ root @ self.model_pull.T + self.model_own
+        both: Floats = self.pull @ model @ self.pull.T + self.own
+        return both
+
+
+class Prior:
+    """See the module. ``root`` is the covariance (slots, slots) of what all kinds deviate in common."""
+
+    def __init__(
+        self, table: Throughputs | None, slots: tuple[SlotType, ...], spread: Spread = SPREAD
+    ) -> None:
+        """table: what is known, None = nothing; slots: those asked for."""
+        self.slots = slots
+        self.spread = spread
+        self._numbers: dict[object, int] = {}
+        kinds: list[tuple[Kind, SlotType]] = []
+        log_rate: Floats = np.zeros(0)
+        if table is not None:
+            rows, columns = np.nonzero(table.rate > 0)
+            known = [not is_own(family) for family, _ in table.kinds]
+            at = [(r, c) for r, c in zip(rows.tolist(), columns.tolist(), strict=True) if known[r]]
+            kinds = [(table.kinds[r], table.slots[c]) for r, c in at]
+            log_rate = np.log([table.rate[r, c] for r, c in at])
+        self._seen = self._cells(kinds)
+        self._solve(log_rate)
+        self.root = self._conditional(self._root_cells(), _ROOT)[1]
+
+    def _solve(self, log_rate: Floats) -> None:
+        self._factor: Floats = np.zeros((0, 0))
+        self._whitened: Floats = np.zeros(0)
+        if not len(log_rate):
+            return
+        own = self.spread.table**2 * np.eye(len(log_rate))
+        factor = cho_factor(self._covariance(self._seen, self._seen, _ALL) + own, lower=True)
+        self._factor = np.tril(factor[0])
+        self._whitened = self._white(log_rate - self._seen.slopes @ USUAL_SLOPES)
+
+    def _white(self, of: Floats) -> Floats:
+        if not len(self._factor):
+            return of
+        out: Floats = solve_triangular(self._factor, of, lower=True, check_finite=False)
+        return out
+
+    def residuals(self) -> tuple[Floats, Floats]:
+        """What the table's log rates deviate, made independent, and the covariance's Cholesky factor: the
+        likelihood of the standard deviations."""
+        return self._whitened, self._factor
+
+    def kind(self, family: str, scale: int) -> KindPrior:
+        """What is known of a kind, in the table or not."""
+        model = model_of(family)
+        mine = self._cells([((base_of(family), scale), slot) for slot in self.slots])
+        its = self._cells([((model, 1), slot) for slot in self.slots])
+        n = len(self.slots)
+        stacked = _stack(self._root_cells(), its, mine)
+        level = np.repeat([_ROOT, _MODEL, _ALL], n)
+        mean, joint = self._conditional(stacked, level)
+        root, middle, low = slice(0, n), slice(n, 2 * n), slice(2 * n, 3 * n)
+        model_pull, model_own = _regress(joint, middle, root)
+        pull, own = _regress(joint, low, middle)
+        return KindPrior(mean[low], pull, own, model, model_pull, model_own)
+
+    def _conditional(self, cells: _Cells, level: "int | Ints") -> tuple[Floats, Floats]:
+        """Mean and covariance of these, given the table; level: how many of the terms they have."""
+        among = self._covariance(cells, cells, level)
+        offset = np.where(np.equal(level, _ALL), cells.slopes @ USUAL_SLOPES, 0.0)
+        if not len(self._factor):
+            return offset, among
+        over = self._white(self._covariance(self._seen, cells, level))
+        return offset + over.T @ self._whitened, among - over.T @ over
+
+    def _covariance(self, a: _Cells, b: _Cells, level: "int | Ints") -> Floats:
+        """(a, b) of the sums of terms that cells have; those of less than all terms are latent."""
+        s = self.spread
+        first = np.broadcast_to(level if a is b else _ALL, a.kind.shape)
+        common = np.minimum(first[:, None], np.broadcast_to(level, b.kind.shape))
+        type_, slot = _same(a.type_, b.type_), _same(a.slot, b.slot)
+        model = _same(a.model, b.model) & (common >= _MODEL)
+        kind = _same(a.kind, b.kind) & (common >= _ALL)
+        out = s.grand**2 + s.type_**2 * type_
+        out = out + model * (s.model**2 + s.model_type**2 * type_)
+        out += kind * (s.kind**2 + s.kind_type**2 * type_ + s.kind_slot**2 * slot)
+        own = (s.model_batch, s.model_scale, s.model_apart)
+        for i, of_model in enumerate(own):
+            product = a.slopes[:, i, None] * b.slopes[None, :, i]
+            shared = s.slope**2 + of_model**2 * _same(a.model, b.model)
+            out += (common >= _ALL) * product * shared
+        result: Floats = out
+        return result
+
+    def _cells(self, places: Iterable[tuple[Kind, SlotType]]) -> _Cells:
+        rows, slopes = [], []
+        for (family, scale), slot in places:
+            apart = slot.locality is Locality.SPREAD
+            names = (("kind", family, scale), ("model", model_of(family)))
+            where = (("type", slot.accelerator), ("slot", slot.accelerator, apart))
+            rows.append([self._number(name) for name in (*names, *where)])
+            batch = batch_of(family) or _USUAL
+            slopes.append([np.log(batch / _USUAL), np.log(scale), float(apart and scale > 1)])
+        kind, model, type_, slot_ = np.array(rows, np.int64).reshape(-1, 4).T
+        return _Cells(kind, model, type_, slot_, np.array(slopes, np.float64).reshape(-1, 3))
+
+    def _root_cells(self) -> _Cells:
+        return self._cells([(("", 1), slot) for slot in self.slots])
+
+    def _number(self, name: object) -> int:
+        return self._numbers.setdefault(name, len(self._numbers))
+
+
+_ROOT, _MODEL, _ALL = 0, 1, 2  # which terms: those of all kinds, the model's, the kind's
+
+
+def _same(a: Ints, b: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    return np.equal(a[:, None], b[None, :])
+
+
+def _stack(*parts: _Cells) -> _Cells:
+    names = [field.name for field in fields(_Cells)]
+    return _Cells(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def _regress(joint: Floats, on: slice, given: slice) -> tuple[Floats, Floats]:
+    """Coefficients and remaining covariance of some variables given others."""
+    inner = joint[given, given]
+    ridge = 1e-9 * (1 + np.trace(inner)) * np.eye(len(inner))
+    pull: Floats = np.linalg.solve(inner + ridge, joint[given, on]).T
+    left = joint[on, on] - pull @ joint[given, on]
+    return pull, (left + left.T) / 2

@@ -1,0 +1,57 @@
+"""What goes over the seam of throughput estimation: measurements one way, beliefs the other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import Bools, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What jobs did in a round that is over, one row for each.
+
+    A job of which nothing can be said is not in it: whose node was lost, that only started, or that ended
+    within a pair (how long it took is not known then).
+    """
+
+    time_s: float
+    jobs: Ints  # (rows,) ids
+    slot: Ints  # (rows,) where it ran: column of the rates
+    steps: Floats  # (rows,) that it did
+    seconds: Floats  # (rows,) > 0 that it trained; starts do not count
+    partner: Ints  # (rows,) id of the job that it shared its devices with, -1 = none
+    failed: Bools  # (rows,) the attempt failed, its own or its partner's; then it did 0 steps
+
+    @property
+    def rate(self) -> Floats:
+        """(rows,) steps/s."""
+        return self.steps / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Beliefs:
+    """What is believed otherwise than before. A belief is a row of rates by which one job goes, or several
+    of one kind that nothing tells apart; it goes by a name, any whole number >= 0. It lasts for as long as
+    a job goes by it, and is said again for the next one.
+
+    Rates of pairs that nobody names follow from the table: as much slower beside the other as the kinds of
+    the two, 0 where the table has no pairs. What was said of a pair of beliefs stands until either of them
+    is named again in ``belief``.
+    """
+
+    jobs: Ints  # (jobs,) ids of jobs that go by another belief than before, or by their first
+    name: Ints  # (jobs,) by which; -1 = as the table has it
+    belief: Ints  # (beliefs,) names of those that are new or changed, without repeats
+    rate: Floats  # (beliefs, slots) steps/s alone; 0 = cannot run there
+    pair: Ints  # (pairs, 2) names of beliefs, each pair once in any order; a belief with itself: two jobs
+    beside: Floats  # (pairs, slots, 2) steps/s of the first beside the second, and of the second
+
+    @staticmethod
+    def of_jobs(
+        jobs: Ints, rate: Floats, pair: Ints | None = None, beside: Floats | None = None
+    ) -> "Beliefs":
+        """Jobs that each go by a belief of their own, named like the job. Shapes as above."""
+        if pair is None or beside is None:
+            pair, beside = np.zeros((0, 2), np.int64), np.zeros((0, rate.shape[1], 2))
+        return Beliefs(jobs, jobs, jobs, rate, pair, beside)
