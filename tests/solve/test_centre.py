@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from fairlead.model.arrays import Floats
-from fairlead.solve.centre import Columns, centre
+from fairlead.solve.centre import Alike, Columns, centre
 
 
 def columns(matrix: Floats) -> Columns:
@@ -44,3 +44,31 @@ def test_like_columns_get_the_same() -> None:
     assert x is not None
     assert x[0] == pytest.approx(x[1], abs=1e-9)
     assert x.sum() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_columns_and_rows_that_are_alike_may_be_one_that_counts_as_often() -> None:
+    """Three jobs of one kind and two of another on two types, one by one and by kind."""
+    rate, kinds = np.array([[2.0, 1.0], [1.0, 1.5]]), np.array([0, 0, 0, 1, 1])
+    capacity = np.array([2.0, 1.0])
+    count = np.bincount(kinds).astype(np.float64)
+    alone = _shares(rate[kinds], np.ones(5), capacity)
+    together = _shares(rate, count, capacity)
+    assert together[kinds] == pytest.approx(alone, abs=1e-7)
+    assert count @ together == pytest.approx(capacity, abs=1e-6)
+
+
+def _shares(rate: Floats, count: Floats, capacity: Floats) -> Floats:
+    """max z with the rate of each job at least z, its time, and devices; count: jobs of each row."""
+    n, slots = rate.shape
+    job, slot = np.divmod(np.arange(n * slots), slots)
+    row = np.column_stack([job, n + job, 2 * n + slot])
+    value = np.column_stack([-rate.reshape(-1), np.ones(n * slots), 1 / capacity[slot]])
+    start = np.append(np.arange(0, 3 * n * slots + 1, 3), 3 * n * slots + n)
+    entries = Columns(start, np.append(row, np.arange(n)), np.append(value, count))
+    b, c = np.append(np.zeros(n), np.ones(n + slots)), np.append(np.zeros(n * slots), 1.0)
+    alike = Alike(
+        np.append(np.repeat(count, slots), 1.0), np.concatenate([count, count, np.ones(slots)])
+    )
+    x = centre(entries, b, c, alike=alike)
+    assert x is not None
+    return x[:-1].reshape(n, slots)

@@ -404,7 +404,9 @@ class Ledger:
         jobs.keep(np.flatnonzero(stay))
         self.regimes.keep(np.flatnonzero(stay))
         member = units.member
-        whole = ((member < 0) | stay[member]).all(axis=1)
+        whole = stay[member[:, 0]]
+        for more in member.T[1:]:
+            whole &= (more < 0) | stay[more]
         unit_row = np.where(whole, np.cumsum(whole) - 1, -1)
         units.keep(np.flatnonzero(whole))
         units.member[:] = np.where(units.member < 0, -1, job_row[units.member])

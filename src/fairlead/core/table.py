@@ -41,6 +41,9 @@ class Table:
     def keep(self, rows: Ints) -> None:
         """Keep these rows, in this order."""
         self.n = len(rows)
-        for buffer in self._buffers.values():
-            buffer[: self.n] = buffer[rows]
+        moved = np.flatnonzero(rows != np.arange(self.n))
+        if len(moved):  # those before the first that moves stay where they are
+            first = int(moved[0])
+            for buffer in self._buffers.values():
+                buffer[first : self.n] = buffer.take(rows[first:], axis=0)
         self._view()

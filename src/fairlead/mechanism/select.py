@@ -10,33 +10,20 @@ from fairlead.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
 
 
-@kernel("b1(i8, i8, i8, i8[::1], f8[:,::1], f8[:,::1], f8[:,::1])", inline="always")
-def _before(
-    a: int, b: int, units: int, order: Ints, first: Floats, second: Floats, third: Floats
-) -> bool:
+@kernel("b1(i8, i8, f8[::1], f8[::1], f8[::1])", inline="always")
+def _before(a: int, b: int, first: Floats, second: Floats, third: Floats) -> bool:
     """Does entry a come before entry b? Larger keys first, then the lower entry number."""
-    ua, ta = a % units, order[a // units]
-    ub, tb = b % units, order[b // units]
-    if first[ua, ta] != first[ub, tb]:
-        return first[ua, ta] > first[ub, tb]  # type: ignore[no-any-return]
-    if second[ua, ta] != second[ub, tb]:
-        return second[ua, ta] > second[ub, tb]  # type: ignore[no-any-return]
-    if third[ua, ta] != third[ub, tb]:
-        return third[ua, ta] > third[ub, tb]  # type: ignore[no-any-return]
+    if first[a] != first[b]:
+        return first[a] > first[b]  # type: ignore[no-any-return]
+    if second[a] != second[b]:
+        return second[a] > second[b]  # type: ignore[no-any-return]
+    if third[a] != third[b]:
+        return third[a] > third[b]  # type: ignore[no-any-return]
     return a < b
 
 
-@kernel("void(i8[::1], i8, i8, i8, i8[::1], f8[:,::1], f8[:,::1], f8[:,::1])")
-def _sift(
-    heap: Ints,
-    start: int,
-    size: int,
-    units: int,
-    order: Ints,
-    first: Floats,
-    second: Floats,
-    third: Floats,
-) -> None:
+@kernel("void(i8[::1], i8, i8, f8[::1], f8[::1], f8[::1])")
+def _sift(heap: Ints, start: int, size: int, first: Floats, second: Floats, third: Floats) -> None:
     """Restore the heap below a position."""
     i = start
     entry = heap[i]
@@ -45,9 +32,9 @@ def _sift(
         if child >= size:
             break
         right = child + 1
-        if right < size and _before(heap[right], heap[child], units, order, first, second, third):
+        if right < size and _before(heap[right], heap[child], first, second, third):
             child = right
-        if not _before(heap[child], entry, units, order, first, second, third):
+        if not _before(heap[child], entry, first, second, third):
             break
         heap[i] = heap[child]
         i = child
@@ -90,7 +77,11 @@ def select(
     for u in range(units):
         largest = max(largest, scale[u])
     queues = slots if type_by_type else 1
-    heap = np.empty(units if type_by_type else units * slots, np.int64)
+    most = units if type_by_type else units * slots
+    heap = np.empty(most, np.int64)
+    # Of the entries of a queue, side by side: reading them by unit and slot would cost most of the time.
+    unit, slot = np.empty(most, np.int64), np.empty(most, np.int64)
+    key, tie, last = np.empty(most), np.empty(most), np.empty(most)
     waiting = np.empty((len(capacity), largest + 1), np.int64)
     for queue in range(queues):
         size = 0
@@ -108,18 +99,19 @@ def select(
                     if member[u, k] >= 0 and taken[member[u, k]]:
                         free = False
                 if free:
-                    heap[size] = position * units + u
+                    heap[size], unit[size], slot[size] = size, u, t
+                    key[size], tie[size], last[size] = first[u, t], second[u, t], third[u, t]
                     waiting[draws_on[t], scale[u]] += 1
                     size += 1
         for i in range(size // 2 - 1, -1, -1):
-            _sift(heap, i, size, units, order, first, second, third)
+            _sift(heap, i, size, key, tie, last)
         while size > 0:
             entry = heap[0]
             size -= 1
             if size > 0:
                 heap[0] = heap[size]
-                _sift(heap, 0, size, units, order, first, second, third)
-            u, t = entry % units, order[entry // units]
+                _sift(heap, 0, size, key, tie, last)
+            u, t = unit[entry], slot[entry]
             kind = draws_on[t]
             waiting[kind, scale[u]] -= 1
             free = True
