@@ -234,7 +234,9 @@ def test_options_and_a_file_are_the_same_sweep(tmp_path: Path) -> None:
     ]
     assert call("sweep", "--out", str(tmp_path / "a"), *options) == 0
     assert call("sweep", "--out", str(tmp_path / "b"), str(toml)) == 0
-    assert call("sweep", "--out", str(tmp_path / "c"), "--seeds", "2", "--out", "c", str(toml)) == 0
+    assert call("sweep", str(toml), "--out", str(tmp_path / "c"), "--seeds", "2") == 0
+    told = json.loads((tmp_path / "c" / "spec.json").read_bytes())
+    assert told["seeds"] == [2], "an option wins over the file"
     for name in ("spec.json", "sweep.json"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
