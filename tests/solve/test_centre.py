@@ -24,26 +24,30 @@ def test_it_is_optimal(seed: int) -> None:
     matrix = rng.random((rows, variables)) * (rng.random((rows, variables)) < 0.5)
     matrix[0] += 0.1  # bounded
     b, c = rng.random(rows) + 0.1, rng.normal(size=variables)
-    x = centre(columns(matrix), b, c)
-    assert x is not None
+    found = centre(columns(matrix), b, c)
+    assert found is not None
+    x = found.x
     assert (matrix @ x <= b + 1e-6).all()
-    found = linprog(-c, A_ub=matrix, b_ub=b, method="highs")
-    assert found.fun is not None
-    assert c @ x == pytest.approx(-found.fun, rel=1e-6, abs=1e-6)
+    best = linprog(-c, A_ub=matrix, b_ub=b, method="highs")
+    assert best.fun is not None
+    assert c @ x == pytest.approx(-best.fun, rel=1e-6, abs=1e-6)
+    assert b @ found.price == pytest.approx(-best.fun, rel=1e-6, abs=1e-6)
+    assert (matrix.T @ found.price >= c - 1e-6).all()
 
 
 def test_it_is_in_the_middle() -> None:
     """x + y <= 1 with nothing to gain from either: the point farthest from all bounds."""
-    x = centre(columns(np.array([[1.0, 1.0]])), np.ones(1), np.zeros(2))
-    assert x == pytest.approx([1 / 3, 1 / 3], abs=1e-4)
+    found = centre(columns(np.array([[1.0, 1.0]])), np.ones(1), np.zeros(2))
+    assert found is not None
+    assert found.x == pytest.approx([1 / 3, 1 / 3], abs=1e-4)
 
 
 def test_like_columns_get_the_same() -> None:
     matrix = np.array([[1.0, 1.0, 1.0], [2.0, 2.0, 0.0]])
-    x = centre(columns(matrix), np.array([1.0, 1.0]), np.ones(3))
-    assert x is not None
-    assert x[0] == pytest.approx(x[1], abs=1e-9)
-    assert x.sum() == pytest.approx(1.0, abs=1e-6)
+    found = centre(columns(matrix), np.array([1.0, 1.0]), np.ones(3))
+    assert found is not None
+    assert found.x[0] == pytest.approx(found.x[1], abs=1e-9)
+    assert found.x.sum() == pytest.approx(1.0, abs=1e-6)
 
 
 def test_columns_and_rows_that_are_alike_may_be_one_that_counts_as_often() -> None:
@@ -69,6 +73,6 @@ def _shares(rate: Floats, count: Floats, capacity: Floats) -> Floats:
     alike = Alike(
         np.append(np.repeat(count, slots), 1.0), np.concatenate([count, count, np.ones(slots)])
     )
-    x = centre(entries, b, c, alike=alike)
-    assert x is not None
-    return x[:-1].reshape(n, slots)
+    found = centre(entries, b, c, alike=alike)
+    assert found is not None
+    return found.x[:-1].reshape(n, slots)

@@ -12,8 +12,9 @@ from fairlead.policies.shares import (
     allocation,
     by_class,
     by_slot,
-    central,
     gain_of,
+    middle,
+    of_middle,
     proportional_rate,
     violation,
 )
@@ -22,7 +23,7 @@ from fairlead.solve.classes import group
 from fairlead.solve.levels import FEW, Levels
 from fairlead.solve.levels import solve as solve_levels
 from fairlead.solve.maxmin import MaxMin, solve
-from fairlead.solve.packed import max_min
+from fairlead.solve.packed import max_min, max_min_bound
 from fairlead.solve.program import Problem
 
 MANY = 10_000  # rates of classes beyond which the simplex method takes too long, where classes are large
@@ -174,6 +175,8 @@ class PackedLas:
         problem = Problem.of(snapshot, packed=True)
         gain = gain_of(proportional_rate(snapshot))
         worth = gain * snapshot.job_scale / snapshot.weight
+        if self.central and (made := _middle(snapshot, problem, worth)) is not None:
+            return made.check(snapshot)
         first = problem.classes.first
         basis = () if snapshot.previous is None else snapshot.previous.report.basis
         found = max_min(problem, worth[first], gain[first], 0.0 if self.central else TOLL, basis)
@@ -185,8 +188,7 @@ class PackedLas:
                 return replace(
                     made, report=replace(made.report, bound=found.bound, basis=found.basis)
                 )
-        middle = central(snapshot, snapshot.solo_rate, True, worth) if self.central else None
-        made = middle or by_class(snapshot, problem, found.answer, SolveReport("optimal"))
+        made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
         report = SolveReport(
             "optimal",
             objective=_lowest(made.throughput(snapshot), worth),
@@ -204,6 +206,19 @@ class PackedLas:
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The smallest normalised throughput."""
         return _lowest(made.throughput(snapshot), _worth(snapshot))
+
+
+def _middle(snapshot: Snapshot, problem: Problem, worth: Floats) -> Allocation | None:
+    """The middle of the best shares of jobs alone and in pairs; None where it was not found."""
+    found = middle(snapshot, snapshot.solo_rate, True, worth)
+    if found is None:
+        return None
+    made, first = of_middle(snapshot, found), problem.classes.first
+    bound = max_min_bound(
+        problem, worth[first], found.value[first], found.time_price[first], found.device_price
+    )
+    objective = _lowest(made.throughput(snapshot), worth)
+    return replace(made, report=SolveReport("optimal", objective, bound))
 
 
 def _worth(snapshot: Snapshot) -> Floats:

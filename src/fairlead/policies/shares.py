@@ -8,7 +8,7 @@ from fairlead.jit import kernel
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
-from fairlead.solve.centre import central_shares
+from fairlead.solve.centre import MiddleShares, central_shares
 from fairlead.solve.expand import unit_shares
 from fairlead.solve.maxmin import MaxMin, centre_of
 from fairlead.solve.program import Answer, Problem
@@ -105,7 +105,13 @@ def central(snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats) -> Al
     where it was not found."""
     if not packed and len(rate) > DENSE:
         return _central_alone(snapshot, rate, worth)
-    found = central_shares(
+    found = middle(snapshot, rate, packed, worth)
+    return None if found is None else of_middle(snapshot, found)
+
+
+def middle(snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats) -> MiddleShares | None:
+    """The middle of the best shares, with prices (``fairlead.solve.centre.central_shares``)."""
+    return central_shares(
         rate,
         snapshot.job_scale,
         snapshot.slot_type,
@@ -114,12 +120,12 @@ def central(snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats) -> Al
         snapshot.beside if packed else None,
         worth,
     )
-    if found is None:
-        return None
-    share, pairs, of_pairs = found
-    made = allocation(
-        snapshot, share, SolveReport("optimal"), *((pairs, of_pairs) if packed else ())
-    )
+
+
+def of_middle(snapshot: Snapshot, found: MiddleShares) -> Allocation:
+    """The middle as an allocation, with no report yet."""
+    pairs = (found.pairs, found.of_pairs) if len(found.pairs) else ()
+    made = allocation(snapshot, found.share, SolveReport("optimal"), *pairs)
     used, time = made.tally(snapshot)
     used /= np.maximum(snapshot.capacity, 1.0)
     over = max(1.0, float(used.max()), float(time.max(initial=0.0)))

@@ -43,16 +43,26 @@ class Alike:
     rows: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class Middle:
+    """The middle of the best answers, and prices that prove it: of one column and of one row, whatever it
+    stands for."""
+
+    x: Floats  # (columns,)
+    price: Floats  # (rows,) > 0
+
+
 def centre(
     a: Columns, b: Floats, c: Floats, tolerance: float = 1e-8, alike: Alike | None = None
-) -> Floats | None:
-    """(columns,) the middle of the best answers; None where rounding kept it from being found. b, c: of
-    one row and of one column, whatever it stands for."""
+) -> Middle | None:
+    """The middle of the best answers; None where rounding kept it from being found. b, c: of one row and
+    of one column, whatever it stands for."""
     alike = alike or Alike(np.ones(len(c)), np.ones(len(b)))
-    x, gap, residual = _centre(
+    x, price, gap, residual = _centre(
         a.start, a.index, a.value, b, c, alike.columns, alike.rows, tolerance
     )
-    return x if gap < 100 * tolerance and residual < 100 * tolerance else None
+    found = gap < 100 * tolerance and residual < 100 * tolerance
+    return Middle(x, price) if found else None
 
 
 @kernel("f8(f8[::1], f8[::1], f8[::1])")
@@ -109,7 +119,7 @@ def _back(factor: Floats, right: Floats) -> None:
 
 
 @kernel(
-    "Tuple((f8[::1], f8, f8))(i8[::1], i8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8)"
+    "Tuple((f8[::1], f8[::1], f8, f8))(i8[::1], i8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8)"
 )
 def _centre(
     start: Ints,
@@ -120,9 +130,9 @@ def _centre(
     copies: Floats,
     count: Floats,
     tolerance: float,
-) -> tuple[Floats, float, float]:
-    """x, the gap of the products relative to the objective, and the largest residual relative to b, c.
-    copies: (columns,) and count: (rows,) of ``Alike``."""
+) -> tuple[Floats, Floats, float, float]:
+    """x, prices of the rows, the gap of the products relative to the objective, and the largest residual
+    relative to b, c. copies: (columns,) and count: (rows,) of ``Alike``."""
     columns, rows = len(c), len(b)
     all_products = copies.sum() + count.sum()
     x, w = np.ones(columns), np.ones(columns)
@@ -199,7 +209,19 @@ def _centre(
         s = np.maximum(s + forward * ds, 1e-300)
         w = np.maximum(w + backward * dw, 1e-300)
         y = np.maximum(y + backward * dy, 1e-300)
-    return x, gap, residual
+    return x, y, gap, residual
+
+
+@dataclass(frozen=True, slots=True)
+class MiddleShares:
+    """Shares, and the prices that prove how good they are."""
+
+    share: Floats  # (jobs, slots) of jobs alone
+    pairs: Ints  # (pairs, 2) positions of jobs
+    of_pairs: Floats  # (pairs, slots)
+    value: Floats  # (jobs,) per step/s of a job; the sum of value / worth is 1
+    time_price: Floats  # (jobs,) per unit of a job's time
+    device_price: Floats  # (types,) per device
 
 
 def central_shares(
@@ -210,10 +232,10 @@ def central_shares(
     kind: Ints,
     beside: Floats | None,
     worth: Floats,
-) -> tuple[Floats, Ints, Floats] | None:
-    """The middle of the best shares of jobs alone (jobs, slots), and of pairs: (pairs, 2) positions and
-    (pairs, slots); None where it was not found. Every pair of jobs of equal scale factor is offered,
-    whatever it is worth, as in Gavel's programmes; jobs that are alike have the same shares.
+) -> MiddleShares | None:
+    """The middle of the best shares of jobs alone, and of pairs; None where it was not found. Every pair of
+    jobs of equal scale factor is offered, whatever it is worth, as in Gavel's programmes; jobs that are
+    alike have the same shares.
 
     The largest z with worth_i t_i >= z, time and devices.
     rate: (jobs, slots); worth: (jobs,), 0 = no row; beside: (kinds, kinds, slots) or None = no pairs.
@@ -232,9 +254,10 @@ def central_shares(
     pair = np.arange(len(one)) >= classes
     table = np.zeros((0, 0, slots)) if beside is None else beside
     programme = _Programme(rate[first], scale[first], kind[first], worth[first], count, table)
-    found = _central(programme, one, two, pair, slot_type, capacity)
-    if found is None:
+    middle = _central(programme, one, two, pair, slot_type, capacity)
+    if middle is None:
         return None
+    found = middle.x[:-1].reshape(len(one), slots)
     found[:, capacity[slot_type] <= 0] = 0.0
     left, right = np.zeros((2, 0), np.int64)
     of_pairs = np.zeros((0, slots))
@@ -245,7 +268,15 @@ def central_shares(
         unit = np.zeros((classes, classes), np.int64)
         unit[one[pair], two[pair]] = unit[two[pair], one[pair]] = np.flatnonzero(pair)
         of_pairs = found[unit[of[left], of[right]]]
-    return found[of], np.column_stack([left, right]), of_pairs
+    of_worth, of_time, of_type = np.split(middle.price, [classes, 2 * classes])
+    return MiddleShares(
+        found[of],
+        np.column_stack([left, right]),
+        of_pairs,
+        (of_worth * programme.scaled)[of],
+        of_time[of],
+        of_type / np.maximum(capacity, 1.0),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,20 +290,30 @@ class _Programme:
     count: Floats  # (classes,) jobs
     beside: Floats  # (kinds, kinds, slots)
 
+    @property
+    def largest(self) -> Floats:
+        """(classes,) worth of the fastest rate alone; 0 = no say."""
+        return np.asarray(self.worth * self.rate.max(axis=1, initial=0.0))
+
+    @property
+    def scaled(self) -> Floats:
+        """(classes,) worth of a step/s where the fastest rate is worth 1; rows are in this unit."""
+        largest = self.largest
+        return self.worth / np.where(largest > 0, largest, 1.0)
+
 
 def _central(
     of: _Programme, one: Ints, two: Ints, pair: Bools, slot_type: Ints, capacity: Floats
-) -> Floats | None:
-    """(units, slots) the middle of the best shares of one unit of each class of units: of jobs of class
-    ``one`` alone, or, where ``pair``, beside one of class ``two``."""
+) -> Middle | None:
+    """The middle of the best shares of one unit of each class of units on each slot type, the level behind
+    them: of jobs of class ``one`` alone, or, where ``pair``, beside one of class ``two``."""
     n, slots, units, count = len(of.rate), len(slot_type), len(one), of.count
     mine, yours = of.rate[one], np.zeros((units, slots))
     mine[pair] = of.beside[of.kind[one[pair]], of.kind[two[pair]]]
     yours[pair] = of.beside[of.kind[two[pair]], of.kind[one[pair]]]
     same = pair & (one == two)  # both jobs have their rows in one
     other = pair & ~same
-    largest = of.worth * of.rate.max(axis=1, initial=0.0)
-    worth = of.worth / np.where(largest > 0, largest, 1.0)
+    largest, worth = of.largest, of.scaled
     row = np.empty((units, slots, 5), np.int64)
     value = np.zeros((units, slots, 5))
     row[:, :, 0], value[:, :, 0] = one[:, None], -worth[one][:, None] * mine
@@ -298,5 +339,4 @@ def _central(
         np.append(np.repeat(copies, slots), 1.0),
         np.concatenate([count, count, np.ones(len(capacity))]),
     )
-    x = centre(Columns(start, index, entries), b, c, alike=alike)
-    return None if x is None else x[: units * slots].reshape(units, slots)
+    return centre(Columns(start, index, entries), b, c, alike=alike)

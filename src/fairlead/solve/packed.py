@@ -53,17 +53,26 @@ def max_min(
     program = Program(problem, True, columns=columns, previous=previous).load()
     first = program.maximise(_nothing(problem))
     level = first.objective / unit
-    value, cost = first.throughput_price, first.device_price[problem.slot_type]
-    weight = float((problem.classes.count[say] * value[say] / (worth[say] * unit)).sum())
-    bound = 0.0
-    if weight > 0:
-        time = proven_time_price(problem, value, first.time_price, cost)
-        total = problem.classes.count @ time + first.device_price @ problem.capacity
-        bound = float(total) / weight / unit
+    bound = max_min_bound(
+        problem, worth, first.throughput_price, first.time_price, first.device_price
+    )
     program.bound(0, first.objective * (1.0 - HELD), np.inf)
     program.pair_toll = toll
-    last = program.maximise(Measure(gain, np.zeros(len(cost))), np.zeros(1))
+    last = program.maximise(Measure(gain, np.zeros(len(problem.slot_type))), np.zeros(1))
     return Level(level, bound, last, first.iterations + last.iterations, first.basis)
+
+
+def max_min_bound(
+    problem: Problem, worth: Floats, value: Floats, time_price: Floats, device_price: Floats
+) -> float:
+    """A bound of ``max_min``'s level that prices prove: (classes,) per step/s and per unit of a job's time,
+    (types,) per device. 0 where they value no job's steps."""
+    say, count = problem.can_run & (worth > 0), problem.classes.count
+    weight = float((count[say] * value[say] / worth[say]).sum())
+    if weight <= 0:
+        return 0.0
+    time = proven_time_price(problem, value, time_price, device_price[problem.slot_type])
+    return float(count @ time + device_price @ problem.capacity) / weight
 
 
 def min_level(

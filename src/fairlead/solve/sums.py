@@ -127,7 +127,7 @@ def central_sum(problem: Problem, value: Floats, needs: Needs) -> Floats | None:
     if found is None:
         return None
     share = np.zeros(problem.rate.shape)
-    share[first, slot] = found
+    share[first, slot] = found.x
     used = np.bincount(problem.slot_type, devices @ share, len(problem.capacity))
     over = max(share.sum(axis=1).max(), (used / np.maximum(problem.capacity, 1.0)).max())
     return np.asarray(share / max(1.0, over))

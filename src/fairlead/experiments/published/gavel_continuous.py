@@ -52,7 +52,13 @@ SEED = 0  # of the published numbers
 ISOLATED = Line("isolated", "isolated")
 OURS = ", default profile"
 
-SINGLE_RATES, MULTI_RATES = grid_rates(0.4, 6.0), grid_rates(0.2, 3.0)
+SINGLE_RATES = grid_rates(0.4, 6.0)
+# At low load and near saturation, where policies part: for the default profile, and for jobs of several
+# devices, whose runs near saturation take long.
+FEW_SINGLE, FEW_MULTI = (
+    (0.4, 2.0, 4.0, 4.4, 4.8, 5.2, 5.6, 6.0),
+    (0.2, 1.0, 2.0, 2.4, 2.6, 2.8, 3.0),
+)
 SMALL_WINDOW = "1000:1300"
 
 
@@ -65,6 +71,7 @@ class Study:
     ours: tuple[str, ...]  # those of them that are run in the default profile too
     published: Published
     paper: Loads
+    ours_rates: tuple[float, ...]  # those of the paper's rates at which ours are run
     small: Loads
     ratios: tuple[tuple[str, str, float], ...]  # of two lines, at a rate
     most_h: float  # the top of the chart
@@ -72,6 +79,11 @@ class Study:
     def loads(self, bench: Workbench) -> Loads:
         """Those of the workbench's scale."""
         return self.paper if bench.scale == "paper" else self.small
+
+    def ours_loads(self, bench: Workbench) -> Loads:
+        """Where ours are run."""
+        loads = self.loads(bench)
+        return replace(loads, rates=self.ours_rates) if bench.scale == "paper" else loads
 
     def known(self, line: str) -> Loads:
         """Where there are published numbers of a line: their rates and their seed."""
@@ -91,6 +103,7 @@ LAS_SINGLE = Study(
     (LAS, GAVEL, PACKED),
     numbers.LAS_SINGLE,
     Loads(SINGLE_RATES),
+    FEW_SINGLE,
     Loads((0.8, 4.0, 4.8, 5.6), (SEED,), SMALL_WINDOW),
     ((LAS, GAVEL, 5.6), (LAS, PACKED, 5.6), (GANDIVA, GAVEL, 5.6), (LAS, GAVEL, 4.0)),
     100.0,
@@ -105,7 +118,8 @@ LAS_MULTI = Study(
     ),
     (LAS, GAVEL, PACKED),
     numbers.LAS_MULTI,
-    Loads(MULTI_RATES, flags=MULTI),
+    Loads(FEW_MULTI, flags=MULTI),
+    FEW_MULTI,
     Loads((0.4, 2.0, 2.6), (SEED,), SMALL_WINDOW, flags=MULTI),
     ((LAS, GAVEL, 2.6), (LAS, PACKED, 2.6), (LAS, GAVEL, 2.0)),
     180.0,
@@ -116,7 +130,8 @@ FTF_MULTI = Study(
     _FTF_LINES,
     (FTF, GAVEL),
     numbers.FTF_MULTI,
-    Loads(MULTI_RATES, flags=MULTI),
+    Loads((1.0, 2.0, 2.4, 2.6), flags=MULTI),
+    (1.0, 2.0, 2.6),
     Loads((1.0, 2.6), (SEED,), SMALL_WINDOW, flags=MULTI),
     ((FTF, GAVEL, 2.6), (FTF, GAVEL, 2.0)),
     100.0,
@@ -127,6 +142,7 @@ FTF_SINGLE = Study(
     (FTF, GAVEL),
     numbers.FTF_SINGLE,
     Loads((0.4, 2.0, 4.0, 4.8, 5.6)),
+    (0.4, 4.0, 5.6),
     Loads((0.8, 5.6), (SEED,), SMALL_WINDOW),
     ((FTF, GAVEL, 5.6),),
     100.0,
@@ -138,6 +154,7 @@ FIFO_SINGLE = Study(
     (FIFO, GAVEL),
     numbers.FIFO_SINGLE,
     Loads(SINGLE_RATES),
+    FEW_SINGLE,
     Loads((0.8, 4.0, 5.2), (SEED,), SMALL_WINDOW),
     ((FIFO, GAVEL, 5.2), (FIFO, PACKED, 5.2), (FIFO, GAVEL, 4.0)),
     160.0,
@@ -147,7 +164,8 @@ FIFO_MULTI = Study(
     _FIFO_LINES,
     (FIFO, GAVEL),
     numbers.FIFO_MULTI,
-    Loads(MULTI_RATES, flags=MULTI),
+    Loads(FEW_MULTI, flags=MULTI),
+    FEW_MULTI,
     Loads((0.4, 2.0, 2.6), (SEED,), SMALL_WINDOW, flags=MULTI),
     ((FIFO, GAVEL, 2.6), (FIFO, PACKED, 2.6)),
     310.0,
@@ -212,10 +230,8 @@ def finish_time(bench: Workbench) -> Findings:
 
 def findings(bench: Workbench, study: Study, words: Sequence[str] = ()) -> Findings:
     """A study's tables and charts."""
-    loads = study.loads(bench)
-    lines = [*study.lines, *_ours(study)]
-    grids = measure(bench, lines, loads)
-    curves = named([curve(line.name, loads, grids[line.name]) for line in lines])
+    measured = _measured(bench, study)
+    curves = named([curve(name, loads, grid) for name, (loads, grid) in measured.items()])
     released = [curves[line.name] for line in study.lines]
     exact = _at_once(bench, study) if bench.scale == "paper" else []
     rates = sorted({rate for known in study.published.values() for rate in known})
@@ -255,6 +271,16 @@ def _ours(study: Study) -> list[Line]:
         for line in study.lines
         if line.name in study.ours
     ]
+
+
+def _measured(bench: Workbench, study: Study) -> dict[str, tuple[Loads, Grid]]:
+    """Every line as released and ours, by name: where it was run, and what came out."""
+    loads, fewer = study.loads(bench), study.ours_loads(bench)
+    released = measure(bench, study.lines, loads)
+    ours = measure(bench, _ours(study), fewer)
+    return {name: (loads, grid) for name, grid in released.items()} | {
+        name: (fewer, grid) for name, grid in ours.items()
+    }
 
 
 def _of_ours(study: Study) -> list[tuple[str, str, float]]:
@@ -320,15 +346,10 @@ def _finish_time(
 ) -> Findings:
     """The study's findings, and finish-time fairness beside them."""
     found = findings(bench, study, words)
-    loads = study.loads(bench)
-    lines = [*study.lines, *_ours(study)]
-    # The lines' points are known by now; only those of the isolated policy are run.
-    grids = measure(bench, [ISOLATED, *lines], loads)
+    isolated = measure(bench, [ISOLATED], study.loads(bench))[ISOLATED.name]
     curves = [
-        curve_of(
-            line.name, loads, grids[line.name], _rho(loads, grids[line.name], grids[ISOLATED.name])
-        )
-        for line in lines
+        curve_of(name, loads, grid, _rho(loads, grid, isolated))
+        for name, (loads, grid) in _measured(bench, study).items()  # known by now, not run again
     ]
     rows = beside_published(curves, published, SEED, "")
     title = study.title.replace("Average JCT", "Mean rho against isolated runs")
@@ -341,7 +362,7 @@ def _finish_time(
     )
     tables = (
         Table(title, rows),
-        Table(f"{title}: means", mean_rows(curves, loads.rates, "")),
+        Table(f"{title}: means", mean_rows(curves, study.loads(bench).rates, "")),
     )
     return Findings((*found.tables, *tables), (*found.charts, chart), found.remarks)
 

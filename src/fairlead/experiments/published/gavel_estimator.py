@@ -33,7 +33,7 @@ PUBLISHED: Mapping[str, Mapping[float, float]] = {
     AS_RELEASED: {0.6: 22.0, 0.7: 37.0},
     ALONE: {0.6: 34.0},
 }
-PAPER = Loads((0.4, 0.5, 0.6, 0.7), cluster=CLUSTER)
+PAPER = Loads((0.4, 0.6, 0.7), cluster=CLUSTER)
 SMALL = Loads((0.4, 0.6), (0,), "200:400", cluster=CLUSTER)
 
 REMARKS = (

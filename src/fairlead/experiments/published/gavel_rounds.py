@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fairlead.experiments.findings import Findings, Reproduction, Row, Table, Workbench
-from fairlead.experiments.published.gavel_continuous import AT_ONCE, SEED, SINGLE_RATES, SMALL
+from fairlead.experiments.published.gavel_continuous import AT_ONCE, FEW_SINGLE, SEED, SMALL
 from fairlead.experiments.published.gavel_curves import (
     Curve,
     Line,
@@ -28,7 +28,7 @@ OURS_S = (IDEAL, 360.0, 2880.0)  # lengths that are run in the default profile t
 def round_length(bench: Workbench) -> Findings:
     """Figure 13: aware least attained service with rounds of several lengths, and without rounds."""
     small = Loads((2.0, SATURATED), (SEED,), "1000:1300")
-    loads = Loads(SINGLE_RATES) if bench.scale == "paper" else small
+    loads = Loads(FEW_SINGLE) if bench.scale == "paper" else small
     lines = {length_s: _rounds(length_s) for length_s in ROUND_LENGTH}
     ours = [_in_default(lines[length_s]) for length_s in OURS_S]
     grids = measure(bench, [*lines.values(), *ours], loads)
