@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 
 import numpy as np
+import pytest
 
 from fairlead.commands import EndJobs
 from fairlead.events import JobsSubmitted
+from fairlead.experiments import divergence
 from fairlead.experiments.divergence import CROWDED, Divergence
 from fairlead.experiments.point import Status
 from fairlead.experiments.worker import answer_for
@@ -15,9 +17,9 @@ from tests.small import job
 HOUR = 3600.0
 
 
-def fed(queue: Iterable[int], devices: int = 10) -> Divergence:
+def fed(queue: Iterable[int], devices: int = 10, measured: int = 0) -> Divergence:
     """The jobs in the system, hour by hour; one arrives in each hour, the rest comes and goes with it."""
-    seen = Divergence(devices)
+    seen = Divergence(devices, measured)
     for hour, wanted in enumerate(queue):
         more = max(wanted - seen.active, 1)
         jobs = tuple(job(n, 0.0, 1.0).job for n in range(more))
@@ -49,6 +51,17 @@ def test_a_burst_is_none() -> None:
 
 def test_a_queue_that_grows_to_its_length_is_none() -> None:
     assert not fed(round(95 * (1 - np.exp(-hour / 500))) + 1 for hour in range(3000))()
+
+
+def test_jobs_that_starve_end_a_run_whose_queue_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(divergence, "MANY", 1000)
+    short = [20] * 1500
+    assert not fed(short)()
+    seen = fed(short, measured=200)
+    assert seen.reason == (
+        "jobs starve: of the first 200 some have not ended after 1,023 hours, when 1,043 have come"
+    )
+    assert not fed(short, measured=400)()  # 1,600 would have to come
 
 
 def test_a_run_whose_queue_grows_is_ended_early() -> None:

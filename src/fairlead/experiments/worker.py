@@ -80,8 +80,9 @@ def _measured(point: Point, told: Told) -> Answer:
     def watch(done: float, note: str = "") -> None:
         told(done / total if total else nan, note)
 
-    divergence = Divergence(int(run.cluster.capacity.sum()))
-    endless = run.jobs.n is None and run.options.window is not None
+    window = run.options.window
+    divergence = Divergence(int(run.cluster.capacity.sum()), window[1] if window else 0)
+    endless = run.jobs.n is None and window is not None
     result = run.execute(
         stop=divergence,
         watch=watch,
