@@ -128,7 +128,7 @@ _FTF_LINES = (Line(FTF, "finish_time"), Line(GAVEL, "finish_time_aware"))
 FTF_MULTI = Study(
     "Average JCT, finish-time fairness, jobs of several devices",
     _FTF_LINES,
-    (FTF, GAVEL),
+    (GAVEL,),
     numbers.FTF_MULTI,
     Loads((1.0, 2.0, 2.4, 2.6), flags=MULTI),
     (1.0, 2.0, 2.6),
