@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from fairlead.errors import SolveError
 from fairlead.solve import levels
-from fairlead.solve.levels import Levels, solve
+from fairlead.solve.levels import HELD, Levels, most, solve
+from fairlead.solve.program import Measure
 
 
 def problem(seed: int, jobs: int, kinds: int = 5, types: int = 3, ages: bool = True) -> Levels:
@@ -86,3 +88,32 @@ def test_the_second_phase_leaves_no_device_idle_that_would_help() -> None:
     share, report = solve(p, gain=np.ones(3))
     assert report.objective == pytest.approx(100.0)
     assert (share * rate).sum(axis=1) == pytest.approx([1.0, 1.0, 1.0])
+
+
+class Rounded:
+    """A programme that rounding leaves nothing of where there is less room than this beside its optimum."""
+
+    def __init__(self, needs: float) -> None:
+        self.needs = needs
+        self.room = 0.0
+
+    def bound(self, column: int, low: float, high: float) -> None:
+        assert (column, low) == (0, -1.0)
+        self.room = high
+
+    def maximise(self, measure: Measure, columns: np.ndarray) -> str:
+        if self.room < self.needs:
+            raise SolveError("ended as 'Infeasible'")
+        return "most"
+
+
+class Least:
+    columns = np.array([0.25])
+
+
+@pytest.mark.parametrize(
+    ("needs", "found"), [(0.25, "most"), (0.25 + HELD / 2, "most"), (0.26, Least)]
+)
+def test_rounding_may_leave_nothing_exactly_at_the_level(needs: float, found: object) -> None:
+    measure = Measure(np.zeros(1), np.zeros(1))
+    assert most(Rounded(needs), Least, measure) == found  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ so the total cost C at any prices p lies above its tangent: no theta is feasible
 theta + (C - p N) / |C'|. The objective is the level that the shares really give.
 """
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,7 @@ PROVEN = 1e-6  # relative gap that an answer may have
 FEW = 2000  # kinds times slot types up to which the simplex method is used, an interior point above
 _NOTHING = 1e-8  # share that stands for none
 STILL = 1e-13  # relative step below which rounding decides
+HELD = 1e-9  # part of the level, or of the devices, that a second measure may cost
 _CLOSE = 1e-8  # relative gap that the interior point is asked for; it stalls near 1e-10
 
 
@@ -168,14 +170,24 @@ def _by_hats(
     if gain is not None:
         value = np.zeros(len(kinds.id))
         value[kinds.of] = gain
-        program.bound(0, -1.0, max(float(answer.columns[0]), 0.0))
         more = Measure(np.repeat(value, kinds.kink.shape[1]), np.zeros(len(problem.slot_type)))
-        answer = program.maximise(more, np.zeros(1))
+        answer = most(program, answer, more)
         iterations += answer.iterations
     of_kink = answer.per_job(program.problem).reshape(*kinds.kink.shape, -1)
     share = np.empty((len(steps), of_kink.shape[2]))
     _expand(*jobs, kinds.kink, level, of_kink, share)
     return _Found(level, share, price, iterations, end.warm, basis)
+
+
+def most(program: Program, least: Answer, measure: Measure) -> Answer:
+    """The largest measure at the least excess, which is the programme's first further column. Rounding may
+    leave nothing exactly there: then a little beside it, or ``least`` itself."""
+    excess = max(float(least.columns[0]), 0.0)
+    for beside in (0.0, HELD):
+        program.bound(0, -1.0, excess + beside)
+        with contextlib.suppress(SolveError):
+            return program.maximise(measure, np.zeros(1))
+    return least
 
 
 @dataclass(frozen=True, slots=True)

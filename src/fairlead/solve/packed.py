@@ -15,10 +15,8 @@ import numpy as np
 
 from fairlead.errors import SolveError
 from fairlead.model.arrays import Floats
-from fairlead.solve.levels import MET, STEPS, STILL
+from fairlead.solve.levels import HELD, MET, STEPS, STILL, most
 from fairlead.solve.program import Answer, Columns, Measure, Problem, Program, proven_time_price
-
-HELD = 1e-9  # part of the level, or of the devices, that the second phase may give up
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +111,8 @@ def min_level(
         raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
     bound = max(floor, _level_bound(problem, answer, need, level, falls))
     program.pair_toll = toll
-    last = _most(program, max(excess, 0.0), Measure(gain, np.zeros(len(problem.slot_type))))
+    last = most(program, answer, Measure(gain, np.zeros(len(problem.slot_type))))
     return Level(level, bound, last, iterations + last.iterations, basis)
-
-
-def _most(program: Program, excess: float, measure: Measure) -> Answer:
-    """The largest measure at the level. Rounding may leave nothing exactly there: then a little beside it."""
-    program.bound(0, -1.0, excess)
-    try:
-        return program.maximise(measure, np.zeros(1))
-    except SolveError:
-        program.bound(0, -1.0, excess + HELD)
-        return program.maximise(measure, np.zeros(1))
 
 
 def _nothing(problem: Problem) -> Measure:

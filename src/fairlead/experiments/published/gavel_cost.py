@@ -69,8 +69,8 @@ def cost_slo(bench: Workbench) -> Findings:
             "As released a policy for throughput per $ maximises steps per second per $ over all jobs, raw "
             "steps, so that families with short steps go first. Least cost minimises $ for the jobs there "
             "are.",
-            "As released the three policies cost the same here. Rounds hand out V100s first, to whoever has a "
-            "share of them, and the interior-point solver leaves every share a little above zero; so where "
+            "As released the three policies cost the same here. Rounds hand out V100s first, to whoever has "
+            "a share of them, and the interior-point solver leaves every share a little above zero; so where "
             "devices are free all jobs run on the fastest, whatever the policy wanted. The default profile "
             "keeps to the shares: its ratios are to be held against the paper's.",
         ),
