@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -72,6 +73,17 @@ def test_all_of_it_is_written_and_the_page_has_it(tmp_path: Path) -> None:
     assert "- They are few." in text
     assert "![Six jobs](images/six-jobs-figure.svg)" in text
     assert (tmp_path / "docs" / "images" / "six-jobs-figure.svg").exists()
+
+
+def test_the_command_names_the_data_that_were_used(tmp_path: Path) -> None:
+    def found(bench: Workbench) -> Findings:
+        bench.shared("rates.csv")
+        return Findings((), ())
+
+    (tmp_path / "rates.csv").touch()
+    bench = replace(_bench(tmp_path), data=tmp_path)
+    _, record = r.reproduce(replace(ONE, run=found), bench)
+    assert record.command == "fairlead reproduce six-jobs --scale small --data DIR"
 
 
 def test_names_are_those_of_the_published_modules() -> None:

@@ -30,7 +30,9 @@ RECORD = "findings.json"
 _HEADER = """# Results
 
 Published results beside ours, written by `fairlead reproduce --write-results` from runs of the commands
-that stand with them. *Ratio* is ours over the published number.
+that stand with them. *Ratio* is ours over the published number. DIR is a directory with files of Gavel's
+and of Shockwave's release and with the published cluster traces, which are not part of Fairlead; without it
+`gavel-*` model the rates of two jobs on one device.
 """
 
 
@@ -103,7 +105,7 @@ def reproduce(one: Reproduction, bench: Bench) -> tuple[Findings, Record]:
         one.title,
         one.source,
         bench.scale,
-        command(one, bench.scale),
+        command(one, bench),
         datetime.now(UTC).isoformat(timespec="minutes"),
         fairlead.__version__,
         code_version(),
@@ -128,10 +130,10 @@ def reproduce(one: Reproduction, bench: Bench) -> tuple[Findings, Record]:
     return findings, record
 
 
-def command(one: Reproduction, scale: Scale) -> str:
+def command(one: Reproduction, bench: Bench) -> str:
     """What anybody would type to get it."""
-    data = " --data DIR" if one.needs_data else ""
-    return f"fairlead reproduce {one.name} --scale {scale}{data}"
+    data = " --data DIR" if one.needs_data or bench.used_data else ""
+    return f"fairlead reproduce {one.name} --scale {bench.scale}{data}"
 
 
 def _figures(findings: Findings, folder: Path) -> Iterable[str]:

@@ -35,6 +35,7 @@ class Bench:
     points: list[Outcome] = field(default_factory=list)  # all that were asked for
     notes: dict[str, str] = field(default_factory=dict)  # table -> what its lack means
     fresh: int = 0  # points that were not known before
+    used_data: bool = False  # has a file of ``data`` been asked for, and found?
 
     def run(self, points: Sequence[Point]) -> list[Outcome]:
         """Each point's outcome, in this order; what is known already is not run again."""
@@ -71,6 +72,7 @@ class Bench:
         places = self._places()
         for place in places:
             if (place / name).exists():
+                self.used_data = True
                 return place / name
         looked = " or ".join(map(str, places)) or "no directory of data was found"
         raise ConfigError(
