@@ -21,7 +21,7 @@ from fairlead.experiments.published import (
     gavel_share,
 )
 from fairlead.experiments.published.gavel_continuous import LAS_SINGLE, mean_rho
-from fairlead.experiments.published.gavel_curves import Line, Loads, sustained
+from fairlead.experiments.published.gavel_curves import Curve, Line, Loads, marks, sustained
 from fairlead.inputs import Input
 
 
@@ -174,6 +174,15 @@ def test_diverged_points_are_shown_as_such(tmp_path: Path) -> None:
     assert (las.low[at - 2], las.high[at - 2]) == (20.0, 22.0)
     known = next(s for s in chart.series if s.name == "LAS" and s.published)
     assert dict(zip(known.x.tolist(), known.y.tolist(), strict=True))[4.8] == 35.79
+
+
+def test_lines_that_diverge_at_one_rate_share_a_mark() -> None:
+    def gone(name: str, rate: float | None) -> Curve:
+        return Curve(name, (1.0,), (0,), np.ones((1, 1)), diverges=rate)
+
+    some = [gone("a", 6.0), gone("b", None), gone("c", 5.0), gone("d", 6.0)]
+    assert marks(some) == ((5.0, "c diverges"), (6.0, "a and d diverge"))
+    assert marks([gone(name * 20, 6.0) for name in "abc"]) == ((6.0, "3 of them diverge"),)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ CLUSTER = "v100=36,p100=36,k80=36"
 WINDOW = "4000:5000"
 SEEDS = (0, 1, 2)
 MULTI = ",multi-gpu"  # of the generator
+LABEL = 50  # characters of a mark
 
 Published: TypeAlias = Mapping[str, Mapping[float, float]]  # by name of a line, by jobs per hour
 
@@ -164,10 +165,19 @@ def published_series(published: Published) -> tuple[Series, ...]:
 
 
 def marks(curves: Sequence[Curve]) -> tuple[tuple[float, str], ...]:
-    """Where curves diverge."""
-    return tuple(
-        (one.diverges, f"{one.name} diverges") for one in curves if one.diverges is not None
-    )
+    """Where curves diverge; one mark for all that do so at the same rate."""
+    at: dict[float, list[str]] = {}
+    for one in curves:
+        if one.diverges is not None:
+            at.setdefault(one.diverges, []).append(one.name)
+    return tuple((rate, _diverge(names)) for rate, names in sorted(at.items()))
+
+
+def _diverge(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} diverges"
+    joined = f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{joined if len(joined) <= LABEL else f'{len(names)} of them'} diverge"
 
 
 def beside_published(
