@@ -121,6 +121,8 @@ def reproduce(one: Reproduction, bench: Bench) -> tuple[Findings, Record]:
         findings.remarks,
         tuple(_figures(findings, bench.folder)),
     )
+    if not bench.fresh:
+        record = _as_run(record, bench.folder / RECORD)
     ran = [Ran(key, o.point, o.status, o.reason, o.seconds) for key, o in points.items()]
     _write(bench.folder / "points.json", _json(ran))
     _write(bench.folder / "charts.json", _json(findings.charts))
@@ -128,6 +130,19 @@ def reproduce(one: Reproduction, bench: Bench) -> tuple[Findings, Record]:
     _write(bench.folder / "table.md", as_markdown(findings.tables))
     _write(bench.folder / RECORD, _json(record))
     return findings, record
+
+
+def _as_run(record: Record, path: Path) -> Record:
+    """With when and how long the simulations ran, from the record of that command, if it is still there:
+    whoever only writes the findings anew has not run them."""
+    try:
+        earlier = _read(path)
+    except RunError:
+        return record
+    if earlier.n_points != record.n_points or not record.n_points:
+        return record
+    told = ("ended", "version", "code", "cores", "wall_s", "cpu_s", "n_known")
+    return replace(record, **{name: getattr(earlier, name) for name in told})
 
 
 def command(one: Reproduction, bench: Bench) -> str:
