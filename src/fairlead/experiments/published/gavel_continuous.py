@@ -360,11 +360,29 @@ def _finish_time(
         (*(one.series for one in curves), *published_series(published)),
         y_most=2.0,
     )
+    exact = _rho_at_once(bench, study, published) if bench.scale == "paper" else []
     tables = (
-        Table(title, rows),
+        *(
+            [Table(f"{title}, solving at once", beside_published(exact, published, SEED, ""))]
+            if exact
+            else []
+        ),
+        Table(f"{title}, as released", rows),
         Table(f"{title}: means", mean_rows(curves, study.loads(bench).rates, "")),
     )
     return Findings((*found.tables, *tables), (*found.charts, chart), found.remarks)
+
+
+def _rho_at_once(bench: Workbench, study: Study, published: Published) -> list[Curve]:
+    """Where there are published ones, both runs with a solve at every arrival and end."""
+    curves = []
+    for line in study.lines:
+        rates = tuple(sorted(published.get(line.name, {})))
+        loads = replace(study.paper, rates=rates, seeds=(SEED,))
+        both = [replace(one, solve_interval_s=AT_ONCE) for one in (line, ISOLATED)]
+        grid, isolated = measure(bench, both, loads).values()
+        curves.append(curve_of(line.name, loads, grid, _rho(loads, grid, isolated)))
+    return curves
 
 
 def _rho(
