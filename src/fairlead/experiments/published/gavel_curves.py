@@ -143,6 +143,11 @@ def curve_of(name: str, loads: Loads, grid: Grid, values: Floats) -> Curve:
     return Curve(name, loads.rates, loads.seeds, values, why, min(gone, default=None))
 
 
+def either(one: Grid, other: Grid) -> Grid:
+    """For a ratio of two lines: at each point the run that is not complete, if any."""
+    return {at: o if o.status is not Status.COMPLETE else other[at] for at, o in one.items()}
+
+
 def sustained(rates: Sequence[float], values: Floats) -> float | None:
     """The highest rate up to which no value is missing or above ``SUSTAINED`` times the first one; None
     where the first is missing itself."""

@@ -15,6 +15,7 @@ from fairlead.experiments.published.gavel_curves import (
     Line,
     Loads,
     curve_of,
+    either,
     jct_h,
     marks,
     mean_rows,
@@ -153,10 +154,8 @@ def _jct_curve(bench: Workbench, share: float, profile: str) -> Curve:
     values = np.array(
         [[_ratio(over[r, s], base[r, s], jct_h) for s in loads.seeds] for r in loads.rates]
     )
-    missing = {
-        at: one if one.status is not Status.COMPLETE else base[at] for at, one in over.items()
-    }
-    return curve_of(f"{share:.0%} v100, {PROFILES[profile]}", loads, missing, values)
+    name = f"{share:.0%} v100, {PROFILES[profile]}"
+    return curve_of(name, loads, either(over, base), values)
 
 
 def _makespan(outcome: Outcome) -> float:
