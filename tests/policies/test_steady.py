@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies import steady as module
 from fairlead.policies.finish_time import FinishTime
 from fairlead.policies.las import Las, PackedLas
 from fairlead.policies.makespan import Makespan
@@ -62,3 +63,14 @@ def test_without_restart_costs_nothing_is_given_up() -> None:
     made = Las().allocate(snapshot)
     level = float((made.throughput(snapshot) * worth).min(where=worth > 0, initial=np.inf))
     assert level == pytest.approx(made.report.objective, rel=1e-8)
+
+
+@pytest.mark.parametrize("policy", POLICIES[:3], ids=lambda policy: policy.name)
+def test_where_a_second_solve_would_take_too_long_there_is_none(
+    policy: Las, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, costly = in_force(1, 0.0), in_force(1, 1e7)
+    best = policy.allocate(free).share
+    assert np.abs(policy.allocate(costly).share - best).max() > 1e-3
+    monkeypatch.setattr(module, "MANY", 10)
+    assert policy.allocate(costly).share == pytest.approx(best, abs=1e-9)

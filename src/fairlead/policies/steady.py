@@ -13,6 +13,7 @@ from fairlead.solve.program import Columns, Measure, Problem, Program
 
 GIVEN_UP = 0.01  # part of the objective
 _MISSED = 1e-7  # part of the needs
+MANY = 2_000  # rates of classes beyond which the second solve takes longer than it is worth
 EVERY_S = 7200.0  # a share that is withdrawn costs one start in about this time
 
 
@@ -21,14 +22,16 @@ def steady(snapshot: Snapshot, made: Allocation, need: Floats, packed: bool = Fa
 
     y the shares of jobs alone in force, m_i = restart_i / EVERY_S * max_j T_ij / p_i what a start costs
     in normalised rate. need: (jobs,) steps/s that hold the policy's objective within ``GIVEN_UP`` of the
-    optimum that ``made`` has. Without restart costs, or with nothing in force, ``made`` itself; its
-    report stays, for it is about the optimum.
+    optimum that ``made`` has. Without restart costs, with nothing in force, or with more than ``MANY``
+    rates, ``made`` itself; its report stays, for it is about the optimum.
     """
     alone = snapshot.member[:, 1] < 0 if snapshot.packed else slice(None)
     kept = snapshot.share[alone]
     if not (snapshot.restart_s.any() and kept.any()):
         return made
     problem = Problem.of(snapshot, _alike(snapshot, kept, need), packed=packed)
+    if np.count_nonzero(problem.rate) > MANY:
+        return made
     classes = problem.classes
     gain = gain_of(proportional_rate(snapshot))[classes.first]
     move = snapshot.restart_s[classes.first] / EVERY_S * gain * problem.best
