@@ -8,6 +8,7 @@ import numpy as np
 
 from fairlead.core.table import Table
 from fairlead.errors import ConfigError
+from fairlead.estimation.estimator import part
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.throughput import Throughputs
 
@@ -24,7 +25,9 @@ class Settings:
     def of(options: Mapping[str, str]) -> "Settings":
         """From the text; ConfigError names what is wrong."""
         parts = {
-            name: _part(name, options[name]) for name in ("known", "explore") if name in options
+            name: part("fairlead", name, options[name])
+            for name in ("known", "explore")
+            if name in options
         }
         for name, value in options.items():
             if name not in ("known", "explore", "unseen"):
@@ -35,16 +38,6 @@ class Settings:
             if name == "unseen" and value:
                 raise ConfigError(f"estimator fairlead: unseen takes no value, got {value!r}")
         return Settings(**parts, unseen="unseen" in options)
-
-
-def _part(name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not 0 <= value <= 1:
-        raise ConfigError(f"estimator fairlead: {name} must be a number from 0 to 1, got {text!r}")
-    return value
 
 
 class Jobs(Table):

@@ -124,3 +124,16 @@ def parse(spec: str) -> tuple[str, dict[str, str]]:
             raise ConfigError(f"estimator {spec!r}: {key} is given twice")
         options[key] = value
     return name, options
+
+
+def part(estimator: str, name: str, text: str) -> float:
+    """An option that is a part of something. Raises ConfigError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0 <= value <= 1:
+        raise ConfigError(
+            f"estimator {estimator}: {name} must be a number from 0 to 1, got {text!r}"
+        )
+    return value

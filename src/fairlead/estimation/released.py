@@ -19,6 +19,7 @@ import numpy as np
 
 from fairlead.errors import ConfigError
 from fairlead.estimation.completion import complete
+from fairlead.estimation.estimator import part
 from fairlead.estimation.said import Beliefs, Measured
 from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
@@ -54,7 +55,7 @@ class Choices:
             raise ConfigError(f"estimator gavel: defect takes no value, got {options['defect']!r}")
         return Choices(
             _whole("references", options["references"]) if "references" in options else None,
-            _fraction(options.get("profiling", "1")),
+            part("gavel", "profiling", options.get("profiling", "1")),
             _whole("rank", options.get("rank", "10")),
             "defect" in options,
         )
@@ -64,16 +65,6 @@ def _whole(name: str, text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"estimator gavel: {name} must be a whole number >= 1, got {text!r}")
     return int(text)
-
-
-def _fraction(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not 0 <= value <= 1:
-        raise ConfigError(f"estimator gavel: profiling must be a number from 0 to 1, got {text!r}")
-    return value
 
 
 class Fingerprints:
