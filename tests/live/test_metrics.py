@@ -148,12 +148,14 @@ def _answer(url: str, query: str) -> dict[str, Any]:
     until = time.monotonic() + LIMIT_S
     while time.monotonic() < until:
         try:
-            found = httpx.get(f"{url}/api/v1/query", params={"query": query}).json()
-            if found["data"]["result"]:
-                result: dict[str, Any] = found["data"]["result"][0]
+            answer = httpx.get(f"{url}/api/v1/query", params={"query": query})
+            # 503 and plain text: it listens, but is still loading what it has stored
+            found = answer.json()["data"]["result"] if answer.is_success else []
+            if found:
+                result: dict[str, Any] = found[0]
                 return result
         except httpx.TransportError:
-            pass  # it is not up yet
+            pass  # it does not listen yet
         time.sleep(0.2)
     raise AssertionError(f"no answer to {query} within {LIMIT_S:g} s")
 
