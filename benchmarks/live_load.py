@@ -64,6 +64,7 @@ class Agent:
         self.seen = seen
         self.news = asyncio.Event()
         self.seq = 0
+        self.heartbeat_s = 1.0
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -71,15 +72,15 @@ class Agent:
             watch: asyncio.Task[None] | None = None
             try:
                 while True:
-                    heartbeat_s = await self._register()
+                    await self._register()
                     watch = watch or asyncio.create_task(self._watch())
                     with contextlib.suppress(RegisterAgainError):
-                        await self._reports(heartbeat_s)
+                        await self._reports()
             finally:
                 if watch is not None:
                     watch.cancel()
 
-    async def _register(self) -> float:
+    async def _register(self) -> None:
         while True:
             try:
                 welcome = await self.client.register(
@@ -96,14 +97,15 @@ class Agent:
                     )
                 )
                 self.seen.registered += 1
-                return welcome.heartbeat_s
+                self.heartbeat_s = welcome.heartbeat_s
+                return
             except UnreachableError:
                 self.seen.failures += 1
                 await asyncio.sleep(1.0)
 
-    async def _reports(self, heartbeat_s: float) -> None:
+    async def _reports(self) -> None:
         while True:
-            next_s, wait_s = self.node.next_s(), heartbeat_s * random.uniform(0.8, 1.0)
+            next_s, wait_s = self.node.next_s(), self.heartbeat_s * random.uniform(0.8, 1.0)
             if next_s is not None:
                 wait_s = min(wait_s, next_s - time.monotonic())
             with contextlib.suppress(TimeoutError):
@@ -130,6 +132,7 @@ class Agent:
             self.seen.failures += 1
             return
         now = time.monotonic()
+        self.heartbeat_s = orders.heartbeat_s or self.heartbeat_s
         self.seen.report_at.append(asked)
         self.seen.report_s.append(now - asked)
         self._follow(orders, now, asked)

@@ -43,6 +43,8 @@ class Server:
     def __init__(self, lease_s: float = 60.0) -> None:
         self.lease_s = lease_s
         self.grants = True
+        self.heartbeat_s = 0.2
+        self.reports = 0
         self.registered: list[Register] = []
         self.held: dict[Key, Held] = {}
         self.output: dict[tuple[int, int, int], bytes] = {}
@@ -98,15 +100,21 @@ class Server:
     async def register(self, message: Register) -> Welcome:
         self.registered.append(message)
         await self._wake()
-        return Welcome(heartbeat_s=0.2, lease_s=self.lease_s, rate_bound=0.01, orders=self.orders)
+        return Welcome(
+            heartbeat_s=self.heartbeat_s,
+            lease_s=self.lease_s,
+            rate_bound=0.01,
+            orders=self.orders,
+        )
 
     async def report(self, message: Report) -> Orders:
         if not self.registered or message.incarnation != self.registered[-1].incarnation:
             raise StaleError(f"node {message.node!r}: register again")
         self.held = {(h.job, h.epoch): h for h in message.holds}
+        self.reports += 1
         await self._wake()
         leases = {h.job: self.lease_s for h in message.holds} if self.grants else {}
-        return msgspec.structs.replace(self.orders, leases=leases)
+        return msgspec.structs.replace(self.orders, leases=leases, heartbeat_s=self.heartbeat_s)
 
     async def log(self, message: LogChunk) -> LogWanted:
         key = message.job, message.epoch, message.rank

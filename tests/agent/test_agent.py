@@ -148,6 +148,22 @@ def test_jobs_end_when_their_lease_is_not_renewed(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_reports_come_as_often_as_the_newest_answer_says(play: Play) -> None:
+    async def scenario(server: Server, agent: RunningAgent) -> None:
+        before = server.reports
+        await server.until(lambda: server.reports >= before + 3)
+        server.heartbeat_s = 60.0
+        await server.until(lambda: server.reports >= before + 4)
+        await asyncio.sleep(0.5)
+        quiet = server.reports
+        await asyncio.sleep(1.5)
+        assert server.reports == quiet
+        await server.order(plain(62, *SLEEP))  # what is new is told at once
+        await server.until_state((62, 1), "running")
+
+    play(scenario)
+
+
 def test_nothing_starts_before_its_lease_is_granted(play: Play) -> None:
     async def scenario(server: Server, agent: RunningAgent) -> None:
         server.grants = False

@@ -167,6 +167,20 @@ def test_an_end_is_reported_until_it_is_forgotten() -> None:
     assert fleet.orders("a", "one").forget == ()
 
 
+def test_many_nodes_report_less_often_as_far_as_their_leases_allow() -> None:
+    def after(nodes: int) -> tuple[float, float]:
+        fleet = Fleet(lease_s=30.0, rate_bound=0.01, monotonic=Time(), notice=print, shortest_s=2.0)
+        for number in range(1, nodes):
+            fleet.add(f"node-{number}", "v100", 8)
+        fleet.add("a", "v100", 8)
+        fleet.register(_register())
+        return fleet.report(_report(1)).heartbeat_s, fleet.silence_s
+
+    assert after(500) == (2.0, 9.0)
+    assert after(1000) == (4.0, 17.0)
+    assert after(5000) == (7.5, 31.0), "a lease sees four"
+
+
 def test_nodes_are_told_in_turns_as_others_answer() -> None:
     time = Time()
     fleet = Fleet(lease_s=10.0, rate_bound=0.01, monotonic=time, notice=lambda _: None)

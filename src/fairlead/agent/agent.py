@@ -199,6 +199,7 @@ class Agent:
             self._waiting = waiting + self._waiting
             raise
         self._node.follow(orders, asked)
+        self._heartbeat_s = orders.heartbeat_s or self._heartbeat_s
         for answered in waiting:
             if not answered.done():
                 answered.set_result(None)

@@ -31,7 +31,10 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate, for both ports.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM key, for both ports.")] = None,
     lease: Annotated[float, typer.Option(help="Seconds of a lease.")] = 30.0,
-    heartbeat: Annotated[float, typer.Option(help="Seconds between reports of an agent.")] = 2.0,
+    heartbeat: Annotated[
+        float,
+        typer.Option(help="Seconds between reports of an agent; longer with very many nodes."),
+    ] = 2.0,
     solve_limit: Annotated[float, typer.Option(help="Seconds that a solve may take.")] = 60.0,
     mtbf: Annotated[
         float, typer.Option(help="Seconds between failures of a node: how often jobs save.")

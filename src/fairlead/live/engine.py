@@ -70,7 +70,7 @@ class LiveOptions:
     prices: dict[str, float] = field(default_factory=dict)
     seed: int = 0
     lease_s: float = 30.0
-    heartbeat_s: float = 2.0
+    heartbeat_s: float = 2.0  # the shortest; see Fleet
     rate_bound: float = 0.01  # drift between the clocks of two machines, relative
     mtbf_s: float = 86400.0  # of a node, as long as nothing is known of it
     solve_limit_s: float = 60.0
@@ -99,7 +99,7 @@ class Engine:
             options.rate_bound,
             time.monotonic,
             self._notice,
-            4 * options.heartbeat_s + 1.0,
+            options.heartbeat_s,
         )
         self.backend = LiveBackend(
             self.book,

@@ -17,6 +17,7 @@ from fairlead.errors import StaleError
 from fairlead.live.protocol import Assignment, Held, Orders, Register, Report
 
 Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
+RENEWALS = 250.0  # reports a second, of all nodes, that heartbeats alone shall bring at most
 DEAF_S = 1.0  # a node that does not answer for so long holds up the others no more
 _NONE = Orders(seq=0, wanted=())
 
@@ -71,21 +72,32 @@ class Fleet:
         rate_bound: float,
         monotonic: Callable[[], float],
         notice: Callable[[str], None],
-        silence_s: float = 1.0,
+        shortest_s: float = 0.0,
     ) -> None:
         """notice: called with a node's name, under no lock, when what it holds has changed in kind;
-        silence_s: without a report, to be no accident."""
+        shortest_s: between two heartbeats of a node."""
         self.lease_s = lease_s
         self.rate_bound = rate_bound
         self.monotonic = monotonic
         self.notice = notice
-        self.silence_s = silence_s
+        self.shortest_s = shortest_s
         self.nodes: dict[str, LiveNode] = {}
         self.wake: Callable[[list[str]], None] = _wake_nobody
         self._lock = threading.Lock()
         self._seq = 0
         self._changed: dict[str, None] = {}  # in the order in which they are to be told
         self._told: dict[str, float] = {}  # node -> when, of those that have not answered yet
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Between two reports of a node that has nothing new to say. Longer where there are many nodes, so
+        that the server's time goes to what is new; a lease always sees four of them."""
+        return max(self.shortest_s, min(len(self.nodes) / RENEWALS, self.lease_s / 4))
+
+    @property
+    def silence_s(self) -> float:
+        """Without a report for so long is no accident."""
+        return 4 * self.heartbeat_s + 1.0
 
     # --- agents' calls -----------------------------------------------------------------------------
 
@@ -108,7 +120,9 @@ class Fleet:
             }
             if leases:
                 node.lease_until = now + self.lease_s * (1 + self.rate_bound)
-            orders = msgspec.structs.replace(node.orders, leases=leases)
+            orders = msgspec.structs.replace(
+                node.orders, leases=leases, heartbeat_s=self.heartbeat_s
+            )
         if changed:
             self.notice(message.node)
         return orders

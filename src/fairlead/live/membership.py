@@ -41,7 +41,7 @@ class Membership:
             backend.put_back(name)
         backend.noticed.add(name)
         return Welcome(
-            heartbeat_s=self.engine.options.heartbeat_s,
+            heartbeat_s=fleet.heartbeat_s,
             lease_s=self.engine.options.lease_s,
             rate_bound=self.engine.options.rate_bound,
             orders=node.orders,

@@ -9,7 +9,7 @@ Calls of the service ``fairlead.Agents``, all with the metadata ``authorization:
 
 - ``Register(Register) -> Welcome``
 - ``Report(Report) -> Orders``: heartbeat, progress and renewal of leases in one. Sent every
-  ``heartbeat_s`` and whenever something changes on the node.
+  ``heartbeat_s``, as the newest answer says, and whenever something changes on the node.
 - ``Watch(WatchRequest) -> stream of Orders``: pushed whenever the orders of the node change.
 - ``Log(LogChunk) -> LogWanted``: output of ranks, as it grows; the server keeps it where its owner may
   read it.
@@ -141,7 +141,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a node shall hold. What it holds beyond that it stops.
 
-    leases: in the answer to a report only: job -> seconds from the moment that report was *sent*.
+    In the answer to a report only: leases: job -> seconds from the moment that report was *sent*;
+    heartbeat_s: until the next, if nothing happens before; 0 = as before.
     """
 
     seq: int
@@ -150,6 +151,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         tuple[int, int], ...
     ] = ()  # (job, epoch) of ended starts that the server has booked
     leases: dict[int, float] = {}
+    heartbeat_s: float = 0.0
     reasons: dict[
         int, str
     ] = {}  # job -> why it is no longer wanted: preempted | cancelled | paused ...

@@ -38,7 +38,9 @@ def recover(engine: "Engine") -> None:
             if node not in engine.fleet.nodes:
                 engine.backend.abandon(node, [start], "its node is no longer in the cluster")
     options = engine.options
-    engine.backend.settled_s = engine.clock.now_s() + max(options.lease_s, 4 * options.heartbeat_s)
+    engine.backend.settled_s = engine.clock.now_s() + max(
+        options.lease_s, 4 * engine.fleet.heartbeat_s
+    )
     engine.rebuild()
 
 
