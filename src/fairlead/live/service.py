@@ -267,7 +267,7 @@ class Service:
             if tenant not in ("", caller.tenant):
                 return []
             tenant = caller.tenant
-        return [self.viewer.job(row) for row in self.store.jobs(state, tenant, after, limit)]
+        return self.viewer.jobs(self.store.jobs(state, tenant, after, limit))
 
     def _row(self, caller: Caller, job: int) -> JobRow:
         row = self.engine.book.jobs.get(job) or (
