@@ -26,6 +26,19 @@ def test_nobody_at_the_address_is_one_sentence() -> None:
             engine.run([point()], Limits(), lambda *_: None, Progress(lambda *_: None))
 
 
+def test_somebody_else_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairlead.experiments import ray_engine
+
+    monkeypatch.setattr(ray_engine, "KNOCK_S", 1.0)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        engine = ray_engine.RayEngine(address=address)
+        with pytest.raises(ConfigError, match=f"--ray-address {address}: who listens there is not"):
+            engine.run([point()], Limits(), lambda *_: None, Progress(lambda *_: None))
+
+
 @pytest.mark.long
 def test_two_nodes_give_the_bytes_of_two_processes(tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster

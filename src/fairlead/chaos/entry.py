@@ -40,7 +40,7 @@ def shift_clock(control: Path) -> None:
 def spare_grpc() -> None:
     """gRPC gives absolute times to its core, which reads the kernel's clock: to set one of two clocks that
     are one in truth would end every call at once."""
-    from fairlead.live.quiet_grpc import grpc
+    from fairlead.quiet_grpc import grpc
 
     true = SimpleNamespace(**vars(time))
     for module in (sys.modules["grpc.aio._utils"], sys.modules["grpc._cython.cygrpc"]):

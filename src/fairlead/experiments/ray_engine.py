@@ -18,6 +18,7 @@ from fairlead.errors import ConfigError, RunError
 from fairlead.experiments.point import Point, Status
 from fairlead.experiments.runner import LOOK_S, Done, Limits, Progress, Worker, label
 from fairlead.experiments.store import Answer, code_version
+from fairlead.quiet_grpc import grpc
 
 TRIES = 3  # of a point whose node is lost
 KNOCK_S = 15.0  # for a cluster to accept a connection
@@ -139,9 +140,10 @@ def _ray() -> Any:
 
 
 def _knock(address: str) -> None:
-    """ConfigError unless somebody listens at HOST:PORT: Ray itself would try for minutes. Other addresses
-    ("auto", "local", none) are left to Ray."""
-    host, colon, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
+    """ConfigError unless somebody listens at HOST:PORT, and speaks gRPC as Ray does: Ray itself would try for
+    minutes, or for ever. Other addresses ("auto", "local", none) are left to Ray."""
+    place = address.rpartition("://")[2].partition("/")[0]
+    host, colon, port = place.rpartition(":")
     if not (colon and port.isdecimal()):
         return
     try:
@@ -149,6 +151,15 @@ def _knock(address: str) -> None:
     except (OSError, OverflowError) as problem:
         said = getattr(problem, "strerror", None) or problem
         raise ConfigError(f"--ray-address {address}: no Ray cluster answers ({said})") from None
+    if os.environ.get("RAY_USE_TLS", "0") != "0":
+        return  # with certificates that only Ray knows of
+    with grpc.insecure_channel(place) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(KNOCK_S)
+        except grpc.FutureTimeoutError:
+            raise ConfigError(
+                f"--ray-address {address}: who listens there is not a Ray cluster"
+            ) from None
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from fairlead.live.protocol import (
     WatchRequest,
     Welcome,
 )
-from fairlead.live.quiet_grpc import grpc
 from fairlead.live.wrong import UNREADABLE
+from fairlead.quiet_grpc import grpc
 
 LARGEST = 16 << 20  # bytes of orders, with the environments of all jobs of a node
 CONNECT_S = 2.0  # longest wait between two attempts to connect

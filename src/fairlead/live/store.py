@@ -297,8 +297,11 @@ def _make(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sync(directory.parent)
+    except FileExistsError:
+        raise RunError(f"{directory}: cannot be used as a state directory (it is a file)") from None
     except OSError as problem:
-        raise RunError(f"{directory}: cannot be used as a state directory ({problem})") from None
+        said = problem.strerror
+        raise RunError(f"{directory}: cannot be used as a state directory ({said})") from None
 
 
 def _sync(directory: Path) -> None:

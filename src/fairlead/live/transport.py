@@ -26,8 +26,8 @@ from fairlead.live.protocol import (
     WatchRequest,
     Welcome,
 )
-from fairlead.live.quiet_grpc import grpc
 from fairlead.live.wrong import UNREADABLE, wrong
+from fairlead.quiet_grpc import grpc
 
 LARGEST = 4 << 20  # bytes of a message
 KEEPALIVE_MS = 10_000
