@@ -54,7 +54,7 @@ ISOLATED = Line("isolated", "isolated")
 OURS = ", default profile"
 
 SINGLE_RATES = grid_rates(0.4, 6.0)
-# At low load and near saturation, where policies part: for the default profile, and for jobs of several
+# At low load and near saturation, where policies part: for the default profile, FIFO, and jobs of several
 # devices, whose runs near saturation take long.
 FEW_SINGLE, FEW_MULTI = (
     (0.4, 2.0, 4.0, 4.4, 4.8, 5.2, 5.6, 6.0),
@@ -154,7 +154,7 @@ FIFO_SINGLE = Study(
     _FIFO_LINES,
     (FIFO, GAVEL),
     numbers.FIFO_SINGLE,
-    Loads(SINGLE_RATES),
+    Loads(FEW_SINGLE),
     FEW_SINGLE,
     Loads((0.8, 4.0, 5.2), (SEED,), SMALL_WINDOW),
     ((FIFO, GAVEL, 5.2), (FIFO, PACKED, 5.2), (FIFO, GAVEL, 4.0)),
