@@ -272,6 +272,8 @@ def _json(content: Any) -> str:
     def plain(value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return [one if np.isfinite(one) else None for one in value.tolist()]
+        if isinstance(value, np.floating):
+            return float(value)
         raise NotImplementedError(type(value))
 
     return (
