@@ -51,6 +51,9 @@ def round_length(bench: Workbench) -> Findings:
             "Rounds are those of the gavel profile with a solve at every arrival and end; the "
             "ideal lets every job progress at its shares all the time and solves at every change.",
             "The release's own option for the ideal ends at the first completion with an error.",
+            f"{SATURATED:g} jobs/h are at the edge of what the cluster carries: seeds differ by a factor of "
+            "two, and the longer the rounds, the more: with those of 1,440 s and more some jobs starve, and "
+            "their runs are ended once four times as many jobs have come as are needed.",
             *(() if bench.scale == "paper" else (SMALL,)),
         ),
     )
