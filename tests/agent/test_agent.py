@@ -150,7 +150,7 @@ def test_jobs_end_when_their_lease_is_not_renewed(tmp_path: Path) -> None:
 
 def test_reports_come_as_often_as_the_newest_answer_says(play: Play) -> None:
     async def scenario(server: Server, agent: RunningAgent) -> None:
-        before = server.reports
+        before, often = server.reports, server.heartbeat_s
         await server.until(lambda: server.reports >= before + 3)
         server.heartbeat_s = 60.0
         await server.until(lambda: server.reports >= before + 4)
@@ -158,8 +158,11 @@ def test_reports_come_as_often_as_the_newest_answer_says(play: Play) -> None:
         quiet = server.reports
         await asyncio.sleep(1.5)
         assert server.reports == quiet
+        server.heartbeat_s = often
         await server.order(plain(62, *SLEEP))  # what is new is told at once
         await server.until_state((62, 1), "running")
+        quiet = server.reports
+        await server.until(lambda: server.reports >= quiet + 3)
 
     play(scenario)
 
