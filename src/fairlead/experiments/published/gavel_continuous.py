@@ -60,6 +60,7 @@ FEW_SINGLE, FEW_MULTI = (
     (0.4, 2.0, 4.0, 4.4, 4.8, 5.2, 5.6, 6.0),
     (0.2, 1.0, 2.0, 2.4, 2.6, 2.8, 3.0),
 )
+FIFO_RATES = FEW_MULTI[:5]  # of several devices: beyond them FIFO carries nothing any more
 SMALL_WINDOW = "1000:1300"
 
 
@@ -165,8 +166,8 @@ FIFO_MULTI = Study(
     _FIFO_LINES,
     (FIFO, GAVEL),
     numbers.FIFO_MULTI,
-    Loads(FEW_MULTI, flags=MULTI),
-    FEW_MULTI,
+    Loads(FIFO_RATES, flags=MULTI),
+    FIFO_RATES,
     Loads((0.4, 2.0, 2.6), (SEED,), SMALL_WINDOW, flags=MULTI),
     ((FIFO, GAVEL, 2.6), (FIFO, PACKED, 2.6)),
     310.0,
