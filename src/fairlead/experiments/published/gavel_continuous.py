@@ -227,7 +227,7 @@ def fifo(bench: Workbench) -> Findings:
         "whether enough devices of it are free; the published curve is of a version before that.",
         "Agnostic FIFO does not carry 5.2 jobs/h of one device, nor 2.6 of several: the queue grows for as "
         "long as jobs come, and a JCT says only how long the run lasted, as the published 151.7 and 304.8 h "
-        "do. Ours are ended and have none.",
+        "may. Ours are ended and have none.",
     )
     return joined(findings(bench, FIFO_SINGLE, words), findings(bench, FIFO_MULTI))
 
