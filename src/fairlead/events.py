@@ -38,6 +38,24 @@ class JobsCancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsDropped:
+    """Jobs are given up: they have failed too often, or will fail however often they are tried."""
+
+    time_s: float
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAvoided:
+    """From the next round on a job is placed on other nodes than these, wherever others of the type that it
+    is to run on can take it. It replaces what was said of the job before; no nodes: it goes anywhere."""
+
+    time_s: float
+    job: JobId
+    nodes: tuple[str, ...]  # those that are not in the cluster are passed over
+
+
+@dataclass(frozen=True, slots=True)
 class NodeLost:
     """A node takes no more work: it no longer answers, or it is being drained. What still runs there when
     the round is reported counts or not, as the report says."""
@@ -187,6 +205,8 @@ class Stalled:
 Event: TypeAlias = (
     JobsSubmitted
     | JobsCancelled
+    | JobsDropped
+    | NodesAvoided
     | NodeLost
     | NodeRecovered
     | RoundEnded

@@ -64,6 +64,8 @@ _KINDS: dict[bytes, Any] = {
     b"h": e.JobsHeld,
     b"k": e.KindsLearned,
     b"b": e.RatesLearned,
+    b"d": e.JobsDropped,
+    b"a": e.NodesAvoided,
     b"T": SchedulerState,
     b"S": Asked,
     b"R": c.StartRound,
@@ -72,7 +74,7 @@ _KINDS: dict[bytes, Any] = {
 }
 _CODE = {kind: code for code, kind in _KINDS.items()}
 _SETUP, _STATE = _CODE[Setup], _CODE[SchedulerState]
-_EVENTS = frozenset(b"jxlreswqpghkb")
+_EVENTS = frozenset(b"jxlreswqpghkbda")
 
 
 @kernel(["Tuple((b1, i8))(i8[::1])", "Tuple((b1, i8))(f8[::1])"])

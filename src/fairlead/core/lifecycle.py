@@ -28,7 +28,13 @@ class State(IntEnum):
 
 _TABLE: dict[State, tuple[State, ...]] = {
     # Who does not run is completed by a correction of its steps.
-    State.WAITING: (State.WAITING, State.RUNNING, State.COMPLETED, State.CANCELLED),
+    State.WAITING: (
+        State.WAITING,
+        State.RUNNING,
+        State.COMPLETED,
+        State.DROPPED,
+        State.CANCELLED,
+    ),
     State.RUNNING: (
         State.RUNNING,
         State.PREEMPTED,
@@ -37,7 +43,13 @@ _TABLE: dict[State, tuple[State, ...]] = {
         State.KILLED,
         State.CANCELLED,
     ),
-    State.PREEMPTED: (State.PREEMPTED, State.RUNNING, State.COMPLETED, State.CANCELLED),
+    State.PREEMPTED: (
+        State.PREEMPTED,
+        State.RUNNING,
+        State.COMPLETED,
+        State.DROPPED,
+        State.CANCELLED,
+    ),
 }
 ALLOWED: Bools = np.zeros((len(State), len(State)), np.bool_)  # [from, to]
 for _state, _next in _TABLE.items():

@@ -44,6 +44,7 @@ def load(s: Scheduler, state: SchedulerState) -> Scheduler:
             s.set_node(node.name, False)
     s.adapting = {job: (batch, total, done) for job, batch, total, done in state.adapting}
     s.holding = set(state.holding)
+    s.running.avoids = {job: tuple(nodes) for job, nodes in state.avoids}
     if state.in_force is not None:
         _load_round(s, state.in_force, state, slot)
     return s

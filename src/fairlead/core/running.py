@@ -11,6 +11,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality
 from fairlead.model.plan import RoundPlan
 from fairlead.model.throughput import Throughputs
+from fairlead.placement.avoid import Placement, Site, move_away
 from fairlead.placement.pack import in_order
 from fairlead.placement.servers import fewest_servers
 
@@ -61,6 +62,7 @@ class Running:
         self.worth: Floats = np.ones(0)  # a second on slot over one on planned
         self.first: Ints = np.zeros(1, np.int64)  # unit u holds devices[first[u]:first[u + 1]]
         self.told: Told | None = None  # None: the report has the rows of this
+        self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
 
     def reported(self) -> int:
         """How many rows the report of the round has."""
@@ -119,11 +121,37 @@ class Running:
                 cost,
             )
             worth = np.where(slot == plan.slot[order], 1.0, fallback[order])
+        if self.avoids:
+            devices, kept = self._move_away(plan.unit[order], Placement(first, devices, kept, slot))
         self.unit, self.planned = plan.unit[order], plan.slot[order]
         self.slot, self.worth = slot, worth
         self.first, self.devices = first, devices
         self.told = None
         return kept
+
+    def forget(self, jobs: Ints) -> None:
+        """Jobs have left: (jobs,) ids."""
+        if self.avoids:
+            for job in jobs.tolist():
+                self.avoids.pop(job, None)
+
+    def _move_away(self, unit: Ints, placed: Placement) -> tuple[Ints, Bools]:
+        """(devices, kept) with units off the nodes that their jobs avoid. unit: (rows,) of the ledger."""
+        ids, cluster = self.ledger.unit_ids()[unit], self.cluster
+        barred: dict[int, Bools] = {}
+        for job, names in self.avoids.items():
+            nodes = np.array([node.name in names for node in cluster.nodes], np.bool_)
+            for row in np.flatnonzero((ids == job).any(axis=1)).tolist():
+                barred[row] = barred[row] | nodes if row in barred else nodes
+        site = Site(
+            cluster.device_type,
+            cluster.device_node,
+            self.works,
+            self.fewest,
+            self.throughputs.sibling,
+        )
+        moved = move_away(placed, barred, site)
+        return moved.devices, moved.kept
 
     def _stakes(self, plan: RoundPlan) -> tuple[Floats, Floats, Floats]:
         """For each row of the plan: the rate on the other slot of its type over that on its own; the

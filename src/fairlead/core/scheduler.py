@@ -20,12 +20,14 @@ from fairlead.errors import ProtocolError
 from fairlead.events import (
     Event,
     JobsCancelled,
+    JobsDropped,
     JobsHeld,
     JobsReweighted,
     JobsSubmitted,
     KindsLearned,
     NodeLost,
     NodeRecovered,
+    NodesAvoided,
     ProgressCorrected,
     RatesLearned,
     RequirementsChanged,
@@ -124,7 +126,11 @@ class Scheduler:
             case NodeRecovered():
                 return self._node(event.time_s, event.node, True)
             case JobsCancelled():
-                return self._cancelled(event)
+                return self._withdrawn(event.jobs, End.CANCELLED, event.time_s)
+            case JobsDropped():
+                return self._withdrawn(event.jobs, End.DROPPED, event.time_s)
+            case NodesAvoided():
+                return self._nodes_avoided(event)
             case Stalled():
                 return self._decide(event.time_s, stalled=True)
             case ProgressCorrected():
@@ -190,19 +196,27 @@ class Scheduler:
             raise ProtocolError(f"no rate for {other!r} at scale factor {scale}")
         return kind
 
-    def _cancelled(self, event: JobsCancelled) -> list[Command]:
-        for job in event.jobs:
-            self._books(job, "cannot cancel")
-        named = np.array(event.jobs, np.int64)
+    def _withdrawn(self, jobs: tuple[JobId, ...], end: End, time_s: float) -> list[Command]:
+        cannot = "cannot cancel" if end is End.CANCELLED else "cannot drop it"
+        for job in jobs:
+            self._books(job, cannot)
+        named = np.array(jobs, np.int64)
         left = self._retire(
-            np.where(np.isin(self.ledger.jobs.id, named), int(End.CANCELLED), 0),
-            np.full(self.ledger.jobs.n, event.time_s),
-            event.time_s,
+            np.where(np.isin(self.ledger.jobs.id, named), int(end), 0),
+            np.full(self.ledger.jobs.n, time_s),
+            time_s,
         )
-        left += retire_held(self, np.isin(self.held.jobs.id, named), End.CANCELLED, event.time_s)
+        left += retire_held(self, np.isin(self.held.jobs.id, named), end, time_s)
         if self.active:
-            return [*left, *self._cut(event.time_s)]
-        return [*left, *self._when_idle(event.time_s)]
+            return [*left, *self._cut(time_s)]
+        return [*left, *self._when_idle(time_s)]
+
+    def _nodes_avoided(self, event: NodesAvoided) -> list[Command]:
+        self._books(event.job, "cannot avoid nodes")
+        self.running.avoids.pop(event.job, None)
+        if event.nodes:
+            self.running.avoids[event.job] = event.nodes
+        return []
 
     def _books(self, job: int, cannot: str) -> Ledger:
         """The ledger that has a job; ProtocolError says what cannot be done where none has it."""
@@ -519,6 +533,7 @@ class Scheduler:
         if not gone.any():
             return []
         command = ended(self.ledger, end, end_s, time_s)
+        self.running.forget(command.jobs)
         self.running.renumber(self.ledger.remove(gone))
         self.changed |= Change.JOBS
         return [command]

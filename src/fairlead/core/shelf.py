@@ -30,6 +30,7 @@ def retire_held(s: "Scheduler", gone: Bools, end: End, time_s: float) -> list[Co
         return []
     ends = np.where(gone, int(end), 0)
     command = ended(s.held, ends, np.full(len(ends), time_s), time_s)
+    s.running.forget(command.jobs)
     s.held.remove(gone)
     return [command]
 

@@ -96,6 +96,7 @@ class SchedulerState:
     previous: Allocation | None  # the answer in force
     beliefs: BeliefState | None = None  # about single jobs; None = there are none
     expected: tuple[tuple[int, int], ...] = ()  # job, belief: of jobs to come, or to adapt
+    avoids: tuple[tuple[int, tuple[str, ...]], ...] = ()  # job, nodes that it is not placed on
 
 
 def state_of(s: Scheduler) -> SchedulerState:
@@ -131,6 +132,7 @@ def state_of(s: Scheduler) -> SchedulerState:
         s.previous,
         s.believed.state(_rows_in_use(s)) if s.believed.row else None,
         tuple(s.expected.items()),
+        tuple(s.running.avoids.items()),
     )
 
 
