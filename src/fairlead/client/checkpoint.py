@@ -5,6 +5,7 @@
         manifest.json                 written last: sizes and CRC-32 of all other files
         rank-0  [rank-1 ...]          what ``save`` wrote, a file or a folder
     DIR/.step-000000001300.partial/   being written; a crash leaves one, the next start removes it
+    DIR/.step-000000001200.replaced/  the one before, while one of the same step takes its place
 
 A checkpoint is written under the partial name, its files and folders are synced to the disk, and only then
 does it get its own name.
@@ -48,6 +49,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     adapted: bool = False  # the job has changed the two above
     world_size: int = 1  # ranks that saved
     lease_epoch: int = 0
+    finished: bool = False  # no more steps of this total were needed
     parts: dict[str, Part] = {}  # by path inside the checkpoint
 
 
@@ -111,10 +113,13 @@ class Checkpoints:
             os.fsync(file.fileno())
         _sync_folder(partial)
         final = self.directory / _name(manifest.step)
-        if final.exists():  # only one that did not hold: a whole one would have been loaded
-            shutil.rmtree(final)
+        aside = self._aside(final)
+        if final.exists():  # of the same step: saved again, or one that did not hold
+            shutil.rmtree(aside, ignore_errors=True)
+            final.rename(aside)
         partial.rename(final)
         _sync_folder(self.directory)
+        shutil.rmtree(aside, ignore_errors=True)
         self._prune(manifest.step)
 
     def discard(self, partial: Path) -> None:
@@ -129,8 +134,18 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
     def _sweep(self) -> None:
+        """What a crash has left: a checkpoint that was to be replaced counts unless that was done."""
+        for aside in self.directory.glob(".step-*.replaced"):
+            final = self.directory / aside.name[1:].removesuffix(".replaced")
+            if final.exists():
+                shutil.rmtree(aside, ignore_errors=True)
+            else:
+                aside.rename(final)
         for stray in self.directory.glob(".step-*.partial"):
             shutil.rmtree(stray, ignore_errors=True)
+
+    def _aside(self, final: Path) -> Path:
+        return self.directory / f".{final.name}.replaced"
 
     def _found(self) -> list[Path]:
         return sorted(self.directory.glob("step-" + "[0-9]" * 12), reverse=True)

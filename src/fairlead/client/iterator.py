@@ -101,6 +101,15 @@ class Iterator(Generic[Batch]):
         """The loop ended because no more steps are needed."""
         return self._lease.completed
 
+    @property
+    def finished(self) -> bool:
+        """All steps are done, here or in an earlier start (see ``Lease.finished``)."""
+        return self._lease.finished
+
+    def checkpoint(self) -> bool:
+        """Save at the next step; behind the loop at once (see ``Lease.checkpoint``)."""
+        return self._lease.checkpoint()
+
     def complete(self) -> None:
         """No more steps are needed after this one (see ``Lease.complete``)."""
         self._lease.complete()

@@ -42,6 +42,10 @@ class Lease:
     and ``preempted`` is true. Several ranks stop and save on the same step; rank 0 saves, or with
     ``save_ranks="all"`` every rank has its own part.
 
+    The job is complete when all its processes have ended with 0 after ``finished`` has become true. What a
+    script does behind the loop (a last evaluation, an upload) is done at least once: a job that is stopped
+    there is started again at its last step, and comes there again. ``checkpoint`` keeps its work there.
+
     total_steps: of the whole job, all starts together; None = until ``complete`` is called.
     batch_size: samples per step, told to the scheduler when ``adapt`` changes it; 0 = not known.
     """
@@ -81,6 +85,7 @@ class Lease:
         self._sharded = save_ranks == "all"
         self._place = Place()
         self._side: Side | None = None
+        self._behind: Side | None = None  # the same, once the loop has come to its end
         self._before: Any = None  # the handler of SIGTERM before ours
         self._running = False  # a step is under way
         self._no_more = False  # complete() was called, or the data have ended
@@ -149,6 +154,38 @@ class Lease:
         self._no_more = True
         self._look_at = 0.0
 
+    @property
+    def finished(self) -> bool:
+        """The loop is over, and all steps are done: what is left is the code behind it. Also true, without
+        a step, in a process that was started again for that code alone; false where it was preempted."""
+        return self.completed
+
+    def checkpoint(self) -> bool:
+        """Save. In the loop: at the next step. Behind it: now, so that the work done there is kept; rank 0
+        saves, for other ranks nothing happens.
+
+        Returns whether the script may go on. Behind the loop a process that is to stop exits with 0 once it
+        has saved, and is started again later; with ``on_stop="return"`` False is returned instead.
+        """
+        if self._side is not None:
+            self._side.want_checkpoint()
+            self._look_at = 0.0
+            return True
+        if self._behind is None:
+            return not self.preempted
+        if self._sharded and self._place.world_size > 1:
+            raise ConfigError(
+                "checkpoint: behind the loop rank 0 saves alone, which save_ranks='all' does not allow"
+            )
+        reason = self._behind.save_finishing(self._manifest(finished=True), self._terminated)
+        if not reason:
+            return True
+        self._behind = None
+        self.completed, self.preempted, self.reason = False, True, reason
+        if self._exits:
+            raise SystemExit(0)
+        return False
+
     def adapt(self, batch_size: int, total_steps: int) -> None:
         """Another batch size from the next step on, so that the whole job has other steps.
 
@@ -185,7 +222,7 @@ class Lease:
             self._release()
             leave(EXIT_MAY_NOT_RUN, f"this process may not run any more: {verdict.reason}")
         if verdict.partial:
-            side.save(verdict.partial, self._manifest())
+            side.save(verdict.partial, self._manifest(verdict.do == "finish"))
         if verdict.do in ("stop", "finish"):
             return self._end(side, verdict.do == "finish", verdict.reason)
         self._look_at, self._check_step = side.go_on(verdict, self.step)
@@ -197,6 +234,7 @@ class Lease:
     def _end(self, side: Side, completed: bool, reason: str) -> bool:
         side.end(self.step, completed)
         self._release()
+        self._behind = side if completed else None
         self.completed, self.preempted, self.reason = completed, not completed, reason
         if self.preempted and self._exits:
             raise SystemExit(0)
@@ -212,7 +250,7 @@ class Lease:
             self._terminated,
         )
 
-    def _manifest(self) -> Manifest:
+    def _manifest(self, finished: bool = False) -> Manifest:
         epoch, position, state = self.position()
         return Manifest(
             step=self.step,
@@ -224,6 +262,7 @@ class Lease:
             adapted=self._adapted,
             world_size=self._place.world_size,
             lease_epoch=self._place.epoch,
+            finished=finished,
         )
 
     def _resume(self, side: Side) -> None:
@@ -232,6 +271,8 @@ class Lease:
         if found is not None:
             self._take(found)
         change = self._plan(found)
+        if found is not None and found.manifest.finished:  # of this total, not of one raised since
+            self._no_more = found.manifest.total_steps == (self.total_steps or 0)
         side.loaded(self.step, monotonic() - opened if found else 0.0, change)
 
     def _take(self, found: Checkpoint) -> None:

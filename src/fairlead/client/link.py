@@ -108,12 +108,27 @@ class Link:
         return now >= self._renew_at and not self._asked
 
     def finish(self, message: msgspec.Struct) -> None:
-        """The last word, and hang up. An agent that was lost gets some time to come back for it."""
+        """The last word, and hang up."""
+        self._again.pop(type(message), None)
+        self.deliver(message)
+        self.close()
+
+    def deliver(self, message: msgspec.Struct) -> None:
+        """Send, and wait until the agent's socket has taken it. One that was lost gets some time to come
+        back for it."""
         if not self._place.socket:
             return
         until = min(self.lease_end, monotonic() + FINISH_S)
         while not self._delivered(message) and monotonic() < until:
             sleep(0.05)
+
+    def stay(self, message: msgspec.Struct) -> None:
+        """The last word of the loop. The connection stays, so that the agent can say that the code behind
+        the loop is to stop; an agent that is lost is told again."""
+        self.deliver(message)
+        self._again[type(message)] = message
+
+    def __del__(self) -> None:
         self.close()
 
     def close(self) -> None:
@@ -131,9 +146,11 @@ class Link:
         self._socket.settimeout(2.0)
         try:
             self._socket.sendall(self._outbox + frame(message))
+            self._socket.setblocking(False)
         except OSError:
             self.close()
             return False
+        self._outbox.clear()
         return True
 
     def _last_call(self, now: float) -> None:

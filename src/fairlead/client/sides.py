@@ -51,6 +51,8 @@ class Side(Protocol):
     def save(self, partial: str, manifest: Manifest) -> bool: ...
     def go_on(self, verdict: Verdict, step: int) -> tuple[float, int]: ...
     def end(self, step: int, completed: bool) -> None: ...
+    def want_checkpoint(self) -> None: ...
+    def save_finishing(self, manifest: Manifest, terminated: bool) -> str: ...
     def close(self) -> None: ...
 
 
@@ -72,6 +74,8 @@ class Lead:
         self._saved_at = monotonic()
         self._retry_at = -inf
         self._step = -1  # not known yet
+        self._marked = -1  # the total of which the newest checkpoint says that no more are needed
+        self._finishing = False  # the loop is over, the script is not
 
     def open(self) -> Checkpoint | None:
         """Get the lease, gather the ranks, find the checkpoint that all of them load."""
@@ -81,6 +85,8 @@ class Lead:
         if self._store is not None:
             self._take_lock(self._store)
             found = self._store.newest()
+        if found is not None:
+            self._mark(found.manifest)
         self._gang.tell(Begin(str(found.path) if found else ""))
         return found
 
@@ -106,7 +112,11 @@ class Lead:
         if self._place.world_size > 1:
             verdict = replace(verdict, check_step=self._pace.next(standing.step, now))
         if verdict.do in ("save", "stop", "finish"):
-            verdict = replace(verdict, partial=self._partial(standing.step))
+            early = verdict.do == "finish" and standing.step != standing.total_steps
+            again = (
+                early and standing.total_steps != self._marked
+            )  # else the next start would do more steps
+            verdict = replace(verdict, partial=self._partial(standing.step, again))
         self._gang.tell(verdict)
         return verdict
 
@@ -129,6 +139,7 @@ class Lead:
             return False
         self._saved_step, self._save_s = manifest.step, monotonic() - began
         self._saved_at = monotonic()
+        self._mark(manifest)
         return True
 
     def go_on(self, verdict: Verdict, step: int) -> tuple[float, int]:
@@ -148,10 +159,45 @@ class Lead:
             where = "could not be saved" if self._store is not None else "has no checkpoint_dir"
             self.close()
             leave(EXIT_IO, f"step {step} {where}: work since step {self._saved_step} is lost")
-        self._link.finish(Ended(self._place.epoch, step, self._saved_step, self._save_s, completed))
+        self._finishing = completed
+        tell = self._link.stay if completed else self._link.finish
+        tell(self._end_of(step, completed))
+
+    def want_checkpoint(self) -> None:
+        """At the next step."""
+        self._link.save_wanted = True
+
+    def save_finishing(self, manifest: Manifest, terminated: bool) -> str:
+        """Save behind the loop. Returns why the process has to stop now, "" = it may go on."""
+        link, now = self._link, monotonic()
+        link.look(now)
+        if link.refused:
+            leave(EXIT_MAY_NOT_RUN, f"this process may not run any more: {link.refused}")
+        if self._store is not None:
+            self._take_lock(self._store)
+            try:
+                if partial := self._partial(manifest.step, again=True):
+                    self.save(partial, manifest)
+            finally:
+                self._store.unlock()
+        link.look(monotonic())
+        reason = link.stop or ("SIGTERM" if terminated else "")
+        if monotonic() >= link.lease_end:
+            reason = reason or "lease expired"
+        if reason:
+            self._finishing = False
+            link.finish(self._end_of(manifest.step, completed=False))
+        return reason
+
+    def _mark(self, manifest: Manifest) -> None:
+        self._marked = manifest.total_steps if manifest.finished else -1
+
+    def _end_of(self, step: int, completed: bool) -> Ended:
+        return Ended(self._place.epoch, step, self._saved_step, self._save_s, completed)
 
     def close(self) -> None:
-        self._link.close()
+        if not self._finishing:
+            self._link.close()
         self._gang.close()
         if self._store is not None:
             self._store.unlock()
@@ -179,9 +225,10 @@ class Lead:
         due = self._link.save_wanted or now >= self._saved_at + self._link.checkpoint_s
         return due and now >= self._retry_at
 
-    def _partial(self, step: int) -> str:
-        """A folder for the parts of a checkpoint of this step; ``""``: none is needed, or can be made."""
-        if self._store is None or step == self._saved_step:
+    def _partial(self, step: int, again: bool = False) -> str:
+        """A folder for the parts of a checkpoint of this step; ``""``: none is needed, or can be made.
+        again: though there is one of this step."""
+        if self._store is None or (step == self._saved_step and not again):
             return ""
         try:
             return str(self._store.begin(step))
@@ -267,6 +314,11 @@ class Follow:
         return inf, verdict.check_step
 
     def end(self, step: int, completed: bool) -> None: ...
+
+    def want_checkpoint(self) -> None: ...
+
+    def save_finishing(self, manifest: Manifest, terminated: bool) -> str:  # noqa: ARG002
+        return ""
 
     def close(self) -> None:
         self._gang.close()

@@ -73,7 +73,8 @@ class Adapt(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True):
-    """The last message of rank 0, sent before it exits with 0."""
+    """The loop of rank 0 is over. Completed: what is left is the code behind it, which may still be told to
+    stop; a rank that then stops says so with another one."""
 
     epoch: int
     step: int
