@@ -72,7 +72,7 @@ def drain(client: Client, node: NodeArgument) -> None:
 
 @asks_server
 def undrain(client: Client, node: NodeArgument) -> None:
-    """Take a drained node back into use."""
+    """Take a drained or unhealthy node back into use."""
     client.undrain(node)
     print(f"node {node} is in use again")
 

@@ -48,7 +48,7 @@ COMMANDS = (
     Deferred("set", "cluster:change", "Change a job's weight or the policy of the live cluster."),
     Deferred("nodes", "cluster:nodes", "List the nodes and who holds their devices."),
     Deferred("drain", "cluster:drain", "Start nothing more on a node; its jobs move elsewhere."),
-    Deferred("undrain", "cluster:undrain", "Take a drained node back into use."),
+    Deferred("undrain", "cluster:undrain", "Take a drained or unhealthy node back into use."),
     Deferred(
         "remove-node",
         "cluster:remove_node",

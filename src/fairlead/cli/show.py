@@ -98,10 +98,12 @@ def node_table(nodes: Iterable[NodeView]) -> Table:
             " ".join("+".join(map(_job, jobs)) or "." for jobs in node.jobs),
             node.host,
             NOTHING if node.last_seen_s is None else f"{span(node.last_seen_s)} ago",
+            span(node.state_since_s),
+            node.reason,
         )
         for node in nodes
     ]
-    return table("node state type >held jobs_by_device host seen", rows)
+    return table("node state type >held jobs_by_device host seen since why", rows)
 
 
 def _job(job: int) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairlead.events import JobsHeld, JobsSubmitted, KindsLearned
+from fairlead.live.node_states import usable
 from fairlead.live.rates import fits, own_rates
 from fairlead.live.rows import JobRow
 from fairlead.model.adaptation import batch_of, with_batch
@@ -48,8 +49,9 @@ class Admission:
     def _free(self) -> dict[str, int]:
         """Accelerator type -> devices of nodes in use, less those of jobs of the round that go on."""
         free: dict[str, int] = {}
+        now = self.engine.fleet.monotonic()
         for node in self.engine.fleet.nodes.values():
-            if node.registered and not node.drained:
+            if usable(node, now):
                 free[node.accelerator] = free.get(node.accelerator, 0) + node.devices
         current = self.engine.backend.round
         if current is None:

@@ -114,6 +114,7 @@ class LiveBackend:
         self._asked_s = 0.0  # when that was
         self.adapted: set[int] = set()  # jobs whose batch size the core does not know yet
         self.learn_batch: Callable[[JobRow], None] = _know_already
+        self.watch_nodes: Callable[[], None] = _hurry  # twice a second: states of nodes
         self.give_way: Callable[[], None] = _hurry  # to the network's thread, in long loops
         self.corrections: dict[int, float] = {}  # job -> steps that count, to be told to the core
         self.lost_nodes: set[str] = set()  # out of service, as the core has been told
@@ -222,6 +223,7 @@ class LiveBackend:
             self._looked_s = now
             for name in self.fleet.silent(self._death_s):
                 self.lose(name, "node lost")
+            self.watch_nodes()
         if self.round is None:
             self._tell_corrections(now)
             self._look_idle(now)

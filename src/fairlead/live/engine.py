@@ -119,6 +119,7 @@ class Engine:
         self.backend.learn_batch = self.admission.learn_batch
         self.courtesy = Courtesy()
         self.backend.give_way = self.courtesy.give_way
+        self.backend.watch_nodes = self.membership.watch.look
         self.solving = Solving(self, options.solve_limit_s)
         self.scheduler: Scheduler | None = None
         self.setup: Setup | None = None

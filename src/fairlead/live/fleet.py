@@ -37,6 +37,11 @@ class LiveNode:
     fake: bool = False
     drained: bool = False
     lost: bool = False
+    suspect: bool = False  # silent for longer than it should be
+    problems: tuple[str, ...] = ()  # what its agent's own checks find, a sentence each
+    cordoned: str = ""  # why the server itself gives it no jobs; "" = it does
+    state_since: float = 0.0  # monotonic; in the state that was noted last
+    noted: str = ""  # that state
     incarnation: str = ""  # "" = has not registered with this server
     last_incarnation: str = ""  # known from an earlier run of the server
     superseded: set[str] = field(default_factory=set)  # earlier incarnations

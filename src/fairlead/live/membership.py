@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from fairlead.errors import ConfigError
 from fairlead.live.facade import ConflictError
 from fairlead.live.fleet import LiveNode
+from fairlead.live.node_watch import NodeWatch
 from fairlead.live.protocol import Register, Welcome
 from fairlead.live.rows import NodeRow
 
@@ -17,6 +18,7 @@ class Membership:
 
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
+        self.watch = NodeWatch(engine)
 
     def register(self, message: Register) -> Welcome:
         """A node comes up, or back."""
@@ -37,8 +39,7 @@ class Membership:
         starts = [s for s in backend.book.on_node.get(name, {}).values() if s.key not in held]
         backend.abandon(name, [s for s in starts if s.ordered and not same], "the agent restarted")
         self._keep_node(node)
-        if not node.drained:
-            backend.put_back(name)
+        self.watch.settle(node)
         backend.noticed.add(name)
         return Welcome(
             heartbeat_s=fleet.heartbeat_s,
@@ -78,6 +79,7 @@ class Membership:
             fake=node.fake,
             drained=node.drained,
             incarnation=node.incarnation or node.last_incarnation,
+            cordoned=node.cordoned,
         )
         self.engine.write(lambda t: t.put_node(row))
 
@@ -85,11 +87,29 @@ class Membership:
         """Jobs leave a node, saved, and none comes to it; or it takes jobs again."""
         node = self.engine.fleet.nodes[name]
         node.drained = drained
+        if not drained:
+            node.cordoned = ""  # whoever takes it back into use takes it back from everybody
         self._keep_node(node)
         if drained:
             self.engine.backend.take_out(name)
-        elif node.registered:
-            self.engine.backend.put_back(name)
+        self.watch.settle(node)
+
+    def cordon(self, name: str, reason: str) -> None:
+        """Give a node no more jobs, for the node's own sake; those that run there run on. It is put back when
+        it has passed a recovery test, or by hand (``uncordon``). reason: a sentence without a full stop."""
+        node = self.engine.fleet.nodes[name]
+        if node.cordoned != reason:
+            node.cordoned = reason
+            self._keep_node(node)
+            self.watch.settle(node)
+
+    def uncordon(self, name: str) -> None:
+        """Whatever the node was cordoned for is over."""
+        node = self.engine.fleet.nodes[name]
+        if node.cordoned:
+            node.cordoned = ""
+            self._keep_node(node)
+            self.watch.settle(node)
 
     def remove(self, name: str) -> None:
         """Forget a node that nothing runs on."""

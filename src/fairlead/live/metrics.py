@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from fairlead.live.access import Caller
 from fairlead.live.facade import Facade
+from fairlead.live.node_states import NODE_STATES
 from fairlead.live.views import NodeView, StatusView, TenantView
 
 SCRAPER = Caller(user="metrics", tenant="", role="admin")
@@ -186,7 +187,7 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
 
 def _of_nodes(nodes: Iterable[NodeView]) -> Metric:
     family = GaugeMetricFamily("fairlead_nodes", "Nodes by state.", labels=("state",))
-    states = {"up": 0, "lost": 0, "drained": 0, "never seen": 0}
+    states = dict.fromkeys(NODE_STATES, 0)
     for state, number in (states | Tally(node.state for node in nodes)).items():
         family.add_metric((state,), number)
     return family

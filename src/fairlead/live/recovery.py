@@ -62,6 +62,7 @@ def _load_nodes(engine: "Engine") -> None:
         engine.fleet.add(row.name, row.accelerator, row.devices, row.drained)
         engine.fleet.nodes[row.name].host = row.host
         engine.fleet.nodes[row.name].fake = row.fake
+        engine.fleet.nodes[row.name].cordoned = row.cordoned
         engine.fleet.nodes[row.name].last_incarnation = row.incarnation
         if row.incarnation:  # it may still hold jobs, and must get the time to say so
             lease_s = engine.options.lease_s * (1 + engine.options.rate_bound)

@@ -85,6 +85,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
     fake: bool = False
     drained: bool = False
     incarnation: str = ""  # of the agent that registered last
+    cordoned: str = ""  # why it is given no jobs though its agent is well; "" = it is given jobs
 
 
 class UserRow(msgspec.Struct, kw_only=True):

@@ -10,6 +10,7 @@ import fairlead
 from fairlead.commands import StartRound
 from fairlead.live.access import Caller
 from fairlead.live.fleet import LiveNode
+from fairlead.live.node_states import condition, usable
 from fairlead.live.rows import OPEN_STATES, JobRow, StintRow, TenantSums
 from fairlead.live.starts import LiveStart
 from fairlead.live.views import (
@@ -168,10 +169,11 @@ class Viewer:
 
     def _devices(self) -> dict[str, tuple[int, int, int]]:
         counts: dict[str, list[int]] = {}
+        now = self.engine.fleet.monotonic()
         for node in self._slowly(list(self.engine.fleet.nodes.values())):
             count = counts.setdefault(node.accelerator, [0, 0, 0])
             count[0] += node.devices
-            if node.registered and not node.drained:
+            if usable(node, now):
                 count[1] += node.devices
             starts = list(self.engine.book.on_node.get(node.name, {}).values())
             ranks = [r for start in starts if start.ordered for r in start.nodes[node.name]]
@@ -253,19 +255,18 @@ class Viewer:
             for device in devices:
                 if device < node.devices:
                     holders[device].append(job if seen else -1)
-        if not node.incarnation and not node.last_incarnation:
-            state = "never seen"
-        else:
-            state = "drained" if node.drained else "up" if node.registered else "lost"
+        current = condition(node, now)
         return NodeView(
             name=node.name,
             accelerator=node.accelerator,
             devices=node.devices,
-            state=state,  # type: ignore[arg-type]
+            state=current.state,
             host=node.host,
             fake=node.fake,
             last_seen_s=now - node.seen if node.seen else None,
             jobs=tuple(tuple(jobs) for jobs in holders),
+            reason=current.reason,
+            state_since_s=now - node.state_since if node.state_since else None,
         )
 
 

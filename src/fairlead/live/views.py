@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from fairlead.live.node_states import NodeState
 from fairlead.live.spec import JobSpec
 
 JobState = Literal[
@@ -77,11 +78,15 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     accelerator: str
     devices: int
-    state: Literal["up", "lost", "drained", "never seen"]
+    state: NodeState
     host: str
     fake: bool
     last_seen_s: float | None  # seconds ago
     jobs: tuple[tuple[int, ...], ...]  # per device: the jobs that hold it
+    reason: str = ""  # for the state, where one is needed
+    state_since_s: float | None = (
+        None  # seconds in this state; None = since before the server started
+    )
 
 
 class TenantView(msgspec.Struct, frozen=True, kw_only=True):

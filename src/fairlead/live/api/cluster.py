@@ -57,7 +57,7 @@ def drain(desk: Desk, name: NodePath) -> Response:
     responses=answers(None, 404, 409, status=204),
 )
 def undrain(desk: Desk, name: NodePath) -> Response:
-    """Take a drained node back into use. For admins."""
+    """Take a drained or unhealthy node back into use. For admins."""
     desk.facade.undrain(desk.caller, name)
     return Response(status_code=204)
 

@@ -5,6 +5,7 @@ from typing import get_args
 
 from fairlead.errors import InputError
 from fairlead.live.facade import Facade
+from fairlead.live.node_states import NODE_STATES
 from fairlead.live.views import JobState, NodeView
 from fairlead.live.web import tables
 from fairlead.live.web.ask import Ask
@@ -14,7 +15,6 @@ from fairlead.report.quantities import counted
 
 JOBS, NODES = 100, 100  # a page
 _JOB_STATES = ("open", *get_args(JobState))
-_NODE_STATES = ("up", "lost", "drained", "never seen")
 
 
 def jobs_page(facade: Facade, ask: Ask) -> Page:
@@ -41,13 +41,13 @@ def jobs_page(facade: Facade, ask: Ask) -> Page:
 
 def nodes_page(facade: Facade, ask: Ask) -> Page:
     """The page at ``/nodes``, by state and accelerator type."""
-    state = _one_of("state", ask.query.get("state", ""), _NODE_STATES)
+    state = _one_of("state", ask.query.get("state", ""), NODE_STATES)
     kind = ask.query.get("type", "")
     every = facade.nodes(ask.caller)
     fits = [n for n in every if state in ("", n.state) and kind in ("", n.accelerator)]
     first = max(ask.number("from", 0), 0)
     kinds = sorted({node.accelerator for node in every})
-    fields = [choice("state", "State", _NODE_STATES, state), choice("type", "Type", kinds, kind)]
+    fields = [choice("state", "State", NODE_STATES, state), choice("type", "Type", kinds, kind)]
     table = join(
         note(_counted(every, fits)),
         tables.nodes_table(fits[first : first + NODES], ask.caller),

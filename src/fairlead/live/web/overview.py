@@ -67,7 +67,7 @@ def _card(title: str, value: object, more: object) -> Html:
 def _devices_card(kind: str, every: int, working: int, held: int) -> Html:
     words = f"{every} in all, {working} working"
     if working < every:
-        words += f", {every - working} lost or drained"
+        words += f", {every - working} not in use"
     bar = tag(
         "progress", value=held, max=max(every, 1), aria_label=f"{kind}: {held} of {every} held"
     )
@@ -177,7 +177,7 @@ def devices(nodes: list[NodeView]) -> Section:
     if sum(node.devices for node in nodes) <= CELLS:
         return Section("devices", "Devices", tables.node_cards(nodes), SLOW, tools=every)
     words = note(
-        "A square is a device: grey free, blue held, green shared by two jobs, orange lost or drained."
+        "A square is a device: grey free, blue held, green shared by two jobs, orange not in use."
     )
     picture = tag("div", plots.occupancy(nodes), class_="scroll", tabindex="0", role="region",
                   aria_label="Devices")  # fmt: skip

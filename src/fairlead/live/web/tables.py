@@ -25,6 +25,7 @@ STATES = {
     "running": "good", "waiting": "cool", "preempted": "cool", "paused": "warn", "completed": "quiet",
     "dropped": "bad", "killed": "bad", "cancelled": "quiet",
     "up": "good", "drained": "warn", "lost": "bad", "never seen": "quiet",
+    "suspect": "warn", "unhealthy": "bad",
 }  # fmt: skip
 
 
@@ -182,7 +183,7 @@ def _node_row(node: NodeView) -> list[Cell]:
     return [
         Cell(name(node.name)),
         Cell(kind),
-        Cell(state(node.state)),
+        Cell(_node_state(node)),
         Cell(name(node.host)),
         Cell(duration(seen), "" if seen is None else f"{seen:.1f}"),
         Cell(f"{held} of {node.devices}", held),
@@ -191,9 +192,17 @@ def _node_row(node: NodeView) -> list[Cell]:
     ]
 
 
+def _node_state(node: NodeView) -> Html:
+    """The state, with the reason for it and how long it has lasted."""
+    if not node.reason:
+        return state(node.state)
+    since = "" if node.state_since_s is None else f", for {duration(node.state_since_s)}"
+    return join(state(node.state), tag("small", f" {node.reason}{since}"))
+
+
 def node_buttons(node: NodeView) -> Html:
     """What an administrator may do with a node."""
-    if node.state == "drained":
+    if node.state in ("drained", "unhealthy"):
         return button("/nodes/undrain", "Use again", node=node.name)
     ask = f"Drain {node.name}? Its jobs go elsewhere."
     return button("/nodes/drain", "Drain", ask, node=node.name)

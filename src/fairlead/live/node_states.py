@@ -1,0 +1,52 @@
+"""What state a node is in, and why: computed from what is known of it, never stored beside it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+if TYPE_CHECKING:
+    from fairlead.live.fleet import LiveNode
+
+# up: may be given jobs. suspect: silent for longer than it should be, its leases may run on.
+# unhealthy: answers, but a check fails or it was cordoned. waiting: taken over by another agent while jobs
+# of the one before may still run. drained: an administrator wants nothing there. lost: silent for so long
+# that nothing runs there any more.
+NodeState: TypeAlias = Literal[
+    "up", "suspect", "unhealthy", "waiting", "drained", "lost", "never seen"
+]
+NODE_STATES: tuple[NodeState, ...] = get_args(NodeState)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """A state, and the reason for it as one sentence without a full stop; "" where none is needed."""
+
+    state: NodeState
+    reason: str = ""
+
+
+def condition(node: "LiveNode", now: float) -> NodeCondition:
+    """The state of a node. now: monotonic seconds of the fleet. What forbids its use for longest wins."""
+    if not node.incarnation and not node.last_incarnation:
+        return NodeCondition("never seen", "no agent has registered under this name")
+    if node.drained:
+        return NodeCondition("drained", "drained by an administrator")
+    if not node.registered:
+        return NodeCondition("lost", _silence(node, now))
+    if node.suspect:
+        return NodeCondition("suspect", _silence(node, now))
+    if node.problems or node.cordoned:
+        return NodeCondition("unhealthy", "; ".join((*node.problems, node.cordoned)).rstrip("; "))
+    return NodeCondition("up")
+
+
+def usable(node: "LiveNode", now: float) -> bool:
+    """May the core give jobs to a node?"""
+    return condition(node, now).state == "up"
+
+
+def _silence(node: "LiveNode", now: float) -> str:
+    if not node.seen:
+        return "has not registered since the server was started"
+    told = f"silent for {max(now - node.seen, 0.0):.0f} s"
+    left_s = node.lease_until - now
+    return f"{told}; its lease ends in {left_s:.0f} s" if left_s > 0 else told

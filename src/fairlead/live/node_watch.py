@@ -1,0 +1,39 @@
+"""The states of nodes as time passes: noted when they change, and acted on."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from fairlead.live.fleet import LiveNode
+from fairlead.live.node_states import condition
+
+if TYPE_CHECKING:
+    from fairlead.live.engine import Engine
+
+_log = logging.getLogger(__name__)
+
+
+class NodeWatch:
+    """Part of the engine, on the driver's thread."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+
+    def look(self) -> None:
+        """Note what time alone has changed. Called twice a second."""
+        for node in list(self.engine.fleet.nodes.values()):
+            self.settle(node)
+
+    def settle(self, node: LiveNode) -> None:
+        """Note the state of a node, and let the core use it or not, as that says."""
+        now, backend = self.engine.fleet.monotonic(), self.engine.backend
+        current = condition(node, now)
+        if current.state != node.noted:
+            node.noted, node.state_since = current.state, now
+            why = f": {current.reason}" if current.reason else ""
+            _log.info("node %s is %s%s", node.name, current.state, why)
+        if current.state == "up":
+            backend.put_back(node.name)
+        elif (
+            node.registered
+        ):  # of one that has not come back yet the core has been told, or will be
+            backend.take_out(node.name)
