@@ -295,7 +295,8 @@ def test_strangers_on_the_socket_change_nothing(play: Play) -> None:
         await server.until_state((121, 1), "running")
         path = str(agent.state / "agent.sock")
         assert os.stat(path).st_mode & 0o777 == 0o600
-        for data in (b"\xff" * 100, b"\x05\0\0\0hello", frame(Loaded(1, 3, -1.0))):
+        half = frame(Hello(121, 1, "\ud800", 1))  # of a pair of surrogates: JSON holds it
+        for data in (b"\xff" * 100, b"\x05\0\0\0hello", frame(Loaded(1, 3, -1.0)), half):
             assert await answers(path, data) in (
                 [],
                 [Refused("the first message must be Hello")],
@@ -303,6 +304,9 @@ def test_strangers_on_the_socket_change_nothing(play: Play) -> None:
         for hello in (Hello(121, 1, "guess", 1), Hello(121, 2, "guess", 1), Hello(9, 1, "", 1)):
             (answer,) = await answers(path, frame(hello))
             assert isinstance(answer, Refused)
+        (answer,) = await answers(path, frame(Hello(121, 1, "", 1, protocol=1, version="0.0.9")))
+        assert isinstance(answer, Refused)
+        assert answer.reason.startswith("the job's fairlead-client 0.0.9 speaks protocol 1, this")
         step = server.held[121, 1].step
         await server.until(lambda: server.held[121, 1].step > step)
 

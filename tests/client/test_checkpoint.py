@@ -1,10 +1,11 @@
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 
-from fairlead.client.checkpoint import Checkpoints, Manifest, sync_parts
+from fairlead.client.checkpoint import Checkpoints, Manifest, Part, sync_parts
 
 
 def save(store: Checkpoints, step: int, text: str = "state") -> Path:
@@ -94,3 +95,27 @@ def test_one_process_at_a_time(store: Checkpoints) -> None:
     assert subprocess.run(run, check=False).returncode == 3
     store.unlock()
     assert subprocess.run(run, check=False).returncode == 0
+
+
+def test_one_that_an_earlier_version_has_written_is_read(store: Checkpoints) -> None:
+    """As msgspec laid it out; the state of a loader was msgpack."""
+    folder = store.directory / "step-000000000020"
+    folder.mkdir()
+    (folder / "rank-0").write_bytes(b"state")
+    (folder / "manifest.json").write_text(
+        '{\n "format": 1,\n "step": 20,\n "loader_epoch": 1,\n "position": 3,\n'
+        ' "loader_state": "gqFhAaFikgEC",\n "batch_size": 8,\n "total_steps": 90,\n'
+        ' "adapted": false,\n "world_size": 1,\n "lease_epoch": 0,\n'
+        f' "parts": {{\n  "rank-0": {{\n   "bytes": 5,\n   "crc32": {zlib.crc32(b"state")}\n  }}\n }}\n}}'
+    )
+    found = store.newest()
+    assert found is not None
+    assert found.manifest == Manifest(
+        step=20,
+        loader_epoch=1,
+        position=3,
+        loader_state=b"\x82\xa1a\x01\xa1b\x92\x01\x02",
+        batch_size=8,
+        total_steps=90,
+        parts={"rank-0": Part(5, zlib.crc32(b"state"))},
+    )

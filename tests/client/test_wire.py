@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from fairlead.client.wire import (
+    HEAD,
     LARGEST,
     Adapt,
     Ended,
@@ -12,11 +13,17 @@ from fairlead.client.wire import (
     FromAgent,
     FromRank,
     Hello,
+    Loaded,
     Progress,
     Refused,
     frame,
 )
 from fairlead.errors import WireError
+
+
+def framed(body: bytes) -> bytes:
+    return HEAD.pack(len(body)) + body
+
 
 MESSAGES = [Hello(1, 2, "secret", 3), Progress(2, 10, 5, 0.5, renew=True), Adapt(2, 64, 90, 11)]
 
@@ -39,9 +46,18 @@ def test_messages_arrive_whole_in_whatever_pieces_they_come(sizes: list[int]) ->
         b"GET / HTTP/1.1\r\n\r\n",
         (LARGEST + 1).to_bytes(4, "little"),
         b"\1\0\0\0\xc1",
+        b"\2\0\0\0{}",
+        framed(b'{"type":["Loaded"]}'),
+        framed(b'{"type":"Loaded","epoch":true,"step":1,"load_s":0.5}'),
+        framed(b'{"type":"Loaded","epoch":1.0,"step":1,"load_s":0.5}'),
+        framed(b'{"type":"Loaded","epoch":1,"step":"1","load_s":0.5}'),
+        framed(b'{"type":"Loaded","epoch":1,"step":1,"load_s":NaN}'),
+        framed(b'{"type":"Loaded","epoch":1,"step":1,"load_s":1e999}'),
+        framed(b'{"type":"Loaded","epoch":1,"step":1}'),
+        framed(b"[" * 60_000),
         frame(Refused("not for this side")),
         frame(Ended(1, 2, 3, 0.0, True)).replace(b"completed", b"kompleted"),
-        b"\x40\0\0\0" + b"\x91" * 64,
+        framed(b"\x91" * 64),
     ],
 )
 def test_a_stranger_is_a_wire_error(data: bytes) -> None:
@@ -58,3 +74,12 @@ def test_no_bytes_raise_anything_else(data: bytes) -> None:
 def test_a_message_that_nobody_would_take_is_not_sent() -> None:
     with pytest.raises(WireError, match="at most"):
         frame(Refused("x" * LARGEST))
+
+
+def test_what_a_newer_peer_adds_is_passed_over_and_what_an_older_one_lacks_has_its_default() -> (
+    None
+):
+    newer = framed(b'{"type":"Loaded","epoch":1,"step":7,"load_s":2,"more":[1]}')
+    assert list(Frames[FromRank](FromRank).feed(newer)) == [Loaded(1, 7, 2.0)]
+    older = framed(b'{"type":"Progress","epoch":1,"step":7,"saved_step":0,"save_s":0.0}')
+    assert list(Frames[FromRank](FromRank).feed(older)) == [Progress(1, 7, 0, 0.0)]

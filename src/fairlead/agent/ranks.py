@@ -6,14 +6,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Awaitable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
+import fairlead
+from fairlead.client.codec import DecodeError, decode
 from fairlead.client.wire import (
     HEAD,
     LARGEST,
+    PROTOCOL,
     FromAgent,
     FromRank,
     Hello,
@@ -118,7 +120,7 @@ class RankServer:
         if not isinstance(hello, Hello):
             await _refuse(writer, "the first message must be Hello")
             return
-        if reason := self._handler.admit(hello):
+        if reason := _other_protocol(hello) or self._handler.admit(hello):
             await _refuse(writer, reason)
             return
         key = hello.job, hello.epoch
@@ -165,8 +167,8 @@ async def _read(reader: asyncio.StreamReader) -> FromRank:
         raise _StrangerError
     body = await reader.readexactly(length)
     try:
-        message = _DECODER.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        message: FromRank = decode(body, FromRank)
+    except DecodeError:
         raise _StrangerError from None
     if not _is_sane(message):
         raise _StrangerError
@@ -174,16 +176,32 @@ async def _read(reader: asyncio.StreamReader) -> FromRank:
 
 
 def _is_sane(message: FromRank) -> bool:
-    """Are all numbers such as the server accepts? It would refuse the report of the whole node."""
-    numbers = [v for v in msgspec.structs.astuple(message) if isinstance(v, int | float)]
+    """Are all numbers such as the server accepts, and is all text Unicode (JSON may hold half a pair of
+    surrogates)? The server would refuse the report of the whole node."""
+    values = astuple(message)
+    numbers = [value for value in values if isinstance(value, int | float)]
     least = -1 if isinstance(message, Progress) else 0  # steps that are not known yet
-    return all(least <= number <= _MOST for number in numbers)
+    sane = all(least <= number <= _MOST for number in numbers)
+    return sane and all(_is_unicode(value) for value in values if isinstance(value, str))
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _other_protocol(hello: Hello) -> str:
+    """Why a client of another version cannot be understood, "" = it can."""
+    if hello.protocol == PROTOCOL:
+        return ""
+    version, own = hello.version or "of another version", fairlead.__version__
+    return (
+        f"the job's fairlead-client {version} speaks protocol {hello.protocol}, this agent ({own}) "
+        f"speaks {PROTOCOL}; install fairlead-client {own} in the job's environment, or none: "
+        "the agent offers its own"
+    )
 
 
 async def _refuse(writer: asyncio.StreamWriter, reason: str) -> None:
     writer.write(frame(Refused(reason=reason)))
     with contextlib.suppress(OSError):
         await writer.drain()
-
-
-_DECODER: msgspec.msgpack.Decoder[FromRank] = msgspec.msgpack.Decoder(FromRank)

@@ -1,2 +1,2 @@
-"""The training side: what runs inside a job's own processes. Imports nothing but the standard library
-and msgspec, so that a training script starts fast and may fork."""
+"""The training side: what runs inside a job's own processes. Imports nothing but the standard
+library, of Python 3.9 to 3.14: it runs in environments that are the user's."""

@@ -11,16 +11,18 @@ A checkpoint is written under the partial name, its files and folders are synced
 does it get its own name.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import shutil
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
+from fairlead.client.codec import DecodeError, decode_record, encode_record
 from fairlead.client.place import say
 
 FORMAT = 1
@@ -29,18 +31,20 @@ MANIFEST = "manifest.json"
 CHUNK = 1 << 20  # bytes read at a time
 
 
-class Part(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Part:
     """One file of a checkpoint."""
 
     bytes: int
     crc32: int
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True)
+class Manifest:
     """What a checkpoint holds."""
 
-    format: int = FORMAT
     step: int  # steps done, of the whole job
+    format: int = FORMAT
     loader_epoch: int = 0  # passes over the data that are done
     position: int = 0  # batches of the present pass that are done
     loader_state: bytes = b""  # of a loader that has one (msgpack)
@@ -50,7 +54,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     world_size: int = 1  # ranks that saved
     lease_epoch: int = 0
     finished: bool = False  # no more steps of this total were needed
-    parts: dict[str, Part] = {}  # by path inside the checkpoint
+    parts: dict[str, Part] = field(default_factory=dict)  # by path inside the checkpoint
 
 
 class Checkpoint(NamedTuple):
@@ -93,7 +97,7 @@ class Checkpoints:
         for path in self._found():
             try:
                 return Checkpoint(path, _checked(path))
-            except (OSError, ValueError) as problem:
+            except (OSError, ValueError) as problem:  # noqa: PERF203
                 say(f"{path}: not used, the checkpoint before it is: {problem}")
         return None
 
@@ -106,9 +110,8 @@ class Checkpoints:
 
     def commit(self, partial: Path, manifest: Manifest) -> None:
         """The checkpoint is whole when this returns; ``manifest`` names all parts. Raises OSError."""
-        text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
         with (partial / MANIFEST).open("wb") as file:
-            file.write(text)
+            file.write(encode_record(manifest).encode("ascii"))
             file.flush()
             os.fsync(file.fileno())
         _sync_folder(partial)
@@ -162,8 +165,8 @@ def sync_parts(partial: Path, part: Path) -> dict[str, Part]:
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a checkpoint. Raises OSError or ValueError."""
     try:
-        manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
-    except msgspec.DecodeError as problem:
+        manifest = decode_record((path / MANIFEST).read_bytes(), Manifest)
+    except DecodeError as problem:
         raise ValueError(f"{MANIFEST} cannot be read ({problem})") from None
     if manifest.format != FORMAT:
         raise ValueError(f"its format is {manifest.format}, this version reads {FORMAT}")

@@ -7,14 +7,15 @@ so; between them no rank speaks. A rank that is gone shows as the end of its con
 Frames are those of ``fairlead.client.wire``, over TCP; strangers are kept out by the token of the start.
 """
 
+from __future__ import annotations
+
 import select
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from time import monotonic, sleep
-from typing import Literal, Protocol, TypeVar
-
-import msgspec
+from typing import Literal, Protocol, TypeVar, Union
 
 from fairlead.client.checkpoint import Part
 from fairlead.client.place import EXIT_GANG, Place, leave
@@ -26,7 +27,8 @@ SLICE_S = 0.25  # rank 0 looks after its lease so often while it waits for the o
 CHECK_S = 0.25  # wanted between two check steps
 
 
-class Join(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Join:
     """A rank is there."""
 
     token: str
@@ -34,13 +36,15 @@ class Join(msgspec.Struct, frozen=True, tag=True):
     rank: int
 
 
-class Begin(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Begin:
     """What every rank loads: the path of a checkpoint, ``""`` = none."""
 
     checkpoint: str
 
 
-class Standing(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Standing:
     """How a rank stands at a check step. The first three must be the same for all."""
 
     step: int
@@ -51,7 +55,8 @@ class Standing(msgspec.Struct, frozen=True, tag=True):
     terminated: bool = False  # it got SIGTERM
 
 
-class Verdict(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Verdict:
     """What all ranks do now."""
 
     do: Literal["go", "save", "stop", "finish", "abandon"]
@@ -60,15 +65,16 @@ class Verdict(msgspec.Struct, frozen=True, tag=True):
     partial: str = ""  # where parts of a checkpoint are saved, "" = nothing to save
 
 
-class Saved(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Saved:
     """A rank's part of a checkpoint is on the disk, or is not."""
 
     parts: dict[str, Part]
     problem: str = ""
 
 
-Upward = Join | Standing | Saved
-Downward = Begin | Verdict
+Upward = Union[Join, Standing, Saved]
+Downward = Union[Begin, Verdict]
 Idle = Callable[[], None]  # called while rank 0 waits
 Answer = TypeVar("Answer", Join, Standing, Saved)
 
@@ -106,13 +112,13 @@ class Peer:
         self._frames: Frames[Upward | Downward] = Frames(types)
         self._arrived: list[Upward | Downward] = []
 
-    def send(self, message: msgspec.Struct) -> None:
+    def send(self, message: object) -> None:
         try:
             self.socket.sendall(frame(message))
         except OSError as problem:
             leave(EXIT_GANG, f"{self.name} is gone ({problem.strerror})")
 
-    def receive(self) -> "Upward | Downward | None":
+    def receive(self) -> Upward | Downward | None:
         """The next message, None: not whole yet. Waits as long as the socket does."""
         if not self._arrived:
             try:
@@ -238,7 +244,7 @@ class Follower:
             _close([self._peer])
             self._peer = None
 
-    def _wait(self) -> "Upward | Downward":
+    def _wait(self) -> Upward | Downward:
         assert self._peer is not None
         while (message := self._peer.receive()) is None:
             pass

@@ -1,13 +1,13 @@
 """The agent's side of a rank's socket for one job, without a cluster: to profile a script, and to test."""
 
+from __future__ import annotations
+
 import os
 import secrets
 import select
 import socket
 from contextlib import suppress
 from pathlib import Path
-
-import msgspec
 
 from fairlead.client.wire import Frames, FromRank, Grant, Hello, Progress, Refused, frame
 from fairlead.errors import WireError
@@ -60,7 +60,7 @@ class Host:
             self._accept()
         return []
 
-    def send(self, message: msgspec.Struct) -> None:
+    def send(self, message: object) -> None:
         """Say something to the rank, if it is there."""
         if self._peer is not None:
             with suppress(OSError):

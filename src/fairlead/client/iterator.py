@@ -1,19 +1,24 @@
 """A data loader under a lease: the one line that a training script changes."""
 
+from __future__ import annotations
+
 import os
+import pickle
 from collections.abc import Callable, Iterable
 from collections.abc import Iterator as Batches
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from fairlead.client.lease import Lease, Position
+from fairlead.client.place import say
 from fairlead.errors import ConfigError
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
 Batch = TypeVar("Batch")
-Loader: TypeAlias = Iterable[Batch] | Callable[[int, int], Iterable[Batch]]
+Loader: TypeAlias = Union[Iterable[Batch], Callable[[int, int], Iterable[Batch]]]
 
 
 class Iterator(Generic[Batch]):
@@ -144,10 +149,8 @@ class Iterator(Generic[Batch]):
         take = getattr(self._loader, "state_dict", None)
         state = b""
         if take is not None and hasattr(self._loader, "load_state_dict"):
-            with suppress(
-                TypeError, OverflowError
-            ):  # a state that is not plain data: batches are skipped
-                state = msgspec.msgpack.encode(take())
+            with suppress(TypeError, AttributeError, pickle.PicklingError):  # batches are skipped
+                state = pickle.dumps(take(), protocol=4)
         return Position(self.epoch, self._position, state)
 
     def _open(self, state: bytes = b"") -> None:
@@ -155,7 +158,13 @@ class Iterator(Generic[Batch]):
         loader: Any = self._loader
         _set_epoch(loader, self.epoch)
         if state and hasattr(loader, "load_state_dict"):
-            loader.load_state_dict(msgspec.msgpack.decode(state))
+            if _is_pickle(state):
+                loader.load_state_dict(pickle.loads(state))
+            else:
+                say(
+                    "the loader's state is of an earlier version: batches that are done are skipped"
+                )
+                state = b""
         passed = loader(self.epoch, self.batch_size) if callable(loader) else loader
         self._length = len(passed) if hasattr(passed, "__len__") else None
         self._batches = iter(passed)
@@ -198,6 +207,11 @@ class Iterator(Generic[Batch]):
 
 
 _END: Any = object()
+
+
+def _is_pickle(state: bytes) -> bool:
+    """Of protocol 2 or later. Earlier versions of Fairlead wrote msgpack, whose maps never end so."""
+    return state[:1] == b"\x80" and len(state) > 2 and state.endswith(pickle.STOP)
 
 
 def _set_epoch(loader: Any, epoch: int) -> None:

@@ -1,5 +1,7 @@
 """The lease of a training process: how many steps, until when, and what to do when it ends."""
 
+from __future__ import annotations
+
 import os
 import signal
 import threading
@@ -8,13 +10,16 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 from types import FrameType, TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from fairlead.client.checkpoint import Checkpoint, Manifest
 from fairlead.client.gang import Standing
 from fairlead.client.place import EXIT_MAY_NOT_RUN, Place, leave, read_place
 from fairlead.client.sides import NEVER, Follow, Lead, Side, part_name
 from fairlead.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class Position(NamedTuple):

@@ -1,12 +1,13 @@
 """Rank 0's side of the socket to its agent. Never waits while the job trains."""
 
+from __future__ import annotations
+
 import os
 import socket
 from math import inf
 from time import monotonic, sleep
 
-import msgspec
-
+from fairlead import __version__
 from fairlead.client.place import EXIT_MAY_NOT_RUN, Place, leave, say
 from fairlead.client.wire import (
     Adapt,
@@ -54,7 +55,7 @@ class Link:
         self._told_at = -inf
         self._tried_at = -inf
         self._state = (-1, 0, 0.0)  # step, newest saved step, seconds that it took to save
-        self._again: dict[type, msgspec.Struct] = {}  # what an agent that comes back has to know
+        self._again: dict[type, object] = {}  # what an agent that comes back has to know
 
     def open(self) -> None:
         """Connect, say hello, get the lease. Leaves the process where that is refused."""
@@ -83,9 +84,9 @@ class Link:
         if now >= self.lease_end and (not self._asked or self._asked_at == now):
             self._last_call(now)
 
-    def tell(self, message: msgspec.Struct) -> None:
+    def tell(self, message: object) -> None:
         """Send, at once if the agent takes it."""
-        if isinstance(message, Loaded | Adapt):
+        if isinstance(message, (Loaded, Adapt)):
             self._again[type(message)] = message
         self._send(message)
 
@@ -107,13 +108,13 @@ class Link:
         """Is it time to ask for the lease?"""
         return now >= self._renew_at and not self._asked
 
-    def finish(self, message: msgspec.Struct) -> None:
+    def finish(self, message: object) -> None:
         """The last word, and hang up."""
         self._again.pop(type(message), None)
         self.deliver(message)
         self.close()
 
-    def deliver(self, message: msgspec.Struct) -> None:
+    def deliver(self, message: object) -> None:
         """Send, and wait until the agent's socket has taken it. One that was lost gets some time to come
         back for it."""
         if not self._place.socket:
@@ -122,7 +123,7 @@ class Link:
         while not self._delivered(message) and monotonic() < until:
             sleep(0.05)
 
-    def stay(self, message: msgspec.Struct) -> None:
+    def stay(self, message: object) -> None:
         """The last word of the loop. The connection stays, so that the agent can say that the code behind
         the loop is to stop; an agent that is lost is told again."""
         self.deliver(message)
@@ -138,7 +139,7 @@ class Link:
             self._socket = None
         self._asked = False
 
-    def _delivered(self, message: msgspec.Struct) -> bool:
+    def _delivered(self, message: object) -> bool:
         self._receive()  # an agent that has gone is noticed here
         self._connect(monotonic())
         if self._socket is None:
@@ -177,7 +178,7 @@ class Link:
         self._asked, self._asked_at = True, now
         place = self._place
         for message in (
-            Hello(place.job, place.epoch, place.token, os.getpid()),
+            Hello(place.job, place.epoch, place.token, os.getpid(), version=__version__),
             *self._again.values(),
         ):
             self._send(message)
@@ -190,7 +191,7 @@ class Link:
             self._socket.settimeout(wait_s)
         try:
             data = self._socket.recv(65536)
-        except (BlockingIOError, TimeoutError):
+        except (BlockingIOError, socket.timeout):  # no TimeoutError before Python 3.10
             return
         except OSError:
             data = b""
@@ -211,20 +212,19 @@ class Link:
             self.close()
 
     def _take(self, message: FromAgent) -> None:
-        match message:
-            case Grant():
-                self._asked = False
-                self.lease_end = self._asked_at + message.lease_s
-                self._renew_at = self._asked_at + RENEW_AT * message.lease_s
-                self.checkpoint_s = message.checkpoint_s
-            case Stop():
-                self.stop = message.reason or "stopped"
-            case Save():
-                self.save_wanted = True
-            case Refused():
-                self.refused = message.reason or "refused"
+        if isinstance(message, Grant):
+            self._asked = False
+            self.lease_end = self._asked_at + message.lease_s
+            self._renew_at = self._asked_at + RENEW_AT * message.lease_s
+            self.checkpoint_s = message.checkpoint_s
+        elif isinstance(message, Stop):
+            self.stop = message.reason or "stopped"
+        elif isinstance(message, Save):
+            self.save_wanted = True
+        elif isinstance(message, Refused):
+            self.refused = message.reason or "refused"
 
-    def _send(self, message: msgspec.Struct) -> None:
+    def _send(self, message: object) -> None:
         if self._socket is not None:
             self._outbox += frame(message)
             self._flush()

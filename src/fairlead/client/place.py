@@ -1,10 +1,11 @@
 """What a rank is told by its environment: which job, which rank, where to save, whom to ask."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NoReturn
-
-import msgspec
 
 from fairlead.errors import ConfigError
 
@@ -13,7 +14,8 @@ EXIT_MAY_NOT_RUN = 75  # refused, or another process holds the job's checkpoints
 EXIT_GANG = 76  # another rank is gone
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True)
+class Place:
     """Where this process stands. The defaults are those of a script that somebody runs by hand."""
 
     socket: str = ""  # of the agent, "" = not under Fairlead

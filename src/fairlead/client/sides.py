@@ -1,12 +1,13 @@
 """The two sides of a job's ranks: rank 0 decides (``Lead``), the others follow it (``Follow``)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Protocol, TypeAlias
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, Protocol
 
 from fairlead.client.checkpoint import (
     Checkpoint,
@@ -30,6 +31,9 @@ from fairlead.client.gang import (
 from fairlead.client.link import Link
 from fairlead.client.place import EXIT_GANG, EXIT_IO, EXIT_MAY_NOT_RUN, Place, leave, say
 from fairlead.client.wire import Adapt, Ended, Loaded
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 LOCK_S = 30.0  # how long another process may still hold the checkpoints
 LOOK_S = 0.02  # between two looks at the agent's socket; one costs some 50 us when caches are cold

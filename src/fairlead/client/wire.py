@@ -1,8 +1,8 @@
 """What a rank and the agent of its node say to each other, over a Unix stream socket.
 
-A message is its length (little-endian u32) and a msgpack map with a ``type``. Rank 0 alone speaks to its
-agent; the other ranks follow rank 0 (``fairlead.client.gang``). The agent tells a rank who it is in its
-environment:
+A message is its length (little-endian u32) and a JSON object with a ``type`` (``fairlead.client.codec``).
+Rank 0 alone speaks to its agent; the other ranks follow rank 0 (``fairlead.client.gang``). The agent tells a
+rank who it is in its environment:
 
 ==========================  =====================================================================
 FAIRLEAD_SOCKET             path of the agent's socket; absent: not under Fairlead
@@ -24,28 +24,38 @@ MASTER_PORT
 Steps are absolute: the count of the whole job, not of this start. A step counts for all ranks together.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
-from typing import Any, Generic, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union
 
-import msgspec
-
+from fairlead.client.codec import DecodeError, decode, encode
 from fairlead.errors import WireError
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+PROTOCOL = 2  # of agent and client; it grows when one could not understand the other any more
 HEAD = struct.Struct("<I")
 LARGEST = 1 << 16  # bytes of a message; more is a stranger
 
 
-class Hello(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Hello:
     """The first message of rank 0. Answered by ``Grant`` or ``Refused``."""
 
     job: int
     epoch: int
     token: str
     pid: int
+    protocol: int = PROTOCOL
+    version: str = ""  # of fairlead-client
 
 
-class Loaded(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Loaded:
     """Training goes on from here: the checkpoint that was loaded is of this step (0: there was none)."""
 
     epoch: int
@@ -53,7 +63,8 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     load_s: float
 
 
-class Progress(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Progress:
     """So many steps are done. renew: 75 % of the lease are over, please extend it."""
 
     epoch: int
@@ -63,7 +74,8 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
     renew: bool = False
 
 
-class Adapt(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Adapt:
     """The job trains on with another batch size (Accordion, GNS). From the next step on."""
 
     epoch: int
@@ -72,7 +84,8 @@ class Adapt(msgspec.Struct, frozen=True, tag=True):
     step: int  # steps done, in the same count
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Ended:
     """The loop of rank 0 is over. Completed: what is left is the code behind it, which may still be told to
     stop; a rank that then stops says so with another one."""
 
@@ -83,39 +96,43 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     completed: bool  # all steps are done, or the script says that it needs no more
 
 
-class Grant(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Grant:
     """The lease, now and for so long from the moment its renewal was asked for (monotonic time)."""
 
     lease_s: float
     checkpoint_s: float  # save when so much time has passed since the last save
 
 
-class Stop(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Stop:
     """Stop at the next step that all ranks can agree on, save, exit with 0."""
 
     reason: str  # preempted | cancelled | paused | lease expired | agent leaves
 
 
-class Save(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Save:
     """Save a checkpoint now, and go on."""
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
+@dataclass(frozen=True)
+class Refused:
     """This process may not run: it is of an old epoch, or a stranger. Exit without saving."""
 
     reason: str
 
 
-FromRank: TypeAlias = Hello | Loaded | Progress | Adapt | Ended
-FromAgent: TypeAlias = Grant | Stop | Save | Refused
+FromRank: TypeAlias = Union[Hello, Loaded, Progress, Adapt, Ended]
+FromAgent: TypeAlias = Union[Grant, Stop, Save, Refused]
 
 
 Message = TypeVar("Message")
 
 
-def frame(message: msgspec.Struct) -> bytes:
-    """A message as it goes over the socket: length, then msgpack."""
-    body = _encoder.encode(message)
+def frame(message: object) -> bytes:
+    """A message as it goes over the socket: length, then JSON."""
+    body = encode(message)
     if len(body) > LARGEST:
         raise WireError(f"{type(message).__name__}: {len(body)} bytes, at most {LARGEST} are sent")
     return HEAD.pack(len(body)) + body
@@ -128,7 +145,7 @@ class Frames(Generic[Message]):
     """
 
     def __init__(self, types: Any) -> None:
-        self._decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(types)
+        self._types = types
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Message]:
@@ -148,9 +165,7 @@ class Frames(Generic[Message]):
 
     def _decode(self, body: bytes) -> Message:
         try:
-            return self._decoder.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            message: Message = decode(body, self._types)
+        except DecodeError as problem:
             raise WireError(f"a message that is not understood: {problem}") from None
-
-
-_encoder = msgspec.msgpack.Encoder()
+        return message
