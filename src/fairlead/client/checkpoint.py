@@ -47,7 +47,7 @@ class Manifest:
     format: int = FORMAT
     loader_epoch: int = 0  # passes over the data that are done
     position: int = 0  # batches of the present pass that are done
-    loader_state: bytes = b""  # of a loader that has one (msgpack)
+    loader_state: bytes = b""  # of a loader that has one
     batch_size: int = 0  # samples per step from here on, 0 = the script knows
     total_steps: int = 0  # of the whole job, 0 = until the data end
     adapted: bool = False  # the job has changed the two above
