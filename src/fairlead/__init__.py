@@ -8,7 +8,7 @@ import this package too, and shall not wait for the solvers.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from fairlead.version import __version__
 
 if TYPE_CHECKING:
     from fairlead.client.iterator import Iterator

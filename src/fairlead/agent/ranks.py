@@ -10,7 +10,6 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Protocol
 
-import fairlead
 from fairlead.client.codec import DecodeError, decode
 from fairlead.client.wire import (
     HEAD,
@@ -23,6 +22,7 @@ from fairlead.client.wire import (
     Refused,
     frame,
 )
+from fairlead.version import __version__
 
 _PATH_BYTES = 100  # sun_path has 108
 _MOST = 1e12  # steps, samples, seconds
@@ -193,7 +193,7 @@ def _other_protocol(hello: Hello) -> str:
     """Why a client of another version cannot be understood, "" = it can."""
     if hello.protocol == PROTOCOL:
         return ""
-    version, own = hello.version or "of another version", fairlead.__version__
+    version, own = hello.version or "of another version", __version__
     return (
         f"the job's fairlead-client {version} speaks protocol {hello.protocol}, this agent ({own}) "
         f"speaks {PROTOCOL}; install fairlead-client {own} in the job's environment, or none: "

@@ -7,7 +7,6 @@ import socket
 from math import inf
 from time import monotonic, sleep
 
-from fairlead import __version__
 from fairlead.client.place import EXIT_MAY_NOT_RUN, Place, leave, say
 from fairlead.client.wire import (
     Adapt,
@@ -23,6 +22,7 @@ from fairlead.client.wire import (
     frame,
 )
 from fairlead.errors import WireError
+from fairlead.version import __version__
 
 OPEN_S = 30.0  # how long the agent may be away when a rank comes up
 FINISH_S = 10.0  # and when it ends
