@@ -42,7 +42,7 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     with Samples(path) as samples:
         samples.add(sample(1))
         assert samples.since(0) == [sample(1)]
-    assert (tmp_path / "samples.db.damaged").read_bytes() == b"nonsense" * 1000
+    assert (tmp_path / "samples.db.damaged-1").read_bytes() == b"nonsense" * 1000
 
 
 def test_a_closed_file_is_an_error_with_its_name(tmp_path: Path) -> None:

@@ -2,24 +2,41 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.errors import RunError, StoreError
 
 WAL_KEPT = 64 << 20  # bytes that the write-ahead log may keep of the disk after a large transaction
+# What SQLite raises for a damaged file; the last where even what is wrong cannot be decoded.
+TROUBLE = (sqlite3.Error, UnicodeDecodeError)
 BUSY_S = 10.0  # wait so long for a lock that somebody else holds, a backup for example
 
 
-def connect(
-    path: Path, application: int, schema: str, version: int, durable: bool
-) -> sqlite3.Connection:
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What our files of a kind look like.
+
+    application, version: numbers that tell them from others and from later ones. created: fills a new one,
+    in the transaction that makes its tables. migrations: version -> brings a file of that version to this
+    one. quick: look at the whole file when it is opened.
+    """
+
+    application: int
+    version: int
+    schema: str
+    created: Callable[[sqlite3.Connection], None]
+    migrations: Mapping[int, Callable[[sqlite3.Connection], None]] = field(default_factory=dict)
+    quick: bool = True
+
+
+def connect(path: Path, layout: Layout, durable: bool) -> sqlite3.Connection:
     """A connection to the database at ``path``, made if it is not there.
 
-    application, version: numbers that tell our files from others and from later ones. durable: a commit
-    returns when it is on the disk; if not, the last ones may be lost with the power, never torn.
-    Raises RunError for a file that is damaged, foreign or of a later version.
+    durable: a commit returns when it is on the disk; if not, the last ones may be lost with the power, never
+    torn. Raises RunError for a file that is damaged, foreign or of a later version.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -29,54 +46,66 @@ def connect(
         path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     try:
-        _prepare(connection, path, application, schema, version, durable)
-    except sqlite3.Error as problem:
+        _prepare(connection, path, layout, durable)
+    except TROUBLE as problem:
         connection.close()
-        raise RunError(f"{path}: cannot be used as the state of a cluster ({problem})") from None
+        raise RunError(
+            f"{path}: cannot be used as the state of a cluster ({printable(problem)})"
+        ) from None
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _prepare(
-    connection: sqlite3.Connection,
-    path: Path,
-    application: int,
-    schema: str,
-    version: int,
-    durable: bool,
-) -> None:
-    """Check what is there, or make it."""
-    found = _pragma(connection, "application_id")
+def printable(problem: object) -> str:
+    """What SQLite says, which may quote a damaged file, on one line."""
+    return "".join(c if c.isprintable() else "?" for c in str(problem))
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout, durable: bool) -> None:
+    """Check what is there, bring it up to date, or make it."""
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-    if not empty and found != application:
-        raise RunError(f"{path}: is not a file of Fairlead's (application id {found})")
+    version = layout.version if empty else version_of(connection, path, layout)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT}")
     if empty:
-        _create(connection, application, schema, version)
+        _create(connection, layout)
         return
+    if layout.quick or version != layout.version:
+        problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise RunError(f"{path}: is damaged ({printable(problem)})")
+    if version != layout.version:
+        connection.execute("BEGIN IMMEDIATE")
+        layout.migrations[version](connection)
+        connection.execute("COMMIT")
+
+
+def version_of(connection: sqlite3.Connection, path: Path, layout: Layout) -> int:
+    """The version of a file of ours, this or one that can be brought up to it. Raises RunError."""
+    found = _pragma(connection, "application_id")
+    if found != layout.application:
+        raise RunError(f"{path}: is not a file of Fairlead's (application id {found})")
     row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-    if row is None or row[0] != str(version):
-        known = "nothing" if row is None else row[0]
-        raise RunError(
-            f"{path}: was written by another version of Fairlead (schema {known}, known is {version})"
-        )
-    problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if problem != "ok":
-        raise RunError(f"{path}: is damaged ({str(problem).splitlines()[-1]})")
+    for version in (layout.version, *layout.migrations):
+        if row is not None and row[0] == str(version):
+            return version
+    known = "nothing" if row is None else printable(row[0])
+    raise RunError(
+        f"{path}: was written by another version of Fairlead (schema {known}, known is {layout.version})"
+    )
 
 
-def _create(connection: sqlite3.Connection, application: int, schema: str, version: int) -> None:
+def _create(connection: sqlite3.Connection, layout: Layout) -> None:
     """All tables in one transaction: a server that dies meanwhile leaves an empty file."""
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute(f"PRAGMA application_id = {application}")
-    for statement in schema.split(";"):
+    connection.execute(f"PRAGMA application_id = {layout.application}")
+    for statement in layout.schema.split(";"):
         if statement.strip():
-            connection.execute(statement)
-    connection.execute("INSERT INTO meta VALUES ('schema', ?)", (str(version),))
+            connection.execute(statement.strip())
+    layout.created(connection)
     connection.execute("COMMIT")
 
 
@@ -85,9 +114,14 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def reader(path: Path) -> sqlite3.Connection:
-    """A second connection, for reads beside the writer."""
+    """A connection for reads, beside the writer or without one. The file must be there, and closing leaves
+    it and its log as they are."""
     connection = sqlite3.connect(
-        path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?mode=ro",
+        uri=True,
+        timeout=BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
     )
     connection.execute("PRAGMA query_only = ON")
     return connection
@@ -105,8 +139,8 @@ def written_whole(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
         connection.execute("COMMIT")
     except BaseException as problem:
         _roll_back(connection)
-        if isinstance(problem, sqlite3.Error):
-            raise StoreError(f"{path}: cannot be written ({problem})") from problem
+        if isinstance(problem, TROUBLE):
+            raise StoreError(f"{path}: cannot be written ({printable(problem)})") from problem
         raise
 
 
@@ -124,5 +158,5 @@ def readable(path: Path) -> Iterator[None]:
     """Raises StoreError where the block cannot read the database."""
     try:
         yield
-    except sqlite3.Error as problem:
-        raise StoreError(f"{path}: cannot be read ({problem})") from problem
+    except TROUBLE as problem:
+        raise StoreError(f"{path}: cannot be read ({printable(problem)})") from problem

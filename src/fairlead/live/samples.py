@@ -4,15 +4,19 @@ The newest are all there; of the older ones one in ten; of the oldest none. Each
 synced, so that a sample costs no wait for the disk.
 """
 
+import logging
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from fairlead.errors import RunError, StoreError
-from fairlead.live.database import connect, readable, written_whole
+from fairlead.live.database import Layout, connect, readable, written_whole
 from fairlead.live.views import Sample
+from fairlead.live.wrong import UNREADABLE
 
 APPLICATION = 0x464C4453  # "FLDS"
 VERSION = 1
@@ -25,6 +29,15 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE samples (number INTEGER PRIMARY KEY, time_s REAL NOT NULL, sample BLOB NOT NULL);
 CREATE INDEX samples_time ON samples (time_s);
 """
+
+
+def _created(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO meta VALUES ('schema', ?)", (str(VERSION),))
+
+
+_LAYOUT = Layout(application=APPLICATION, version=VERSION, schema=_SCHEMA, created=_created)
+_log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
 
 
 class Samples:
@@ -42,32 +55,47 @@ class Samples:
     def __enter__(self) -> "Samples":
         try:
             self._connection = self._connect()
-        except RunError:
-            self.path.replace(self.path.with_name(self.path.name + ".damaged"))
-            for tail in ("-wal", "-shm"):
-                self.path.with_name(self.path.name + tail).unlink(missing_ok=True)
-            self._connection = self._connect()
+        except RunError as problem:
+            self._start_anew(problem)
         return self
 
     def _connect(self) -> sqlite3.Connection:
-        return connect(self.path, APPLICATION, _SCHEMA, VERSION, durable=False)
+        return connect(self.path, _LAYOUT, durable=False)
+
+    def _start_anew(self, problem: Exception) -> None:
+        """Set a damaged file aside, under a name that no other has, and begin another."""
+        self._close()
+        number = 1
+        while (aside := self.path.with_name(f"{self.path.name}.damaged-{number}")).exists():
+            number += 1
+        self.path.replace(aside)
+        for tail in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + tail).unlink(missing_ok=True)
+        self._connection = self._connect()
+        _log.warning("%s; it is now %s, and the plots begin anew", problem, aside.name)
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
+            self._close()
 
     def add(self, sample: Sample) -> None:
         """Add one, and thin out those that it makes old. Raises StoreError."""
         with self._lock:
-            connection = self._opened()
-            with written_whole(connection, self.path):
-                added = connection.execute(
-                    "INSERT INTO samples (time_s, sample) VALUES (?, ?)",
-                    (sample.time_s, self._encoder.encode(sample)),
-                )
-                self._thin(connection, added.lastrowid or 0)
+            self._despite_damage(lambda: self._add(sample))
+
+    def _add(self, sample: Sample) -> None:
+        connection = self._opened()
+        with written_whole(connection, self.path):
+            added = connection.execute(
+                "INSERT INTO samples (time_s, sample) VALUES (?, ?)",
+                (sample.time_s, self._encoder.encode(sample)),
+            )
+            self._thin(connection, added.lastrowid or 0)
 
     def _thin(self, connection: sqlite3.Connection, newest: int) -> None:
         """At most two rows go for one that comes."""
@@ -79,11 +107,28 @@ class Samples:
 
     def since(self, since_s: float) -> list[Sample]:
         """Those from this time on, oldest first. Raises StoreError."""
-        with self._lock, readable(self.path):
+        with self._lock:
+            return self._despite_damage(lambda: self._since(since_s))
+
+    def _since(self, since_s: float) -> list[Sample]:
+        with readable(self.path):
             rows = self._opened().execute(
                 "SELECT sample FROM samples WHERE time_s >= ? ORDER BY time_s", (since_s,)
             )
             return [self._decoder.decode(sample) for (sample,) in rows]
+
+    def _despite_damage(self, do: Callable[[], _Result]) -> _Result:
+        """Once more with a new file where the old one turns out to be damaged."""
+        try:
+            return do()
+        except StoreError as problem:
+            cause = problem.__cause__
+            if type(cause) is not sqlite3.DatabaseError:
+                raise  # a full disk, for example: the file is as it was
+            self._start_anew(problem)
+        except UNREADABLE as problem:
+            self._start_anew(RunError(f"{self.path}: a sample is damaged ({problem})"))
+        return do()
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:

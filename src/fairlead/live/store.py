@@ -1,143 +1,70 @@
 """What a live cluster knows, on disk: its journal, jobs, nodes and users.
 
-A directory with ``state.db`` (SQLite, WAL, synced at every commit), ``samples.db`` (see ``samples``) and
-``server.lock``. What a transaction wrote is there after a crash once its block has ended; nothing is there
-in halves. One thread writes; any thread reads, and sees what has been committed.
+A directory with ``state.db`` (SQLite, WAL, synced at every commit), ``state.mark`` (see ``marker``),
+``samples.db`` (see ``samples``) and ``server.lock``. What a transaction wrote is there after a crash once
+its block has ended; nothing is there in halves. One thread writes; any thread reads, and sees what has been
+committed. A state that is damaged, or lacks what was acknowledged, is refused when it is opened; a row that
+is damaged later, when it is read.
 
 The journal is kept in segments. A segment begins with all that is needed to start from it (the records
 of setup and state), so older ones are deleted, all but a few, and the file does not grow with time.
 """
 
 import fcntl
+import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from fairlead.errors import RunError
-from fairlead.live.database import connect, readable, reader, written_whole
+from fairlead.live.checksums import SIZE
+from fairlead.live.database import TROUBLE, connect, readable, reader, version_of, written_whole
+from fairlead.live.marker import NAME as MARKER
+from fairlead.live.marker import Found, Mark, Marker
 from fairlead.live.rows import OPEN_STATES, JobRow, NodeRow, StintRow, UserRow
 from fairlead.live.samples import Samples
+from fairlead.live.schema import (
+    JOBS,
+    JOURNAL,
+    KEYS,
+    META,
+    NODES,
+    SEGMENTS,
+    STINTS,
+    USERS,
+    VERSION,
+    Commit,
+    Table,
+    first_commit,
+    newest_commit,
+    put_schema,
+)
+from fairlead.live.transaction import KEYS_KEPT as KEYS_KEPT
+from fairlead.live.transaction import Transaction as Transaction
+from fairlead.live.verification import (
+    STRUCTURE_S,
+    DamageError,
+    check_row,
+    missing,
+    state_layout,
+    verify_file,
+)
 from fairlead.live.views import Sample
 from fairlead.live.wrong import UNREADABLE
 
-APPLICATION = 0x464C4431  # "FLD1"
-VERSION = 1
-KEYS_KEPT = 100_000  # newest keys of submissions
+NAME = "state.db"
+LOCK = "server.lock"
 _CHUNK = 256  # journal records read at once
 
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE segments (number INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL);
-CREATE TABLE journal (seq INTEGER PRIMARY KEY, segment INTEGER NOT NULL, record BLOB NOT NULL);
-CREATE TABLE jobs (id INTEGER PRIMARY KEY, state TEXT NOT NULL, tenant TEXT NOT NULL,
-                   open INTEGER NOT NULL, row BLOB NOT NULL);
-CREATE INDEX jobs_open ON jobs (id) WHERE open = 1;
-CREATE INDEX jobs_state ON jobs (state, id);
-CREATE INDEX jobs_tenant ON jobs (tenant, id);
-CREATE TABLE stints (job INTEGER NOT NULL, epoch INTEGER NOT NULL, open INTEGER NOT NULL,
-                     row BLOB NOT NULL, PRIMARY KEY (job, epoch)) WITHOUT ROWID;
-CREATE INDEX stints_open ON stints (job, epoch) WHERE open = 1;
-CREATE TABLE nodes (name TEXT PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE users (user TEXT PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE keys (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, ids BLOB NOT NULL);
-"""
-
 _Row = TypeVar("_Row")
-_encode = msgspec.msgpack.Encoder().encode
-
-
-class Transaction:
-    """Changes that become durable together. Made by ``Store.transaction``."""
-
-    def __init__(self, connection: sqlite3.Connection, keep_segments: int) -> None:
-        self._connection = connection
-        self._keep = keep_segments
-
-    def append(self, records: Sequence[bytes]) -> None:
-        """Journal records, behind those of the newest segment."""
-        number = self._newest()
-        if number is None:
-            raise RunError("the journal has no segment yet to append records to")
-        self._write(number, records)
-
-    def new_segment(self, records: Sequence[bytes]) -> int:
-        """Begin a segment with these records, delete the oldest, and return the number of the new one."""
-        newest = self._newest()
-        number = 0 if newest is None else newest + 1
-        last = self._one("SELECT max(seq) FROM journal")
-        first = 0 if last is None else last + 1
-        self._connection.execute("INSERT INTO segments VALUES (?, ?)", (number, first))
-        self._write(number, records)
-        self._forget(number - self._keep)
-        return number
-
-    def put_jobs(self, rows: Iterable[JobRow]) -> None:
-        """Insert or replace."""
-        self._connection.executemany(
-            "INSERT INTO jobs VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
-            "state = excluded.state, tenant = excluded.tenant, open = excluded.open, row = excluded.row",
-            ((row.id, row.state, row.tenant, row.open, _encode(row)) for row in rows),
-        )
-
-    def put_stints(self, rows: Iterable[StintRow]) -> None:
-        """Insert or replace."""
-        self._connection.executemany(
-            "INSERT OR REPLACE INTO stints VALUES (?, ?, ?, ?)",
-            ((row.job, row.epoch, row.ended_s is None, _encode(row)) for row in rows),
-        )
-
-    def put_node(self, row: NodeRow) -> None:
-        """Insert or replace."""
-        self._put("INSERT OR REPLACE INTO nodes VALUES (?, ?)", row.name, _encode(row))
-
-    def delete_node(self, name: str) -> None:
-        """Nothing happens if it is not there."""
-        self._put("DELETE FROM nodes WHERE name = ?", name)
-
-    def put_user(self, row: UserRow) -> None:
-        """Insert or replace."""
-        self._put("INSERT OR REPLACE INTO users VALUES (?, ?)", row.user, _encode(row))
-
-    def delete_user(self, user: str) -> None:
-        """Nothing happens if they are not there."""
-        self._put("DELETE FROM users WHERE user = ?", user)
-
-    def put_key(self, key: str, ids: Sequence[int]) -> None:
-        """Remember which jobs a submission with this key made; the oldest of many keys are forgotten."""
-        self._put("INSERT INTO keys (key, ids) VALUES (?, ?)", key, _encode(list(ids)))
-        self._put("DELETE FROM keys WHERE number <= (SELECT max(number) FROM keys) - ?", KEYS_KEPT)
-
-    def set_meta(self, key: str, value: str) -> None:
-        """Insert or replace."""
-        self._put("INSERT OR REPLACE INTO meta VALUES (?, ?)", key, value)
-
-    def _newest(self) -> int | None:
-        return self._one("SELECT max(number) FROM segments")
-
-    def _one(self, query: str) -> int | None:
-        value: int | None = self._connection.execute(query).fetchone()[0]
-        return value
-
-    def _put(self, statement: str, *values: object) -> None:
-        self._connection.execute(statement, values)
-
-    def _write(self, segment: int, records: Sequence[bytes]) -> None:
-        self._connection.executemany(
-            "INSERT INTO journal (segment, record) VALUES (?, ?)",
-            ((segment, record) for record in records),
-        )
-
-    def _forget(self, number: int) -> None:
-        """Delete this segment and those before it."""
-        oldest = "(SELECT first_seq FROM segments WHERE number = ?)"
-        self._put(f"DELETE FROM journal WHERE seq < {oldest}", number + 1)
-        self._put("DELETE FROM segments WHERE number <= ?", number)
+_log = logging.getLogger(__name__)
 
 
 class Store:
@@ -147,28 +74,104 @@ class Store:
     def __init__(self, directory: str | Path, keep_segments: int = 2) -> None:
         """keep_segments: how many segments of the journal to keep, the newest included."""
         self.directory = Path(directory)
-        self.path = self.directory / "state.db"
+        self.path = self.directory / NAME
+        self.marker = Marker(self.directory / MARKER)
         self.keep_segments = keep_segments
         self._closing = ExitStack()
         self._writing = threading.Lock()
         self._reading = threading.Lock()
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
+        self._marks = True  # can the marker be written?
         self._samples = Samples(self.directory / "samples.db")
 
     def open(self) -> "Store":
         """Lock the directory and open its files, or make them."""
         _make(self.directory)
         with ExitStack() as stack:
-            stack.callback(os.close, _lock(self.directory))
-            self._writer = connect(self.path, APPLICATION, _SCHEMA, VERSION, durable=True)
+            stack.callback(os.close, lock(self.directory))
+            self._writer = self._open_state()
             stack.callback(self._writer.close)
+            stack.callback(self.marker.close)
             self._reader = reader(self.path)
             stack.callback(self._reader.close)
             stack.enter_context(self._samples)
-            _sync(self.directory)
+            sync(self.directory)
             self._closing = stack.pop_all()
         return self
+
+    def _open_state(self) -> sqlite3.Connection:
+        """The database, verified and level with its marker. Raises RunError."""
+        found = self._find_mark()
+        version = self._version(found)
+        if version == VERSION:
+            verify_file(self.path, found, STRUCTURE_S)
+        self._prepare_marker(found, new=version != VERSION)
+        writer = connect(self.path, state_layout(_begin), durable=True)
+        try:
+            if version not in (0, VERSION):
+                _log.info("%s: brought from schema %d to %d", self.path, version, VERSION)
+                verify_file(self.path, None, STRUCTURE_S)
+            self._level_marker(found, newest_commit(writer))
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    def _find_mark(self) -> Found:
+        try:
+            return self.marker.read()
+        except OSError as problem:
+            raise RunError(f"{self.marker.path}: cannot be read ({problem.strerror})") from None
+
+    def _version(self, found: Found) -> int:
+        """Schema of the database; 0 = there is none yet. Raises DamageError where there was one."""
+        try:
+            there = self.path.exists() and self.path.stat().st_size > 0
+        except OSError as problem:
+            raise RunError(f"{self.path}: cannot be read ({problem.strerror})") from None
+        log = self.path.with_name(NAME + "-wal")
+        if not there:
+            fresh = not found.exists or (found.mark is not None and found.mark.number == 0)
+            if not fresh or (log.exists() and log.stat().st_size > 0):
+                raise missing(self.path, found.mark)
+            return 0
+        return self._schema_of_file(found)
+
+    def _schema_of_file(self, found: Found) -> int:
+        try:
+            with closing(reader(self.path)) as connection:
+                empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+                if empty and found.mark is not None and found.mark.number:
+                    raise missing(self.path, found.mark)
+                return 0 if empty else version_of(connection, self.path, state_layout(_begin))
+        except TROUBLE as problem:
+            what = f"cannot be used as the state of a cluster ({problem})"
+            if found.exists:
+                raise DamageError(self.path, what) from None
+            raise RunError(f"{self.path}: {what}") from None
+
+    def _prepare_marker(self, found: Found, *, new: bool) -> None:
+        """It is there before the first commit that it shall mark. Raises RunError."""
+        try:
+            if new and found.exists and found.mark is None:
+                raise DamageError(self.path, "is of an earlier version than its state.mark")
+            self.marker.open()
+        except OSError as problem:
+            self.marker.close()
+            raise RunError(f"{self.marker.path}: cannot be made ({problem.strerror})") from None
+
+    def _level_marker(self, found: Found, newest: Commit | None) -> None:
+        """After a crash the database may be ahead by a commit; a torn record is written anew."""
+        assert newest is not None
+        mark = Mark(newest.number, newest.head)
+        if found.damaged or found.mark != mark:
+            try:
+                self.marker.reset(mark)
+            except OSError as problem:
+                self.marker.close()
+                text = f"{self.marker.path}: cannot be written ({problem.strerror})"
+                raise RunError(text) from None
 
     def close(self) -> None:
         """Close the files and leave the directory to others; a second call does nothing."""
@@ -184,34 +187,52 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Changes made in the block are durable when it has ended, or none of them is."""
-        with self._writing, written_whole(self._writer, self.path):
-            yield Transaction(self._writer, self.keep_segments)
+        with self._writing:
+            with written_whole(self._writer, self.path):
+                transaction = Transaction(self._writer, self.keep_segments)
+                yield transaction
+                commit = transaction.seal()
+            self._mark(commit)
+
+    def _mark(self, commit: Commit) -> None:
+        """The commit is durable, so it stands even if this fails; then only the guard against losing it is
+        behind."""
+        try:
+            self.marker.write(Mark(commit.number, commit.head))
+            self._marks = True
+        except OSError as problem:
+            if self._marks:
+                _log.error(
+                    "%s: cannot be written (%s); commits are durable, but if the newest were lost "
+                    "nobody would notice",
+                    self.marker.path,
+                    problem.strerror,
+                )
+            self._marks = False
 
     # --- reads -----------------------------------------------------------------------------------
     def segment(self) -> tuple[int, Iterator[bytes]]:
         """Number and records of the newest segment; (-1, nothing) where there is none."""
-        rows = self._rows("SELECT number, first_seq FROM segments ORDER BY number DESC LIMIT 1")
+        rows = self._read(SEGMENTS, "ORDER BY number DESC LIMIT 1")
         if not rows:
             return -1, iter(())
-        number, first = rows[0]
+        number, first, _ = rows[0]
         return number, self._records(number, first)
 
     def _records(self, number: int, seq: int) -> Iterator[bytes]:
-        query = (
-            "SELECT seq, record FROM journal WHERE seq >= ? AND segment = ? ORDER BY seq LIMIT ?"
-        )
-        while rows := self._rows(query, seq, number, _CHUNK):
-            for _, record in rows:
+        query = "WHERE seq >= ? AND segment = ? ORDER BY seq LIMIT ?"
+        while rows := self._read(JOURNAL, query, seq, number, _CHUNK):
+            for _, _, record, _ in rows:
                 yield record
             seq = rows[-1][0] + 1
 
     def open_jobs(self) -> list[JobRow]:
         """Those that have not ended, in order of id."""
-        return self._decoded(JobRow, "SELECT row FROM jobs WHERE open = 1 ORDER BY id")
+        return self._decoded(JobRow, JOBS, "WHERE open = 1 ORDER BY id")
 
     def job(self, number: int) -> JobRow | None:
         """The job of this id."""
-        found = self._decoded(JobRow, "SELECT row FROM jobs WHERE id = ?", number)
+        found = self._decoded(JobRow, JOBS, "WHERE id = ?", number)
         return found[0] if found else None
 
     def jobs(
@@ -227,8 +248,8 @@ class Store:
         if tenant:
             where.append("tenant = ?" if not state else "+tenant = ?")
             values.append(tenant)
-        query = f"SELECT row FROM jobs WHERE {' AND '.join(where)} ORDER BY id LIMIT ?"
-        return self._decoded(JobRow, query, *values, limit)
+        query = f"WHERE {' AND '.join(where)} ORDER BY id LIMIT ?"
+        return self._decoded(JobRow, JOBS, query, *values, limit)
 
     def last_job(self) -> int:
         """The largest id that was ever given to a job; -1 = none."""
@@ -247,41 +268,48 @@ class Store:
 
     def stints(self, job: int) -> list[StintRow]:
         """All starts of a job, in order."""
-        return self._decoded(StintRow, "SELECT row FROM stints WHERE job = ? ORDER BY epoch", job)
+        return self._decoded(StintRow, STINTS, "WHERE job = ? ORDER BY epoch", job)
 
     def open_stints(self) -> list[StintRow]:
         """The starts that have not ended, in order of job and start."""
-        query = "SELECT row FROM stints WHERE open = 1 ORDER BY job, epoch"
-        return self._decoded(StintRow, query)
+        return self._decoded(StintRow, STINTS, "WHERE open = 1 ORDER BY job, epoch")
 
     def nodes(self) -> list[NodeRow]:
         """In order of name."""
-        return self._decoded(NodeRow, "SELECT row FROM nodes ORDER BY name")
+        return self._decoded(NodeRow, NODES, "ORDER BY name")
 
     def users(self) -> list[UserRow]:
         """In order of name."""
-        return self._decoded(UserRow, "SELECT row FROM users ORDER BY user")
+        return self._decoded(UserRow, USERS, "ORDER BY user")
 
     def key(self, key: str) -> list[int] | None:
         """The jobs of the submission that carried this key; None = there was none."""
-        found = self._decoded(list[int], "SELECT ids FROM keys WHERE key = ?", key)
+        found = self._decoded(list[int], KEYS, "WHERE key = ?", key)
         return found[0] if found else None
 
     def meta(self, key: str) -> str | None:
         """What ``set_meta`` has set."""
-        rows = self._rows("SELECT value FROM meta WHERE key = ?", key)
-        return rows[0][0] if rows else None
+        rows = self._read(META, "WHERE key = ?", key)
+        return rows[0][1] if rows else None
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._reading, readable(self.path):
             return self._reader.execute(query, values).fetchall()
 
-    def _decoded(self, kind: type[_Row], query: str, *values: object) -> list[_Row]:
+    def _read(self, table: Table, which: str, *values: object) -> list[tuple[Any, ...]]:
+        """Whole rows, their checksums last. Raises DamageError for one that is not as it was written."""
+        rows = self._rows(f"{table.select} {which}", *values)
+        for row in rows:
+            check_row(self.path, table, row)
+        return rows
+
+    def _decoded(self, kind: type[_Row], table: Table, which: str, *values: object) -> list[_Row]:
+        """The contents of rows: what is in the last column before the checksum."""
         decoder = msgspec.msgpack.Decoder(kind)
         try:
-            return [decoder.decode(row) for (row,) in self._rows(query, *values)]
+            return [decoder.decode(row[-2]) for row in self._read(table, which, *values)]
         except UNREADABLE as problem:
-            raise RunError(f"{self.path}: a row is damaged ({problem})") from None
+            raise RunError(f"{self.path}: a row of {table.name} is not known ({problem})") from None
 
     # --- samples ---------------------------------------------------------------------------------
     def add_sample(self, sample: Sample) -> None:
@@ -296,7 +324,7 @@ class Store:
 def _make(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _sync(directory.parent)
+        sync(directory.parent)
     except FileExistsError:
         raise RunError(f"{directory}: cannot be used as a state directory (it is a file)") from None
     except OSError as problem:
@@ -304,7 +332,7 @@ def _make(directory: Path) -> None:
         raise RunError(f"{directory}: cannot be used as a state directory ({said})") from None
 
 
-def _sync(directory: Path) -> None:
+def sync(directory: Path) -> None:
     """Make the names in a directory durable."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -313,15 +341,21 @@ def _sync(directory: Path) -> None:
         os.close(folder)
 
 
-def _lock(directory: Path) -> int:
+def lock(directory: Path) -> int:
     """The file that one server holds; the kernel lets go of it however that server ends."""
     try:
-        lock = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        held = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
         raise RunError(f"{directory}: cannot be used as a state directory ({problem})") from None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(lock)
+        os.close(held)
         raise RunError(f"{directory}: another server is using this state directory") from None
-    return lock
+    return held
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """The first rows of a new state."""
+    put_schema(connection)
+    first_commit(connection, time.time(), os.urandom(SIZE))
