@@ -115,6 +115,16 @@ class ProgressCorrected:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartCostsLearned:
+    """What it costs from now on to stop jobs and start them again. The word may come late: jobs that are
+    not in the system are passed over in silence."""
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    restart_s: Floats  # (jobs,) seconds, >= 0
+
+
+@dataclass(frozen=True, slots=True)
 class JobsReweighted:
     """Jobs count for more or less from now on. Their shares are solved for again."""
 
@@ -212,6 +222,7 @@ Event: TypeAlias = (
     | RoundEnded
     | RequirementsChanged
     | ProgressCorrected
+    | RestartCostsLearned
     | JobsReweighted
     | JobsHeld
     | KindsLearned

@@ -60,6 +60,7 @@ _KINDS: dict[bytes, Any] = {
     b"w": e.Stalled,
     b"q": e.RequirementsChanged,
     b"p": e.ProgressCorrected,
+    b"c": e.RestartCostsLearned,
     b"g": e.JobsReweighted,
     b"h": e.JobsHeld,
     b"k": e.KindsLearned,
@@ -74,7 +75,7 @@ _KINDS: dict[bytes, Any] = {
 }
 _CODE = {kind: code for code, kind in _KINDS.items()}
 _SETUP, _STATE = _CODE[Setup], _CODE[SchedulerState]
-_EVENTS = frozenset(b"jxlreswqpghkbda")
+_EVENTS = frozenset(b"jxlreswqpcghkbda")
 
 
 @kernel(["Tuple((b1, i8))(i8[::1])", "Tuple((b1, i8))(f8[::1])"])

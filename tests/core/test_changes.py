@@ -16,6 +16,7 @@ from fairlead.events import (
     JobsSubmitted,
     KindsLearned,
     ProgressCorrected,
+    RestartCostsLearned,
     Stalled,
 )
 from fairlead.model.cluster import SlotType
@@ -245,3 +246,31 @@ def test_a_stall_leaves_what_jobs_are_owed_as_it_was() -> None:
     core.active = False
     core.handle(Stalled(40_000.0))
     assert accounts_of(core, 40_000.0).deficit_s == pytest.approx(before)
+
+
+# --- costs of restarts ---------------------------------------------------------------------------
+
+
+def test_a_job_whose_restart_costs_much_stays_where_it_runs() -> None:
+    turns = {}
+    for cost_s in (0.0, 1e6):
+        core = scheduler("las_aware", a=1)
+        commands = run(core, submit(1, 2))
+        first = start(commands).units[0, 0]
+        told = RestartCostsLearned(1.0, np.array([first, 99]), np.array([cost_s, 1.0]))
+        assert core.handle(told) == []
+        ran = []
+        for number in range(10):
+            now = start(commands)
+            ran += now.units[:, 0].tolist()
+            commands = run(core, ended(now, 360.0 * (number + 1), 1.0))
+        turns[cost_s] = set(ran)
+    assert turns[0.0] == {1, 2}
+    assert len(turns[1e6]) == 1
+
+
+def test_a_cost_that_is_none_is_refused() -> None:
+    core = scheduler("las_aware", a=1)
+    run(core, submit(1))
+    with pytest.raises(ProtocolError, match="restart costs must be finite"):
+        core.handle(RestartCostsLearned(1.0, np.array([1]), np.array([-1.0])))

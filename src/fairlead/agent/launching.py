@@ -76,7 +76,7 @@ def launch(place: Place, start: Start, master: str, beside: tuple[tuple[int, int
         token=start.token,
         ranks=ranks,
         beside=beside,
-        grace_s=assignment.grace_s,
+        grace_s=max(assignment.grace_s, assignment.finish_grace_s),
         prefork=assignment.prefork,
     )
 

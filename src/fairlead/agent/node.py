@@ -130,7 +130,10 @@ class Node:
     def _update(self, start: Start, new: Assignment) -> None:
         """What may still change in an assignment."""
         start.assignment = msgspec.structs.replace(
-            start.assignment, master=new.master, checkpoint_s=new.checkpoint_s
+            start.assignment,
+            master=new.master,
+            checkpoint_s=new.checkpoint_s,
+            finishing=new.finishing,
         )
 
     def _hold(self, assignment: Assignment) -> None:
@@ -189,14 +192,15 @@ class Node:
             start.gone(now)
         elif start.speaks:
             told = self.ranks is not None and self.ranks.tell(start.key, Stop(reason=reason))
-            self._end(start, terminate=not told)
+            # Behind its loop a script that does not ask goes on for its grace, and may come to its end.
+            self._end(start, terminate=not told and not start.finishing)
         else:
             self._end(start, terminate=start.assignment.plain)
         self._changed()
 
     def _end(self, start: Start, terminate: bool) -> None:
         job, epoch = start.key
-        grace_s = start.assignment.grace_s
+        grace_s = start.grace_s
         self._spawner.send(End(job=job, epoch=epoch, terminate=terminate, kill_after_s=grace_s))
 
     def expire(self) -> None:
@@ -211,7 +215,7 @@ class Node:
         self._leaving = True
         for start in self._starts.values():
             self._stop(start, LEAVES)
-        return max((s.assignment.grace_s for s in self._starts.values()), default=0.0)
+        return max((s.grace_s for s in self._starts.values()), default=0.0)
 
     def kill(self) -> None:
         """Do not wait for anybody."""

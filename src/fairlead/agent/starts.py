@@ -62,6 +62,17 @@ class Start:
         return self.assignment.has_rank_0 and not self.assignment.plain
 
     @property
+    def finishing(self) -> bool:
+        """Are its steps done, and does its script do what comes after them?"""
+        return (self._said_complete or self.assignment.finishing) and not self.ended
+
+    @property
+    def grace_s(self) -> float:
+        """Between the order to stop and SIGKILL."""
+        own = self.assignment.finish_grace_s
+        return own if self.finishing and own >= 0 else self.assignment.grace_s
+
+    @property
     def said_hello(self) -> bool:
         """Has rank 0 spoken?"""
         return self._hello is not None
@@ -85,7 +96,7 @@ class Start:
 
     def loaded(self, message: Loaded, now: float) -> None:
         """Training goes on."""
-        self._loaded = message
+        self._loaded, self._said_complete = message, False
         self._step, self._step_at = max(self._step, message.step), now
         self._saved_step = max(self._saved_step, message.step)
         self._train(now)
@@ -124,13 +135,16 @@ class Start:
         self._pause(now)
 
     def exited(self, rank: int, code: int, last_line: str, now: float) -> bool:
-        """A rank has ended. Returns whether the other ranks are to be ended for it."""
+        """A rank has ended. Returns whether the other ranks are to be ended for it: not where all steps are
+        done, for each may have something to do after them."""
         self.exits[rank] = code
         plain = self.assignment.plain
         if not self.speaks or rank == 0:
             self._pause(now)
         if code == 0 or self._was_asked(code):
-            return self.speaks and rank == 0
+            if code and not plain:  # no failure, but not the end of a job either
+                self.exit_code = code
+            return self.speaks and rank == 0 and not self._said_complete
         if self.exit_code in (None, 0):
             self.exit_code = code
             self.reason = self._why(rank, code, last_line)
@@ -160,6 +174,7 @@ class Start:
             address=self.address,
             exit_code=self.exit_code if self.ended else None,
             completed=self._completed(),
+            finishing=self._said_complete,
             reason=self.reason[:_REASON],
             wait_s=_between(self._ordered, self._free),
             start_s=_between(self._free, self._hello),
@@ -187,14 +202,14 @@ class Start:
 
     def _was_asked(self, code: int) -> bool:
         """Was it told to stop, and may such a job end like this? One that trains with an iterator saves
-        and exits with 0; where rank 0 is elsewhere, that node judges."""
+        and exits with 0; behind its loop it may be killed; where rank 0 is elsewhere, that node judges."""
         if self._stop is None:
             return False
-        return self._loaded is None or code == 0
+        return self._loaded is None or code == 0 or self.finishing
 
     def _why(self, rank: int, code: int, last_line: str) -> str:
         if code == -signal.SIGKILL and self._stop is not None:
-            waited = f"{self.assignment.grace_s:g} s"
+            waited = f"{self.grace_s:g} s"
             return (
                 f"killed: did not end within {waited} of being told to stop ({self.stopping_for})"
             )

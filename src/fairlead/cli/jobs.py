@@ -14,7 +14,7 @@ from fairlead.errors import ConfigError, UnreachableError
 from fairlead.live.client import Client
 
 FOLLOW_S = 0.5  # between two looks at a log
-STATES = ("open", "waiting", "running", "preempted", "paused", *ENDED)
+STATES = ("open", "waiting", "running", "finishing", "preempted", "paused", *ENDED)
 
 
 @asks_server

@@ -75,6 +75,14 @@ def submit(
             "--grace", metavar="SECONDS", help="To stop before it is killed. Default: 30."
         ),
     ] = None,
+    finish_grace: Annotated[
+        float | None,
+        typer.Option(
+            "--finish-grace",
+            metavar="SECONDS",
+            help="The same once all steps are done. Default: as --grace.",
+        ),
+    ] = None,
     prefork: Annotated[
         bool | None,
         typer.Option("--prefork", help="Start from the agent's prepared process."),
@@ -110,6 +118,7 @@ def submit(
         "cwd": None if cwd is None else str(cwd.resolve()),
         "checkpoint_dir": None if checkpoint_dir is None else str(checkpoint_dir.resolve()),
         "grace_s": grace,
+        "finish_grace_s": finish_grace,
         "prefork": prefork,
         "log_bytes": log_bytes,
     }

@@ -31,6 +31,7 @@ from fairlead.events import (
     ProgressCorrected,
     RatesLearned,
     RequirementsChanged,
+    RestartCostsLearned,
     RoundEnded,
     Solved,
     Stalled,
@@ -135,6 +136,8 @@ class Scheduler:
                 return self._decide(event.time_s, stalled=True)
             case ProgressCorrected():
                 return self._progress_corrected(event)
+            case RestartCostsLearned():
+                return self._restart_costs_learned(event)
             case JobsReweighted():
                 return self._reweighted(event)
             case JobsHeld():
@@ -358,6 +361,15 @@ class Scheduler:
         over = self.held.jobs.done >= self.held.jobs.total
         left += retire_held(self, over, End.COMPLETED, event.time_s)
         return [*left, *self._when_idle(event.time_s)] if changed or left else left
+
+    def _restart_costs_learned(self, event: RestartCostsLearned) -> list[Command]:
+        """It counts from the next decision on, and is no reason for one."""
+        if not np.all((event.restart_s >= 0) & np.isfinite(event.restart_s)):
+            raise ProtocolError(f"restart costs must be finite and >= 0, got {event.restart_s}")
+        for books in (self.held, self.ledger):
+            row, here = rows_of(books.jobs.id, event.jobs)
+            books.jobs.restart_s[row[here]] = event.restart_s[here]
+        return []
 
     def _reweighted(self, event: JobsReweighted) -> list[Command]:
         given = list(zip(event.jobs.tolist(), event.weight.tolist(), strict=True))

@@ -29,8 +29,9 @@ from fairlead.events import (
 )
 from fairlead.live.fleet import Fleet, LiveNode
 from fairlead.live.protocol import EXPIRED, LEAVES, ORPHANED, Held
-from fairlead.live.rows import JobRow, StintRow
+from fairlead.live.rows import ON_DEVICES, JobRow, StintRow
 from fairlead.live.starts import ENDED, Book, LiveStart, ranks_on
+from fairlead.live.views import JobState
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
 
@@ -114,6 +115,7 @@ class LiveBackend:
         self._asked_s = 0.0  # when that was
         self.adapted: set[int] = set()  # jobs whose batch size the core does not know yet
         self.learn_batch: Callable[[JobRow], None] = _know_already
+        self.learn_costs: Callable[[LiveRound, float], Event | None] = _know_costs
         self.watch_nodes: Callable[[], None] = _hurry  # twice a second: states of nodes
         self.give_way: Callable[[], None] = _hurry  # to the network's thread, in long loops
         self.corrections: dict[int, float] = {}  # job -> steps that count, to be told to the core
@@ -262,7 +264,7 @@ class LiveBackend:
     def _death_s(self, node: LiveNode) -> float:
         """Seconds behind the end of its leases after which no rank of a silent node lives."""
         starts = self.book.on_node.get(node.name, {}).values()
-        return self.fleet.silence_s + max((s.row.spec.grace_s for s in starts), default=0.0)
+        return self.fleet.silence_s + max((s.row.spec.longest_grace_s for s in starts), default=0.0)
 
     def _look_idle(self, now: float) -> None:
         waits = any(row.state in ("waiting", "preempted") for row in self.book.jobs.values())
@@ -288,6 +290,8 @@ class LiveBackend:
         report = self._report(current, now)
         self._tell_adaptations(now)
         self._tell_corrections(now)
+        if (costs := self.learn_costs(current, now)) is not None:
+            self.events.append(costs)
         self.events.append(report)
 
     def _expects_nodes(self) -> bool:
@@ -351,11 +355,12 @@ class LiveBackend:
             self.adapted.discard(job)
             counts = row.told_total  # what it may have changed at the last does not matter any more
         elif end is not None:
-            counts = row.steps
+            counts = row.countable(row.steps)
         else:
             counts = start.expected(self.fleet.monotonic())
         before = row.credited
-        row.steps = counts if end is not None else start.progress()
+        if end is None:
+            row.steps = start.progress()
         if end is not None and end.completed:
             row.steps = row.total_steps
         row.credited = counts
@@ -372,11 +377,12 @@ class LiveBackend:
             jobs = np.array(list(told), np.int64)
             self.events.append(ProgressCorrected(now, jobs, np.array(list(told.values()))))
 
-    def correct(self, row: JobRow, steps: float) -> None:
-        """So many steps count of a job, whatever was counted before."""
-        if steps != row.credited:
-            self.corrections[row.id] = steps
-        row.steps, row.credited = steps, steps
+    def correct(self, row: JobRow, steps: float, completed: bool = False) -> None:
+        """So many steps are done of a job, whatever was counted before."""
+        counts = steps if completed else row.countable(steps)
+        if counts != row.credited:
+            self.corrections[row.id] = counts
+        row.steps, row.credited = steps, counts
         self.book.dirty_jobs.add(row.id)
 
     # --- what agents say ---------------------------------------------------------------------------
@@ -410,6 +416,12 @@ class LiveBackend:
             row.reason = ""  # whatever went wrong before
             self.book.dirty_stints[start.key] = start.stint
             self._loaded(start, held)
+        if start.finishing and start.finishing_since is None:
+            start.finishing_since = self.now_s()
+            if row.state == "running" and not start.stopping:
+                row.state = "finishing"
+                self.book.dirty_jobs.add(row.id)
+            self.order(start)  # the other nodes now know that it is
         if held.saved_step > row.saved_step:
             row.saved_step = held.saved_step
         if held.save_s >= 0:
@@ -514,7 +526,7 @@ class LiveBackend:
     def _ended_late(self, start: LiveStart, now: float, keeps: float, completed: bool) -> None:
         """A start that was told to stop is over; the next one of its job, if any, may begin."""
         row = start.row
-        self.correct(row, row.told_total if completed else keeps)
+        self.correct(row, row.told_total if completed else keeps, completed)
         row.steps = keeps
         following = self.book.newest(row.id)
         if following is None:
@@ -689,11 +701,12 @@ class LiveBackend:
 
     def _set_states(self, starts: dict[int, LiveStart]) -> None:
         for job, row in self.book.jobs.items():
-            if row.state == "running" and job not in starts:
-                row.state = "preempted"
-                self.book.dirty_jobs.add(job)
-            elif job in starts and row.state != "running":
-                row.state = "running"
+            if job in starts:
+                state: JobState = "finishing" if starts[job].finishing else "running"
+            else:
+                state = "preempted" if row.state in ON_DEVICES else row.state
+            if row.state != state:
+                row.state = state
                 self.book.dirty_jobs.add(job)
 
     def _end_jobs(self, command: EndJobs) -> None:
@@ -749,6 +762,10 @@ class LiveBackend:
 
 def _know_already(row: JobRow) -> None:
     del row
+
+
+def _know_costs(current: LiveRound, now: float) -> None:
+    del current, now
 
 
 def _hurry() -> None:

@@ -36,6 +36,7 @@ from fairlead.live.metrics import Counters
 from fairlead.live.pace import Courtesy
 from fairlead.live.rates import table_for
 from fairlead.live.recovery import recover
+from fairlead.live.restart_costs import RestartCostsOfJobs
 from fairlead.live.rows import JobRow
 from fairlead.live.solving import Solving
 from fairlead.live.starts import Book, LiveStart
@@ -117,6 +118,7 @@ class Engine:
         self.backend.checkpoints = options.checkpoints
         self.backend.has_room = self.admission.has_room
         self.backend.learn_batch = self.admission.learn_batch
+        self.backend.learn_costs = RestartCostsOfJobs(self).learned
         self.courtesy = Courtesy()
         self.backend.give_way = self.courtesy.give_way
         self.backend.watch_nodes = self.membership.watch.look

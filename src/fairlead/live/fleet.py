@@ -321,4 +321,11 @@ class Fleet:
 
 def _kind(held: Held) -> tuple[object, ...]:
     """What of a start the driver must hear of at once; the rest is progress."""
-    return (held.state, held.loaded_step >= 0, held.address, held.batch, held.completed)
+    return (
+        held.state,
+        held.loaded_step >= 0,
+        held.address,
+        held.batch,
+        held.completed,
+        held.finishing,
+    )

@@ -64,7 +64,7 @@ class Outlooks:
         """The story of a job."""
         finish_s = low_s = high_s = None
         n = 0
-        known = job.state in ("running", "waiting", "preempted")
+        known = job.state in ("running", "finishing", "waiting", "preempted")
         if known and not self.engine.admission.outside(job.id):
             present = self.present()
             seeds = _seeds(len(present.state.books.jobs["id"]))

@@ -85,6 +85,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     completed: bool = (
         False  # rank 0 said that no more steps are needed, or a plain job exited with 0
     )
+    finishing: bool = False  # rank 0 said so, and the code behind its loop runs, or ran to its end
     reason: Text = (
         ""  # why it failed, in one sentence: "exit code 1", "killed by signal 9 (out of memory?)"
     )
@@ -134,6 +135,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     batch: int = 0  # samples per step to begin with, 0 = the script's own
     checkpoint_s: float = 600.0  # save this often
     grace_s: float = 30.0  # between the order to stop and SIGKILL
+    finish_grace_s: float = -1.0  # the same once all steps are done; -1 = as before that
+    finishing: bool = False  # they are, as the node of rank 0 says
     prefork: bool = False  # start from the agent's prepared process
     log_bytes: int = 10_000_000  # the newest so many bytes of output are kept
 

@@ -19,6 +19,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "weight": (1e-6, 1e6),
     "slo_s": (1, 1e10),
     "grace_s": (0, 86_400),
+    "finish_grace_s": (0, 86_400),
     "log_bytes": (1_000, 10**9),
 }
 RATES = (0.0, 1e9)  # steps/s

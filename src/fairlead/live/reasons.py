@@ -26,6 +26,11 @@ def why(engine: "Engine", job: JobView) -> str:
     shares = engine.call(lambda: _shares(engine, job.id)).result(30.0)
     given = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
     policy = f"Policy {engine.policy} gives it {given or 'no share yet'}."
+    if job.state == "finishing":
+        return (
+            f"All its steps are done; the code behind its training loop runs on {_where(job)}. It is "
+            f"complete when that has ended with exit code 0.{stated(job)}"
+        )
     if job.state == "running":
         return f"It runs on {_where(job)}{_faster(job)}. {policy}{stated(job)}"
     return f"{policy} {_ahead(engine, job)}{stated(job)}"

@@ -7,7 +7,10 @@ from fairlead.live.access import Role
 from fairlead.live.spec import JobSpec
 from fairlead.live.views import JobState
 
-OPEN_STATES: frozenset[JobState] = frozenset(("waiting", "running", "preempted", "paused"))
+OPEN_STATES: frozenset[JobState] = frozenset(
+    ("waiting", "running", "finishing", "preempted", "paused")
+)
+ON_DEVICES: frozenset[JobState] = frozenset(("running", "finishing"))
 
 
 class JobRow(msgspec.Struct, kw_only=True, gc=False):
@@ -50,6 +53,11 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     def open(self) -> bool:
         """Has it not ended yet?"""
         return self.state in OPEN_STATES
+
+    def countable(self, steps: float) -> float:
+        """How many of these the core may count of a job that is not complete: one is kept back, for a job
+        without steps left would have ended."""
+        return min(steps, max(self.total_steps - 1.0, 0.0))
 
 
 class StintRow(msgspec.Struct, kw_only=True, gc=False):

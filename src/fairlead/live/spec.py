@@ -23,5 +23,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cwd: str = ""  # "" = where it was submitted from
     checkpoint_dir: str = ""  # "" = chosen by the agent
     grace_s: float = 30.0
+    finish_grace_s: float | None = None  # the same once all steps are done; None = grace_s
     prefork: bool = False
     log_bytes: int = 10_000_000
+
+    @property
+    def longest_grace_s(self) -> float:
+        """So long after an order to stop something of it may still run."""
+        return max(self.grace_s, self.finish_grace_s or 0.0)

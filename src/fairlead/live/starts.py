@@ -26,6 +26,7 @@ class LiveStart:
     gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
     heard: float = 0.0  # monotonic time of the report in which rank 0's node said that
     lost: bool = False  # a node of it was lost
+    finishing_since: float | None = None  # its steps are done, as the server heard then
 
     @property
     def key(self) -> Start:
@@ -60,7 +61,7 @@ class LiveStart:
             done = self.from_step + leader.ran_s * self.rate
         else:
             done = float(leader.step) if leader.loaded_step >= 0 else self.from_step
-        return min(done, max(row.total_steps - 1.0, 0.0))
+        return row.countable(done)
 
     def expected(self, now: float) -> float:
         """Steps of the job done by ``now``, monotonic: those known of, and what it does since at its rate."""
@@ -76,7 +77,7 @@ class LiveStart:
                 rate = (leader.step - leader.loaded_step) / trained_s
             age_s += leader.step_age_s
         done = float(math.floor(known + rate * min(age_s, STALE_S)))
-        return max(known, min(done, self.row.total_steps - 1.0))
+        return max(known, self.row.countable(done))
 
     def measured(self) -> float | None:
         """steps/s of this start so far; None = not known, or of a plain job."""
@@ -105,6 +106,12 @@ class LiveStart:
             and all(h.exit_code == 0 for h in self.held.values())
             and len(self.held) == len(self.nodes)
         )
+
+    @property
+    def finishing(self) -> bool:
+        """Are all steps done, and does its script do what comes after them?"""
+        leader = self.leader
+        return leader is not None and leader.finishing and leader.state != "ended"
 
     @property
     def broken(self) -> bool:
@@ -150,6 +157,8 @@ class LiveStart:
             batch=self.row.batch,
             checkpoint_s=checkpoint_s,
             grace_s=spec.grace_s,
+            finish_grace_s=-1.0 if spec.finish_grace_s is None else spec.finish_grace_s,
+            finishing=self.finishing,
             prefork=spec.prefork,
             log_bytes=spec.log_bytes,
         )

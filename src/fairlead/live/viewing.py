@@ -11,7 +11,7 @@ from fairlead.commands import StartRound
 from fairlead.live.access import Caller
 from fairlead.live.fleet import LiveNode
 from fairlead.live.node_states import condition, usable
-from fairlead.live.rows import OPEN_STATES, JobRow, StintRow, TenantSums
+from fairlead.live.rows import ON_DEVICES, OPEN_STATES, JobRow, StintRow, TenantSums
 from fairlead.live.starts import LiveStart
 from fairlead.live.views import (
     JobState,
@@ -91,7 +91,7 @@ class Viewer:
         """State, end and reason. What has ended in the round in force stands as it will at its report."""
         current = self.engine.backend.round
         over = None if current is None else current.ended.get(row.id)
-        if row.state != "running" or over is None:
+        if row.state not in ON_DEVICES or over is None:
             return row.state, row.ended_s, row.reason
         if over.completed:
             return "completed", over.time_s, row.reason
@@ -226,7 +226,7 @@ class Viewer:
     ) -> TenantView:
         """mine: its open jobs."""
         sums = self.engine.book.tenants.get(name, TenantSums())
-        running = [row for row in mine if row.state == "running"]
+        running = [row for row in mine if row.state in ON_DEVICES]
         return TenantView(
             name=name,
             jobs=len(mine),

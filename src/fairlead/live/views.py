@@ -8,7 +8,15 @@ from fairlead.live.node_states import NodeState
 from fairlead.live.spec import JobSpec
 
 JobState = Literal[
-    "waiting", "running", "preempted", "paused", "completed", "dropped", "killed", "cancelled"
+    "waiting",
+    "running",
+    "finishing",
+    "preempted",
+    "paused",
+    "completed",
+    "dropped",
+    "killed",
+    "cancelled",
 ]
 
 

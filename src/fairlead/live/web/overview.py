@@ -5,6 +5,7 @@ from typing import get_args
 
 from fairlead.live.access import Caller
 from fairlead.live.facade import Facade
+from fairlead.live.rows import OPEN_STATES
 from fairlead.live.views import JobState, JobView, NodeView, Sample, StatusView, TenantView
 from fairlead.live.web import plots, tables
 from fairlead.live.web.ask import Ask
@@ -88,7 +89,7 @@ def _warning(solve: str) -> Html | None:
 
 
 def _open(status: StatusView) -> int:
-    return sum(status.jobs.get(word, 0) for word in ("waiting", "running", "preempted", "paused"))
+    return sum(status.jobs.get(word, 0) for word in OPEN_STATES)
 
 
 def _states(jobs: dict[str, int]) -> str:

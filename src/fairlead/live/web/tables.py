@@ -22,8 +22,8 @@ from fairlead.report.quantities import DASH
 
 JOB_COLOURS = 12  # classes j0 to j11 of the style
 STATES = {
-    "running": "good", "waiting": "cool", "preempted": "cool", "paused": "warn", "completed": "quiet",
-    "dropped": "bad", "killed": "bad", "cancelled": "quiet",
+    "running": "good", "finishing": "good", "waiting": "cool", "preempted": "cool",
+    "paused": "warn", "completed": "quiet", "dropped": "bad", "killed": "bad", "cancelled": "quiet",
     "up": "good", "drained": "warn", "lost": "bad", "never seen": "quiet",
     "suspect": "warn", "unhealthy": "bad",
 }  # fmt: skip

@@ -1,0 +1,57 @@
+"""What it costs to stop a job and start it again, beyond what any start costs: told to the core."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairlead.events import RestartCostsLearned
+from fairlead.live.starts import LiveStart
+from fairlead.model.job import JobId
+
+if TYPE_CHECKING:
+    from fairlead.live.backend import LiveRound
+    from fairlead.live.engine import Engine
+
+WORTH_TELLING = 0.2  # relative difference from what the core believes
+ALONE_ROUNDS = 10  # so many rounds long a job is left alone that does what comes after its steps
+
+
+class RestartCostsOfJobs:
+    """Part of the engine, on the driver's thread."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+
+    def learned(self, current: "LiveRound", now: float) -> RestartCostsLearned | None:
+        """What the core has to be told before it decides upon the next round; None: it knows all."""
+        core, setup = self.engine.scheduler, self.engine.setup
+        if core is None or setup is None or setup.profile.patience <= 0:
+            return None
+        usual_s = setup.restart_costs.default_s
+        wanted = {
+            job: usual_s + self._extra_s(start, now)
+            for job, start in current.starts.items()
+            if job not in current.ended and JobId(job) in core.ledger
+        }
+        jobs = core.ledger.jobs
+        for job in jobs.id[jobs.restart_s != usual_s].tolist():
+            wanted.setdefault(job, usual_s)
+        rows = np.array([core.ledger.row(JobId(job)) for job in wanted], np.int64)
+        told, cost = jobs.restart_s[rows], np.array(list(wanted.values()))
+        news = np.abs(cost - told) > WORTH_TELLING * np.minimum(cost, told)
+        if not news.any():
+            return None
+        return RestartCostsLearned(now, np.array(list(wanted), np.int64)[news], cost[news])
+
+    def _extra_s(self, start: LiveStart, now: float) -> float:
+        """Seconds. One for ``patience`` of lost work: the core has a start wait until another job is owed
+        that many times its cost, and work is lost once."""
+        assert self.engine.setup is not None
+        profile = self.engine.setup.profile
+        if not start.finishing or start.finishing_since is None:
+            return 0.0
+        lasted_s = now - start.finishing_since
+        if lasted_s > ALONE_ROUNDS * profile.round_s:
+            return 0.0
+        # The step that the core still counts takes less than what this start is worth: it is left alone.
+        return lasted_s / profile.patience + 1.0 / max(start.rate, 1e-9)
