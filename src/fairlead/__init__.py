@@ -3,8 +3,15 @@
 ``simulate`` is the whole of it in one call; the other names are what goes in and comes out. A name is
 imported when it is first used: ranks of training jobs and the commands that only ask a server something
 import this package too, and shall not wait for the solvers.
+
+Two distributions fill this package: ``fairlead-client`` (this file, ``client``, and what a training process
+needs besides; the standard library alone, Python 3.9 on) and ``fairlead`` (all the rest).
 """
 
+from __future__ import annotations
+
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -73,10 +80,31 @@ _MODULE = {
 }
 
 
+def _find_the_rest() -> None:
+    """The agent puts a copy of the training side in front of whatever is installed: what that copy lacks is
+    found where the whole package is."""
+    for entry in sys.path:
+        portion = os.path.join(entry, "fairlead")
+        if portion not in __path__ and os.path.isfile(os.path.join(portion, "__init__.py")):
+            __path__.append(portion)
+
+
+_find_the_rest()
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULE:
         raise AttributeError(f"module 'fairlead' has no attribute {name!r}")
-    value = getattr(import_module(f"fairlead.{_MODULE[name]}"), name)
+    module = f"fairlead.{_MODULE[name]}"
+    try:
+        value = getattr(import_module(module), name)
+    except ModuleNotFoundError as problem:
+        if not (problem.name and module.startswith(problem.name)):
+            raise
+        raise ImportError(
+            f"fairlead.{name} is not part of fairlead-client, which is all that is installed here: "
+            "pip install fairlead"
+        ) from None
     globals()[name] = value
     return value
 
