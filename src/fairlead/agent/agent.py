@@ -13,6 +13,7 @@ from pathlib import Path
 
 import fairlead
 from fairlead.agent import locks
+from fairlead.agent.client_files import offer_client
 from fairlead.agent.devices import Devices
 from fairlead.agent.launching import Place
 from fairlead.agent.logs import Logs
@@ -91,7 +92,13 @@ class Agent:
     async def _serve(self) -> None:
         options = self._options
         self._node.ranks = self._ranks
-        self._node.place = Place(options.state, options.host, self._ranks.path, options.devices)
+        self._node.place = Place(
+            state=options.state,
+            host=options.host,
+            socket_path=self._ranks.path,
+            devices=options.devices,
+            client=str(offer_client(options.state)),
+        )
         self._logs.remove_old()
         self._watch_signals()
         tasks: list[asyncio.Task[None]] = []

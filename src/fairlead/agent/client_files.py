@@ -1,6 +1,5 @@
 """The training side as a directory of its own, for jobs whose Python does not have it."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -20,7 +19,7 @@ def offer_client(state: Path) -> Path:
     """
     source = Path(fairlead.__file__).parent
     offered = state / f"client-{__version__}"
-    partial = state / f".client-{os.getpid()}.partial"
+    partial = state / ".client.partial"
     try:
         shutil.rmtree(partial, ignore_errors=True)
         (partial / "fairlead").mkdir(parents=True)

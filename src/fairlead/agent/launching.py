@@ -1,14 +1,15 @@
 """From an assignment to the ranks that the spawner shall start."""
 
-import contextlib
+import os
 import secrets
-import socket
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.agent.devices import Devices
-from fairlead.agent.environment import base_environment
 from fairlead.agent.messages import Launch, RankLaunch
+from fairlead.agent.ports import free_ports
+from fairlead.agent.runtimes import Mounts, agents_environment, run_in
 from fairlead.agent.starts import Start
 from fairlead.errors import ConfigError
 from fairlead.live.protocol import Assignment, Rank
@@ -24,6 +25,7 @@ class Place:
     host: str  # where other nodes reach the ranks
     socket_path: str
     devices: Devices
+    client: str  # directory that offers fairlead-client to ranks
 
 
 def check(assignment: Assignment, devices: Devices) -> None:
@@ -47,21 +49,25 @@ def log_path(state: Path, job: int, epoch: int, rank: int) -> Path:
     return state / "logs" / str(job) / f"{epoch}-{rank}.log"
 
 
-def addresses(assignment: Assignment, host: str) -> tuple[str, str]:
-    """(host:port:gang_port:secret for the ranks here, the same for those elsewhere), "" = none needed."""
-    if assignment.world_size == 1:
-        return "", ""
+def addresses(
+    assignment: Assignment, host: str, taken: AbstractSet[int] = frozenset()
+) -> tuple[str, str]:
+    """(host:port:gang_port:secret for the ranks here, the same for those elsewhere), "" = none needed.
+
+    taken: ports that other starts on this node were given.
+    """
     if not assignment.has_rank_0:
         return "", ""  # told by the orders, as soon as rank 0's node has said it
-    with contextlib.ExitStack() as stack:  # both open at once, so that they differ
-        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for one in sockets:
-            one.bind(("", 0))
-        first, second = (one.getsockname()[1] for one in sockets)
+    first, second = free_ports(2, taken)
     where = f"{first}:{second}:{secrets.token_hex(16)}"
     if len(assignment.ranks) == assignment.world_size:
         return f"{_LOOPBACK}:{where}", ""
     return (f"{host}:{where}",) * 2
+
+
+def ports_of(master: str) -> set[int]:
+    """The two in what ``addresses`` returns."""
+    return {int(port) for port in master.split(":")[-3:-1]}
 
 
 def launch(place: Place, start: Start, master: str, beside: tuple[tuple[int, int], ...]) -> Launch:
@@ -83,18 +89,31 @@ def launch(place: Place, start: Start, master: str, beside: tuple[tuple[int, int
 
 def _rank(place: Place, start: Start, rank: Rank, local: int, master: str) -> RankLaunch:
     assignment = start.assignment
-    checkpoints = _checkpoint_dir(place.state, assignment)
-    env = base_environment() | {"PYTHONUNBUFFERED": "1"} | assignment.env
-    env |= _identity(place, start, str(checkpoints))
-    env |= _devices(place.devices, rank) | _rendezvous(assignment, rank, local, master)
+    checkpoints = str(_checkpoint_dir(place.state, assignment))
+    cwd = assignment.cwd or checkpoints
+    mounts = Mounts(client=place.client, checkpoints=checkpoints, socket=place.socket_path, cwd=cwd)
+    base = agents_environment(assignment.runtime)
+    own = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, start, checkpoints)
+    own |= _devices(place.devices, assignment.ranks, rank)
+    own |= _rendezvous(assignment, rank, local, master)
+    own["PYTHONPATH"] = _python_path(place.client, (base | own).get("PYTHONPATH", ""))
+    try:
+        argv, env = run_in(assignment.runtime, assignment.command, base, own, mounts)
+    except ConfigError as problem:
+        raise ConfigError(f"job {assignment.job}: {problem}") from None
     return RankLaunch(
         rank=rank.rank,
-        argv=assignment.command,
+        argv=argv,
         env=env,
-        cwd=assignment.cwd or str(checkpoints),
+        cwd=cwd,
         log=str(log_path(place.state, assignment.job, assignment.epoch, rank.rank)),
         devices=rank.devices,
     )
+
+
+def _python_path(client: str, others: str) -> str:
+    """The agent's own client first: it speaks the agent's protocol, whatever else is installed."""
+    return f"{client}{os.pathsep}{others}" if others else client
 
 
 def _checkpoint_dir(state: Path, assignment: Assignment) -> Path:
@@ -125,30 +144,32 @@ def _identity(place: Place, start: Start, checkpoints: str) -> dict[str, str]:
     return env
 
 
-def _devices(devices: Devices, rank: Rank) -> dict[str, str]:
-    """NVML counts in the order of the PCI bus; CUDA does so only when asked to."""
-    here = "" if devices.fake else ",".join(str(devices.indices[d]) for d in rank.devices)
+def _devices(devices: Devices, ranks: tuple[Rank, ...], rank: Rank) -> dict[str, str]:
+    """As torchrun has it, each rank sees the devices of all the job's ranks here, and ``LOCAL_RANK`` is the
+    index of its own. NVML counts in the order of the PCI bus; CUDA does so only when asked to."""
+    here = [] if devices.fake else [devices.indices[d] for one in ranks for d in one.devices]
     return {
         "FAIRLEAD_DEVICES": ",".join(map(str, rank.devices)),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": here,
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, here)),
     }
 
 
 def _rendezvous(assignment: Assignment, rank: Rank, local: int, master: str) -> dict[str, str]:
+    """The whole set of ``env://``, for one rank too: what sees a part of it expects the rest."""
+    if master.count(":") < 3:
+        raise ConfigError(f"job {assignment.job}: master: expected host:port:gang_port:secret")
+    host, port, gang, secret = master.rsplit(":", 3)
     env = {
         "RANK": str(rank.rank),
         "WORLD_SIZE": str(assignment.world_size),
         "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(len(assignment.ranks)),
+        "GROUP_RANK": str(assignment.node_rank),
+        "GROUP_WORLD_SIZE": str(assignment.nodes),
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
     }
-    if master:
-        if master.count(":") < 3:
-            raise ConfigError(f"job {assignment.job}: master: expected host:port:gang_port:secret")
-        host, port, gang, secret = master.rsplit(":", 3)
-        env |= {
-            "MASTER_ADDR": host,
-            "MASTER_PORT": port,
-            "FAIRLEAD_GANG": f"{host}:{gang}",
-            "FAIRLEAD_GANG_TOKEN": secret,
-        }
+    if assignment.world_size > 1:
+        env |= {"FAIRLEAD_GANG": f"{host}:{gang}", "FAIRLEAD_GANG_TOKEN": secret}
     return env

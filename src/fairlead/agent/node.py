@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from fairlead.agent.launching import Place, addresses, check, launch
+from fairlead.agent.launching import Place, addresses, check, launch, ports_of
 from fairlead.agent.leases import Lease
 from fairlead.agent.logs import Logs
 from fairlead.agent.messages import (
@@ -145,12 +145,17 @@ class Node:
         assert self.place is not None
         try:
             check(assignment, self.place.devices)
-            start.master, start.address = addresses(assignment, self.place.host)
+            start.master, start.address = addresses(assignment, self.place.host, self._ports())
         except ConfigError as problem:
             start.failed(-1, str(problem), now)
             start.gone(now)
         self._logs.follow(assignment)
         self._changed()
+
+    def _ports(self) -> set[int]:
+        """Those that starts on this node were given, whether they listen there yet or not."""
+        given = (start.master for start in self._starts.values() if not start.ended)
+        return {port for master in given for port in ports_of(master)}
 
     def _launch_all(self) -> None:
         for start in list(self._starts.values()):

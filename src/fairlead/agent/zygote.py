@@ -56,10 +56,16 @@ def can_fork(argv: Sequence[str], env: dict[str, str], cwd: str) -> bool:
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None or not Path(program).name.startswith("python"):
         return False
-    if Path(program).absolute().parent != Path(sys.executable).absolute().parent:
+    if not _is_ours(Path(program)):
         return False
     script = _script(argv)
     return bool(script) and (script[0] == "-m" or (Path(cwd) / script[0]).is_file())
+
+
+def _is_ours(program: Path) -> bool:
+    """The interpreter of the agent's own environment, under whichever of its names."""
+    own = Path(sys.executable)
+    return program.absolute().parent == own.absolute().parent and program.samefile(own)
 
 
 def _script(argv: Sequence[str]) -> Sequence[str]:

@@ -27,6 +27,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from fairlead.live.runtime import Runtime
+
 PROTOCOL = 1  # of both sides; they must be equal
 SERVICE = "fairlead.Agents"
 EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
@@ -139,6 +141,9 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finishing: bool = False  # they are, as the node of rank 0 says
     prefork: bool = False  # start from the agent's prepared process
     log_bytes: int = 10_000_000  # the newest so many bytes of output are kept
+    runtime: Runtime = Runtime()  # where the command runs
+    node_rank: int = 0  # of this node among those of the start
+    nodes: int = 1
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from fairlead.errors import InputError
+from fairlead.live.runtime import CONDA_NAME, named, wrong_container
 from fairlead.live.spec import JobSpec
 
 # Smallest and largest value of each number; the OpenAPI description shows them too.
@@ -31,7 +32,10 @@ LARGEST_FILE = 1 << 20  # bytes
 
 # What the agent sets for every rank (fairlead.client.wire); a job cannot set it.
 RESERVED = frozenset(
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES"}
+    {
+        *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+        *("MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES"),
+    }
 )
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -40,15 +44,16 @@ ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 def read_spec(path: str | Path) -> JobSpec:
     """A job from a ``.toml`` or ``.json`` file, checked; InputError names the file and the field.
 
-    In a file ``command`` may be one string, split as a shell would split it. A job without a name is
-    named after its file.
+    In a file ``command`` and ``container`` may be one string, split as a shell would split it. A job
+    without a name is named after its file.
     """
     path = Path(path)
     content = _content(path)
     if not isinstance(content, dict):
         raise InputError(f"{path}: expected a table of fields, got {shown(content)}")
-    if isinstance(content.get("command"), str):
-        content["command"] = _words(str(path), content["command"])
+    for name in ("command", "container"):
+        if isinstance(content.get(name), str):
+            content[name] = _words(str(path), name, content[name])
     content.setdefault("name", path.stem)
     try:
         spec = msgspec.convert(content, JobSpec)
@@ -60,7 +65,8 @@ def read_spec(path: str | Path) -> JobSpec:
 
 def check_spec(spec: JobSpec, where: str = "job") -> None:
     """Raise InputError, with ``where``, field and value, for what no cluster could run."""
-    _check_command(where, spec.command)
+    _check_command(where, "command", spec.command)
+    _check_runtime(where, spec)
     for name, (least, most) in BOUNDS.items():
         value = getattr(spec, name)
         if value is not None:
@@ -120,21 +126,40 @@ def _content(path: Path) -> Any:
         raise InputError(f"{path}: is nested too deeply") from None
 
 
-def _words(where: str, command: str) -> list[str]:
+def _words(where: str, name: str, command: str) -> list[str]:
     try:
         return shlex.split(command)
     except ValueError as problem:
-        raise InputError(f"{where}: command: {problem} in {shown(command)}") from None
+        raise InputError(f"{where}: {name}: {problem} in {shown(command)}") from None
 
 
-def _check_command(where: str, command: tuple[str, ...]) -> None:
+def _check_command(where: str, name: str, command: tuple[str, ...]) -> None:
     if not command or not command[0]:
-        raise InputError(f"{where}: command: must not be empty")
+        raise InputError(f"{where}: {name}: must not be empty")
     if len(command) > MOST_WORDS:
-        raise InputError(f"{where}: command: at most {MOST_WORDS:,} words, got {len(command):,}")
+        raise InputError(f"{where}: {name}: at most {MOST_WORDS:,} words, got {len(command):,}")
     for position, word in enumerate(command):
-        _check_bytes(where, f"command[{position}]", word)
-    _check_size(where, "command", command, COMMAND_BYTES)
+        _check_bytes(where, f"{name}[{position}]", word)
+    _check_size(where, name, command, COMMAND_BYTES)
+
+
+def _check_runtime(where: str, spec: JobSpec) -> None:
+    """Where it runs: in one place at most."""
+    given = named(spec.runtime)
+    if len(given) > 1:
+        raise InputError(f"{where}: {given[0]} and {given[1]} are both given; at most one can be")
+    for name in ("python", "venv"):
+        _check_path(where, name, getattr(spec, name))
+    if spec.conda.startswith("/"):
+        _check_path(where, "conda", spec.conda)
+    elif spec.conda and not CONDA_NAME.fullmatch(spec.conda):
+        raise InputError(
+            f"{where}: conda: must be a name or an absolute path, got {shown(spec.conda)}"
+        )
+    if spec.container:
+        _check_command(where, "container", spec.container)
+        if problem := wrong_container(spec.container, spec.plain):
+            raise InputError(f"{where}: container: {problem}")
 
 
 def _check_number(where: str, name: str, value: float, least: float, most: float) -> None:

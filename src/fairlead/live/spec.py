@@ -2,6 +2,8 @@
 
 import msgspec
 
+from fairlead.live.runtime import Runtime
+
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """A job for the live cluster. ``read_spec`` and ``check_spec`` say what is wrong with one."""
@@ -20,6 +22,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = {}  # accelerator type -> steps/s, for a family without a row in the table
     plain: bool = False  # no iterator in it: progress by wall time, stopped by SIGTERM
     env: dict[str, str] = {}
+    python: str = ""  # path of the interpreter on the node; at most one of this and the next three
+    venv: str = ""  # directory of a virtual environment there
+    conda: str = ""  # name or prefix of a conda environment there
+    container: tuple[str, ...] = ()  # command of a container engine: podman run {options} IMAGE
     cwd: str = ""  # "" = where it was submitted from
     checkpoint_dir: str = ""  # "" = chosen by the agent
     grace_s: float = 30.0
@@ -31,3 +37,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def longest_grace_s(self) -> float:
         """So long after an order to stop something of it may still run."""
         return max(self.grace_s, self.finish_grace_s or 0.0)
+
+    @property
+    def runtime(self) -> Runtime:
+        """Where its command runs."""
+        return Runtime(
+            python=self.python, venv=self.venv, conda=self.conda, container=self.container
+        )

@@ -161,6 +161,9 @@ class LiveStart:
             finishing=self.finishing,
             prefork=spec.prefork,
             log_bytes=spec.log_bytes,
+            runtime=spec.runtime,
+            node_rank=list(self.nodes).index(node),
+            nodes=len(self.nodes),
         )
 
 
