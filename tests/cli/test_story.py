@@ -90,7 +90,7 @@ def test_the_story_is_told() -> None:
         "Job 7 mine of ann (apes): 2 devices, weight 1.5",
         "Running on b v100:0,1, step 300 of 1,000 (30%), 9.5 steps/s",
         "It is owed most.",
-        "Expected to end in 6.7 min; 8 of 10 forecasts of 20 lie between 5.0 min and 10.0 min.",
+        "Expected to end in 6.7 min, 8 of 10 times between 5.0 min and 10.0 min (20 forecasts).",
         "3.88 s",
         "110 s ago",  # the second start
         "3.2 min ago   submitted",
@@ -98,6 +98,22 @@ def test_the_story_is_told() -> None:
         "(5.0% of its time on devices), 4 steps done again.",
     ):
         assert part in text
+
+
+def test_how_a_forecast_was_made_is_told() -> None:
+    change = msgspec.structs.replace
+    coarse = change(
+        TOLD,
+        forecast_kind="coarse",
+        forecast_age_s=12.0,
+        forecast_exact_s=7200.0,
+        forecast_error=0.2,
+    )
+    for part in ("made 12 s ago", "coarse beyond 2.0 h", "typically 20% off"):
+        assert part in printed(coarse)
+    none = change(TOLD, finish_s=None, forecasts=0, forecast_kind="none yet")
+    assert "It is owed most." in printed(none)
+    assert "The forecast is being made" in printed(none)
 
 
 def test_a_failure_that_comes_again_and_again_is_told_once() -> None:

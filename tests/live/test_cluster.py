@@ -110,11 +110,13 @@ def test_a_job_that_fits_nowhere_waits_for_a_node(cluster: Running, admin: Clien
 def test_what_if_and_explain(admin: Client) -> None:
     ids = admin.submit([_sleeper() for _ in range(5)])
     until(lambda: sum(_state(admin, job, "running") for job in ids) == 4)
+    assert "of the time on" in admin.explain(ids[0]).why_here, "at once, forecast or not"
+    until(lambda: admin.explain(ids[0]).forecast_kind == "exact", 120.0, "a forecast")
     told = admin.explain(ids[0])
     assert told.finish_s is not None
     assert told.finish_low_s is not None
     assert told.finish_low_s <= told.finish_s
-    assert "of the time on" in told.why_here
+    assert told.forecast_age_s is not None
     answer = admin.what_if(WhatIf(add_nodes={"v100": 2}))
     assert answer.then.makespan_s < answer.now.makespan_s
     fewer = admin.what_if(WhatIf(remove_nodes=("node-b",)))

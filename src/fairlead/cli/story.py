@@ -39,15 +39,29 @@ def end(told: Explanation) -> str:
     job = told.job
     if job.ended_s is not None:
         return f"Ended after {span(job.ended_s - job.submitted_s)}."
+    if told.forecast_kind == "none yet":
+        return "The forecast is being made: ask again in a moment."
     if not told.forecasts:
         return "No forecast: it takes no part now."
     if told.finish_s is None:
         return f"No end within the horizon of {counted(told.forecasts, 'forecast')}."
     sentence = f"Expected to end in {span(told.finish_s)}"
-    if told.finish_low_s is None or told.finish_high_s is None:
-        return f"{sentence} ({counted(told.forecasts, 'forecast')}; some do not see an end)."
-    between = f"{span(told.finish_low_s)} and {span(told.finish_high_s)}"
-    return f"{sentence}; 8 of 10 forecasts of {told.forecasts} lie between {between}."
+    if told.finish_low_s is not None and told.finish_high_s is not None:
+        between = f"{span(told.finish_low_s)} and {span(told.finish_high_s)}"
+        sentence += f", 8 of 10 times between {between}"
+    return f"{sentence} ({_worth(told)})."
+
+
+def _worth(told: Explanation) -> str:
+    """How the forecast was made, and how far off such forecasts were."""
+    parts = [counted(told.forecasts, "forecast")]
+    if told.forecast_age_s is not None:
+        parts.append(f"made {span(told.forecast_age_s)} ago")
+    if told.forecast_kind == "coarse":
+        parts.append(f"coarse beyond {span(told.forecast_exact_s or 0.0)}")
+    if told.forecast_error is not None:
+        parts.append(f"typically {told.forecast_error:.0%} off")
+    return ", ".join(parts)
 
 
 def cost(told: Explanation) -> str:

@@ -93,7 +93,7 @@ class Admission:
             self._learn_kind(row, now)
             self.unplaced.discard(row.id)
             row.reason = ""
-            jobs.append(_job(row))
+            jobs.append(job_of(row))
         if jobs:
             self.engine.backend.events.append(JobsSubmitted(now, tuple(jobs)))
 
@@ -138,7 +138,8 @@ class Admission:
         self.engine.backend.events.append(KindsLearned(now, (kind,), table.slots, rate[None, :]))
 
 
-def _job(row: JobRow) -> Job:
+def job_of(row: JobRow) -> Job:
+    """A job as the core is told of it."""
     spec = row.spec
     return Job(
         JobId(row.id),

@@ -27,6 +27,7 @@ from fairlead.driver import drive
 from fairlead.errors import FairleadError, StoreError
 from fairlead.events import Event, JobsSubmitted, NodeLost, RatesLearned, Solved
 from fairlead.live.admission import Admission
+from fairlead.live.arrivals import Recent
 from fairlead.live.backend import LiveBackend
 from fairlead.live.clock import Clock
 from fairlead.live.estimating import Estimating
@@ -39,6 +40,7 @@ from fairlead.live.recovery import recover
 from fairlead.live.restart_costs import RestartCostsOfJobs
 from fairlead.live.rows import JobRow
 from fairlead.live.solving import Solving
+from fairlead.live.standing import Standing
 from fairlead.live.starts import Book, LiveStart
 from fairlead.live.store import Store, Transaction
 from fairlead.live.viewing import sample
@@ -140,6 +142,9 @@ class Engine:
         self._rebuild = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
+        self.recent = Recent()  # submissions, for forecasts
+        self.standing = Standing()  # what the core has decided, for whoever asks
+        self.at_ends: Callable[[EndJobs], None] = _no_matter  # told of jobs that leave the core
         self.failed: Callable[[BaseException], None] = _raise  # told when the driver cannot go on
 
     # --- from outside ------------------------------------------------------------------------------
@@ -220,6 +225,7 @@ class Engine:
         self._records.append(journal.encode(command))
         if isinstance(command, EndJobs):
             self.estimating.forget(command.jobs.tolist())
+            self.at_ends(command)
             for end in command.end.tolist():
                 state = End(end).name.lower()
                 self.ended_counts[state] = self.ended_counts.get(state, 0) + 1
@@ -419,6 +425,8 @@ class _Timed:
         if any(isinstance(command, StartRound) for command in commands):
             engine.decide_s = time.perf_counter() - began
             engine.counters.round_decision_seconds.observe(engine.decide_s)
+        if isinstance(event, Solved) or any(isinstance(c, StartRound) for c in commands):
+            engine.standing = Standing.of(engine.scheduler, engine.clock.now_s())
         return commands
 
 

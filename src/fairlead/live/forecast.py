@@ -5,10 +5,13 @@ true ones. The round in force goes on to its end; it is cut where the question h
 and whoever it was taken from, are not touched.
 
 Rounds are simulated one by one: 1,000 jobs take seconds, and the time grows with jobs, solves and rounds.
-Larger clusters should be asked for a nearer horizon: what has not ended by then has no finish time.
+Where that takes more CPU time than is allowed, the rest follows without rounds (``fluid``): an outcome says
+up to when it is exact.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -20,16 +23,19 @@ from fairlead.core.state import SchedulerState
 from fairlead.driver import drive
 from fairlead.errors import SimulationError
 from fairlead.events import Event, JobsSubmitted, ProgressCorrected, RoundEnded
+from fairlead.live.arrivals import History
+from fairlead.live.fluid import FluidJobs, finish_times, fluid_jobs, joined
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
-from fairlead.model.job import Job, JobId, RestartCosts
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.model.throughput import Throughputs
 from fairlead.setup import Setup, restore
-from fairlead.sim.backend import SimBackend
+from fairlead.sim.backend import SimBackend, Window
 from fairlead.sim.jobs import Adopted
 from fairlead.sim.world import World
 
 DAY_S = 86_400.0
+MORE, MORE_PER_JOB = 1_000, 2  # jobs to come that a forecast without rounds looks at
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,8 @@ class Question:
     add_jobs: Sequence[Job] = ()  # submitted now; ids above all others
     cluster: Cluster | None = None  # None: as it is
     policy: str | None = None
+    history: History = field(default_factory=History)  # by which jobs are expected; none: none are
+    cpu_s: float = np.inf  # of this process that rounds may be simulated for
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,12 @@ class Outcome:
     makespan_s: float  # to the end of the last job, or the horizon where some have not ended
     utilization: float  # device-seconds held over those there were, up to then
     complete: bool  # have all jobs ended that are not held?
+    exact_s: float = np.inf  # seconds from now for which rounds were simulated; inf = to the end
+
+    @property
+    def coarse(self) -> bool:
+        """Was the CPU time too short for rounds to the end?"""
+        return self.exact_s < np.inf
 
     @property
     def mean_left_s(self) -> float:
@@ -96,7 +110,15 @@ def eta(outcomes: Sequence[Outcome], job: int) -> Eta:
     return Eta(middle, low, high, len(times))
 
 
+def middle_s(outcomes: Sequence[Outcome], job: int) -> float | None:
+    """The median of when a job will be done, as ``eta`` has it."""
+    times = sorted(outcome.finish_s.get(job, np.inf) for outcome in outcomes)
+    found = times[(len(times) - 1) // 2] if times else np.inf
+    return found if found < np.inf else None
+
+
 def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> Outcome:
+    deadline_s = time.process_time() + asked.cpu_s
     costs = asked.restart_costs or setup.restart_costs
     ahead = replace(
         setup,
@@ -119,24 +141,90 @@ def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> 
         first.append(goes_on)
     elif scheduler.active:
         first += scheduler.handle(_cut(scheduler, now_s, starts))
+    adopted = _adopted(scheduler, starts)
+    to_come = _ToCome(scheduler, asked, now_s, seed)
     backend = SimBackend(
-        (),
+        to_come.arrivals(),
         ahead.cluster,
         _truth(scheduler, setup),
         scheduler.planner.solve,
         World(costs, asked.rate_noise, asked.rate_bias, seed=seed),
+        window=Window(0, len(adopted)),
         until_s=now_s + asked.horizon_s,
         now_s=now_s,
-        adopted=_adopted(scheduler, starts),
+        adopted=adopted,
     )
-    watch = _Watch(now_s, float(scheduler.capacity.sum()))
+    watch = _Watch(now_s, float(scheduler.capacity.sum()), to_come.first_id)
     for command in first:
         watch.command(command)
         if not isinstance(command, EndJobs):  # who has ended by now was not adopted
             backend.perform(command)
+    to_the_end = True
     with suppress(SimulationError):  # where the rest would wait for ever: not within the horizon
-        drive(scheduler, backend, [watch])
-    return watch.outcome(scheduler.ledger.jobs.n == 0, asked.horizon_s)
+        to_the_end = drive(scheduler, backend, [watch], lambda: time.process_time() >= deadline_s)
+    open_ = scheduler.ledger.jobs.id
+    complete = not (open_ < to_come.first_id).any()
+    if to_the_end:
+        return watch.outcome(complete, asked.horizon_s)
+    return _rest(scheduler, ahead.policy, watch, asked, to_come)
+
+
+class _ToCome:
+    """Jobs that are expected: of kinds that the scheduler knows, with ids above all others."""
+
+    def __init__(self, scheduler: Scheduler, asked: Question, now_s: float, seed: int) -> None:
+        self._table, self._seed, self._now_s = scheduler.throughputs, seed, now_s
+        self._history = asked.history
+        self._most = float(scheduler.capacity.max(initial=0.0))
+        known = [*scheduler.ledger.jobs.id.tolist(), *scheduler.held.jobs.id.tolist()]
+        seen = [job.id for _, batch in asked.history.batches for job in batch]
+        self.first_id = 1 + max([-1, *known, *seen, *(job.id for job in asked.add_jobs)])
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """By time."""
+        for one in self._history.expected(self._now_s, self._seed, self.first_id):
+            job = one.job
+            known = self._table.row(job.family, job.scale_factor) is not None
+            if known and job.scale_factor <= self._most:
+                yield one
+
+    def fluid(self, s: Scheduler, most: int) -> FluidJobs:
+        """Those after the scheduler's time, so many at most."""
+        later = (one for one in self.arrivals() if one.time_s > s.now_s)
+        found = list(itertools.islice(later, most))
+        rows = [s.throughputs.row(one.job.family, one.job.scale_factor) or 0 for one in found]
+        steps = s.throughputs.rate[np.array(rows, np.int64)]
+        rate = np.zeros((len(found), len(s.capacity)))
+        for slot, type_ in enumerate(s.running.draws_on.tolist()):
+            rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
+        return FluidJobs(
+            job=np.array([one.job.id for one in found], np.int64),
+            left=np.array([one.job.total_steps for one in found], np.float64),
+            rate=rate,
+            scale=np.array([one.job.scale_factor for one in found], np.int64),
+            weight=np.array([one.job.weight for one in found], np.float64),
+            share=np.zeros_like(rate),
+            running_on=np.full(len(found), -1),
+            arrive_s=np.array([one.time_s - s.now_s for one in found], np.float64),
+        )
+
+
+def _rest(s: Scheduler, policy: str, watch: "_Watch", asked: Question, to_come: _ToCome) -> Outcome:
+    """What follows without rounds on what was simulated."""
+    there = fluid_jobs(s)
+    exact_s = max(s.now_s - watch.now_s, 0.0)
+    jobs = joined(there, to_come.fluid(s, MORE + MORE_PER_JOB * len(there.job)))
+    times = finish_times(jobs, s.capacity, policy, asked.horizon_s - exact_s)
+    found = zip(there.job.tolist(), times[: len(there.job)].tolist(), strict=True)
+    mine = {job: t for job, t in found if job < to_come.first_id}
+    finish_s = watch.finish_s | {job: exact_s + t for job, t in mine.items() if t < np.inf}
+    complete = all(t < np.inf for t in mine.values())
+    makespan_s = max(finish_s.values(), default=0.0) if complete else asked.horizon_s
+    fastest = np.maximum(there.rate.max(axis=1, initial=0.0), 1e-300)
+    work_s = float((there.scale * there.left / fastest)[times[: len(there.job)] < np.inf].sum())
+    there_s = float(s.capacity.sum()) * makespan_s
+    used = min((watch.held_s + work_s) / there_s, 1.0) if there_s > 0 else 0.0
+    return Outcome(finish_s, makespan_s, used, complete, exact_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +349,9 @@ def _adopted(s: Scheduler, starts: Mapping[int, _Start]) -> list[Adopted]:
 class _Watch:
     """Sees when jobs end and how many devices are held."""
 
-    def __init__(self, now_s: float, devices: float) -> None:
-        self.now_s, self.devices = now_s, devices
+    def __init__(self, now_s: float, devices: float, first_id: int) -> None:
+        """first_id: from which on jobs are not there yet."""
+        self.now_s, self.devices, self.first_id = now_s, devices, first_id
         self.finish_s: dict[int, float] = {}
         self.held_s = 0.0
         self._scale: Floats = np.zeros(0)
@@ -280,7 +369,7 @@ class _Watch:
             self._scale = np.diff(command.first).astype(np.float64)
         elif isinstance(command, EndJobs):
             for job, end, end_s in zip(command.jobs, command.end, command.end_s, strict=True):
-                if end == End.COMPLETED:
+                if end == End.COMPLETED and job < self.first_id:
                     self.finish_s[int(job)] = float(end_s) - self.now_s
 
     def outcome(self, complete: bool, horizon_s: float) -> Outcome:

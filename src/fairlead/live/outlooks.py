@@ -1,26 +1,32 @@
-"""When will it finish, why not now, and what if: the live state run forward, in a process of its own."""
+"""When will it finish, why not now, and what if.
 
-import multiprocessing
-import os
-import threading
-import time
+The reason is read off the state that the server has in memory. What will be is taken from the forecast that
+is kept of the present state (``forecaster``); questions are forecasts in another process, by turns of those
+who ask. Nobody waits for the driver or for a forecast to be told why a job is where it is.
+"""
+
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairlead.core.state import SchedulerState, state_of
-from fairlead.errors import ConfigError, FairleadError
+from fairlead.errors import ConfigError
 from fairlead.live.access import Caller
+from fairlead.live.admission import job_of
+from fairlead.live.arrivals import History
 from fairlead.live.facade import ConflictError
-from fairlead.live.forecast import Outcome, Question, eta, forecast
+from fairlead.live.forecast import Outcome, Question
+from fairlead.live.forecast_process import ForecastProcess, Task
+from fairlead.live.forecaster import CPU_S, SEEDS, Forecaster, JobForecast
+from fairlead.live.outcomes import Outcomes
 from fairlead.live.rates import extended, fits, kind_of, own_rates, table_for
-from fairlead.live.reasons import why
+from fairlead.live.reasons import facts
 from fairlead.live.spec import JobSpec
+from fairlead.live.turns import Turns
 from fairlead.live.views import Comparison, Explanation, JobView, Outlook, StintView, WhatIf
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import Job, JobId, RestartCosts
@@ -32,9 +38,11 @@ if TYPE_CHECKING:
     from fairlead.live.engine import Engine
 
 HORIZON_S = 30 * 86_400.0
-LIMIT_S = 60.0  # of an answer
-NOISE = 0.05  # how far rates are believed to be off, relative; forecasts differ by it
+COPY_S = 120.0  # that the driver may take until it copies the state; it may be writing
+WAIT_S = 0.5  # that whoever asks for a reason waits for a forecast, if one can come by then
+QUESTION_CPU_S = 3.0  # of the forecast with a change, where nobody else asks
 LISTED = 50  # jobs of a comparison that are named
+HISTORY = 500  # newest jobs that tell which ones to expect, after a restart of the server
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,108 +54,146 @@ class Present:
     state: SchedulerState
     steps_done: dict[int, float]
     restart_s: float
+    history: History
+    measured: tuple[
+        tuple[Kind, str, float], ...
+    ]  # (kind, accelerator type, steps/s) of jobs that ran
 
 
 class Outlooks:
     """Answers questions about what will be. Any thread may ask."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "Engine", directory: Path) -> None:
         self.engine = engine
-        self._pool: ProcessPoolExecutor | None = None
-        self._lock = threading.Lock()
+        self._outcomes = Outcomes(directory / "forecasts.db")
+        self.forecaster = Forecaster(self._task, engine.options.profile.round_s, self._outcomes)
+        self._questions = ForecastProcess("what-if")
+        self._turns = Turns()
+
+    def start(self) -> None:
+        """Take up what is known of earlier jobs and forecasts; before the driver starts."""
+        store, engine = self.engine.store, self.engine
+        for row in store.jobs(after=store.last_job() - HISTORY, limit=HISTORY):
+            engine.recent.submitted(row.submitted_s, [job_of(row)])
+        self._outcomes.open()
+        engine.at_ends = self.forecaster.ended
+        self.forecaster.start()
 
     def close(self) -> None:
-        """End the process, whatever it computes."""
-        self._end_process()
+        """End the processes, whatever they compute."""
+        self.forecaster.close()
+        self._questions.close()
+        self._outcomes.close()
 
-    def explain(self, job: JobView, stints: list[StintView]) -> Explanation:
+    def explain(self, caller: Caller, job: JobView, stints: list[StintView]) -> Explanation:
         """The story of a job."""
-        finish_s = low_s = high_s = None
-        n = 0
         known = job.state in ("running", "finishing", "waiting", "preempted")
+        told: JobForecast | None = None
+        kind = ""
         if known and not self.engine.admission.outside(job.id):
-            present = self.present()
-            seeds = _seeds(len(present.state.books.jobs["id"]))
-            outcomes = self._run(present.setup, present, (), None, seeds, NOISE)
-            found = eta(outcomes, job.id)
-            finish_s, low_s, high_s, n = (
-                found.finish_s,
-                found.low_s,
-                found.high_s,
-                found.forecasts,
-            )
+            told = self.forecaster.of(job.id, WAIT_S)
+            kind = "none yet" if told is None else told.kind
+        given = None if told is None else told.given
+        found = facts(self.engine, job, stints, None if caller.role == "admin" else caller.tenant)
         return Explanation(
             job=job,
-            why_here=why(self.engine, job),
-            finish_s=finish_s,
-            finish_low_s=low_s,
-            finish_high_s=high_s,
-            forecasts=n,
+            why_here=" ".join(found),
+            facts=tuple(found),
+            finish_s=None if given is None else given.left_s,
+            finish_low_s=None if given is None else given.low_s,
+            finish_high_s=None if given is None else given.high_s,
+            forecasts=0 if told is None else told.forecasts,
+            forecast_kind=kind,  # type: ignore[arg-type]
+            forecast_age_s=None if told is None else told.age_s,
+            forecast_exact_s=None if told is None else told.exact_s,
+            forecast_error=None if given is None else given.error,
             stints=tuple(stints),
             events=_story(job, stints),
         )
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be, beside what will be."""
-        present = self.present()
-        setup = self._changed(present.setup, question)
-        setup, jobs, notes = self._added(setup, caller, question.add_jobs)
-        policy = question.policy or None
-        if policy is not None:
-            registry.make(policy, seed=setup.seed, profile=setup.profile.name)
-        now = self._run(present.setup, present, (), None, (0,), 0.0)[0]
-        then = self._run(setup, present, jobs, policy, (0,), 0.0)[0]
+        with self._turns.of(caller.user) as waiting:
+            latest = self.forecaster.recent()
+            base = latest.task
+            setup = self._changed(base.setup, question)
+            setup, jobs, notes = self._added(setup, caller, question.add_jobs)
+            policy = question.policy or None
+            if policy is not None:
+                registry.make(policy, seed=setup.seed, profile=setup.profile.name)
+            asked = replace(base.question, add_jobs=tuple(jobs), policy=policy)
+            cpu_s = QUESTION_CPU_S / (1 + waiting)
+            now = latest.outcomes[0]
+            then = now
+            if question != WhatIf():
+                then = self._questions.run(Task(setup, base.state, asked, (0,), cpu_s))[0]
         changed = [
             (job, now.finish_s[job], then.finish_s[job])
             for job in sorted(now.finish_s.keys() & then.finish_s.keys())
             if abs(now.finish_s[job] - then.finish_s[job]) > 1e-6
         ]
         changed.sort(key=lambda c: -abs(c[2] - c[1]))
+        coarse = now.coarse or then.coarse
+        kind = "coarse" if coarse else "exact"
         return Comparison(
             now=_outlook(now),
             then=_outlook(then),
             changed=tuple(changed[:LISTED]),
-            notes=tuple(notes),
+            notes=(*notes, *_coarse_note(now, then)),
+            forecast_kind=kind,  # type: ignore[arg-type]
+            forecast_age_s=latest.age_s,
+            forecast_exact_s=min(now.exact_s, then.exact_s) if coarse else None,
+            forecast_error=self.forecaster.error(kind, now.mean_left_s),  # type: ignore[arg-type]
         )
 
+    def _task(self) -> tuple[float, Task]:
+        """The present state, to be run forward as it is."""
+        present = self.present()
+        asked = Question(
+            now_s=present.now_s,
+            horizon_s=HORIZON_S,
+            steps_done=present.steps_done,
+            restart_costs=RestartCosts(present.restart_s),
+            history=present.history,
+        )
+        setup = replace(present.setup, throughputs=_measured(present))
+        return present.now_s, Task(setup, present.state, asked, tuple(range(SEEDS)), CPU_S)
+
     def present(self) -> Present:
-        """The live state, copied on the driver's thread."""
+        """The live state, copied on the driver's thread: arrays, and what has moved since the core heard of
+        it. What can be worked out later is."""
         engine = self.engine
 
         def copy() -> Present:
             if engine.scheduler is None or engine.setup is None:
                 raise ConflictError("the cluster has no nodes yet")
             starts = [s for starts in engine.book.live.values() for s in starts if not s.stopping]
+            believed = engine.scheduler.believed.known
             return Present(
                 engine.clock.now_s(),
-                replace(engine.setup, throughputs=self._measured(engine.scheduler.believed.known)),
+                replace(engine.setup, throughputs=believed),
                 state_of(engine.scheduler),
                 {s.row.id: s.progress() for s in starts},
                 engine.restart_s(),
+                engine.recent.history(),
+                () if engine.estimating.on else self._rates(),
             )
 
-        return engine.call(copy).result(LIMIT_S)
+        return engine.call(copy).result(COPY_S)
 
-    def _measured(self, believed: Throughputs) -> Throughputs:
-        """The table in force, with the rows of jobs that run as they were measured to. Where there is an
-        estimator, what was measured is in the state: beliefs about jobs."""
-        if self.engine.estimating.on:
-            return believed
-        ratios: dict[Kind, list[float]] = {}
+    def _rates(self) -> tuple[tuple[Kind, str, float], ...]:
+        """What jobs were measured to do. Where there is an estimator it is in the state: beliefs."""
+        found = []
         for row in self.engine.book.jobs.values():
+            if not row.starts:
+                continue
             rate, where = row.measured_rate, row.measured_on
             start = self.engine.book.newest(row.id)
             if start is not None and (now := start.measured()) is not None:
                 rate, where = now, start.stint.accelerator
-            before = self.engine.admission.rates(row).get(where, 0.0)
-            if rate is not None and rate > 0 and before > 0:
-                ratios.setdefault((row.kind, row.spec.scale_factor), []).append(rate / before)
-        known = {kind: believed.row(*kind) for kind in ratios}
-        rows = [
-            believed.rate[at] * median(ratios[kind]) for kind, at in known.items() if at is not None
-        ]
-        kinds = tuple(kind for kind, at in known.items() if at is not None)
-        return believed.learned(kinds, believed.slots, np.array(rows)) if rows else believed
+            if rate is not None and rate > 0:
+                found.append(((row.kind, row.spec.scale_factor), where, rate))
+        return tuple(found)
 
     def _changed(self, setup: Setup, question: WhatIf) -> Setup:
         """The setup with other nodes."""
@@ -207,78 +253,36 @@ class Outlooks:
             jobs.append(Job(id_, *kind, float(spec.total_steps), spec.weight, tenant, spec.slo_s))
         return replace(setup, throughputs=extended(table, kinds)), jobs, notes
 
-    def _run(
-        self,
-        setup: Setup,
-        present: Present,
-        jobs: Sequence[Job],
-        policy: str | None,
-        seeds: Sequence[int],
-        noise: float,
-    ) -> list[Outcome]:
-        asked = Question(
-            now_s=present.now_s,
-            horizon_s=HORIZON_S,
-            steps_done=present.steps_done,
-            rate_bias=noise,
-            restart_costs=RestartCosts(present.restart_s),
-            add_jobs=jobs,
-            policy=policy,
-        )
-        try:
-            return (
-                self._process()
-                .submit(_forecast, setup, present.state, asked, seeds)
-                .result(LIMIT_S)
-            )
-        except (BrokenProcessPool, TimeoutError):
-            self._end_process()
-            raise ForecastError(f"the forecast took more than {LIMIT_S:.0f} s, or failed") from None
 
-    def _process(self) -> ProcessPoolExecutor:
-        with self._lock:
-            if self._pool is None:
-                context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(
-                    1, context, initializer=_end_with, initargs=(os.getpid(),)
-                )
-            return self._pool
-
-    def _end_process(self) -> None:
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        for process in list(pool._processes.values()):
-            process.kill()
-        pool.shutdown(wait=False, cancel_futures=True)
+def _measured(present: Present) -> Throughputs:
+    """The table in force, with the rows of jobs that run as they were measured to."""
+    believed = present.setup.throughputs
+    column: dict[str, list[int]] = {}
+    for at, slot in enumerate(believed.slots):
+        column.setdefault(slot.accelerator, []).append(at)
+    ratios: dict[int, list[float]] = {}
+    for kind, where, rate in present.measured:
+        row = believed.row(*kind)
+        before = 0.0 if row is None else max(believed.rate[row, column.get(where, [])], default=0.0)
+        if row is not None and before > 0:
+            ratios.setdefault(row, []).append(rate / before)
+    if not ratios:
+        return believed
+    rows = [believed.rate[row] * median(of) for row, of in ratios.items()]
+    kinds = tuple(believed.kinds[row] for row in ratios)
+    return believed.learned(kinds, believed.slots, np.array(rows))
 
 
-class ForecastError(FairleadError):
-    """No forecast could be made."""
-
-
-def _end_with(parent: int) -> None:
-    """The process ends soon after the server, however that ended."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _forecast(
-    setup: Setup, state: SchedulerState, asked: Question, seeds: Sequence[int]
-) -> list[Outcome]:
-    """In the process."""
-    return forecast(setup, state, asked, seeds)
-
-
-def _seeds(jobs: int) -> range:
-    """As many forecasts as can be made in a few seconds."""
-    return range(10 if jobs <= 100 else 5 if jobs <= 1000 else 1)
+def _coarse_note(now: Outcome, then: Outcome) -> tuple[str, ...]:
+    """What of the answer is not exact."""
+    exact_s = min(now.exact_s, then.exact_s)
+    if exact_s == np.inf:
+        return ()
+    hours = f"the next {exact_s / 3600:.1f} h are" if exact_s > 0 else "nothing is"
+    return (
+        f"{hours} simulated round by round; beyond that by shares, queue and rates alone, for more would "
+        "have taken too long",
+    )
 
 
 def _outlook(outcome: Outcome) -> Outlook:

@@ -1,39 +1,102 @@
-"""Why a job is where it is, or not yet anywhere: the numbers behind the last decision."""
+"""Why a job is where it is, or not yet anywhere: a list of facts, each checked against the present state.
 
-from typing import TYPE_CHECKING
+Read from any thread without waiting for the driver: what the core decided is copied when it decides
+(``standing``), and what nodes hold is looked up. What is past is told with its time, never as the present.
+"""
 
-import numpy as np
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from fairlead.live.views import JobView
-from fairlead.model.job import JobId
+from fairlead.live.node_states import condition
+from fairlead.live.pairing import why_unpaired
+from fairlead.live.starts import LiveStart
+from fairlead.live.views import JobView, StintView
 
 if TYPE_CHECKING:
     from fairlead.live.engine import Engine
 
 WORTH_SAYING = 0.1  # relative difference of a stated rate from the measured one
+STUCK_S = 30.0  # without a step, and
+STUCK_STEPS = 20.0  # as many times what a step takes, after which a job may hang
+NAMED = 3  # jobs or nodes that a sentence names
+ENDINGS = ("failed", "node lost")  # how starts end that somebody should hear of
+
+Doing: TypeAlias = Literal["training", "starting", "stopping", "stuck", "finishing"]
 
 
-def why(engine: "Engine", job: JobView) -> str:
-    """For a job in any state."""
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A job that holds devices."""
+
+    job: int
+    doing: Doing
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices on which a job could run, by what is in their way."""
+
+    free: int
+    held: dict[int, tuple[Holder, int]]  # job -> what it does, devices that it holds
+    away: dict[str, int]  # state of nodes that may not be used -> their free devices
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """For whom it is told: jobs of other tenants are not named to users."""
+
+    engine: "Engine"
+    tenant: str | None  # None = sees all
+
+    def names(self, jobs: Iterable[int]) -> str:
+        """Some jobs in words, a few of them by number."""
+        all_ = sorted(jobs)
+        seen = [job for job in all_ if self._sees(job)][:NAMED]
+        more = len(all_) - len(seen)
+        if not seen:
+            return "1 job" if more == 1 else f"{more} jobs"
+        names = f"job{'s' * (len(seen) != 1)} {', '.join(map(str, seen))}"
+        return f"{names} and {more} more" if more else names
+
+    def _sees(self, job: int) -> bool:
+        row = self.engine.book.jobs.get(job)
+        return self.tenant is None or (row is not None and row.tenant == self.tenant)
+
+
+def facts(
+    engine: "Engine", job: JobView, stints: Sequence[StintView] = (), tenant: str | None = None
+) -> list[str]:
+    """Sentences, the most important first, for a job in any state. tenant: of the user who is told, None =
+    may see all jobs."""
+    reader = Reader(engine, tenant)
+    return [sentence for sentence in _facts(reader, job, stints) if sentence]
+
+
+def _facts(reader: Reader, job: JobView, stints: Sequence[StintView]) -> Iterator[str]:
+    engine = reader.engine
     if job.state in ("completed", "cancelled"):
-        return f"It is {job.state}.{stated(job)}"
+        yield f"It is {job.state}."
+        yield stated(job)
+        return
     if job.state in ("dropped", "killed"):
-        return f"It was {job.state}: {job.reason or 'no reason was given'}."
+        yield f"It was {job.state}: {job.reason or 'no reason was given'}."
+        return
     if job.state == "paused":
-        return "It is paused: `fairlead resume` lets it take part again."
+        yield "It is paused: `fairlead resume` lets it take part again."
+        return
     if engine.admission.outside(job.id):
-        return f"It waits: there is {job.reason or 'no room for it'}."
-    shares = engine.call(lambda: _shares(engine, job.id)).result(30.0)
-    given = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
-    policy = f"Policy {engine.policy} gives it {given or 'no share yet'}."
-    if job.state == "finishing":
-        return (
-            f"All its steps are done; the code behind its training loop runs on {_where(job)}. It is "
-            f"complete when that has ended with exit code 0.{stated(job)}"
-        )
-    if job.state == "running":
-        return f"It runs on {_where(job)}{_faster(job)}. {policy}{stated(job)}"
-    return f"{policy} {_ahead(engine, job)}{stated(job)}"
+        yield f"It waits: there is {job.reason or 'no room for it'}."
+        return
+    start = engine.book.newest(job.id)
+    if start is not None and not start.stopping:
+        yield from _placed(reader, job, start)
+    else:
+        yield from _waiting(reader, job, start)
+    yield _share(engine, job)
+    yield _pair(reader, job)
+    yield stated(job)
+    yield past(job, stints, engine.clock.now_s())
 
 
 def stated(job: JobView) -> str:
@@ -42,12 +105,94 @@ def stated(job: JobView) -> str:
     claimed, measured = job.claimed.get(job.measured_on, 0.0), job.measured_rate
     if not claimed or measured is None or abs(measured - claimed) <= WORTH_SAYING * claimed:
         return ""
-    return f" You said {claimed:.3g} steps/s on {job.measured_on}, measured {measured:.3g}."
+    return f"You said {claimed:.3g} steps/s on {job.measured_on}, measured {measured:.3g}."
 
 
-def _where(job: JobView) -> str:
-    many = f"{len(job.devices)} x {job.accelerator}"
-    return f"{many} of {job.node}"
+def past(job: JobView, stints: Sequence[StintView], now_s: float) -> str:
+    """What went wrong last, and when; "" where nothing did since it last trained."""
+    ended = [stint for stint in stints if stint.ended_s is not None]
+    if not ended or job.state in ("running", "finishing"):
+        return ""
+    last = max(ended, key=lambda stint: stint.epoch)
+    if not last.why.startswith(ENDINGS) or last.ended_s is None:
+        return ""
+    return f"Its last start ended {_span(now_s - last.ended_s)} ago: {last.why}."
+
+
+# --- a job that has devices ------------------------------------------------------------------------------
+
+
+def _placed(reader: Reader, job: JobView, start: LiveStart) -> Iterator[str]:
+    """Where it is, and what it does there."""
+    engine = reader.engine
+    place = f"{len(start.stint.devices)} x {start.stint.accelerator} of {start.stint.node}"
+    now = engine.fleet.monotonic()
+    doing = what_it_does(engine, start)
+    if doing in ("training", "stuck"):
+        yield f"It runs on {place}{_faster(job)}."
+        held = engine.fleet.held(start.first_node, start.key)
+        if doing == "stuck" and held is not None:
+            yield f"It has made no step for {_span(held.step_age_s)}: it may hang."
+    elif doing == "finishing":
+        yield f"All its steps are done; the code behind its training loop runs on {place}."
+        yield "It is complete when that has ended with exit code 0."
+    else:
+        yield f"It is to run on {place}, and has not begun to train."
+        yield _start_up(reader, job, start)
+    for name in start.nodes:
+        node = engine.fleet.nodes.get(name)
+        state = None if node is None else condition(node, now)
+        if state is not None and state.state != "up":
+            yield f"Node {name} is {state.state}: {state.reason}."
+
+
+def _start_up(reader: Reader, job: JobView, start: LiveStart) -> str:
+    """How far a start has come that does not train yet."""
+    engine = reader.engine
+    earlier = [one for one in engine.book.live.get(job.id, ()) if one is not start]
+    if earlier:
+        return f"Its start {earlier[0].stint.epoch} has not ended yet ({earlier[0].stopping})."
+    begun_s = _span(max(engine.clock.now_s() - start.stint.began_s, 0.0))
+    held = engine.fleet.held(start.first_node, start.key)
+    if held is None:
+        return f"It was ordered {begun_s} ago, and {start.first_node} has not taken it up yet."
+    others = _sharers(engine, start)
+    if held.wait_s < 0 and others:
+        return f"It waits for devices {_list(_by(reader, jobs, doing) for doing, jobs in others.items())}."
+    return f"It was ordered {begun_s} ago and is starting."
+
+
+def _sharers(engine: "Engine", start: LiveStart) -> dict[Doing, list[int]]:
+    """Other jobs that hold devices of a start, by what they do."""
+    found: dict[Doing, list[int]] = {}
+    for node, devices in start.placement().items():
+        for other in list(engine.book.on_node.get(node, {}).values()):
+            mine = other.placement().get(node, ())
+            if other.ordered and other.row.id != start.row.id and set(devices) & set(mine):
+                found.setdefault(what_it_does(engine, other), []).append(other.row.id)
+    return found
+
+
+def what_it_does(engine: "Engine", start: LiveStart) -> Doing:
+    """A start that has not ended, by what its node said last."""
+    if start.stopping:
+        return "stopping"
+    held = engine.fleet.held(start.first_node, start.key)
+    if held is None or held.state == "starting":
+        return "starting"
+    if held.state == "ended" or held.completed or held.finishing:
+        return "finishing"
+    if held.state == "stopping":
+        return "stopping"
+    if start.row.spec.plain:
+        return "training"
+    if held.loaded_step < 0:
+        return "starting"
+    made = held.step - held.loaded_step
+    usual_s = held.ran_s / made if made > 0 else 0.0
+    if made > 0 and held.step_age_s > max(STUCK_S, STUCK_STEPS * usual_s):
+        return "stuck"
+    return "training"
 
 
 def _faster(job: JobView) -> str:
@@ -61,29 +206,146 @@ def _faster(job: JobView) -> str:
     return f", though {name} would be {rate / here:.1f} times as fast"
 
 
-def _ahead(engine: "Engine", job: JobView) -> str:
-    """Who holds the devices, and until when."""
-    usable = [name for name, rate in job.rates.items() if rate > 0]
+# --- a job that has none ---------------------------------------------------------------------------------
+
+
+def _waiting(reader: Reader, job: JobView, start: LiveStart | None) -> Iterator[str]:
+    """What is in its way."""
+    engine = reader.engine
+    if start is not None:
+        yield f"Its start {start.stint.epoch} is being stopped ({start.stopping})."
+    usable = sorted(name for name, rate in job.rates.items() if rate > 0)
+    found = devices(engine, set(usable), job.id)
+    yield _occupied(reader, found, usable)
+    if found.away:
+        parts = ", ".join(f"{_many(n)} on nodes that are {why}" for why, n in found.away.items())
+        yield f"Not to be had: {parts}."
+    yield _next_chance(reader, job, found)
+
+
+def devices(engine: "Engine", types: set[str], job: int) -> Devices:
+    """Those of these accelerator types. job: whose own starts do not count as others."""
+    now = engine.fleet.monotonic()
+    free, held, away = 0, dict[int, tuple[Holder, int]](), dict[str, int]()
+    for node in list(engine.fleet.nodes.values()):
+        if node.accelerator not in types:
+            continue
+        taken: set[int] = set()
+        for start in list(engine.book.on_node.get(node.name, {}).values()):
+            mine = start.placement().get(node.name, ())
+            if not start.ordered or not mine:
+                continue
+            taken.update(mine)
+            if start.row.id != job:
+                holder = Holder(start.row.id, what_it_does(engine, start))
+                before = held[start.row.id][1] if start.row.id in held else 0
+                held[start.row.id] = holder, before + len(mine)
+        state = condition(node, now)
+        if state.state == "up":
+            free += node.devices - len(taken)
+        else:
+            away[state.state] = away.get(state.state, 0) + node.devices - len(taken)
+    return Devices(free, held, {why: count for why, count in away.items() if count})
+
+
+def _occupied(reader: Reader, found: Devices, usable: list[str]) -> str:
+    """Who holds the devices, and what they do."""
+    names = (
+        " and ".join(usable) if len(usable) <= 2 else f"{', '.join(usable[:-1])} and {usable[-1]}"
+    )
+    free = f"{_many(found.free)} of {names} {'is' if found.free == 1 else 'are'} free"
+    if not found.held:
+        return (
+            f"{free}, and no other job holds any."
+            if found.free
+            else f"No device of {names} is free."
+        )
+    by: dict[Doing, list[int]] = {}
+    count: dict[Doing, int] = {}
+    for job, (holder, devices_) in found.held.items():
+        by.setdefault(holder.doing, []).append(job)
+        count[holder.doing] = count.get(holder.doing, 0) + devices_
+    parts = [
+        f"{_many(count[doing])} {_by(reader, jobs, doing)}" for doing, jobs in sorted(by.items())
+    ]
+    return f"Of {names}: {_list([*([free] if found.free else []), *parts])}."
+
+
+_WORDS: dict[Doing, str] = {
+    "training": "held by {} in training",
+    "starting": "held by {} still starting",
+    "stopping": "held by {} told to stop and not ended yet",
+    "stuck": "held by {} without a step for long, perhaps hanging",
+    "finishing": "held by {} past the last step and not ended yet",
+}
+_HELD = "held by "
+
+
+def _by(reader: Reader, jobs: list[int], doing: Doing) -> str:
+    many = doing == "training" and len(jobs) > NAMED
+    return _WORDS[doing].format(f"{len(jobs)} jobs" if many else reader.names(jobs))
+
+
+def _next_chance(reader: Reader, job: JobView, found: Devices) -> str:
+    """When it is decided anew, and what that waits for."""
+    engine = reader.engine
     current = engine.backend.round
-    now = engine.clock.now_s()
-    running = 0 if current is None else len(current.starts)
-    ends = "" if current is None else f"; the round ends in {max(current.end_s - now, 0.0):.0f} s"
-    jobs = "1 job that was owed more time holds"
-    if running != 1:
-        jobs = f"{running} jobs that were owed more time hold"
-    return f"In this round {jobs} the devices of {', '.join(usable)}{ends}."
+    if current is None:
+        return (
+            "No round is in force." if engine.scheduler is not None else "No node has come up yet."
+        )
+    left_s = current.end_s - engine.clock.now_s()
+    if left_s > 0:
+        early = " or earlier, for there is room" if found.free >= job.scale_factor else ""
+        return f"Who runs is decided anew in {_span(left_s)}{early}."
+    late = [one for one, (holder, _) in found.held.items() if holder.doing == "starting"]
+    waits = f": {_by(reader, late, 'starting').removeprefix(_HELD)}" if late else ""
+    return f"The round has been over for {_span(-left_s)} and has not ended yet{waits}."
 
 
-def _shares(engine: "Engine", job: int) -> dict[str, float]:
-    """Accelerator type -> share of the time, of the job alone and in pairs; none are left out that are 0."""
-    core = engine.scheduler
-    if core is None or JobId(job) not in core.ledger:
-        return {}
-    units = core.ledger.units
-    mine = (units.member == core.ledger.row(JobId(job))).any(axis=1)
-    share = np.asarray(units.share[mine].sum(axis=0))
-    found: dict[str, float] = {}
-    for slot, part in zip(core.slots, share.tolist(), strict=True):
-        if part > 0.0005:
-            found[slot.accelerator] = found.get(slot.accelerator, 0.0) + part
-    return found
+# --- what was decided -----------------------------------------------------------------------------------
+
+
+def _share(engine: "Engine", job: JobView) -> str:
+    """Its share of the time, or why it has none."""
+    standing, solve = engine.standing, engine.solving.state
+    shares = standing.shares(job.id)
+    failed = f" (the last solve {solve})" if solve.startswith("failed") else ""
+    if shares:
+        given = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
+        return f"Policy {engine.policy} gives it {given}{failed}."
+    if failed:
+        return f"It has no share of the time yet: the solve {solve}."
+    if engine.solving.began_s is not None:
+        return f"It has no share of the time yet: a solve is {solve}."
+    if standing.at(job.id) is None:
+        return "It joined after the last decision, and takes part in the next."
+    if standing.answered(job.id):
+        return f"Policy {engine.policy} gives it no share of the time now."
+    if not standing.allocated.any():
+        return ""  # a policy without shares, or one that has not answered yet
+    return "It joined after the last solve, and is part of the next."
+
+
+def _pair(reader: Reader, job: JobView) -> str:
+    """With whom it shares devices, or why with nobody."""
+    standing = reader.engine.standing
+    partners = standing.partners(job.id)
+    if partners:
+        return f"It has a share of the time on the same devices as {reader.names(partners)}."
+    return why_unpaired(standing, job.id, reader.engine.policy)
+
+
+def _many(count: int) -> str:
+    return "1 device" if count == 1 else f"{count} devices"
+
+
+def _list(parts: Iterable[str]) -> str:
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{max(seconds, 0.0):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -13,6 +13,7 @@ import numpy as np
 from fairlead.errors import ConfigError, StoreError
 from fairlead.events import JobsCancelled, JobsHeld, JobsReweighted
 from fairlead.live.access import Caller, Role
+from fairlead.live.admission import job_of
 from fairlead.live.engine import Engine, LiveOptions
 from fairlead.live.facade import ConflictError, ForbiddenError, NotFoundError
 from fairlead.live.logstore import LogStore
@@ -51,13 +52,14 @@ class Service:
         self.logs = LogStore(directory / "logs")
         self.counters = self.engine.counters
         self.viewer = Viewer(self.engine)
-        self.outlooks = Outlooks(self.engine)
+        self.outlooks = Outlooks(self.engine, directory)
         self._tokens = TokenTable(())
 
     def start(self) -> None:
         """Open the state directory, recover what is in it, and drive."""
         self.store.open()
         self._tokens = TokenTable(self.store.users())
+        self.outlooks.start()
         self.engine.start()
 
     def stop(self) -> None:
@@ -166,6 +168,7 @@ class Service:
             engine.book.dirty_jobs.add(row.id)
         self.counters.submissions.inc(len(rows))
         engine.backend.chance = True
+        engine.recent.submitted(now, [job_of(row) for row in rows])
         engine.admission.admit(rows, now)
         ids = [row.id for row in rows]
         if key:
@@ -203,6 +206,7 @@ class Service:
         engine = self.engine
         row.state, row.reason = "paused", "paused by its owner"
         engine.book.dirty_jobs.add(row.id)
+        self.outlooks.forecaster.interrupted(row.id)
         if engine.admission.outside(row.id):
             return
         now = engine.clock.now_s()
@@ -290,7 +294,7 @@ class Service:
         """Its story."""
         view = self.viewer.job(self._row(caller, job))
         stints = [self.viewer.stint(row) for row in self.store.stints(job)]
-        return self.outlooks.explain(view, stints)
+        return self.outlooks.explain(caller, view, stints)
 
     def log(
         self, caller: Caller, job: int, cursor: str = "", limit: int = 1 << 16

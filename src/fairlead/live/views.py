@@ -151,11 +151,17 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     job: JobView
     why_here: str  # or why not now; one or two sentences with the numbers
     finish_s: float | None  # expected, seconds from now; None = not within the horizon
-    finish_low_s: float | None  # 10 % of the forecasts are earlier
-    finish_high_s: float | None  # 10 % are later
-    forecasts: int
+    finish_low_s: float | None  # 8 of 10 such forecasts came true between here
+    finish_high_s: float | None  # and here
+    forecasts: int  # futures that were simulated
     stints: tuple[StintView, ...]
     events: tuple[tuple[float, str], ...]  # (seconds, sentence), oldest first
+    facts: tuple[str, ...] = ()  # why_here, sentence by sentence
+    # "" = it takes no part; "coarse": simulated without rounds, from ``forecast_exact_s`` on
+    forecast_kind: Literal["", "none yet", "exact", "coarse"] = ""
+    forecast_age_s: float | None = None  # of the state that the forecast is about
+    forecast_exact_s: float | None = None  # for so long from now rounds were simulated
+    forecast_error: float | None = None  # relative: half of such forecasts were further off
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -183,3 +189,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     then: Outlook
     changed: tuple[tuple[int, float, float], ...]  # (job, now, then), those that change most first
     notes: tuple[str, ...]
+    forecast_kind: Literal["exact", "coarse"] = "exact"  # as in ``Explanation``
+    forecast_age_s: float | None = None
+    forecast_exact_s: float | None = None
+    forecast_error: float | None = None

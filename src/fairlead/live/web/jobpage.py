@@ -139,7 +139,7 @@ def _story(forecasts: Forecasts, caller: Caller, job: JobView, now_s: float) -> 
         raise
     except FairleadError as problem:
         return Section("story", STORY, note(f"No forecast: {problem}"), SLOW)
-    return _later(job) if told is None else story(told, now_s)
+    return story(told, now_s)
 
 
 def story(told: Explanation, now_s: float) -> Section:
@@ -158,6 +158,8 @@ def story(told: Explanation, now_s: float) -> Section:
 def _finish(told: Explanation) -> tuple[object, ...]:
     if told.job.state in ENDED:
         return (f"It has ended: {told.job.state}.",)
+    if told.forecast_kind == "none yet":
+        return ("The forecast is being made.",)
     if not told.forecasts:
         return ("No forecast: it takes no part now.",)
     if told.finish_s is None:
@@ -166,10 +168,19 @@ def _finish(told: Explanation) -> tuple[object, ...]:
     between = (
         ""
         if low is None or high is None
-        else f", with 80 % between {duration(low)} and {duration(high)}"
+        else f", 8 of 10 times between {duration(low)} and {duration(high)}"
     )
     when = tag("strong", f"in {duration(told.finish_s)}")
-    return ("Expected to finish ", when, f"{between} ({counted(told.forecasts, 'forecast')}).")
+    return ("Expected to finish ", when, f"{between}{_worth(told)}.")
+
+
+def _worth(told: Explanation) -> str:
+    """How the forecast was made."""
+    age = "" if told.forecast_age_s is None else f", made {duration(told.forecast_age_s)} ago"
+    coarse = ""
+    if told.forecast_kind == "coarse":
+        coarse = f"; coarse beyond {duration(told.forecast_exact_s or 0.0)}"
+    return f" ({counted(told.forecasts, 'forecast')}{age}{coarse})"
 
 
 def tail(facade: Facade, caller: Caller, job: int) -> tuple[str, str]:

@@ -1,0 +1,222 @@
+"""What are forecasts of ends worth? Forecasts about simulated clusters, held against what then happened.
+
+    python benchmarks/forecast_coverage.py [--jobs 150 --seeds 0 1 --coarse]
+
+The truth is a simulation with jobs that come later, of which a forecast knows nothing but those that came
+before it, and with rates that vary from round to round. Every few rounds somebody asks for the ends of all
+jobs; intervals are calibrated by jobs that have ended by then, as on a live cluster. Printed are, for each
+workload, the part of the truths inside the "8 of 10" interval and the median relative error of the
+forecasts. ``--coarse`` asks for forecasts without rounds alone. Exits with 1 where coverage is outside
+75 to 85 % with right rates, or the median error above 15 %.
+"""
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairlead.commands import Command, End, EndJobs
+from fairlead.core.scheduler import Scheduler
+from fairlead.core.state import state_of
+from fairlead.events import Event, RoundEnded
+from fairlead.live.arrivals import Recent
+from fairlead.live.calibration import Calibrated, Calibration, Kind, Pending
+from fairlead.live.forecast import Question, eta, forecast
+from fairlead.mechanism.profile import DEFAULT
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.throughput import Throughputs
+from fairlead.setup import Setup, build
+from fairlead.sim.backend import SimBackend
+from fairlead.sim.world import World
+from fairlead.traces.throughputs import read_throughputs
+
+CLUSTER = Cluster.of({"v100": 6, "p100": 6, "k80": 6}, 2)
+LOAD = 0.8  # of the devices
+MEAN_H = 4.0  # of work of a job on the fastest type
+RESTART_S = 20.0
+LOOKS = 20  # rounds between two looks
+MORE = 1.6  # times as many jobs come as are there when the last look is taken: arrivals do not end with it
+ASKED = 40  # jobs asked about at each
+SEEDS = 3  # futures of a forecast
+COVERAGE, ERROR = (0.75, 0.85), 0.15  # that are wanted
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Jobs and how they come."""
+
+    name: str
+    policy: str
+
+    def arrivals(
+        self, table: Throughputs, jobs: int, rng: np.random.Generator
+    ) -> Iterator[Arrival]:
+        """So many of them."""
+        kinds = [
+            k for k in table.kinds if k[1] in (1, 2, 4) and table.fastest[table.row(*k) or 0] > 0
+        ]
+        kinds = [k for k in kinds if (table.rate[table.row(*k) or 0] > 0).all()]
+        gap_s = MEAN_H * 3600 / (LOAD * float(CLUSTER.capacity.sum())) * 1.4
+        now_s, number = 0.0, 0
+        while number < jobs:
+            batch = self._batch(rng)
+            now_s += float(rng.exponential(gap_s * self._mean_batch()))
+            sweep = self._draw(kinds, rng), self._hours(rng)
+            for _ in range(batch):
+                kind, hours = sweep if batch > 1 else (self._draw(kinds, rng), self._hours(rng))
+                steps = hours * 3600 * float(table.fastest[table.row(*kind) or 0]) / kind[1] ** 0.5
+                yield Arrival(now_s, Job(JobId(number), *kind, max(steps, 1.0)))
+                number += 1
+
+    def _draw(self, kinds: list[tuple[str, int]], rng: np.random.Generator) -> tuple[str, int]:
+        scale = int(rng.choice([1, 2, 4], p=[0.8, 0.15, 0.05]))
+        fitting = [kind for kind in kinds if kind[1] == scale] or kinds
+        return fitting[int(rng.integers(len(fitting)))]
+
+    def _batch(self, rng: np.random.Generator) -> int:
+        if self.name != "bursty":
+            return 1
+        return int(rng.choice([1, 5, 12], p=[0.6, 0.3, 0.1]))
+
+    def _mean_batch(self) -> float:
+        return 3.3 if self.name == "bursty" else 1.0
+
+    def _hours(self, rng: np.random.Generator) -> float:
+        if self.name == "philly":  # most are short, few are very long
+            return float(np.clip(rng.lognormal(np.log(MEAN_H) - 1.28, 1.6), 0.1, 60.0))
+        return float(rng.uniform(0.3, 2 * MEAN_H - 0.3))
+
+
+WORKLOADS = (
+    Workload("poisson", "las_aware"),
+    Workload("bursty", "las_aware"),
+    Workload("philly", "finish_time_aware"),
+)
+
+
+@dataclass
+class Looks:
+    """Asks, and remembers what came of it."""
+
+    calibration: Calibration = field(default_factory=lambda: Calibration(DEFAULT.round_s))
+    pending: Pending = field(default_factory=Pending)
+    given: dict[int, list[tuple[float, Calibrated]]] = field(default_factory=dict)
+    raw: list[tuple[Kind, float, float]] = field(default_factory=list)  # kind, rounds ahead, score
+    inside: list[bool] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    spent_s: float = 0.0
+
+    def look(self, setup: Setup, core: Scheduler, recent: Recent, coarse: bool) -> None:
+        """Ask for the ends of jobs."""
+        began = time.process_time()
+        asked = Question(history=recent.history(), cpu_s=0.0 if coarse else np.inf)
+        outcomes = forecast(setup, state_of(core), asked, range(SEEDS))
+        self.spent_s += time.process_time() - began
+        jobs = core.ledger.jobs.id.tolist()
+        kind: Kind = "coarse" if coarse else "exact"
+        for job in jobs[:: max(len(jobs) // ASKED, 1)]:
+            left_s = eta(outcomes, job).finish_s
+            if left_s is None:
+                continue
+            given = self.calibration.of(kind, left_s)
+            self.given.setdefault(job, []).append((core.now_s, given))
+            self.pending.add(job, core.now_s, kind, left_s, given)
+
+    def ended(self, job: int, time_s: float) -> None:
+        """A job has completed."""
+        for outcome in self.pending.ended(job, time_s):
+            self.raw.append((outcome.kind, outcome.left_s / DEFAULT.round_s, outcome.score))
+            self.calibration.learn(outcome)
+        for made_s, given in self.given.pop(job, []):
+            actual_s = time_s - made_s
+            self.inside.append(given.low_s <= actual_s <= given.high_s)
+            self.errors.append(abs(given.left_s - actual_s) / max(actual_s, 1.0))
+
+
+def run(load: Workload, jobs: int, seed: int, bias: float, coarse: bool) -> Looks:
+    """One run of a workload. bias: by how much rates are wrong, standard deviation of their logarithms."""
+    table = read_throughputs("builtin").on(CLUSTER)
+    costs = RestartCosts(RESTART_S)
+    setup = Setup("0", CLUSTER, table, load.policy, DEFAULT, seed, costs)
+    core = build(setup)
+    trace = load.arrivals(table, int(jobs * MORE), np.random.default_rng((seed, 1)))
+    world = World(costs, 0.05, bias, seed=seed)
+    backend = SimBackend(trace, CLUSTER, table, core.planner.solve, world)
+    looks, recent, rounds = Looks(), Recent(), itertools.count()
+    while (event := backend.next()) is not None:
+        if backend.submitted >= jobs and not looks.given:
+            break
+        _hear(recent, event)
+        for command in core.handle(event):
+            _ends(looks, command)
+            backend.perform(command)
+        due = isinstance(event, RoundEnded) and next(rounds) % LOOKS == 0
+        if due and core.active and backend.submitted < jobs:
+            looks.look(setup, core, recent, coarse)
+    return looks
+
+
+def _hear(recent: Recent, event: Event) -> None:
+    jobs = getattr(event, "jobs", ())
+    if isinstance(jobs, tuple) and jobs and isinstance(jobs[0], Job):
+        recent.submitted(event.time_s, jobs)
+
+
+def _ends(looks: Looks, command: Command) -> None:
+    if not isinstance(command, EndJobs):
+        return
+    for job, end, end_s in zip(command.jobs, command.end, command.end_s, strict=True):
+        if end == End.COMPLETED:
+            looks.ended(int(job), float(end_s))
+
+
+def main() -> int:
+    """Print a table; exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=150)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--workloads", nargs="+", choices=[w.name for w in WORKLOADS])
+    parser.add_argument("--bias", type=float, default=0.3, help="of wrong rates")
+    parser.add_argument("--coarse", action="store_true", help="forecasts without rounds alone")
+    parser.add_argument("--scores", action="store_true", help="print what priors are made of")
+    given = parser.parse_args()
+    good = True
+    print(f"{'workload':10}{'rates':7}{'looks':>7}{'inside':>9}{'median error':>14}{'CPU s':>8}")
+    everything: list[tuple[Kind, float, float]] = []
+    for load in WORKLOADS:
+        if given.workloads and load.name not in given.workloads:
+            continue
+        for rates, bias in (("right", 0.0), ("wrong", given.bias)):
+            runs = [run(load, given.jobs, seed, bias, given.coarse) for seed in given.seeds]
+            inside = [one for looks in runs for one in looks.inside]
+            error = float(np.median([one for looks in runs for one in looks.errors]))
+            spent_s = sum(looks.spent_s for looks in runs)
+            covered = float(np.mean(inside))
+            print(
+                f"{load.name:10}{rates:7}{len(inside):7}{covered:9.1%}{error:14.1%}{spent_s:8.1f}",
+                flush=True,
+            )
+            everything += [one for looks in runs for one in looks.raw]
+            good &= COVERAGE[0] <= covered <= COVERAGE[1] or bias > 0
+            good &= error <= ERROR or bias > 0 or given.coarse
+    if given.scores:
+        _scores(everything)
+    return 0 if good else 1
+
+
+def _scores(raw: list[tuple[Kind, float, float]]) -> None:
+    """Quantiles of the scores by how far the forecasts saw."""
+    for least, most in ((0.0, 4.0), (4.0, 30.0), (30.0, np.inf)):
+        scores = [score for _, rounds, score in raw if least <= rounds < most]
+        if scores:
+            low, middle, high = np.quantile(scores, (0.1, 0.5, 0.9))
+            print(f"rounds {least:g}-{most:g}: {len(scores)} {low:.3f} {middle:.3f} {high:.3f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
