@@ -30,8 +30,10 @@ class PlayedNode:
         self.held: dict[tuple[int, int], Held] = {}
         self.leased: set[tuple[int, int]] = set()  # starts that were ever granted a lease
         self.seq = 0
+        self.follows = -1  # the orders that it knows
 
     def register(self, **more: Any) -> Welcome:
+        self.follows = -1
         message = Register(
             protocol=PROTOCOL, version="0", node=self.name, incarnation=self.incarnation,
             host="h", accelerator="v100", devices=self.devices, fake=True,
@@ -42,6 +44,7 @@ class PlayedNode:
     def report(self, **more: Any) -> Orders:
         """Say what is held, and follow the orders that come back."""
         orders = self.say(**more)
+        self.follows = orders.seq
         wanted = {(a.job, a.epoch) for a in orders.wanted}
         for job, epoch in wanted - self.held.keys():
             self.held[job, epoch] = Held(job=job, epoch=epoch, state="starting")
@@ -54,11 +57,10 @@ class PlayedNode:
     def say(self, **more: Any) -> Orders:
         """Report what is held, and no more."""
         self.seq += 1
-        seq = self.cluster.service.engine.fleet.nodes[self.name].orders.seq
         orders = self.cluster.service.report(
             Report(
                 node=self.name, incarnation=self.incarnation, seq=self.seq,
-                holds=tuple(self.held.values()), orders_seq=seq, **more,
+                holds=tuple(self.held.values()), orders_seq=self.follows, **more,
             )
         )  # fmt: skip
         self.leased |= {(a.job, a.epoch) for a in orders.wanted if a.job in orders.leases}
@@ -96,7 +98,12 @@ class EngineNodes:
         return self.service.engine.call(do).result(WAIT_S)
 
     def submit(self, **more: Any) -> int:
-        given = {"command": ("x",), "total_steps": 1e6, "rates": {"v100": 1.0}, "grace_s": 0.5}
+        given = {
+            "command": ("x",),
+            "total_steps": 1_000_000,
+            "rates": {"v100": 1.0},
+            "grace_s": 0.5,
+        }
         return self.service.submit(ADMIN, [JobSpec(**(given | more))])[0]  # type: ignore[arg-type]
 
     def job(self, job: int) -> JobView:

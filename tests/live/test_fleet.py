@@ -204,3 +204,71 @@ def test_nodes_are_told_in_turns_as_others_answer() -> None:
     fleet.publish(told=3, at_once=2)
     assert woken[3:] == ["d", "e", "f"], "nodes that do not answer hold up nobody"
     assert not fleet.publish(told=3, at_once=2)
+
+
+def test_a_new_agent_inherits_what_the_old_one_had_a_lease_for() -> None:
+    time = Time()
+    fleet = _fleet(time, [])
+    for job in (1, 2):
+        fleet.want("a", _assignment(job))
+    fleet.publish()
+    fleet.report(_report(0, _held()))
+    time.now += 5.0
+    fleet.register(_register("two"), {(1, 1): 7.0, (2, 1): 7.0})
+    node = fleet.nodes["a"]
+    assert set(node.inherited) == {(1, 1)}, "nothing is started without a lease"
+    assert node.inherited[1, 1].until == 100.0 + 10.0 * 1.01 + fleet.silence_s + 7.0
+    assert fleet.orders("a", "two").wanted == (), "the orders were the old one's"
+    fleet.want("a", _assignment())
+    fleet.publish()
+    assert fleet.orders("a", "two").wanted == (), "nor is it to begin that start again"
+    newest = fleet.orders("a", "two").seq
+    fleet.report(msgspec.structs.replace(_report(0, orders_seq=newest), incarnation="two"))
+    assert not fleet.never_began("a", (1, 1))
+    assert fleet.outlived("a") == []
+    time.now = node.inherited[1, 1].until + 0.1
+    assert fleet.outlived("a") == [(1, 1)]
+    assert fleet.never_began("a", (1, 1))
+
+
+def test_a_third_agent_inherits_from_both() -> None:
+    time = Time()
+    fleet = _fleet(time, [])
+    fleet.want("a", _assignment())
+    fleet.publish()
+    fleet.report(_report(0, _held()))
+    fleet.register(msgspec.structs.replace(_register("two"), machine="m"), {(1, 1): 7.0})
+    fleet.want("a", _assignment(2))
+    fleet.publish()
+    second = msgspec.structs.replace(_report(0, _held(job=2)), incarnation="two")
+    fleet.report(second)
+    both = {(1, 1): 7.0, (2, 1): 7.0}
+    third = msgspec.structs.replace(_register("three"), machine="m", cleared=("two",))
+    fleet.register(third, both)
+    assert set(fleet.nodes["a"].inherited) == {(1, 1)}, "of the first nobody has made sure"
+    assert set(fleet.nodes["a"].superseded) == {"one", "two"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "cleared", "waits"),
+    [
+        ("m", ("one",), False),
+        ("another", ("one",), True),
+        ("m", ("zero",), True),
+        ("m", (), True),
+        ("", ("one",), True),
+    ],
+)
+def test_a_proof_counts_for_the_same_machine_and_incarnation_only(
+    machine: str, cleared: tuple[str, ...], waits: bool
+) -> None:
+    fleet = Fleet(10.0, 0.01, Time(), lambda _: None)
+    fleet.add("a", "v100", 2)
+    first = msgspec.structs.replace(_register(), machine="m" if machine else "")
+    fleet.register(first)
+    fleet.want("a", _assignment())
+    fleet.publish()
+    fleet.report(_report(0, _held()))
+    new = msgspec.structs.replace(_register("two"), machine=machine, cleared=cleared)
+    fleet.register(new, {(1, 1): 7.0})
+    assert bool(fleet.nodes["a"].inherited) is waits

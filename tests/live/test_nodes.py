@@ -1,8 +1,12 @@
 """Nodes that are well, that are not, and that somebody says are not; see ``engine_nodes``."""
 
+import time
 from pathlib import Path
 
-from tests.live.engine_nodes import ADMIN, engine_nodes
+import pytest
+from tests.live.engine_nodes import ADMIN, LEASE_S, EngineNodes, PlayedNode, engine_nodes
+
+from fairlead.errors import ConfigError
 
 
 def test_a_cordoned_node_is_given_no_jobs_and_says_why(tmp_path: Path) -> None:
@@ -33,3 +37,70 @@ def test_a_cordon_outlives_the_server_and_an_administrator_ends_it(tmp_path: Pat
         assert cluster.view("one").reason == "it eats jobs"
         cluster.service.undrain(ADMIN, "one")
         assert cluster.view("one").state == "up"
+
+
+def _running(cluster: EngineNodes) -> tuple[PlayedNode, int]:
+    """A node called one, and the job that it has begun with a lease."""
+    one = cluster.node("one", "a.1")
+    one.register(machine="m")
+    job = cluster.submit(plain=True)
+    cluster.until(lambda: (job, 1) in one.leased)
+    one.run(job, 1)
+    one.say()
+    return one, job
+
+
+def _take_over(cluster: EngineNodes, old: PlayedNode, **more: object) -> PlayedNode:
+    """Another agent registers under the name of one that has fallen silent."""
+    cluster.silence(old)
+    new = cluster.node("one", "b.1")
+    silence_s = cluster.service.engine.fleet.silence_s
+    cluster.nodes.remove(new)
+    cluster.until(lambda: cluster.view("one").last_seen_s > silence_s)  # type: ignore[operator]
+    cluster.nodes.append(new)
+    new.register(**more)
+    return new
+
+
+def test_a_name_that_is_taken_over_waits_for_what_the_old_agent_may_still_run(
+    tmp_path: Path,
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        old, job = _running(cluster)
+        granted = time.monotonic()
+        new = _take_over(cluster, old)
+        view = cluster.view("one")
+        assert view.state == "waiting"
+        assert "1 job(s) of the one before may still run there" in view.reason
+        cluster.until(lambda: new.jobs)
+        assert time.monotonic() > granted + LEASE_S + 0.5, "lease and grace"
+        assert new.jobs == {job}
+        assert (job, 2) in new.held, "another start, not the one that may still have run"
+        assert cluster.view("one").state == "up"
+        with pytest.raises(ConfigError, match="another agent has registered under this name"):
+            old.register()
+
+
+def test_who_has_made_sure_that_nothing_lives_need_not_wait(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        old, job = _running(cluster)
+        new = _take_over(cluster, old, machine="m", cleared=("a.1",))
+        assert cluster.view("one").state == "up"
+        cluster.until(lambda: new.jobs == {job})
+
+
+def test_a_restarted_server_still_waits_and_knows_who_was_superseded(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        old, job = _running(cluster)
+        new = _take_over(cluster, old)
+        assert cluster.view("one").state == "waiting"
+    with engine_nodes(tmp_path) as cluster:
+        old.cluster = new.cluster = cluster
+        with pytest.raises(ConfigError, match="another agent has registered under this name"):
+            old.register()
+        new.register()
+        assert cluster.view("one").state == "waiting"
+        began = time.monotonic()
+        cluster.nodes.append(new)
+        cluster.until(lambda: new.jobs == {job})
+        assert time.monotonic() - began > LEASE_S, "it cannot know when the lease was granted"

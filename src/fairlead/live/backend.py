@@ -654,7 +654,8 @@ class LiveBackend:
     ) -> LiveStart:
         """The start of a job on these devices: the one that runs there already, or a new one."""
         current = self.book.newest(job)
-        if current is not None and not current.stopping and current.placement() == placement:
+        goes_on = current is not None and not current.stopping and not current.lost
+        if current is not None and goes_on and current.placement() == placement:
             return current
         self._stop(job, "moved")
         row = self.book.jobs[job]
@@ -677,7 +678,12 @@ class LiveBackend:
 
     def order(self, start: LiveStart) -> None:
         """Order a start of its nodes, unless an earlier one of the job is not over yet."""
-        if start.stopping or start.broken or self.book.live[start.row.id][0] is not start:
+        if (
+            start.stopping
+            or start.lost
+            or start.broken
+            or self.book.live[start.row.id][0] is not start
+        ):
             return
         start.ordered = True
         for node in start.nodes:
@@ -689,7 +695,7 @@ class LiveBackend:
     def _stop(self, job: int, reason: str) -> None:
         """Tell all starts of a job to stop."""
         for start in list(self.book.live.get(job, ())):
-            if start.stopping:
+            if start.stopping or start.lost:
                 continue
             start.stopping = reason
             if not start.ordered:
@@ -737,14 +743,19 @@ class LiveBackend:
 
     def abandon(self, name: str, starts: list[LiveStart], reason: str) -> None:
         """These starts no longer exist on a node; on their other nodes they must stop."""
+        self.doom(starts, reason)
+        for start in starts:
+            start.gone.add(name)
+            if len(start.gone) == len(start.nodes):
+                self._ended(start)
+
+    def doom(self, starts: list[LiveStart], reason: str) -> None:
+        """These starts cannot go on, though parts of them may still run: all of them must stop."""
         for start in starts:
             start.lost = True
-            start.gone.add(name)
             for other in start.nodes:
                 self.fleet.unwant(other, start.row.id, start.stint.epoch, reason)
             start.row.reason = reason
-            if len(start.gone) == len(start.nodes):
-                self._ended(start)
 
     def take_out(self, name: str) -> None:
         """The core may no longer use a node."""

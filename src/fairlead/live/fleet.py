@@ -7,7 +7,7 @@ takes. Times are monotonic seconds of this process, never wall-clock times.
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -18,12 +18,21 @@ from fairlead.live.protocol import Assignment, Held, Orders, Register, Report
 
 Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
 RENEWALS = 250.0  # reports a second, of all nodes, that heartbeats alone shall bring at most
+REMEMBERED = 16  # incarnations of a node that are known to be superseded
 DEAF_S = 1.0  # a node that does not answer for so long holds up the others no more
 _NONE = Orders(seq=0, wanted=())
 
 
 def _wake_nobody(names: list[str]) -> None:
     del names
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """A start of an earlier incarnation of a node that may still run there."""
+
+    incarnation: str
+    until: float  # monotonic; nothing of it lives behind that
 
 
 @dataclass(slots=True)
@@ -44,7 +53,10 @@ class LiveNode:
     noted: str = ""  # that state
     incarnation: str = ""  # "" = has not registered with this server
     last_incarnation: str = ""  # known from an earlier run of the server
-    superseded: set[str] = field(default_factory=set)  # earlier incarnations
+    machine: str = ""  # the kernel and process table of that incarnation; "" = not known
+    superseded: dict[str, None] = field(default_factory=dict)  # earlier incarnations, oldest first
+    inherited: dict[Start, Inherited] = field(default_factory=dict)
+    granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
     seq: int = -1  # of its newest report
     seen: float = 0.0
     lease_until: float = 0.0  # every lease that it was granted is over by then
@@ -124,6 +136,7 @@ class Fleet:
                 a.job: self.lease_s for a in node.orders.wanted if (a.job, a.epoch) in node.holds
             }
             if leases:
+                node.granted.update((a.job, a.epoch) for a in node.orders.wanted if a.job in leases)
                 node.lease_until = now + self.lease_s * (1 + self.rate_bound)
             orders = msgspec.structs.replace(
                 node.orders, leases=leases, heartbeat_s=self.heartbeat_s
@@ -167,25 +180,63 @@ class Fleet:
         with self._lock:
             del self.nodes[name]
 
-    def register(self, message: Register) -> list[Start]:
-        """A node comes up. Returns the starts that it no longer holds of those that it held."""
+    def register(
+        self, message: Register, may_run: Mapping[Start, float] | None = None
+    ) -> list[Start]:
+        """A node comes up. Returns the starts that it no longer holds of those that it held.
+
+        may_run: the starts that were ordered of it, each with its seconds of grace. If another incarnation
+        had the node before, they may run on until its leases and their grace are over, and are ``inherited``
+        until then; unless the new one has made sure on the same machine that nothing of the old one lives,
+        or no lease was ever granted for them: without one nothing is started."""
         with self._lock:
             node = self.nodes[message.node]
-            if node.incarnation not in ("", message.incarnation):
-                node.superseded.add(node.incarnation)
+            before = node.incarnation or node.last_incarnation
+            if before not in ("", message.incarnation):
+                self._supersede(node, before, may_run or {})
+            same_machine = node.machine == message.machine != ""
+            for start, left in list(node.inherited.items()):
+                if same_machine and left.incarnation in message.cleared:
+                    del node.inherited[start]
+            node.machine = message.machine
             node.accelerator, node.devices = message.accelerator, message.devices
             node.host, node.fake = message.host, message.fake
             node.incarnation = message.incarnation
             node.seq, node.followed, node.lost = -1, -1, False
             node.seen = self.monotonic()
-            before = set(node.holds)
+            held = set(node.holds)
             self._take(node, message.holds)
-            return sorted(before - set(node.holds))
+            return sorted(held - set(node.holds))
+
+    def _supersede(self, node: LiveNode, before: str, may_run: Mapping[Start, float]) -> None:
+        """The incarnation ``before`` can renew nothing any more, and what it was ordered is not the new one's
+        business."""
+        node.superseded[before] = None
+        while len(node.superseded) > REMEMBERED:
+            del node.superseded[next(iter(node.superseded))]
+        ends = max(node.lease_until, 0.0) + self.silence_s
+        for start, grace_s in may_run.items():
+            if start in node.granted and start not in node.inherited:
+                node.inherited[start] = Inherited(before, ends + grace_s)
+        node.granted.clear()
+        node.wanted, node.forget, node.reasons = {}, set(), {}
+        self._publish(node)
+
+    def outlived(self, name: str) -> list[Start]:
+        """Inherited starts that cannot live any more; they are so no longer."""
+        with self._lock:
+            node, now = self.nodes[name], self.monotonic()
+            over = [start for start, left in node.inherited.items() if now > left.until]
+            for start in over:
+                del node.inherited[start]
+            return over
 
     def want(self, name: str, assignment: Assignment) -> None:
         """The node shall hold this, from the next publication on."""
         with self._lock:
             node = self.nodes[name]
+            if (assignment.job, assignment.epoch) in node.inherited:
+                return  # the node has another agent now, which must not begin it again
             node.wanted[assignment.job] = assignment
             node.reasons.pop(assignment.job, None)
             self._change(node)
@@ -285,6 +336,8 @@ class Fleet:
             node = self.nodes.get(name)
             if node is None:
                 return True
+            if start in node.inherited:
+                return False
             follows = not node.changed and node.followed >= node.orders.seq
             return follows and start not in node.holds
 
@@ -294,6 +347,8 @@ class Fleet:
             node = self.nodes[name]
             node.lost = True
             node.holds, node.wanted, node.forget, node.reasons = {}, {}, set(), {}
+            node.granted.clear()
+            node.inherited.clear()
             self._publish(node)  # at once: what it had is given up
 
     def pardon(self, seconds: float) -> None:

@@ -24,21 +24,24 @@ class Membership:
         """A node comes up, or back."""
         name, fleet, backend = message.node, self.engine.fleet, self.engine.backend
         self._check_node(message)
+        if name in fleet.nodes:
+            self._check_alone(fleet.nodes[name], message)
         node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
         if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
             self.engine.setup is None
             or name not in {n.name for n in self.engine.setup.cluster.nodes}
         ):
             self.engine.rebuild()
-        self._check_alone(node, message)
-        if message.incarnation in node.superseded:
-            raise ConfigError(f"node {name!r}: another agent has registered under this name since")
         same = message.incarnation in (node.incarnation, node.last_incarnation)
-        fleet.register(message)
         held = {(h.job, h.epoch) for h in message.holds}
         starts = [s for s in backend.book.on_node.get(name, {}).values() if s.key not in held]
-        backend.abandon(name, [s for s in starts if s.ordered and not same], "the agent restarted")
-        self._keep_node(node)
+        starts = [s for s in starts if s.ordered and name not in s.gone and not same]
+        fleet.register(message, {s.key: s.row.spec.grace_s for s in starts})
+        over = [s for s in starts if s.key not in node.inherited]
+        backend.abandon(name, over, "the agent restarted")
+        left = [s for s in starts if s.key in node.inherited]
+        backend.doom(left, "another agent has taken the name of its node over")
+        self.keep_node(node)
         self.watch.settle(node)
         backend.noticed.add(name)
         return Welcome(
@@ -46,11 +49,21 @@ class Membership:
             lease_s=self.engine.options.lease_s,
             rate_bound=self.engine.options.rate_bound,
             orders=node.orders,
+            wait_s=self._wait_s(node),
         )
+
+    def _wait_s(self, node: LiveNode) -> float:
+        """Seconds until nothing of earlier agents of the node can live."""
+        until = max((left.until for left in node.inherited.values()), default=0.0)
+        return max(until - self.engine.fleet.monotonic(), 0.0)
 
     def _check_alone(self, node: LiveNode, message: Register) -> None:
         """Raises ConfigError for another agent than the one that holds the node and is alive. An agent that
         was started anew has the same state directory, hence the same first part of its incarnation."""
+        if message.incarnation in node.superseded:
+            raise ConfigError(
+                f"node {node.name!r}: another agent has registered under this name since"
+            )
         theirs, mine = node.incarnation.split(".")[0], message.incarnation.split(".")[0]
         fleet = self.engine.fleet
         if node.registered and theirs != mine and fleet.monotonic() - node.seen < fleet.silence_s:
@@ -70,7 +83,8 @@ class Membership:
                 f"the agent {message.accelerator}={message.devices}"
             )
 
-    def _keep_node(self, node: LiveNode) -> None:
+    def keep_node(self, node: LiveNode) -> None:
+        """Have what must outlive the server written with the next commit."""
         row = NodeRow(
             name=node.name,
             accelerator=node.accelerator,
@@ -80,6 +94,9 @@ class Membership:
             drained=node.drained,
             incarnation=node.incarnation or node.last_incarnation,
             cordoned=node.cordoned,
+            machine=node.machine,
+            superseded=tuple(node.superseded),
+            inherited=tuple((*start, left.incarnation) for start, left in node.inherited.items()),
         )
         self.engine.write(lambda t: t.put_node(row))
 
@@ -89,7 +106,7 @@ class Membership:
         node.drained = drained
         if not drained:
             node.cordoned = ""  # whoever takes it back into use takes it back from everybody
-        self._keep_node(node)
+        self.keep_node(node)
         if drained:
             self.engine.backend.take_out(name)
         self.watch.settle(node)
@@ -100,7 +117,7 @@ class Membership:
         node = self.engine.fleet.nodes[name]
         if node.cordoned != reason:
             node.cordoned = reason
-            self._keep_node(node)
+            self.keep_node(node)
             self.watch.settle(node)
 
     def uncordon(self, name: str) -> None:
@@ -108,7 +125,7 @@ class Membership:
         node = self.engine.fleet.nodes[name]
         if node.cordoned:
             node.cordoned = ""
-            self._keep_node(node)
+            self.keep_node(node)
             self.watch.settle(node)
 
     def remove(self, name: str) -> None:

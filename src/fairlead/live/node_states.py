@@ -32,6 +32,14 @@ def condition(node: "LiveNode", now: float) -> NodeCondition:
         return NodeCondition("drained", "drained by an administrator")
     if not node.registered:
         return NodeCondition("lost", _silence(node, now))
+    if node.inherited:
+        left_s = max(left.until for left in node.inherited.values()) - now
+        jobs = len({job for job, _ in node.inherited})
+        return NodeCondition(
+            "waiting",
+            f"another agent has taken its name over; {jobs} job(s) of the one before may still run there "
+            f"for up to {max(left_s, 0.0):.0f} s",
+        )
     if node.suspect:
         return NodeCondition("suspect", _silence(node, now))
     if node.problems or node.cordoned:

@@ -21,7 +21,18 @@ class NodeWatch:
     def look(self) -> None:
         """Note what time alone has changed. Called twice a second."""
         for node in list(self.engine.fleet.nodes.values()):
+            if node.inherited:
+                self._outlive(node)
             self.settle(node)
+
+    def _outlive(self, node: LiveNode) -> None:
+        """Book the starts of earlier agents of a node that are over by now."""
+        over = self.engine.fleet.outlived(node.name)
+        if over:
+            mine = self.engine.book.on_node.get(node.name, {})
+            starts = [mine[key] for key in over if key in mine]
+            self.engine.backend.abandon(node.name, starts, "its agent was replaced by another one")
+            self.engine.membership.keep_node(node)
 
     def settle(self, node: LiveNode) -> None:
         """Note the state of a node, and let the core use it or not, as that says."""

@@ -58,6 +58,8 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
     devices: Annotated[int, Meta(ge=1, le=65536)]
     fake: bool = False  # devices that exist by configuration only
     holds: tuple["Held", ...] = ()  # after a restart of the server: what goes on running
+    machine: Text = ""  # the running kernel and its process table; "" = not told
+    cleared: tuple[Name, ...] = ()  # incarnations of which it has made sure that nothing runs there
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float
     rate_bound: float  # relative drift between the clocks of two machines that is allowed for
     orders: "Orders"
+    wait_s: float = 0.0  # no jobs for so long: the agent before this one may still run some
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):

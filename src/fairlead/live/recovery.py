@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fairlead import journal
+from fairlead.live.fleet import Inherited
 from fairlead.live.protocol import Rank
 from fairlead.live.rows import JobRow, NodeRow, StintRow, TenantSums
 from fairlead.live.starts import LiveStart
@@ -32,6 +33,7 @@ def recover(engine: "Engine") -> None:
     engine.write(lambda t: t.set_meta("policy", engine.policy))
     _load_core(engine)
     _load_starts(engine)
+    _load_grants(engine)
     _load_round(engine)
     for start in [s for starts in engine.book.live.values() for s in starts]:
         for node in start.nodes:
@@ -63,6 +65,8 @@ def _load_nodes(engine: "Engine") -> None:
         engine.fleet.nodes[row.name].host = row.host
         engine.fleet.nodes[row.name].fake = row.fake
         engine.fleet.nodes[row.name].cordoned = row.cordoned
+        engine.fleet.nodes[row.name].machine = row.machine
+        engine.fleet.nodes[row.name].superseded = dict.fromkeys(row.superseded)
         engine.fleet.nodes[row.name].last_incarnation = row.incarnation
         if row.incarnation:  # it may still hold jobs, and must get the time to say so
             lease_s = engine.options.lease_s * (1 + engine.options.rate_bound)
@@ -120,6 +124,24 @@ def _load_starts(engine: "Engine") -> None:
         starts[0].ordered = True
         for start in starts[:-1]:
             start.stopping = "moved"
+
+
+def _load_grants(engine: "Engine") -> None:
+    """Any start that had been ordered may have got a lease of the server before; what an agent had left to
+    the one after it may still run for as long."""
+    fleet = engine.fleet
+    ends = fleet.monotonic() + fleet.lease_s * (1 + fleet.rate_bound) + fleet.silence_s
+    for row in engine.store.nodes():
+        node = fleet.nodes.get(row.name)
+        if node is None:
+            continue
+        mine = engine.book.on_node.get(row.name, {})
+        node.granted.update(key for key, start in mine.items() if start.ordered)
+        for job, epoch, incarnation in row.inherited:
+            start = mine.get((job, epoch))
+            if start is not None:
+                until = ends + start.row.spec.grace_s
+                node.inherited[job, epoch] = Inherited(incarnation, until)
 
 
 def _start(engine: "Engine", row: JobRow, stint: StintRow) -> LiveStart:

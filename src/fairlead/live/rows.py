@@ -94,6 +94,9 @@ class NodeRow(msgspec.Struct, kw_only=True):
     drained: bool = False
     incarnation: str = ""  # of the agent that registered last
     cordoned: str = ""  # why it is given no jobs though its agent is well; "" = it is given jobs
+    machine: str = ""  # of that agent
+    superseded: tuple[str, ...] = ()  # incarnations before it, the newest ones
+    inherited: tuple[tuple[int, int, str], ...] = ()  # (job, epoch, incarnation) that may still run
 
 
 class UserRow(msgspec.Struct, kw_only=True):
