@@ -1,5 +1,7 @@
 """Fixtures that every test may use."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,14 @@ settings.register_profile(
     "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Agents of tests leave what they leave on a machine in a place of its own."""
+    os.environ["FAIRLEAD_RUN_DIR"] = str(tmp_path_factory.mktemp("run") / "d")
+    yield
+    del os.environ["FAIRLEAD_RUN_DIR"]
 
 
 @pytest.fixture(scope="session")

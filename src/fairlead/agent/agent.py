@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import os
 import random
 import secrets
 import signal
@@ -17,6 +16,7 @@ from fairlead.agent.client_files import offer_client
 from fairlead.agent.devices import Devices
 from fairlead.agent.launching import Place
 from fairlead.agent.logs import Logs
+from fairlead.agent.machine import RunRecord, machine_identity, record_of, remove_old
 from fairlead.agent.node import Node
 from fairlead.agent.ranks import RankServer
 from fairlead.agent.spawning import SpawnerLink
@@ -34,6 +34,8 @@ _TELL_S = 2.0  # for the server to take output; files may grow meanwhile
 _TICK_S = 0.1  # between looks at the leases
 _EXTRA_S = 15.0  # beyond the grace of jobs, for the spawner to bury them
 _GAP_S = 0.003  # between reports: what changes meanwhile is told in one
+_TOUCH_S = 3600.0  # between marks that the files on this machine are in use
+_TOLD = 64  # incarnations of earlier agents that the server is told of
 _FAREWELL_S = 2.0  # for the last report
 
 _log = logging.getLogger(__name__)
@@ -60,7 +62,8 @@ class Agent:
         self._options = options
         self._incarnation = ""  # of the state directory, and of this run
         self._client = AgentClient(options.server, options.token, options.ca)
-        self._spawner = SpawnerLink(options.state, options.prefork)
+        self._spawner = SpawnerLink(options.state, options.prefork, options.devices)
+        self._record: RunRecord | None = None  # of this run, on this machine
         self._logs = Logs(options.state)
         self._node = Node(self._spawner, self._logs, self._wake, self.ask)
         self._ranks = RankServer(options.state, self._node)
@@ -77,6 +80,9 @@ class Agent:
         has the state directory."""
         lock = _own(self._options.state)
         self._incarnation = f"{_identity(self._options.state)}.{secrets.token_hex(8)}"
+        record = record_of(self._options.node, self._options.server, self._incarnation)
+        mine = record.make()
+        self._record = self._spawner.record = record
         try:
             await self._spawner.start()
             survivors = await self._spawner.ready()
@@ -87,7 +93,8 @@ class Agent:
         finally:
             await self._ranks.close()
             await self._spawner.close()
-            os.close(lock)
+            record.forget()
+            locks.release([mine, lock])
 
     async def _serve(self) -> None:
         options = self._options
@@ -109,6 +116,7 @@ class Agent:
                     self._watch(),
                     self._tell_logs(),
                     self._watch_leases(),
+                    self._touch_record(),
                     self._spawner.listen(self._node.hear_spawner, self._node.lose_spawner),
                     self._leave.wait(),
                 )
@@ -166,12 +174,28 @@ class Agent:
                 devices=len(options.devices.indices),
                 fake=options.devices.fake,
                 holds=self._node.holds(),
+                machine=machine_identity(),
+                cleared=self._spawner.cleared[-_TOLD:],
             )
         )
+        self._forget_predecessors()
+        if welcome.wait_s > 0:
+            _log.warning(
+                "no jobs for %.0f s: the agent that had this name before may still run some",
+                welcome.wait_s,
+            )
         _log.info("node %s is part of the cluster at %s", options.node, options.server)
         self._heartbeat_s = welcome.heartbeat_s
         self._node.welcome(welcome)
         self._registered.set()
+
+    def _forget_predecessors(self) -> None:
+        """The server knows now of what earlier agents nothing lives."""
+        assert self._record is not None
+        for before in self._record.predecessors():
+            if before.incarnation in self._spawner.cleared:
+                before.forget()
+        remove_old(self._record)
 
     async def _report_once(self, patience: "_Patience") -> None:
         with contextlib.suppress(TimeoutError):
@@ -230,6 +254,12 @@ class Agent:
         while True:
             self._node.expire()
             await asyncio.sleep(_TICK_S)
+
+    async def _touch_record(self) -> None:
+        while True:
+            if self._record is not None:
+                self._record.touch()
+            await asyncio.sleep(_TOUCH_S)
 
     async def _tell_logs(self) -> None:
         """Tell first, then cut, so that what is cut has been told where the server keeps up."""

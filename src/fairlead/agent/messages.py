@@ -97,6 +97,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What an earlier agent left behind has ended; starts are welcome."""
 
     survivors: int
+    cleared: tuple[str, ...] = ()  # incarnations of agents of this node of which nothing lives
 
 
 ToSpawner: TypeAlias = Launch | End | Until

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.agent import locks, proc
+from fairlead.agent.device_locks import DeviceLocks
 from fairlead.agent.messages import Launch, RankLaunch
 from fairlead.agent.survivors import Record, boot_id, write_record
 from fairlead.agent.zygote import Fork, Zygote, can_fork
@@ -15,6 +16,17 @@ from fairlead.agent.zygote import Fork, Zygote, can_fork
 _FORK_S = 120.0  # for a rank to be forked, imports of the zygote included
 
 Key = tuple[int, int]  # (job, epoch)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where a spawner keeps what outlives it."""
+
+    state: Path  # of the agent: lock files of jobs, and of seats on devices
+    starts: tuple[
+        Path, ...
+    ]  # folders with a record of each start: below the state, and on the machine
+    devices: DeviceLocks
 
 
 class NotStartedError(Exception):
@@ -28,6 +40,7 @@ class Running:
     launch: Launch
     held: dict[int | None, int] | None = None  # lock of each device; None = it waits for them
     retry_s: float = 0.0  # not before this time
+    waits_for: str = ""  # as the agent was told
     forking: dict[int, float] = field(default_factory=dict)  # rank -> until when
     leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
     sessions: set[int] = field(default_factory=set)
@@ -55,19 +68,30 @@ class Running:
         company = other.key in self.launch.beside or self.key in other.launch.beside
         return company or not other.devices & self.devices
 
-    def take_devices(self, state: Path) -> bool:
-        """Take the locks. False: somebody holds one. Raises OSError."""
-        self.held = locks.take_seats(state / "locks", self.launch.job, self.devices)
-        self.free_s = time.monotonic()
-        return self.held is not None
+    def take_devices(self, ground: Ground) -> str:
+        """Take the locks; "" = done, else why not. Raises OSError."""
+        held = locks.take_seats(ground.state / "locks", self.launch.job, self.devices)
+        if held is None:
+            return "what ran there before has not ended"
+        try:
+            taken = ground.devices.take(self.devices)
+        except OSError:
+            locks.release(held.values())
+            raise
+        if taken is not None:
+            locks.release(held.values())
+            return f"device {taken} is in use by another agent of this machine, or what it left"
+        self.held, self.free_s = held, time.monotonic()
+        return ""
 
-    def give_back(self) -> None:
+    def give_back(self, ground: Ground) -> None:
         """Close the locks; ranks that live keep theirs."""
         if self.held is not None:
             locks.release(self.held.values())
+            ground.devices.give_back(self.devices)
             self.held = None
 
-    def record(self, state: Path) -> None:
+    def record(self, ground: Ground) -> None:
         """Write down what there is. Raises OSError only before there is a process."""
         launch = self.launch
         record = Record(
@@ -77,16 +101,18 @@ class Running:
             grace_s=launch.grace_s,
             leaders=tuple(self.born),
             boot=boot_id(),
+            locks=tuple(str(ground.devices.path(device)) for device in sorted(self.devices)),
         )
         try:
-            write_record(state / "starts", record)
+            for folder in ground.starts:
+                write_record(folder, record)
         except OSError:
             if not self.born:
                 raise  # later the token that is on disk already must do
 
-    def start(self, rank: RankLaunch, log: int, zygote: Zygote) -> None:
+    def start(self, rank: RankLaunch, log: int, zygote: Zygote, ground: Ground) -> None:
         """Fork it or exec it. Raises NotStartedError."""
-        if self.launch.prefork and self._fork(rank, log, zygote):
+        if self.launch.prefork and self._fork(rank, log, zygote, ground):
             return
         try:
             child = subprocess.Popen(
@@ -96,7 +122,7 @@ class Running:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=self._locks_of(rank),
+                pass_fds=self._locks_of(rank, ground),
                 start_new_session=True,
             )
         except (OSError, ValueError) as problem:
@@ -118,21 +144,22 @@ class Running:
         for leader in self.leaders:
             proc.kill_group(leader, number)
 
-    def _fork(self, rank: RankLaunch, log: int, zygote: Zygote) -> bool:
+    def _fork(self, rank: RankLaunch, log: int, zygote: Zygote, ground: Ground) -> bool:
         if not can_fork(rank.argv, rank.env, rank.cwd):
             return False
         job, epoch = self.key
         request = Fork(
             job=job, epoch=epoch, rank=rank.rank, argv=rank.argv, env=rank.env, cwd=rank.cwd
         )
-        if not zygote.fork(request, [log, *self._locks_of(rank)]):
+        if not zygote.fork(request, [log, *self._locks_of(rank, ground)]):
             return False
         self.forking[rank.rank] = time.monotonic() + _FORK_S
         return True
 
-    def _locks_of(self, rank: RankLaunch) -> list[int]:
+    def _locks_of(self, rank: RankLaunch, ground: Ground) -> list[int]:
         assert self.held is not None
-        return [self.held[device] for device in (None, *rank.devices)]
+        mine = [self.held[device] for device in (None, *rank.devices)]
+        return [*mine, *(ground.devices.descriptor(device) for device in rank.devices)]
 
 
 def open_log(path: str) -> int:

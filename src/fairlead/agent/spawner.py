@@ -18,7 +18,10 @@ from pathlib import Path
 import msgspec
 
 from fairlead.agent import locks, proc
+from fairlead.agent.device_locks import DeviceLocks
+from fairlead.agent.devices import Devices
 from fairlead.agent.environment import base_environment
+from fairlead.agent.machine import RunRecord, clear
 from fairlead.agent.messages import (
     End,
     Exited,
@@ -35,7 +38,7 @@ from fairlead.agent.messages import (
     framed,
     receive,
 )
-from fairlead.agent.running import Key, NotStartedError, Running, open_log
+from fairlead.agent.running import Ground, Key, NotStartedError, Running, open_log
 from fairlead.agent.survivors import end_survivors, read_records, remove_record
 from fairlead.agent.zygote import PLACEHOLDER, Zygote
 
@@ -49,8 +52,17 @@ _HOPELESS_S = 10.0  # a process that does not die of SIGKILL is inside the kerne
 class Spawner:
     """``run`` until the agent has gone and nothing is left."""
 
-    def __init__(self, state: Path, agent: socket.socket, prefork: str) -> None:
+    def __init__(
+        self, state: Path, agent: socket.socket, prefork: str, record: RunRecord, devices: Devices
+    ) -> None:
+        """record: of the agent's run on this machine; devices: of the node."""
         self._state = state
+        self._record = record
+        self._ground = Ground(
+            state,
+            (state / "starts", record.starts),
+            DeviceLocks(lambda d: record.device_lock(devices.indices[d], devices.fake)),
+        )
         self._agent = agent
         self._frames = Frames()
         self._starts: dict[Key, Running] = {}
@@ -67,7 +79,7 @@ class Spawner:
         for name in ("locks", "starts"):
             (self._state / name).mkdir(exist_ok=True)
         wakeup = self._watch_signals()
-        lock = self._take_over()
+        held = self._take_over()
         self._selector.register(self._agent, selectors.EVENT_READ, self._hear_agent)
         if self._prefork:
             peer = self._zygote.start(base_environment())
@@ -84,15 +96,24 @@ class Spawner:
         self._selector.close()
         for one in wakeup:
             one.close()
-        os.close(lock)
+        locks.release(held)
 
-    def _take_over(self) -> int:
-        """Wait for the last spawner, which is ending its ranks; then end what none has ended."""
+    def _take_over(self) -> list[int]:
+        """Wait for the last spawner, which is ending its ranks; then end what none has ended, of this agent's
+        earlier spawners and of earlier agents of this node on this machine."""
         while (lock := locks.take(self._state / "spawner.lock")) is None:
             time.sleep(_RETRY_S)
-        folder = self._state / "starts"
-        self._tell(Ready(survivors=end_survivors(folder, read_records(folder))))
-        return lock
+        mine = self._record.take_spawner_lock()
+        assert mine is not None  # it waits without limit
+        survivors = sum(end_survivors(f, read_records(f)) for f in self._ground.starts)
+        cleared = []
+        for before in self._record.predecessors():
+            ended = clear(before)
+            if ended is not None:
+                survivors += ended
+                cleared.append(before.incarnation)
+        self._tell(Ready(survivors=survivors, cleared=tuple(cleared)))
+        return [lock, mine]
 
     def _watch_signals(self) -> tuple[socket.socket, socket.socket]:
         reader, writer = socket.socketpair()
@@ -200,12 +221,15 @@ class Spawner:
             try:
                 self._launch(start)
             except OSError as problem:  # a full disk: the job is not to blame
-                start.give_back()
+                start.give_back(self._ground)
                 start.retry_s = now + _FULL_S
                 where = f"{problem.filename}: " if problem.filename else ""
                 self._say_waits(start, f"{where}{problem.strerror or problem}")
 
     def _say_waits(self, start: Running, reason: str) -> None:
+        if reason == start.waits_for:  # once: it is tried again many times a second
+            return
+        start.waits_for = reason
         self._tell(Waits(job=start.launch.job, epoch=start.launch.epoch, reason=reason))
 
     def _has_room(self, start: Running) -> bool:
@@ -215,9 +239,10 @@ class Spawner:
 
     def _launch(self, start: Running) -> None:
         """Raises OSError, before the first rank is started, where nothing can be written."""
-        if not start.take_devices(self._state):
+        if why := start.take_devices(self._ground):
+            self._say_waits(start, why)
             return
-        start.record(self._state)
+        start.record(self._ground)
         logs: list[int] = []
         try:
             logs.extend(open_log(rank.log) for rank in start.launch.ranks)
@@ -230,11 +255,11 @@ class Spawner:
     def _start_ranks(self, start: Running, logs: list[int]) -> None:
         for rank, log in zip(start.launch.ranks, logs, strict=True):
             try:
-                start.start(rank, log, self._zygote)
+                start.start(rank, log, self._zygote, self._ground)
             except NotStartedError as problem:
                 self._fail(start, rank.rank, str(problem))
                 return
-        start.record(self._state)
+        start.record(self._ground)
         self._say_started(start)
 
     def _fail(self, start: Running, rank: int, reason: str) -> None:
@@ -254,7 +279,7 @@ class Spawner:
             if start is None or start.forking.pop(forked.rank, None) is None:
                 continue
             start.know(forked.rank, forked.pid)
-            start.record(self._state)
+            start.record(self._ground)
             self._say_started(start)
             if forked.pid in self._early:
                 self._buried(start, forked.pid, self._early.pop(forked.pid))
@@ -341,8 +366,9 @@ class Spawner:
         del self._starts[start.key]
         if start.held is not None:
             locks.forget_job(self._state / "locks", job)
-            start.give_back()
-        remove_record(self._state / "starts", job, epoch)
+            start.give_back(self._ground)
+        for folder in self._ground.starts:
+            remove_record(folder, job, epoch)
         for other in self._starts.values():
             other.retry_s = 0.0
         self._tell(Gone(job=job, epoch=epoch))
@@ -353,11 +379,12 @@ def _end(launch: Launch, after_s: float) -> End:
 
 
 def main() -> None:
-    """``python -m fairlead.agent.spawner DESCRIPTOR STATE MODULES``."""
-    descriptor, state, prefork = sys.argv[1:4]
+    """``python -m fairlead.agent.spawner DESCRIPTOR STATE MODULES RECORD DEVICES``."""
+    descriptor, state, prefork, record, devices = sys.argv[1:6]
     proc.become_subreaper()
     with socket.socket(fileno=int(descriptor)) as agent:
-        Spawner(Path(state), agent, prefork).run()
+        found = msgspec.json.decode(devices, type=Devices)
+        Spawner(Path(state), agent, prefork, RunRecord(Path(record)), found).run()
 
 
 if __name__ == "__main__":

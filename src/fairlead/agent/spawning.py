@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.agent.devices import Devices
+from fairlead.agent.machine import RunRecord
 from fairlead.agent.messages import End, Frames, FromSpawner, Launch, Ready, Until, framed
 
 _AGAIN_S = 0.1  # before another is started
@@ -18,8 +20,12 @@ _AGAIN_S = 0.1  # before another is started
 class SpawnerLink:
     """``start`` it before anything else of the agent; ``close`` ends it, and with it all ranks."""
 
-    def __init__(self, state: Path, prefork: str) -> None:
+    def __init__(self, state: Path, prefork: str, devices: Devices) -> None:
+        """devices: of the node. ``record`` is to be set before the start."""
         self._state = state
+        self._devices = devices
+        self.record: RunRecord | None = None  # of this run of the agent
+        self.cleared: tuple[str, ...] = ()  # incarnations of earlier agents of which nothing lives
         self._prefork = prefork
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
@@ -33,12 +39,14 @@ class SpawnerLink:
 
     async def start(self) -> None:
         """Start the process. It may take until the ranks of an earlier one have ended: see ``Ready``."""
+        assert self.record is not None
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "fairlead.agent.spawner"),
                     *(str(theirs.fileno()), str(self._state), self._prefork),
+                    *(str(self.record.path), msgspec.json.encode(self._devices).decode()),
                 ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -70,7 +78,9 @@ class SpawnerLink:
 
     async def ready(self) -> int:
         """Wait for the first message. Returns how many processes an earlier agent had left behind."""
-        return sum(m.survivors for m in await self._receive() if isinstance(m, Ready))
+        ready = [m for m in await self._receive() if isinstance(m, Ready)]
+        self.cleared = tuple(incarnation for m in ready for incarnation in m.cleared)
+        return sum(m.survivors for m in ready)
 
     async def _receive(self) -> list[FromSpawner]:
         """Some messages; none: it has died."""

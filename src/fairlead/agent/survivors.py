@@ -28,6 +28,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float
     leaders: tuple[tuple[int, int], ...] = ()  # (pid, start time) of its ranks
     boot: str = ""  # start times count from here
+    locks: tuple[str, ...] = ()  # files of device locks that its ranks hold
 
 
 def boot_id() -> str:
@@ -62,7 +63,8 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def end_survivors(folder: Path, records: Iterable[Record]) -> int:
-    """SIGTERM, grace, SIGKILL to all that is left of these starts; returns how many processes there were."""
+    """SIGTERM, grace, SIGKILL to all that is left of these starts; returns how many processes there were.
+    Where one does not die, inside the kernel, the records stay."""
     records = list(records)
     found = _survivors(records)
     count = len(found)
@@ -77,8 +79,9 @@ def end_survivors(folder: Path, records: Iterable[Record]) -> int:
                 kill_exactly(one, signal.SIGKILL)
         time.sleep(_POLL_S)
         found = _alive(found)
-    for record in records:
-        remove_record(folder, record.job, record.epoch)
+    if not left:
+        for record in records:
+            remove_record(folder, record.job, record.epoch)
     return count
 
 

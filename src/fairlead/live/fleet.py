@@ -194,9 +194,8 @@ class Fleet:
             before = node.incarnation or node.last_incarnation
             if before not in ("", message.incarnation):
                 self._supersede(node, before, may_run or {})
-            same_machine = node.machine == message.machine != ""
             for start, left in list(node.inherited.items()):
-                if same_machine and left.incarnation in message.cleared:
+                if has_cleared(node, message, left.incarnation):
                     del node.inherited[start]
             node.machine = message.machine
             node.accelerator, node.devices = message.accelerator, message.devices
@@ -372,6 +371,13 @@ class Fleet:
             if node.lost:
                 found.append(node.name)
         return found
+
+
+def has_cleared(node: LiveNode, message: Register, incarnation: str) -> bool:
+    """Has the agent that registers made sure that nothing of this incarnation of the node lives? It can only
+    where it sees the processes: on the machine on which that one registered."""
+    same_machine = node.machine == message.machine != ""
+    return same_machine and incarnation in message.cleared
 
 
 def _kind(held: Held) -> tuple[object, ...]:

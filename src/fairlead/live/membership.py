@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.errors import ConfigError
 from fairlead.live.facade import ConflictError
-from fairlead.live.fleet import LiveNode
+from fairlead.live.fleet import LiveNode, has_cleared
 from fairlead.live.node_watch import NodeWatch
 from fairlead.live.protocol import Register, Welcome
 from fairlead.live.rows import NodeRow
@@ -66,6 +66,8 @@ class Membership:
             )
         theirs, mine = node.incarnation.split(".")[0], message.incarnation.split(".")[0]
         fleet = self.engine.fleet
+        if has_cleared(node, message, node.incarnation):
+            return
         if node.registered and theirs != mine and fleet.monotonic() - node.seen < fleet.silence_s:
             raise ConfigError(f"node {node.name!r}: another agent has this name, and is alive")
 
