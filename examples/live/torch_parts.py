@@ -23,8 +23,9 @@ def leave_ranks() -> None:
 
 
 def device() -> torch.device:
-    """The GPU that the scheduler has made visible, or the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """This rank's own GPU of those that the scheduler has made visible to the job, or the CPU."""
+    own = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+    return torch.device(own if torch.cuda.is_available() else "cpu")
 
 
 class State:

@@ -180,7 +180,7 @@ def start(command: Sequence[str], accelerator: str, devices: int, folder: Path) 
         log = stack.enter_context(run.log.open("wb"))
         shared = _environment(host, accelerator, devices, folder)
         for rank in range(devices):
-            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "CUDA_VISIBLE_DEVICES": str(rank)}
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             try:
                 made = subprocess.Popen(command, env=shared | own, stdout=log, stderr=log)
             except OSError as problem:
@@ -200,6 +200,10 @@ def _environment(host: Host, accelerator: str, devices: int, folder: Path) -> di
     )
     ranks = {
         "WORLD_SIZE": str(devices),
+        "LOCAL_WORLD_SIZE": str(devices),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(devices))),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(ports[1]),
     }

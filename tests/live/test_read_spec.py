@@ -8,8 +8,16 @@ import pytest
 
 from fairlead.errors import InputError
 from fairlead.live.read_spec import check_spec, read_spec, told
+from fairlead.live.runtime import Runtime
 from fairlead.live.spec import JobSpec
 
+
+def runs_in(lines: str) -> str:
+    """A job file with these lines."""
+    return f'command = "a"\ntotal_steps = 9\n{lines}'
+
+
+PODMAN = ("podman", "run", "{options}", "i:1")
 GOOD = JobSpec(command=("python", "train.py"), total_steps=100)
 
 
@@ -29,6 +37,22 @@ def test_a_toml_file_describes_a_job(tmp_path: Path) -> None:
         rates={"v100": 10.0, "k80": 2.5},
         env={"SEED": "1"},
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("python = '/opt/py/bin/python3.9'", Runtime(python="/opt/py/bin/python3.9")),
+        ("venv = '/home/me/venv'", Runtime(venv="/home/me/venv")),
+        ("conda = 'vision'", Runtime(conda="vision")),
+        ("container = 'podman run {options} i:1'", Runtime(container=PODMAN)),
+        ("container = ['podman', 'run', '{options}', 'i:1']", Runtime(container=PODMAN)),
+    ],
+)
+def test_a_job_names_where_it_runs(line: str, wanted: Runtime, tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(runs_in(line))
+    assert read_spec(path).runtime == wanted
 
 
 def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
@@ -57,6 +81,33 @@ def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
         ("a.toml", 'command = "a"\ntotal_steps = 9\nweigth = 2', "unknown field weigth"),
         ("a.toml", 'command = "a"\ntotal_steps = 9\nweight = nan', "weight: must be from"),
         ("a.toml", 'command = ""\ntotal_steps = 9', "a.toml: command: must not be empty"),
+        ("a.toml", runs_in("venv = '/v'\nconda = 'c'"), "venv and conda are both given"),
+        ("a.toml", runs_in("python = 'bin/python'"), "python: must be an absolute path, got 'bin"),
+        ("a.toml", runs_in("venv = '~/v'"), "venv: must be an absolute path, got '~/v'"),
+        (
+            "a.toml",
+            runs_in("conda = 'a/b'"),
+            "conda: must be a name or an absolute path, got 'a/b'",
+        ),
+        ("a.toml", runs_in("conda = '/a/../b'"), "conda: must not climb with '..'"),
+        ("a.toml", runs_in("container = 'podman run image'"), "container: {options} is missing"),
+        (
+            "a.toml",
+            runs_in("container = 'enroot {options} i'"),
+            "{options} is known for apptainer,",
+        ),
+        (
+            "a.toml",
+            runs_in("container = 'enroot {mounts} i'"),
+            "{mounts} is none of {checkpoints},",
+        ),
+        ("a.toml", runs_in("container = 'podman a={options}'"), "must be a word of its own"),
+        (
+            "a.toml",
+            runs_in("container = 'docker run {options} i'\nplain = true"),
+            "cannot be ended for certain under docker",
+        ),
+        ("a.toml", runs_in("env = {GROUP_RANK = '1'}"), "GROUP_RANK is set by Fairlead itself"),
     ],
 )
 def test_a_bad_file_gets_one_sentence(tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -125,13 +125,13 @@ def test_the_client_alone_works_and_says_what_it_lacks(tmp_path: Path) -> None:
 def test_in_front_of_the_whole_package_it_leaves_the_rest_in_reach(tmp_path: Path) -> None:
     offered = offer_client(tmp_path)
     code = (
-        "import fairlead, fairlead.client.lease as lease, fairlead.quiet_grpc as rest;"
+        "import fairlead, fairlead.client.lease as lease, fairlead.demo as rest;"
         "print(fairlead.__file__, lease.__file__, rest.__file__, sep='\\n')"
     )
     first, second, third = run(code, offered, PACKAGE.parent).stdout.splitlines()
     assert first.startswith(str(offered))
     assert second.startswith(str(offered))
-    assert third == str(PACKAGE / "quiet_grpc.py")
+    assert third == str(PACKAGE / "demo" / "__init__.py")
 
 
 def test_a_later_agent_replaces_what_an_earlier_one_offered(tmp_path: Path) -> None:
