@@ -57,6 +57,9 @@ COMMANDS = (
     Deferred(
         "what-if", "cluster:what_if", "Ask when the jobs would end, as it is and with changes."
     ),
+    Deferred("backup", "keeping:backup", "Write the state of a live cluster to one file."),
+    Deferred("restore", "keeping:restore", "Begin a live cluster from a backup."),
+    Deferred("check", "keeping:check", "Check that the state of a live cluster is whole."),
     Deferred("user", "cluster:user", "Add, remove and list users. For admins."),
 )
 

@@ -12,6 +12,7 @@ import typer
 from fairlead import journal
 from fairlead.cli.options import read_json
 from fairlead.errors import CheckError, RunError
+from fairlead.live.database import reader
 
 STORE = "state.db"  # of a live cluster: table journal(seq, segment, record)
 
@@ -47,17 +48,22 @@ def replay(
 
 
 def _replay_store(path: Path) -> None:
-    count = 0
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as store:
-            rows = store.execute("SELECT DISTINCT segment FROM journal ORDER BY segment")
-            segments = [segment for (segment,) in rows.fetchall()]
-            for segment in segments:
-                name = f"{path}: segment {segment}"
-                count += journal.replay_records(_segment(store, segment), name)
+        with closing(reader(path)) as store:
+            count, segments = replay_segments(store, path)
     except sqlite3.Error as problem:
         raise RunError(f"{path}: cannot read the journal: {problem}") from None
-    print(f"{path}: {count} records in {len(segments)} segments, all commands are the same")
+    print(f"{path}: {count} records in {segments} segments, all commands are the same")
+
+
+def replay_segments(store: sqlite3.Connection, path: Path) -> tuple[int, int]:
+    """How many records in how many segments were replayed. Raises CheckError at the first difference."""
+    rows = store.execute("SELECT DISTINCT segment FROM journal ORDER BY segment")
+    segments = [segment for (segment,) in rows.fetchall()]
+    count = 0
+    for segment in segments:
+        count += journal.replay_records(_segment(store, segment), f"{path}: segment {segment}")
+    return count, len(segments)
 
 
 def _segment(store: sqlite3.Connection, segment: int) -> Iterator[bytes]:

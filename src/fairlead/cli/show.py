@@ -119,6 +119,7 @@ def status_screen(status: StatusView) -> Group:
         f"({status.profile} profile)",
         f"round {status.round:,} of {span(status.round_s)}, ends in {left} | decided in "
         f"{span(status.decide_s)} | solved in {span(status.solve_s)}: {status.solve}",
+        "last backup: " + _backup(status.backup_age_s),
         "jobs: " + (", ".join(f"{n:,} {state}" for state, n in status.jobs.items()) or "none"),
     ]
     devices = [(name, *numbers) for name, numbers in status.devices.items()]
@@ -142,6 +143,10 @@ def status_screen(status: StatusView) -> Group:
         table("type >devices >working >held", devices),
         table("tenant >jobs >running >done >devices >promised >received >lost >rho", tenants),
     )
+
+
+def _backup(age_s: float | None) -> str:
+    return "none known; see `fairlead backup`" if age_s is None else f"{span(age_s)} ago"
 
 
 def comparison_screen(answer: Comparison) -> Group:

@@ -5,6 +5,7 @@ change something return when the change is durable, and raise InputError, with o
 cannot be done, ``NotFoundError`` for a job or node that is not there or that the caller may not see.
 """
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from fairlead.errors import InputError
@@ -81,3 +82,5 @@ class Facade(Protocol):
     def set_policy(self, caller: Caller, policy: str) -> None: ...
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison: ...
     def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]: ...
+    def backup(self, caller: Caller) -> Iterator[bytes]:
+        """A backup of the cluster's state, made now, piece by piece."""

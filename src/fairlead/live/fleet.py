@@ -49,6 +49,8 @@ class LiveNode:
     suspect: bool = False  # silent for longer than it should be
     problems: tuple[str, ...] = ()  # what its agent's own checks find, a sentence each
     cordoned: str = ""  # why the server itself gives it no jobs; "" = it does
+    waits_until: float = 0.0  # monotonic; before, what is not known here may still run on it
+    waits_for: str = ""  # why that is so
     state_since: float = 0.0  # monotonic; in the state that was noted last
     noted: str = ""  # that state
     incarnation: str = ""  # "" = has not registered with this server
@@ -101,6 +103,8 @@ class Fleet:
         self.nodes: dict[str, LiveNode] = {}
         self.wake: Callable[[list[str]], None] = _wake_nobody
         self._lock = threading.Lock()
+        self.hold_until = 0.0  # monotonic; no node is given a job before
+        self.hold_reason = ""
         self._seq = 0
         self._changed: dict[str, None] = {}  # in the order in which they are to be told
         self._told: dict[str, float] = {}  # node -> when, of those that have not answered yet
@@ -172,8 +176,21 @@ class Fleet:
         """A node by configuration, or from an earlier run of the server."""
         with self._lock:
             node = LiveNode(name, accelerator, devices, drained=drained)
+            node.waits_until, node.waits_for = self.hold_until, self.hold_reason
             self.nodes[name] = node
             return node
+
+    def hold(self, until: float, reason: str) -> None:
+        """Give no node a job before this monotonic time."""
+        with self._lock:
+            self.hold_until, self.hold_reason = until, reason
+            for node in self.nodes.values():
+                node.waits_until, node.waits_for = until, reason
+
+    @property
+    def is_held(self) -> bool:
+        """Is it too early to give any node a job?"""
+        return self.monotonic() < self.hold_until
 
     def remove(self, name: str) -> None:
         """Forget a node."""

@@ -7,6 +7,7 @@ from fairlead.live.facade import ConflictError
 from fairlead.live.fleet import LiveNode, has_cleared
 from fairlead.live.node_watch import NodeWatch
 from fairlead.live.protocol import Register, Welcome
+from fairlead.live.restored import learn_jobs
 from fairlead.live.rows import NodeRow
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Membership:
         ):
             self.engine.rebuild()
         same = message.incarnation in (node.incarnation, node.last_incarnation)
+        learn_jobs(self.engine, message)
         held = {(h.job, h.epoch) for h in message.holds}
         starts = [s for s in backend.book.on_node.get(name, {}).values() if s.key not in held]
         starts = [s for s in starts if s.ordered and name not in s.gone and not same]

@@ -177,6 +177,11 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
             "1 while shares hold that a failed solve should have replaced.",
             value=float(status.solve.startswith("failed")),
         ),
+        GaugeMetricFamily(
+            "fairlead_backup_age_seconds",
+            "Time since the state of the newest backup; infinite where there is none.",
+            value=float("inf") if status.backup_age_s is None else status.backup_age_s,
+        ),
         CounterMetricFamily(
             "fairlead_journal_records",
             "Records of the cluster's journal.",

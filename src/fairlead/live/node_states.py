@@ -8,8 +8,8 @@ if TYPE_CHECKING:
 
 # up: may be given jobs. suspect: silent for longer than it should be, its leases may run on.
 # unhealthy: answers, but a check fails or it was cordoned. waiting: taken over by another agent while jobs
-# of the one before may still run. drained: an administrator wants nothing there. lost: silent for so long
-# that nothing runs there any more.
+# of the one before may still run, or the cluster was restored and jobs it does not know may.
+# drained: an administrator wants nothing there. lost: silent for so long that nothing runs there any more.
 NodeState: TypeAlias = Literal[
     "up", "suspect", "unhealthy", "waiting", "drained", "lost", "never seen"
 ]
@@ -44,6 +44,10 @@ def condition(node: "LiveNode", now: float) -> NodeCondition:
         return NodeCondition("suspect", _silence(node, now))
     if node.problems or node.cordoned:
         return NodeCondition("unhealthy", "; ".join((*node.problems, node.cordoned)).rstrip("; "))
+    if now < node.waits_until:
+        return NodeCondition(
+            "waiting", f"{node.waits_for}; for {node.waits_until - now:.0f} s more"
+        )
     return NodeCondition("up")
 
 

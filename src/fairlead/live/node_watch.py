@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.live.fleet import LiveNode
 from fairlead.live.node_states import condition
+from fairlead.live.restored import release
 
 if TYPE_CHECKING:
     from fairlead.live.engine import Engine
@@ -20,6 +21,7 @@ class NodeWatch:
 
     def look(self) -> None:
         """Note what time alone has changed. Called twice a second."""
+        release(self.engine)
         for node in list(self.engine.fleet.nodes.values()):
             if node.inherited:
                 self._outlive(node)

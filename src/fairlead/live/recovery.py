@@ -7,6 +7,7 @@ import msgspec
 from fairlead import journal
 from fairlead.live.fleet import Inherited
 from fairlead.live.protocol import Rank
+from fairlead.live.restored import reserve
 from fairlead.live.rows import JobRow, NodeRow, StintRow, TenantSums
 from fairlead.live.starts import LiveStart
 from fairlead.model.job import JobId
@@ -39,6 +40,7 @@ def recover(engine: "Engine") -> None:
         for node in start.nodes:
             if node not in engine.fleet.nodes:
                 engine.backend.abandon(node, [start], "its node is no longer in the cluster")
+    reserve(engine)
     options = engine.options
     engine.backend.settled_s = engine.clock.now_s() + max(
         options.lease_s, 4 * engine.fleet.heartbeat_s

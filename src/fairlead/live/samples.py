@@ -8,13 +8,14 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from fairlead.errors import RunError, StoreError
-from fairlead.live.database import Layout, connect, readable, written_whole
+from fairlead.live.database import TROUBLE, Layout, connect, readable, reader, written_whole
 from fairlead.live.views import Sample
 from fairlead.live.wrong import UNREADABLE
 
@@ -134,3 +135,12 @@ class Samples:
         if self._connection is None:
             raise StoreError(f"{self.path}: is closed")
         return self._connection
+
+
+def is_whole(path: Path) -> bool:
+    """Can the file be read, by SQLite's own judgement? Nothing is written."""
+    try:
+        with closing(reader(path)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+    except TROUBLE:
+        return False

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +12,7 @@ import numpy as np
 
 from fairlead.errors import ConfigError, StoreError
 from fairlead.events import JobsCancelled, JobsHeld, JobsReweighted
+from fairlead.live import backup
 from fairlead.live.access import Caller, Role
 from fairlead.live.admission import job_of
 from fairlead.live.engine import Engine, LiveOptions
@@ -355,6 +356,11 @@ class Service:
         if caller.role == "admin":
             return samples
         return [_hidden(sample, caller.tenant) for sample in samples]
+
+    def backup(self, caller: Caller) -> Iterator[bytes]:
+        """All of the state, made now, piece by piece."""
+        _admin(caller)
+        return backup.stream(self.store.directory)
 
     # --- agents ----------------------------------------------------------------------------------
 

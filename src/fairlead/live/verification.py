@@ -48,11 +48,12 @@ class DamageError(RunError):
 
     def __init__(self, path: Path, what: str, acceptable: bool = False) -> None:
         """acceptable: what is there is whole, so one may go on with it."""
+        self.what = printable(what)
         folder = path.parent
         ways = f"restore a backup with `fairlead restore --replace BACKUP {folder}`"
         if acceptable:
             ways += f", or go on with what is there by `fairlead restore --accept-loss {folder}`"
-        super().__init__(f"{path}: {printable(what)}; {ways}")
+        super().__init__(f"{path}: {self.what}; {ways}")
 
 
 def state_layout(created: Callable[[sqlite3.Connection], None]) -> Layout:
@@ -82,7 +83,11 @@ def verify(
 ) -> Verified:
     """Everything of a state of this version. found: its marker, None for a file that has none (a backup);
     limit_s: seconds for SQLite's own structures, None = until done. Raises DamageError; sqlite3.Error too."""
-    version_of(connection, path, state_layout(_keep_empty))
+    if version_of(connection, path, state_layout(keep_empty)) != VERSION:
+        raise RunError(
+            f"{path}: is of an earlier version of Fairlead; `fairlead serve` on its directory brings it "
+            "up to date"
+        )
     if objects(connection) != _expected():
         raise DamageError(
             path, "is damaged (the definition of a table is not that of this version)"
@@ -197,5 +202,6 @@ def _time(time_s: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_s))
 
 
-def _keep_empty(connection: sqlite3.Connection) -> None:
+def keep_empty(connection: sqlite3.Connection) -> None:
+    """For a database that is there: nothing is put into a new one."""
     del connection

@@ -9,6 +9,7 @@ import numpy as np
 import fairlead
 from fairlead.commands import StartRound
 from fairlead.live.access import Caller
+from fairlead.live.backup import backup_age_s
 from fairlead.live.fleet import LiveNode
 from fairlead.live.node_states import condition, usable
 from fairlead.live.rows import ON_DEVICES, OPEN_STATES, JobRow, StintRow, TenantSums
@@ -165,6 +166,7 @@ class Viewer:
             decide_s=engine.decide_s,
             journal_records=engine.journal_records,
             tenants=self._tenants(caller, rows),
+            backup_age_s=backup_age_s(engine.store.directory),
         )
 
     def _devices(self) -> dict[str, tuple[int, int, int]]:

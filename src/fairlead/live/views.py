@@ -132,6 +132,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     decide_s: float | None  # the last round decision took, without the solve
     journal_records: int
     tenants: tuple[TenantView, ...]
+    backup_age_s: float | None = None  # of the newest backup; None = there is none, or nobody knows
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from fairlead.errors import InputError
 from fairlead.live.api.desk import Desk, admin, answer, body_of
@@ -119,6 +120,20 @@ def what_if(
 def samples(desk: Desk, since_s: Since = 0.0) -> Response:
     """One sample per round, for plots over time."""
     return answer(desk.facade.samples(desk.caller, since_s))
+
+
+@router.get(
+    "/backup",
+    summary="Make a backup",
+    dependencies=_changes,
+    response_class=StreamingResponse,
+    responses=answers(None, 503)
+    | {200: {"description": "An SQLite file.", "content": {"application/vnd.sqlite3": {}}}},
+)
+def backup(desk: Desk) -> Response:
+    """All of the cluster's state as it is now, for `fairlead restore`. For admins."""
+    pieces = desk.facade.backup(desk.caller)
+    return StreamingResponse(pieces, media_type="application/vnd.sqlite3")
 
 
 def _check_policy(policy: str) -> None:

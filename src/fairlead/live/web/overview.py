@@ -56,9 +56,14 @@ def summary(status: StatusView) -> Section:
         *(_devices_card(kind, *found) for kind, found in sorted(status.devices.items())),
         _card("Last solve", duration(status.solve_s), f"round decided in {_decided(status)}"),
         _card("Time since the first start", duration(status.now_s), f"Fairlead {status.version}"),
+        _card("Last backup", _backup(status.backup_age_s), "of the state; see fairlead backup"),
     ]
     inner = join(_warning(status.solve), tag("dl", *cards, class_="cards"))
     return Section("summary", "Cluster", inner, FAST)
+
+
+def _backup(age_s: float | None) -> str:
+    return "none known" if age_s is None else f"{duration(age_s)} ago"
 
 
 def _card(title: str, value: object, more: object) -> Html:
