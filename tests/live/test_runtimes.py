@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.interpreters import interpreter, wanted
 from tests.live import anywhere
 from tests.live.cluster import Running, running, until
 
@@ -21,16 +21,6 @@ SCRIPT = HERE / "anywhere.py"
 STEPS = 240
 LIMIT_S = 120.0
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
-
-
-def interpreter(version: str) -> Path | None:
-    """One of this version on this machine."""
-    name = f"python{version}"
-    found = [*Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}")]
-    found += [
-        Path(path) for path in filter(None, [shutil.which(name, path="/usr/bin:/usr/local/bin")])
-    ]
-    return found[0] if found else None
 
 
 def make_venv(python: Path | str, directory: Path) -> Path:
@@ -104,10 +94,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     "version", ["3.9", *(pytest.param(v, marks=pytest.mark.long) for v in ("3.10", "3.12", "3.14"))]
 )
 def test_a_bare_venv_of_another_python(bench: Bench, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} here")
-    venv = make_venv(python, bench.directory / f"venv-{version}")
+    venv = make_venv(wanted(version), bench.directory / f"venv-{version}")
     bench.train(venv=str(venv)).check(version)
 
 
