@@ -94,8 +94,8 @@ class Workload:
 
 WORKLOADS = (
     Workload("poisson", "las_aware"),
-    Workload("bursty", "las_aware"),
-    Workload("philly", "finish_time_aware"),
+    Workload("bursty", "las"),
+    Workload("philly", "las_aware"),
 )
 
 

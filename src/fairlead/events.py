@@ -151,14 +151,18 @@ class JobsHeld:
 class KindsLearned:
     """Rows of the throughput table, new or better known. Jobs that are there follow them.
 
-    New kinds do not run beside others; slot types that are not named keep what they had, new kinds
-    cannot run there.
+    New kinds do not run beside others but those that are named; slot types that are not named keep what
+    they had, new kinds cannot run there.
     """
 
     time_s: float
     kinds: tuple[Kind, ...]
     slots: tuple[SlotType, ...]  # of the scheduler's
     rate: Floats  # (kinds, slots) steps/s of the whole job; 0 = cannot run there
+    beside: tuple[Kind, ...] = ()  # kinds of the scheduler's, and of these
+    pair: Floats | None = (
+        None  # (kinds, beside, slots, 2) steps/s of the kind beside that one, and of that one beside it
+    )
 
 
 @dataclass(frozen=True, slots=True)

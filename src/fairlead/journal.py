@@ -36,7 +36,7 @@ from fairlead.setup import Setup, build, restore
 
 MAGIC = b"fairlead journal 1\n"
 _HEAD = struct.Struct("<II")
-_SHAPES = [struct.Struct(f"<B{ndim}I") for ndim in range(4)]
+_SHAPES = [struct.Struct(f"<B{ndim}I") for ndim in range(5)]
 
 
 class Asked(msgspec.Struct, frozen=True):

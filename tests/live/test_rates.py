@@ -59,3 +59,60 @@ def test_a_job_fits_where_it_runs_and_there_is_room() -> None:
     assert fits({"v100": 1.0}, _spec(scale_factor=2), MIXED)
     assert not fits({"v100": 1.0}, _spec(scale_factor=3), MIXED)
     assert not fits({"v100": 0.0, "old": 1.0}, _spec(), MIXED)
+
+
+PAIRED = Throughputs(
+    (SlotType("v100"),),
+    (("known", 1), ("other", 1)),
+    np.array([[5.0], [8.0]]),
+    np.array([[[0.0], [4.0]], [[6.4], [0.0]]]),
+)
+
+
+def _rows(*specs: JobSpec) -> dict[int, JobRow]:
+    rows = {i: _row(spec) for i, spec in enumerate(specs)}
+    for i, row in rows.items():
+        row.id = i
+    return rows
+
+
+def _beside(table: Throughputs, one: JobRow, two: JobRow | str) -> float:
+    a = table.row(one.kind, 1)
+    b = table.row(two if isinstance(two, str) else two.kind, 1)
+    assert a is not None
+    assert b is not None
+    assert table.pair is not None
+    return float(table.pair[a, b, table.slots.index(SlotType("v100"))])
+
+
+def test_jobs_that_state_how_fast_they_are_beside_others_can_be_pairs() -> None:
+    rows = _rows(
+        _spec(name="a", rates={"v100": 10.0}, colocated_fraction=0.7),
+        _spec(name="b", rates={"v100": 20.0}, colocated_fractions={"a": 0.6, "known": 0.5}),
+        _spec(name="c", rates={"v100": 30.0}),
+    )
+    for catalogue in (CATALOGUE, PAIRED):
+        table = table_for(catalogue, MIXED, rows).on(MIXED)
+        assert _beside(table, rows[0], rows[1]) == 7.0
+        assert _beside(table, rows[1], rows[0]) == 12.0
+        assert _beside(table, rows[0], rows[0]) == 7.0
+        assert _beside(table, rows[1], rows[1]) == 0.0, "it says nothing of itself"
+        assert _beside(table, rows[0], rows[2]) == 0.0, "of the other nothing is known"
+        assert _beside(table, rows[2], rows[0]) == 0.0
+
+
+def test_a_family_of_the_table_keeps_what_it_keeps_beside_others_of_it() -> None:
+    rows = _rows(_spec(name="a", rates={"v100": 10.0}, colocated_fraction=0.7))
+    table = table_for(PAIRED, MIXED, rows).on(MIXED)
+    assert _beside(table, rows[0], "known") == 7.0
+    a, known = table.row(rows[0].kind, 1), table.row("known", 1)
+    assert a is not None
+    assert known is not None
+    assert table.pair is not None
+    assert table.pair[known, a].max() == 4.0, "0.8 of its rate, as beside the other family"
+
+
+def test_what_is_stated_of_pairs_makes_another_kind() -> None:
+    one, two = (_spec(rates={"v100": 2.0}, colocated_fraction=f) for f in (0.5, 0.6))
+    kinds = {kind_of(spec, CATALOGUE) for spec in (one, two, _spec(rates={"v100": 2.0}))}
+    assert len(kinds) == 3

@@ -49,10 +49,11 @@ class Believed:
     def learn_kinds(self, event: KindsLearned) -> None:
         """Kinds that are new or better known. Pairs of a belief and a kind follow."""
         try:
-            self.known = self.known.learned(event.kinds, event.slots, event.rate)
+            said = (event.kinds, event.slots, event.rate, event.beside, event.pair)
+            self.known = self.known.learned(*said)
             table = self.known
             if self.row:
-                table = self.table.learned(event.kinds, event.slots, event.rate)
+                table = self.table.learned(*said)
         except ThroughputError as problem:
             raise ProtocolError(str(problem)) from None
         self.base = np.concatenate([self.base, np.arange(len(self.base), len(table.kinds))])

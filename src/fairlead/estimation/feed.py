@@ -126,7 +126,8 @@ class Feed:
                     if job in self._jobs:
                         self._jobs[job].done = done
             case KindsLearned():
-                table = self.throughputs.learned(event.kinds, event.slots, event.rate)
+                said = (event.kinds, event.slots, event.rate, event.beside, event.pair)
+                table = self.throughputs.learned(*said)
                 self.throughputs = table
                 self.estimator.table(table)
         return None

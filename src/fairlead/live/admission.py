@@ -6,8 +6,10 @@ import numpy as np
 
 from fairlead.events import JobsHeld, JobsSubmitted, KindsLearned
 from fairlead.live.node_states import usable
-from fairlead.live.rates import fits, own_rates
+from fairlead.live.rates import colocated, extended, fits, own_rates
+from fairlead.live.read_spec import colocates
 from fairlead.live.rows import JobRow
+from fairlead.live.spec import JobSpec
 from fairlead.model.adaptation import batch_of, with_batch
 from fairlead.model.job import Job, JobId
 from fairlead.model.throughput import Kind
@@ -115,12 +117,33 @@ class Admission:
     def _learn_kind(self, row: JobRow, now: float) -> None:
         assert self.engine.scheduler is not None
         table, kind = self.engine.scheduler.throughputs, (row.kind, row.spec.scale_factor)
-        if table.row(*kind) is None and kind not in self.learning:
-            self.learning.add(kind)
-            rate = own_rates(row.spec, table.slots)
-            self.engine.backend.events.append(
-                KindsLearned(now, (kind,), table.slots, rate[None, :])
-            )
+        if table.row(*kind) is not None or kind in self.learning:
+            return
+        self.learning.add(kind)
+        rate = own_rates(row.spec, table.slots)
+        self.engine.backend.events.append(KindsLearned(now, (kind,), table.slots, rate[None, :]))
+        self._learn_pairs(row, now)
+
+    def _learn_pairs(self, row: JobRow, now: float) -> None:
+        """How fast jobs of a new kind are beside others, where its job says so."""
+        if not colocates(row.spec):
+            return
+        assert self.engine.scheduler is not None
+        known = self.engine.scheduler.believed.known
+        jobs, specs = self.engine.book.jobs, dict[Kind, JobSpec]()
+        for other in jobs.values():
+            name = (other.kind, other.spec.scale_factor)
+            if self.engine.options.catalogue.row(*name) is None:
+                specs[name] = other.spec
+        new = {kind: own_rates(specs[kind], known.slots) for kind in self.learning if kind in specs}
+        mine = (row.kind, row.spec.scale_factor)
+        table = extended(known, {k: rate for k, rate in new.items() if known.row(*k) is None})
+        found = colocated(table, {mine: row.spec}, specs)
+        if found is not None:
+            kinds, beside, pair = found
+            rate = own_rates(row.spec, table.slots)[None, :]
+            event = KindsLearned(now, kinds, table.slots, rate, beside, pair)
+            self.engine.backend.events.append(event)
 
     def learn_batch(self, row: JobRow) -> None:
         """Where the table does not have a family at the batch size that a job now uses: as many samples a

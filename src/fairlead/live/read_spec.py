@@ -76,6 +76,7 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
     for name in ("cwd", "checkpoint_dir"):
         _check_path(where, name, getattr(spec, name))
     _check_rates(where, spec.rates)
+    _check_colocated(where, spec)
     _check_env(where, spec.env)
 
 
@@ -207,6 +208,27 @@ def _check_rates(where: str, rates: Mapping[str, float]) -> None:
         _check_number(where, f"rates.{accelerator}", rate, *RATES)
     if rates and not any(rates.values()):
         raise InputError(f"{where}: rates: all are 0, so the job could run nowhere")
+
+
+def _check_colocated(where: str, spec: JobSpec) -> None:
+    """What a job says of its rate beside others."""
+    if spec.colocated_fraction is not None:
+        _check_number(where, "colocated_fraction", spec.colocated_fraction, 0.0, 1.0)
+    if len(spec.colocated_fractions) > MOST_RATES:
+        many = f"at most {MOST_RATES:,}, got {len(spec.colocated_fractions):,}"
+        raise InputError(f"{where}: colocated_fractions: {many}")
+    for other, fraction in spec.colocated_fractions.items():
+        _check_text(where, "colocated_fractions", other, LONGEST)
+        _check_number(where, f"colocated_fractions.{other}", fraction, 0.0, 1.0)
+    if colocates(spec) and not spec.rates:
+        raise InputError(
+            f"{where}: colocated_fraction: needs the job's rates beside it, of which it is a part"
+        )
+
+
+def colocates(spec: JobSpec) -> bool:
+    """Does a job say how fast it is beside others?"""
+    return spec.colocated_fraction is not None or bool(spec.colocated_fractions)
 
 
 def _check_env(where: str, env: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from fairlead.live.node_states import condition
 from fairlead.live.pairing import why_unpaired
+from fairlead.live.read_spec import colocates
 from fairlead.live.starts import LiveStart
 from fairlead.live.views import JobView, StintView
 
@@ -333,7 +334,9 @@ def _pair(reader: Reader, job: JobView) -> str:
     partners = standing.partners(job.id)
     if partners:
         return f"It has a share of the time on the same devices as {reader.names(partners)}."
-    return why_unpaired(standing, job.id, reader.engine.policy)
+    row = reader.engine.book.jobs.get(job.id)
+    states = row is not None and colocates(row.spec)
+    return why_unpaired(standing, job.id, reader.engine.policy, states)
 
 
 def _many(count: int) -> str:

@@ -20,6 +20,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rates: dict[
         str, float
     ] = {}  # accelerator type -> steps/s, for a family without a row in the table
+    colocated_fraction: float | None = (
+        None  # of its rate that it keeps beside another job on its devices; None = not known
+    )
+    colocated_fractions: dict[str, float] = {}  # the same beside jobs of this family, or name
     plain: bool = False  # no iterator in it: progress by wall time, stopped by SIGTERM
     env: dict[str, str] = {}
     python: str = ""  # path of the interpreter on the node; at most one of this and the next three

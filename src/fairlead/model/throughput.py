@@ -67,12 +67,19 @@ class Throughputs:
         return Throughputs(slots, self.kinds, rate, pair, self.source, self.origin)
 
     def learned(
-        self, kinds: tuple[Kind, ...], slots: tuple[SlotType, ...], rate: Floats
+        self,
+        kinds: tuple[Kind, ...],
+        slots: tuple[SlotType, ...],
+        rate: Floats,
+        beside: tuple[Kind, ...] = (),
+        colocated: Floats | None = None,
     ) -> "Throughputs":
         """The same with these rows, new or in place of what they had; a slot type that it lacks raises.
 
         rate: (kinds, slots) steps/s. Columns that are not named stay as they are, 0 for new kinds; so are
-        the rates of new kinds beside others. ThroughputError names what cannot be a rate.
+        the rates of new kinds beside others, but for those in ``colocated``: (kinds, beside, slots, 2)
+        steps/s of a kind beside one of ``beside``, and of that one beside it. ThroughputError names what
+        cannot be a rate.
         """
         have = {slot: i for i, slot in enumerate(self.slots)}
         for slot in slots:
@@ -100,7 +107,31 @@ class Throughputs:
         rows: Ints = np.array([at[kind] for kind in kinds], np.int64)
         columns: Ints = np.array([have[slot] for slot in slots], np.int64)
         table[np.ix_(rows, columns)] = rate
-        return grown
+        if colocated is None:
+            return grown
+        return grown._beside(rows, columns, beside, colocated)
+
+    def _beside(
+        self, rows: Ints, columns: Ints, beside: tuple[Kind, ...], colocated: Floats
+    ) -> "Throughputs":
+        """The same with these rates of pairs."""
+        expected = (len(rows), len(beside), len(columns), 2)
+        if colocated.shape != expected:
+            raise ThroughputError(
+                f"rates of pairs have shape {colocated.shape}, expected {expected}"
+            )
+        if not ((colocated >= 0) & (colocated < np.inf)).all():
+            raise ThroughputError("rates of pairs: must be numbers >= 0")
+        others = [self.row(*kind) for kind in beside]
+        if None in others:
+            missing = beside[others.index(None)]
+            raise ThroughputError(f"no rate for {missing[0]!r} at scale factor {missing[1]}")
+        n = len(self.kinds)
+        pair = np.zeros((n, n, len(self.slots))) if self.pair is None else self.pair.copy()
+        other: Ints = np.array(others, np.int64)
+        pair[np.ix_(rows, other, columns)] = colocated[..., 0]
+        pair[np.ix_(other, rows, columns)] = colocated[..., 1].transpose(1, 0, 2)
+        return replace(self, pair=pair)
 
     def on(self, cluster: Cluster, spread: bool = True) -> "Throughputs":
         """The columns that matter on a cluster: each of its types consolidated and, where the table has
