@@ -71,7 +71,9 @@ class Running:
         lines = dict(line.partition(": ")[::2] for line in text.splitlines() if ": " in line)
         self.url, self.agent_address = lines["people and tools"], lines["agents"]
 
-    def add_agent(self, node: str, devices: str, *more: str) -> None:
+    def add_agent(
+        self, node: str, devices: str, *more: str, environment: dict[str, str] | None = None
+    ) -> None:
         """Start an agent with fake devices, ``v100=2``; it registers in its own time."""
         with (self.directory / f"{node}.log").open("ab") as out:
             self.agents[node] = subprocess.Popen(
@@ -92,6 +94,7 @@ class Running:
                 ),
                 stdout=out,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
             )
 
     def kill(self, node: str = "") -> None:

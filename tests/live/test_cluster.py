@@ -153,7 +153,7 @@ def test_a_failing_job_says_why_and_is_dropped(admin: Client) -> None:
     (job,) = admin.submit([spec])
     until(lambda: _state(admin, job, "dropped"), 40.0)
     view = admin.job(job)
-    assert view.failures == 5
+    assert view.failures == 6  # and so five retries
     assert "3" in view.reason
     until(lambda: "no such data" in admin.log(job)[0], what="its output")
 

@@ -39,7 +39,8 @@ class Admission:
         fitting: dict[Kind, bool] = {}
         for row in self.engine.book.jobs.values():
             kind = (row.kind, row.spec.scale_factor)
-            if row.state not in ("waiting", "preempted") or self.outside(row.id):
+            waits = row.state in ("waiting", "preempted") and row.retry_s is None
+            if not waits or self.outside(row.id):
                 continue
             if kind not in fitting:
                 able = {name for name, rate in self.rates(row).items() if rate > 0}

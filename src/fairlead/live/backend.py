@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -17,10 +18,12 @@ from fairlead.commands import Command, End, EndJobs, EndRound, Solve, StartRound
 from fairlead.events import (
     Event,
     JobsCancelled,
+    JobsDropped,
     JobsHeld,
     JobsReweighted,
     NodeLost,
     NodeRecovered,
+    NodesAvoided,
     Outcome,
     ProgressCorrected,
     RequirementsChanged,
@@ -35,7 +38,6 @@ from fairlead.live.views import JobState
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
 
-FAILED_S = 5.0  # a round of failures alone lasts so long at least, for what fails may be mended
 LONGEST = 5  # times its length a round may last, for jobs that still start
 STALL_S = 1.0  # nothing runs and jobs wait: tell the core after so long
 LOOK_S = 0.5  # between looks for lost nodes
@@ -114,6 +116,7 @@ class LiveBackend:
         self.chance = False  # has something happened since it was asked last?
         self._asked_s = 0.0  # when that was
         self.adapted: set[int] = set()  # jobs whose batch size the core does not know yet
+        self.retries: RetriesLike = NoRetries()
         self.learn_batch: Callable[[JobRow], None] = _know_already
         self.learn_costs: Callable[[LiveRound, float], Event | None] = _know_costs
         self.watch_nodes: Callable[[], None] = _hurry  # twice a second: states of nodes
@@ -152,9 +155,11 @@ class LiveBackend:
     def _still(self, event: Event) -> Event | None:
         """What is left of an event, for jobs may have ended since somebody asked for it."""
         match event:
-            case JobsCancelled():
+            case JobsCancelled() | JobsDropped():
                 jobs = tuple(job for job in event.jobs if self._is_open(job))
                 return replace(event, jobs=jobs) if jobs else None
+            case NodesAvoided():
+                return event if self._is_open(event.job) else None
             case JobsHeld() | JobsReweighted() | RequirementsChanged():
                 good = np.array([self._is_open(job) for job in event.jobs.tolist()], np.bool_)
                 if good.all():
@@ -216,8 +221,9 @@ class LiveBackend:
         return min(left_s, 0.5) if left_s > 0 else 0.02
 
     def _look(self) -> None:
-        """What time alone brings: lost nodes, the end of the round, a stall."""
+        """What time alone brings: lost nodes, the end of the round, a stall, another try."""
         now = self.now_s()
+        self.retries.look(now)
         away_s = now - self._looked_s
         if away_s >= LOOK_S:
             if away_s > AWAY_S:
@@ -228,6 +234,7 @@ class LiveBackend:
             self.watch_nodes()
         if self.round is None:
             self._tell_corrections(now)
+            self.retries.hold(now)
             self._look_idle(now)
             return
         over = now >= self.round.end_s or self._may_end(self.round, now)
@@ -252,8 +259,7 @@ class LiveBackend:
         that go on do not notice."""
         lasted_s = now - current.started_s
         if len(current.ended) == len(current.starts):
-            failed = any(end.outcome is Outcome.FAILED for end in current.ended.values())
-            return not failed or lasted_s >= min(FAILED_S, current.length_s / 10)
+            return True
         wait_s = min(self.early_s, 1.0)  # it takes milliseconds to find out
         if not self.chance or lasted_s < self.early_s or now - self._asked_s < wait_s:
             return False
@@ -267,7 +273,10 @@ class LiveBackend:
         return self.fleet.silence_s + max((s.row.spec.longest_grace_s for s in starts), default=0.0)
 
     def _look_idle(self, now: float) -> None:
-        waits = any(row.state in ("waiting", "preempted") for row in self.book.jobs.values())
+        waits = any(
+            row.state in ("waiting", "preempted") and row.retry_s is None
+            for row in self.book.jobs.values()
+        )
         if self.solving or self.events or not waits:
             self._idle_since = None
         elif self._idle_since is None:
@@ -287,6 +296,7 @@ class LiveBackend:
             self.give_way()
             self._fold(node)  # progress alone is no news, so it has not been taken over yet
         current, self.round = self.round, None
+        self.retries.hold(now)
         report = self._report(current, now)
         self._tell_adaptations(now)
         self._tell_corrections(now)
@@ -414,6 +424,7 @@ class LiveBackend:
         if held.loaded_step >= 0 and start.stint.trained_s is None and node == start.first_node:
             start.stint.trained_s = self.now_s()
             row.reason = ""  # whatever went wrong before
+            self.retries.trains(start)
             self.book.dirty_stints[start.key] = start.stint
             self._loaded(start, held)
         if start.finishing and start.finishing_since is None:
@@ -506,15 +517,18 @@ class LiveBackend:
                 node, start.key
             )  # not before: a restarted server asks what came of it
             self.fleet.unwant(node, *start.key, start.stint.why)
-        self.at_stop(start, failure)
         if failure:
             row.failures += 1
             row.reason = f"failed: {failure}"
+        self.at_stop(start, failure)
         if completed and row.state not in ENDED:
             self.at_end(row, now)
         current = self.round
         if current is not None and current.starts.get(row.id) is start:
-            lost = start.lost or start.interrupted
+            lost = (
+                start.lost or start.interrupted or (failure and not self._packed(current, row.id))
+            )
+            # What fails alone is judged here, not by the core; that of a pair must learn of it.
             outcome = Outcome.LOST if lost else Outcome.FAILED if failure else Outcome.RAN
             current.ended[row.id] = Ended(now, outcome, completed)
             row.steps = keeps
@@ -522,6 +536,10 @@ class LiveBackend:
             self.book.dirty_jobs.add(row.id)
         elif row.state not in ENDED:
             self._ended_late(start, now, keeps, completed)
+
+    def _packed(self, current: LiveRound, job: int) -> bool:
+        """Does a job share its devices with another in this round?"""
+        return bool((current.units[(current.units == job).any(axis=1)] >= 0).sum() > 1)
 
     def _ended_late(self, start: LiveStart, now: float, keeps: float, completed: bool) -> None:
         """A start that was told to stop is over; the next one of its job, if any, may begin."""
@@ -629,13 +647,9 @@ class LiveBackend:
             ended_s, why = start.stint.ended_s, start.stint.why
             if ended_s is not None:
                 failed = why.startswith("failed")
-                outcome = (
-                    Outcome.LOST
-                    if why in ("node lost", EXPIRED, LEAVES, ORPHANED)
-                    else Outcome.FAILED
-                    if failed
-                    else Outcome.RAN
-                )
+                lost = why in ("node lost", EXPIRED, LEAVES, ORPHANED)
+                lost = lost or (failed and not self._packed(self.round, job))
+                outcome = Outcome.LOST if lost else Outcome.FAILED if failed else Outcome.RAN
                 self.round.ended[job] = Ended(ended_s, outcome, why == "completed")
         return starts
 
@@ -673,6 +687,8 @@ class LiveBackend:
         )
         start = LiveStart(row, stint, ranks_on(placement), self.rate(row, accelerator), row.steps)
         self.book.add(start)
+        if row.spec.plain:
+            self.retries.began(start)
         self.order(start)
         return start
 
@@ -769,6 +785,31 @@ class LiveBackend:
             self.lost_nodes.discard(name)
             self.chance = True
             self.events.append(NodeRecovered(self.now_s(), name))
+
+
+class RetriesLike(Protocol):
+    """What is done about starts that fail: see ``retries``."""
+
+    def trains(self, start: LiveStart) -> None: ...
+    def began(self, start: LiveStart) -> None: ...
+    def look(self, now: float) -> None: ...
+    def hold(self, now: float) -> None: ...
+
+
+class NoRetries:
+    """Nothing is done."""
+
+    def trains(self, start: LiveStart) -> None:
+        """Passed over."""
+
+    def began(self, start: LiveStart) -> None:
+        """Passed over."""
+
+    def look(self, now: float) -> None:
+        """Nothing is due."""
+
+    def hold(self, now: float) -> None:
+        """Nobody is held back."""
 
 
 def _know_already(row: JobRow) -> None:

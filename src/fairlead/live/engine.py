@@ -38,6 +38,7 @@ from fairlead.live.pace import Courtesy
 from fairlead.live.rates import table_for
 from fairlead.live.recovery import recover
 from fairlead.live.restart_costs import RestartCostsOfJobs
+from fairlead.live.retries import Retries
 from fairlead.live.rows import JobRow
 from fairlead.live.solving import Solving
 from fairlead.live.standing import Standing
@@ -121,6 +122,7 @@ class Engine:
         self.backend.has_room = self.admission.has_room
         self.backend.learn_batch = self.admission.learn_batch
         self.backend.learn_costs = RestartCostsOfJobs(self).learned
+        self.retries = self.backend.retries = Retries(self)
         self.courtesy = Courtesy()
         self.backend.give_way = self.courtesy.give_way
         self.backend.watch_nodes = self.membership.watch.look
@@ -395,6 +397,7 @@ class Engine:
         self.counters.preemptions.inc(start.stopping in ("preempted", "moved"))
         if stint.trained_s is not None:  # its wait for the devices is the end of the job before it
             self.restarts.append(stint.trained_s - stint.began_s)
+        self.retries.ended(start, failure)
 
     def _at_end(self, row: JobRow, now: float) -> None:
         """Finish-time fairness of a job that is about to complete: its JCT over the time that its steps

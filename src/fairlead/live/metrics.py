@@ -61,6 +61,11 @@ class Counters:
         self.job_failures = Counter(
             "fairlead_job_failures", "Starts of jobs that failed.", registry=r
         )
+        self.nodes_cordoned = Counter(
+            "fairlead_nodes_cordoned",
+            "Times that a node was taken out of service because jobs failed on it.",
+            registry=r,
+        )
         self.lease_renewals = Counter("fairlead_lease_renewals", "Leases renewed.", registry=r)
         self.lease_renewal_seconds = Histogram(
             "fairlead_lease_renewal_seconds",

@@ -41,6 +41,7 @@ Name: TypeAlias = Annotated[
     str, Meta(pattern=r"^(?!\.+\Z)[A-Za-z0-9._-]{1,64}\Z")
 ]  # may be a file's
 Text: TypeAlias = Annotated[str, Meta(max_length=4096)]
+Traceback: TypeAlias = Annotated[str, Meta(max_length=1 << 16)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 53)]  # -1 = not known, none
 SecondsOrNone: TypeAlias = Annotated[float, Meta(ge=-1, le=1e12)]  # -1 = not known
@@ -70,6 +71,30 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     rate_bound: float  # relative drift between the clocks of two machines that is allowed for
     orders: "Orders"
     wait_s: float = 0.0  # no jobs for so long: the agent before this one may still run some
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What went wrong in the rank of a start that failed first."""
+
+    kind: Literal["not_started", "exit", "signal", "exception", "stalled"] = "exit"
+    rank: CountOrNone = -1
+    exit_code: Annotated[int, Meta(ge=-(1 << 31), le=1 << 31)] | None = None
+    type: Text = ""  # of the exception, with its module
+    message: Text = ""
+    file: Text = ""  # innermost place in the user's own code
+    line: Count = 0
+    function: Text = ""
+    step: CountOrNone = -1  # of the whole job, -1 = not known
+    traceback: Traceback = ""  # all of it, or the stacks of ranks that hang
+    secondary: bool = False  # it is the consequence of another rank's end
+    time_s: float = 0.0  # wall clock of its node, 0 = not known
+
+    @property
+    def place(self) -> str:
+        """By what two failures are known to be alike; "" = they cannot be."""
+        if self.kind == "not_started":
+            return self.message
+        return f"{self.type}@{self.file}:{self.line}" if self.type else ""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -102,6 +127,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step_age_s: SecondsOrNone = -1.0  # since ``step`` was heard of
     save_s: SecondsOrNone = -1.0  # the newest checkpoint
     stop_s: SecondsOrNone = -1.0  # from the order to stop to the end of the last rank
+    failure: Failure | None = None  # of an end that was nobody's wish
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):

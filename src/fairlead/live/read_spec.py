@@ -22,8 +22,10 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "grace_s": (0, 86_400),
     "finish_grace_s": (0, 86_400),
     "log_bytes": (1_000, 10**9),
+    "max_retries": (0, 1_000_000),
 }
 RATES = (0.0, 1e9)  # steps/s
+MOST_CODES = 255
 LONGEST = 200  # characters of a name or a family
 LONGEST_PATH = 4_096
 MOST_WORDS, MOST_VARIABLES, MOST_RATES = 4_096, 1_024, 1_000
@@ -75,6 +77,7 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
         _check_text(where, name, getattr(spec, name), LONGEST)
     for name in ("cwd", "checkpoint_dir"):
         _check_path(where, name, getattr(spec, name))
+    _check_codes(where, spec)
     _check_rates(where, spec.rates)
     _check_colocated(where, spec)
     _check_env(where, spec.env)
@@ -197,6 +200,19 @@ def _check_path(where: str, name: str, text: str) -> None:
         raise InputError(f"{where}: {name}: must be an absolute path, got {shown(text)}")
     if ".." in text.split("/"):
         raise InputError(f"{where}: {name}: must not climb with '..', got {shown(text)}")
+
+
+def _check_codes(where: str, spec: JobSpec) -> None:
+    for name in ("retry_on", "no_retry_on"):
+        codes = getattr(spec, name)
+        if len(codes) > MOST_CODES:
+            raise InputError(f"{where}: {name}: at most {MOST_CODES} exit codes, got {len(codes)}")
+        for code in codes:
+            _check_number(where, name, code, 1, 255)
+    if spec.retry_on and spec.no_retry_on:
+        raise InputError(
+            f"{where}: no_retry_on: cannot be combined with retry_on, give one of them"
+        )
 
 
 def _check_rates(where: str, rates: Mapping[str, float]) -> None:

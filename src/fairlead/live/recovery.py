@@ -33,6 +33,7 @@ def recover(engine: "Engine") -> None:
     engine.policy = engine.options.policy or store.meta("policy") or DEFAULT_POLICY
     engine.write(lambda t: t.set_meta("policy", engine.policy))
     _load_core(engine)
+    engine.retries.recover()
     _load_starts(engine)
     _load_grants(engine)
     _load_round(engine)
@@ -103,7 +104,7 @@ def _load_core(engine: "Engine") -> None:
             books = core.ledger
         elif JobId(job) in core.held:
             books = core.held
-            if row.state != "paused":
+            if row.state != "paused" and row.retry_s is None:
                 engine.admission.unfit.add(job)
         else:
             engine.admission.unplaced.add(job)

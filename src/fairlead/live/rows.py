@@ -4,6 +4,8 @@
 import msgspec
 
 from fairlead.live.access import Role
+from fairlead.live.failures import FailureRecord
+from fairlead.live.protocol import Failure
 from fairlead.live.spec import JobSpec
 from fairlead.live.views import JobState
 
@@ -48,6 +50,10 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     rho: float | None = None  # finish-time fairness, once it has completed
     weight: float = 1.0
     save_s: float = 0.0  # that its newest checkpoint took
+    failure: Failure | None = None  # the last one, without its traceback
+    recent_failures: tuple[FailureRecord, ...] = ()  # since it last did well, oldest first
+    retry_s: float | None = None  # it is not tried again before this time
+    avoids: tuple[str, ...] = ()  # nodes that it is not placed on, as the core has been told
 
     @property
     def open(self) -> bool:
@@ -75,6 +81,7 @@ class StintRow(msgspec.Struct, kw_only=True, gc=False):
     from_step: float = 0.0
     to_step: float = 0.0
     why: str = ""
+    traceback: str = ""  # of a start that failed; of one that hung, the stacks of its ranks
     wait_s: float = -1.0
     start_s: float = -1.0
     load_s: float = -1.0

@@ -222,6 +222,7 @@ class Service:
             raise ConflictError(f"job {row.id}: is not paused, it is {row.state}")
         engine = self.engine
         row.state, row.reason = ("preempted" if row.starts else "waiting"), ""
+        engine.retries.forget(row.id)
         engine.backend.chance = True
         engine.book.dirty_jobs.add(row.id)
         now = engine.clock.now_s()

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from fairlead.live.fleet import Start
-from fairlead.live.protocol import EXPIRED, LEAVES, ORPHANED, Assignment, Held, Rank
+from fairlead.live.protocol import EXPIRED, LEAVES, ORPHANED, Assignment, Failure, Held, Rank
 from fairlead.live.rows import JobRow, StintRow, TenantSums
 
 KNOWN_S = 1.0  # of training, for a start to have a rate of its own
@@ -127,15 +127,32 @@ class LiveStart:
         """Why it failed, "" if it did not: told to stop, or done, is no failure."""
         if self.completed() or self.stopping or self.lost or self.interrupted:
             return ""
-        bad = [h for h in self.held.values() if h.exit_code not in (0, None)]
+        bad = self.failed
         if bad:
-            return bad[0].reason or f"exit code {bad[0].exit_code}"
+            first = self.held[bad[0]]
+            return first.reason or f"exit code {first.exit_code}"
         leader = self.leader
         if leader is None or leader.state != "ended":
             return "it was never started"
         return (
             leader.reason or "it exited with 0 before its last step, without saying that it is done"
         )
+
+    @property
+    def failed(self) -> list[str]:
+        """Nodes whose ranks ended badly: the one to blame first, those that only followed it last."""
+        bad = [node for node, held in self.held.items() if held.exit_code not in (0, None)]
+        return sorted(bad, key=lambda node: _follows(self.held[node].failure))
+
+    def culprit(self) -> tuple[str, Failure | None]:
+        """The node on which it failed, and what went wrong there as far as is known."""
+        node = next(iter(self.failed), self.first_node)
+        held = self.held.get(node)
+        if held is None:
+            return node, None
+        if held.failure is None and held.exit_code is not None:
+            return node, Failure(exit_code=held.exit_code)
+        return node, held.failure
 
     def assignment(self, node: str, checkpoint_s: float, checkpoints: str = "") -> Assignment:
         """The order for one of the nodes. checkpoints: directory of those of all jobs."""
@@ -165,6 +182,10 @@ class LiveStart:
             node_rank=list(self.nodes).index(node),
             nodes=len(self.nodes),
         )
+
+
+def _follows(failure: Failure | None) -> bool:
+    return failure is not None and failure.secondary
 
 
 def ranks_on(placement: dict[str, tuple[int, ...]]) -> dict[str, tuple[Rank, ...]]:

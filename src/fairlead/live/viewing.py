@@ -10,11 +10,15 @@ import fairlead
 from fairlead.commands import StartRound
 from fairlead.live.access import Caller
 from fairlead.live.backup import backup_age_s
+from fairlead.live.failures import waiting
 from fairlead.live.fleet import LiveNode
 from fairlead.live.node_states import condition, usable
+from fairlead.live.protocol import Failure
+from fairlead.live.retries import failures_in_a_row
 from fairlead.live.rows import ON_DEVICES, OPEN_STATES, JobRow, StintRow, TenantSums
 from fairlead.live.starts import LiveStart
 from fairlead.live.views import (
+    FailureView,
     JobState,
     JobView,
     NodeView,
@@ -86,17 +90,23 @@ class Viewer:
             rho=row.rho,
             claimed=spec.rates,
             measured_on=self._measured_on(row, running),
+            failure=_failure(row.failure),
+            retry_in_s=None if row.retry_s is None else max(row.retry_s - self._now(), 0.0),
         )
 
     def _standing(self, row: JobRow) -> tuple[JobState, float | None, str]:
         """State, end and reason. What has ended in the round in force stands as it will at its report."""
         current = self.engine.backend.round
         over = None if current is None else current.ended.get(row.id)
+        reason = row.reason
+        if row.retry_s is not None and row.open:
+            why = reason.removeprefix("failed: ")
+            reason = waiting(failures_in_a_row(row), row.retry_s - self._now(), why)
         if row.state not in ON_DEVICES or over is None:
-            return row.state, row.ended_s, row.reason
+            return row.state, row.ended_s, reason
         if over.completed:
             return "completed", over.time_s, row.reason
-        return "preempted", None, row.reason or "takes part again in the next round"
+        return "preempted", None, reason or "takes part again in the next round"
 
     def _now(self) -> float:
         return self.engine.clock.now_s()
@@ -134,6 +144,7 @@ class Viewer:
             stop_s=row.stop_s,
             lost_steps=row.lost_steps,
             trained_s=row.trained_s,
+            traceback=row.traceback,
         )
 
     def _reached(self, row: StintRow) -> float:
@@ -270,6 +281,13 @@ class Viewer:
             reason=current.reason,
             state_since_s=now - node.state_since if node.state_since else None,
         )
+
+
+def _failure(failure: Failure | None) -> FailureView | None:
+    if failure is None:
+        return None
+    names = FailureView.__struct_fields__
+    return FailureView(**{name: getattr(failure, name) for name in names})
 
 
 def _together(views: list[TenantView]) -> TenantView:

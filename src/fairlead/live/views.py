@@ -20,6 +20,20 @@ JobState = Literal[
 ]
 
 
+class FailureView(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong in the rank that failed first; "" and -1: not known."""
+
+    kind: str  # not_started | exit | signal | exception | stalled
+    rank: int
+    exit_code: int | None  # negative: the signal that killed it
+    type: str  # of the exception, with its module
+    message: str
+    file: str  # innermost place in the job's own code
+    line: int
+    function: str
+    step: int  # of the whole job
+
+
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job."""
 
@@ -56,6 +70,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     )
     claimed: dict[str, float] = {}  # steps/s that its owner stated, by accelerator type
     measured_on: str = ""  # accelerator type of the measured rate
+    failure: FailureView | None = None  # the last one
+    retry_in_s: float | None = None  # it failed, and is not tried again before so many seconds
 
 
 class StintView(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +94,7 @@ class StintView(msgspec.Struct, frozen=True, kw_only=True):
     stop_s: float
     lost_steps: float
     trained_s: float | None = None  # when training began, as the server heard of it
+    traceback: str = ""  # of a start that failed; of one that hung, the stacks of its ranks
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,292 @@
+"""Who is to blame for starts that fail, and what is done about it. Pure: records in, judgements out.
+
+The same job failing on several nodes is the job's own fault. Several jobs failing on one node, while they,
+or others that run the same program, do well elsewhere, are the fault of the node. Whatever a node is to
+blame for does not count against a job. See docs/decisions/0025.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+
+WINDOW_S = 900.0  # a node is judged by the failures of so long
+REMEMBERED = 4096  # failures and good starts of all jobs
+WEAK, STRONG = 3, 2  # jobs that have to fail on a node: see ``NodeJudge``
+SHORT_S = (
+    60.0  # two starts that fail alike within so long, at an unknown step, fail at the same one
+)
+TIMES = ("never", "once", "twice")
+
+Kind: TypeAlias = Literal["not_started", "exit", "signal", "exception", "stalled"]
+Program: TypeAlias = tuple[str, ...]
+
+# Errors that may pass by themselves although they look alike: of memory, of the network, of other ranks.
+PASSING = (
+    "ConnectionError",
+    "ConnectionResetError",
+    "ConnectionRefusedError",
+    "ConnectionAbortedError",
+    "BrokenPipeError",
+    "TimeoutError",
+    "BlockingIOError",
+    "InterruptedError",
+    "MemoryError",
+    "OutOfMemoryError",
+    "DistBackendError",
+    "DistNetworkError",
+    "DistStoreError",
+    "gaierror",
+)
+# Words of errors that a healthy node does not bring about.
+OF_NODE = (
+    "uncorrectable ecc",
+    "no cuda-capable device",
+    "cuda driver",
+    "device-side hardware",
+    "unable to determine the device handle",
+    "input/output error",
+    "read-only file system",
+    "stale file handle",
+    "no space left on device",
+    "gpu is lost",
+)
+
+
+class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One start that failed."""
+
+    job: int
+    epoch: int
+    node: str  # of the rank that failed first
+    time_s: float
+    kind: Kind
+    exit_code: int | None = None  # 128 + n for signal n
+    reason: str = ""  # one sentence
+    place: str = ""  # exception type and place, or the command that was not found; "" = not known
+    step: int = -1  # at which it failed, -1 = not known
+    ran_s: float = 0.0  # from the order to the end
+    progressed: bool = False  # had it got further than the starts before it?
+    program: Program = ()  # user and first words of the command
+    blames_node: bool = False  # the node is to blame: it does not count against the job
+
+    @property
+    def passing(self) -> bool:
+        """May the same go well the next time?"""
+        name = self.place.partition("@")[0].rpartition(".")[2]
+        text = self.reason.lower()
+        return name in PASSING or "nccl" in text or "cuda error" in text or "out of memory" in text
+
+    @property
+    def of_node(self) -> bool:
+        """Is it an error that a healthy node does not bring about?"""
+        text = self.reason.lower()
+        return any(words in text for words in OF_NODE)
+
+
+@dataclass(frozen=True, slots=True)
+class GoodStart:
+    """A start that trains, or has ended as it should."""
+
+    job: int
+    node: str
+    time_s: float  # when it began to train
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """What the owner of a job wants done when it fails."""
+
+    max_retries: int = 5
+    retry_on: tuple[int, ...] = ()  # exit codes; () = all
+    no_retry_on: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Seconds to wait before the first retry, twice as long before each that follows."""
+
+    first_s: float = 5.0
+    longest_s: float = 300.0
+
+    def wait_s(self, failures: int) -> float:
+        """After so many failures in a row."""
+        if failures < 1:
+            return 0.0
+        return float(min(self.first_s * 2.0 ** min(failures - 1, 60), self.longest_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a job whose start has failed."""
+
+    drop: bool
+    reason: str
+    wait_s: float = 0.0  # before it is tried again
+    avoid: tuple[str, ...] = ()  # nodes that it is not to be placed on
+    failures: int = 0  # in a row that count against it
+
+
+def program_of(user: str, command: Sequence[str]) -> Program:
+    """What a start runs: the interpreter and the script, whatever the arguments."""
+    return (user, *command[:2])
+
+
+def in_a_row(records: Sequence[FailureRecord]) -> list[FailureRecord]:
+    """The failures since the job got any further, those left out that a node is to blame for."""
+    first = max((i for i, record in enumerate(records) if record.progressed), default=0)
+    return [record for record in records[first:] if not record.blames_node]
+
+
+def judge_job(
+    records: Sequence[FailureRecord],
+    policy: RetryPolicy,
+    backoff: Backoff,
+    *,
+    nodes: int,
+    runs_elsewhere: bool,
+) -> Verdict:
+    """The newest record is of the start that has just failed; oldest first.
+
+    nodes: how many nodes the job could be tried on; runs_elsewhere: does its command run on other nodes?
+    """
+    last, counted = records[-1], in_a_row(records)
+    avoid = tuple(sorted({record.node for record in records if record.node}))
+    if last.blames_node:
+        return Verdict(False, last.reason, 0.0, avoid, len(counted))
+    if hopeless := _hopeless(counted, nodes, runs_elsewhere):
+        return Verdict(True, f"{hopeless}: {last.reason}", failures=len(counted))
+    code = last.exit_code
+    if last.kind in ("exit", "signal", "exception", "not_started") and code is not None:
+        if code in policy.no_retry_on:
+            return Verdict(True, f"exit code {code} is in no_retry_on: {last.reason}")
+        if policy.retry_on and code not in policy.retry_on:
+            return Verdict(True, f"exit code {code} is not in retry_on: {last.reason}")
+    n = len(counted)
+    if n > policy.max_retries:
+        again = f"failed {times(n)}" + (" in a row" if n > 1 else "")
+        return Verdict(True, f"{again} (max_retries {policy.max_retries}): {last.reason}")
+    return Verdict(False, last.reason, backoff.wait_s(n), avoid, n)
+
+
+def _hopeless(counted: Sequence[FailureRecord], nodes: int, runs_elsewhere: bool) -> str:
+    """Why it will fail however often it is tried, "" = it may not."""
+    if len(counted) < 2:
+        return ""
+    last, before = counted[-1], counted[-2]
+    if last.kind == "not_started":
+        alike = [r for r in counted if r.kind == "not_started" and r.place == last.place]
+        where = {record.node for record in alike}
+        if len(alike) > 1 and len(where) >= min(2, nodes) and not runs_elsewhere:
+            on = f"on {len(where)} nodes" if len(where) > 1 else f"{times(len(alike))}"
+            return f"it cannot be started, tried {on}"
+    if last.kind != "exception" or not last.place or last.passing or last.of_node:
+        return ""
+    if (before.kind, before.place, before.step) != (last.kind, last.place, last.step):
+        return ""
+    if last.step < 0 and max(last.ran_s, before.ran_s) > SHORT_S:
+        return ""
+    at = f" at step {last.step}" if last.step >= 0 else ""
+    return f"the same exception{at} twice in a row"
+
+
+def times(n: int) -> str:
+    """How often, in words where there are words."""
+    return TIMES[n] if n < len(TIMES) else f"{n} times"
+
+
+def waiting(failures: int, left_s: float, reason: str) -> str:
+    """Why a job that is to be tried again waits."""
+    how_often = f"failed {times(failures)}" if failures else "its node failed"
+    return f"{how_often}, tried again in {max(left_s, 0.0):.0f} s: {reason}"
+
+
+class NodeJudge:
+    """Which nodes are to blame for what fails on them.
+
+    A failure speaks against a node if nothing has been started well there since, and if the job did not
+    fail in the same way on another node. It is strong if the job itself has done well on another node, or
+    if its error is one that a healthy node does not bring about; it is weak if the same program does well
+    on another node. ``STRONG`` jobs of the first kind are enough, or ``WEAK`` of both kinds together.
+    """
+
+    def __init__(self) -> None:
+        self.failures: deque[FailureRecord] = deque(maxlen=REMEMBERED)
+        self.good: deque[GoodStart] = deque(maxlen=REMEMBERED)
+
+    def failed(self, record: FailureRecord) -> None:
+        """A start has failed."""
+        self.failures.append(record)
+
+    def went_well(self, start: GoodStart) -> None:
+        """A start trains, or has ended as it should."""
+        self.good.append(start)
+
+    def forgive(self, node: str) -> None:
+        """What was before does not speak against a node any more: it has been mended, or dealt with."""
+        kept = [record for record in self.failures if record.node != node]
+        self.failures = deque(kept, REMEMBERED)
+
+    def runs_elsewhere(self, record: FailureRecord) -> bool:
+        """Has its command been seen to run on another node?"""
+        return any(
+            start.node != record.node and _same_command(start.program, record)
+            for start in self.good
+        )
+
+    def suspects(self, now_s: float, nodes: Collection[str]) -> dict[str, str]:
+        """Nodes that are to blame -> why, of those given; never all of these."""
+        recent = [r for r in self.failures if now_s - r.time_s <= WINDOW_S]
+        found = {}
+        for node in sorted({r.node for r in recent} & set(nodes)):
+            if why := self._against(node, recent):
+                found[node] = why
+        return found if len(found) < len(nodes) else {}
+
+    def _against(self, node: str, recent: Sequence[FailureRecord]) -> str:
+        since = max((g.time_s for g in self.good if g.node == node), default=-1.0)
+        mine = [r for r in recent if r.node == node and r.time_s > since]
+        strong: dict[int, FailureRecord] = {}
+        weak: dict[int, FailureRecord] = {}
+        for record in mine:
+            if self._fails_elsewhere(record, recent):
+                continue
+            if record.of_node or self._did_well_elsewhere(record):
+                strong[record.job] = record
+            elif self.runs_elsewhere(record):
+                weak[record.job] = record
+        jobs = strong | weak
+        if len(strong) < STRONG and len(jobs) < WEAK:
+            return ""
+        last = max(jobs.values(), key=lambda r: r.time_s)
+        return f"{len(jobs)} jobs failed here that run elsewhere; the last: {last.reason}"
+
+    def _fails_elsewhere(self, record: FailureRecord, recent: Iterable[FailureRecord]) -> bool:
+        """Has this job, or one that runs the same program in the same place, failed on another node, and
+        not done well on a third since?"""
+        for other in recent:
+            if other.node == record.node:
+                continue
+            alike = (other.program, other.place) == (record.program, record.place)
+            if other.job != record.job and not (record.place and alike):
+                continue
+            if not any(
+                good.node not in (record.node, other.node) and good.time_s > other.time_s
+                for good in self.good
+                if good.job == other.job
+            ):
+                return True
+        return False
+
+    def _did_well_elsewhere(self, record: FailureRecord) -> bool:
+        return any(good.job == record.job and good.node != record.node for good in self.good)
+
+
+def _same_command(program: Program, record: FailureRecord) -> bool:
+    """Of a command that could not be started, the name alone counts: another script is found by the same
+    interpreter."""
+    words = 2 if record.kind == "not_started" else len(program)
+    return bool(program) and program[:words] == record.program[:words]

@@ -1,0 +1,263 @@
+"""What is done about starts that fail: jobs wait and are tried elsewhere or given up, nodes are cordoned."""
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import replace
+
+from fairlead.events import JobsDropped, JobsHeld, NodesAvoided
+from fairlead.live.failures import (
+    Backoff,
+    FailureRecord,
+    GoodStart,
+    NodeJudge,
+    RetryPolicy,
+    in_a_row,
+    judge_job,
+    program_of,
+)
+from fairlead.live.node_states import usable
+from fairlead.live.protocol import Failure
+from fairlead.live.rows import JobRow
+from fairlead.live.starts import LiveStart
+from fairlead.model.job import JobId
+
+if TYPE_CHECKING:
+    from fairlead.live.engine import Engine
+
+_log = logging.getLogger(__name__)
+MOST_RECORDS = 50  # of a job
+SETTLED_S = 10.0  # an unmanaged job that has run for so long has started well
+FIRST_S, LONGEST = 5.0, 60  # the wait before the first retry, the longest one over the first
+SIGNALS = 128  # a death by signal n counts as exit code 128 + n, as in shells
+
+
+class Retries:
+    """Part of the engine, on the driver's thread. What a job waits for is in its row, so it outlives the
+    server."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+        self.nodes = NodeJudge()
+        first_s = min(FIRST_S, engine.options.profile.round_s / 10)
+        self.backoff = Backoff(first_s, LONGEST * first_s)
+        self.settled_s = min(SETTLED_S, 2 * engine.options.profile.round_s)
+        self.waiting: set[int] = set()  # jobs with a time before which they are not tried again
+        self._to_hold: set[int] = set()  # of these, those that the core does not hold back yet
+        self._to_drop: dict[int, None] = {}
+        self._unsettled: dict[
+            tuple[int, int], LiveStart
+        ] = {}  # unmanaged starts, too young to judge
+
+    def recover(self) -> None:
+        """After a restart of the server."""
+        core = self.engine.scheduler
+        for row in self.engine.book.jobs.values():
+            for record in row.recent_failures:
+                self.nodes.failed(record)
+            if row.open and row.retry_s is not None:
+                self.waiting.add(row.id)
+                if core is None or JobId(row.id) not in core.held:
+                    self._to_hold.add(row.id)
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    def trains(self, start: LiveStart) -> None:
+        """A start has got as far as its first step."""
+        self._trains(start, self.engine.clock.now_s())
+
+    def _trains(self, start: LiveStart, since_s: float) -> None:
+        program = program_of(start.row.user, start.row.spec.command)
+        for node in start.nodes:
+            self.nodes.went_well(GoodStart(start.row.id, node, since_s, program))
+        self.judge_nodes()
+
+    def _did_well(self, start: LiveStart) -> bool:
+        """Of a start that has ended, and did not fail."""
+        stint = start.stint
+        if start.lost or start.interrupted or not start.held:
+            return False
+        lasted_s = self.engine.clock.now_s() - stint.began_s
+        trained = stint.trained_s is not None or lasted_s >= self.settled_s
+        return trained or stint.why == "completed"
+
+    def ended(self, start: LiveStart, reason: str) -> None:
+        """A start is over and booked. reason: why it failed, "" = it did not."""
+        self._unsettled.pop(start.key, None)
+        row = start.row
+        if not reason:
+            if self._did_well(start):
+                self._trains(start, start.stint.trained_s or start.stint.began_s)
+                self._forgive(row)
+            return
+        node, failure = start.culprit()
+        failure = failure or Failure()
+        start.stint.traceback = failure.traceback
+        row.failure = replace(failure, traceback="")
+        record = self._record(start, node, failure, reason)
+        row.recent_failures = (*row.recent_failures, record)[-MOST_RECORDS:]
+        self.engine.book.dirty_jobs.add(row.id)
+        self.nodes.failed(record)
+        self.judge_nodes()
+        if row.open:
+            self._judge_job(row)
+
+    def began(self, start: LiveStart) -> None:
+        """An unmanaged start was ordered: nobody will say that it trains."""
+        self._unsettled[start.key] = start
+
+    def judge_nodes(self) -> None:
+        """Take nodes that are to blame out of service."""
+        fleet = self.engine.fleet
+        now = fleet.monotonic()
+        up = [node.name for node in fleet.nodes.values() if usable(node, now)]
+        for name, why in self.nodes.suspects(self.engine.clock.now_s(), up).items():
+            self._blame_node(name, why)
+
+    def _blame_node(self, name: str, why: str) -> None:
+        _log.warning("node %s is cordoned: %s", name, why)
+        self.engine.counters.nodes_cordoned.inc()
+        blamed = {(r.job, r.epoch) for r in self.nodes.failures if r.node == name}
+        self.nodes.forgive(name)
+        for job in sorted({job for job, _ in blamed}):
+            row = self.engine.book.jobs.get(job)
+            if row is None or not row.open:
+                continue
+            row.recent_failures = tuple(
+                _not_counted(r) if (r.job, r.epoch) in blamed else r for r in row.recent_failures
+            )
+            self.engine.book.dirty_jobs.add(job)
+            if row.recent_failures and row.recent_failures[-1].blames_node:
+                self._judge_job(row)
+        self.engine.membership.cordon(name, why)
+
+    def _judge_job(self, row: JobRow) -> None:
+        last = row.recent_failures[-1]
+        verdict = judge_job(
+            row.recent_failures,
+            RetryPolicy(row.spec.max_retries, row.spec.retry_on, row.spec.no_retry_on),
+            self.backoff,
+            nodes=self._usable_nodes(row),
+            runs_elsewhere=self.nodes.runs_elsewhere(last),
+        )
+        row.reason = f"failed: {verdict.reason}"
+        if verdict.drop:
+            self._to_drop[row.id] = None
+            return
+        self._avoid(row, verdict.avoid)
+        if verdict.wait_s > 0:
+            row.retry_s = last.time_s + verdict.wait_s
+            if row.id not in self.waiting:
+                self.waiting.add(row.id)
+                self._to_hold.add(row.id)
+        else:
+            self._let_go(row)
+
+    def _usable_nodes(self, row: JobRow) -> int:
+        able = {name for name, rate in self.engine.admission.rates(row).items() if rate > 0}
+        fleet = self.engine.fleet
+        now = fleet.monotonic()
+        return sum(usable(n, now) and n.accelerator in able for n in fleet.nodes.values())
+
+    def _avoid(self, row: JobRow, nodes: tuple[str, ...]) -> None:
+        if row.avoids != nodes:
+            row.avoids = nodes
+            now = self.engine.clock.now_s()
+            self.engine.backend.events.append(NodesAvoided(now, JobId(row.id), nodes))
+
+    def _forgive(self, row: JobRow) -> None:
+        if row.recent_failures and row.open:
+            row.recent_failures = ()
+            self._avoid(row, ())
+            self.engine.book.dirty_jobs.add(row.id)
+
+    def _record(self, start: LiveStart, node: str, failure: Failure, reason: str) -> FailureRecord:
+        row, stint = start.row, start.stint
+        now = self.engine.clock.now_s()
+        ran_s = now - stint.began_s
+        long = ran_s >= self.engine.options.profile.round_s and stint.trained_s is not None
+        code = failure.exit_code
+        return FailureRecord(
+            job=row.id,
+            epoch=stint.epoch,
+            node=node,
+            time_s=now,
+            kind=failure.kind,
+            exit_code=SIGNALS - code if code is not None and code < 0 else code,
+            reason=reason,
+            place=failure.place,
+            step=failure.step,
+            ran_s=ran_s,
+            progressed=long or (start.survives() > stint.from_step and not row.spec.plain),
+            program=program_of(row.user, row.spec.command),
+        )
+
+    # --- what the core is told -------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """What time brings: jobs that have waited long enough, unmanaged starts that live."""
+        for key, start in list(self._unsettled.items()):
+            if start.stopping or start.lost:
+                del self._unsettled[key]
+            elif now - start.stint.began_s >= self.settled_s and start.held:
+                del self._unsettled[key]
+                self._trains(start, start.stint.began_s)
+        for job in sorted(self.waiting):
+            row = self.engine.book.jobs.get(job)
+            if row is None or not row.open or row.retry_s is None or row.state == "paused":
+                self.forget(job)
+            elif now >= row.retry_s:
+                self._let_go(row)
+        self._drop(now)
+
+    def _let_go(self, row: JobRow) -> None:
+        """It takes part again."""
+        told = row.id in self.waiting and row.id not in self._to_hold
+        self.forget(row.id)
+        self.engine.backend.chance = True
+        if told and not self.engine.admission.outside(row.id):
+            now = self.engine.clock.now_s()
+            self.engine.backend.events.append(JobsHeld(now, np.array([row.id]), False))
+
+    def forget(self, job: int) -> None:
+        """It waits no more, for another reason than that its time has come."""
+        self.waiting.discard(job)
+        self._to_hold.discard(job)
+        row = self.engine.book.jobs.get(job)
+        if row is not None and row.retry_s is not None:
+            row.retry_s = None
+            self.engine.book.dirty_jobs.add(job)
+
+    def _drop(self, now: float) -> None:
+        jobs = [job for job in self._to_drop if self._in_core(job)]
+        self._to_drop.clear()
+        for job in jobs:
+            self.forget(job)
+        if jobs:
+            self.engine.backend.events.append(JobsDropped(now, tuple(map(JobId, jobs))))
+
+    def hold(self, now: float) -> None:
+        """Before a round is reported: its jobs that have to wait take no part in the next one."""
+        jobs = sorted(job for job in self._to_hold if self._in_core(job))
+        self._to_hold.clear()
+        if jobs:
+            self.engine.backend.events.append(JobsHeld(now, np.array(jobs), True))
+
+    def _in_core(self, job: int) -> bool:
+        row = self.engine.book.jobs.get(job)
+        return row is not None and row.open and job not in self.engine.admission.unplaced
+
+    @property
+    def to_hold(self) -> bool:
+        """Are there jobs that the core does not hold back yet?"""
+        return bool(self._to_hold)
+
+
+def failures_in_a_row(row: JobRow) -> int:
+    """That count against a job."""
+    return len(in_a_row(row.recent_failures))
+
+
+def _not_counted(record: FailureRecord) -> FailureRecord:
+    return replace(record, blames_node=True)

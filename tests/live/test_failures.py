@@ -1,0 +1,233 @@
+"""Who is to blame for starts that fail, and what is done."""
+
+import pytest
+
+from fairlead.live.failures import (
+    Backoff,
+    FailureRecord,
+    GoodStart,
+    NodeJudge,
+    RetryPolicy,
+    Verdict,
+    in_a_row,
+    judge_job,
+    program_of,
+    waiting,
+)
+
+TRAIN = ("ann", "python", "train.py")
+BACKOFF = Backoff(5.0, 300.0)
+
+
+def failed(job: int, node: str, time_s: float = 0.0, **more: object) -> FailureRecord:
+    given = {"kind": "exit", "exit_code": 1, "reason": "exit code 1", "program": TRAIN, **more}
+    return FailureRecord(job=job, epoch=int(time_s), node=node, time_s=time_s, **given)  # type: ignore[arg-type]
+
+
+def raised(node: str, time_s: float = 0.0, *, job: int = 1, **more: object) -> FailureRecord:
+    given = {"kind": "exception", "reason": "ValueError: no", "place": "ValueError@train.py:57"}
+    return failed(job, node, time_s, **{**given, "step": 120, **more})
+
+
+def judge(
+    *records: FailureRecord,
+    policy: RetryPolicy | None = None,
+    nodes: int = 3,
+    runs_elsewhere: bool = False,
+) -> Verdict:
+    return judge_job(
+        records, policy or RetryPolicy(), BACKOFF, nodes=nodes, runs_elsewhere=runs_elsewhere
+    )
+
+
+# --- jobs ----------------------------------------------------------------------------------------
+
+
+def test_each_retry_waits_twice_as_long_and_avoids_where_it_failed() -> None:
+    records = [failed(1, node, float(i)) for i, node in enumerate("abcab")]
+    verdicts = [judge(*records[: n + 1]) for n in range(5)]
+    assert [v.wait_s for v in verdicts] == [5.0, 10.0, 20.0, 40.0, 80.0]
+    assert [v.avoid for v in verdicts[:2]] == [("a",), ("a", "b")]
+    assert not any(v.drop for v in verdicts)
+    assert Backoff(5.0, 300.0).wait_s(100) == 300.0
+
+
+def test_after_max_retries_it_is_given_up_with_the_reason() -> None:
+    records = [failed(1, node, float(i)) for i, node in enumerate("abcabc")]
+    verdict = judge(*records)
+    assert verdict.drop
+    assert verdict.reason == "failed 6 times in a row (max_retries 5): exit code 1"
+    assert judge(records[0], policy=RetryPolicy(0)).drop
+    assert not judge(*records, policy=RetryPolicy(6)).drop
+
+
+def test_a_start_that_got_further_begins_the_count_anew() -> None:
+    records = [failed(1, "a", float(i), progressed=i == 4) for i in range(6)]
+    assert [r.time_s for r in in_a_row(records)] == [4.0, 5.0]
+    assert judge(*records).wait_s == 10.0
+
+
+def test_what_the_node_is_to_blame_for_does_not_count() -> None:
+    records = [failed(1, "a", 0.0, blames_node=True), failed(1, "b", 1.0)]
+    assert judge(records[0]) == Verdict(False, "exit code 1", 0.0, ("a",), 0)
+    assert judge(*records).wait_s == 5.0
+    assert not judge(*[failed(1, "a", float(i), blames_node=True) for i in range(9)]).drop
+
+
+@pytest.mark.parametrize("code", [1, 137])
+def test_exit_codes_say_whether_it_is_tried_again(code: int) -> None:
+    record = failed(1, "a", exit_code=code)
+    assert not judge(record, policy=RetryPolicy(retry_on=(code,))).drop
+    assert not judge(record, policy=RetryPolicy(no_retry_on=(2,))).drop
+    other = judge(record, policy=RetryPolicy(retry_on=(75,)))
+    assert (other.drop, other.reason) == (True, f"exit code {code} is not in retry_on: exit code 1")
+    named = judge(record, policy=RetryPolicy(no_retry_on=(code,)))
+    assert (named.drop, named.reason) == (True, f"exit code {code} is in no_retry_on: exit code 1")
+    assert not judge(failed(1, "a", kind="stalled"), policy=RetryPolicy(retry_on=(75,))).drop
+
+
+def test_the_same_exception_at_the_same_step_twice_in_a_row_is_enough() -> None:
+    verdict = judge(raised("a", 0.0), raised("b", 9.0))
+    assert verdict.drop
+    assert verdict.reason == "the same exception at step 120 twice in a row: ValueError: no"
+    assert not judge(raised("a"), raised("b", 9.0, step=121)).drop
+    assert not judge(raised("a"), raised("b", 9.0, place="ValueError@train.py:58")).drop
+    assert not judge(raised("a"), failed(1, "c", 5.0), raised("b", 9.0)).drop
+
+
+def test_exceptions_at_an_unknown_step_are_alike_if_they_come_soon() -> None:
+    assert judge(raised("a", step=-1, ran_s=3.0), raised("b", 9.0, step=-1, ran_s=4.0)).drop
+    assert not judge(raised("a", step=-1, ran_s=3.0), raised("b", 9.0, step=-1, ran_s=4e3)).drop
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("torch.OutOfMemoryError@train.py:57", "OutOfMemoryError: CUDA out of memory"),
+        ("ConnectionResetError@train.py:57", "ConnectionResetError: reset by peer"),
+        ("RuntimeError@train.py:57", "RuntimeError: NCCL error: remote process exited"),
+        ("OSError@train.py:57", "OSError: [Errno 5] Input/output error"),
+    ],
+)
+def test_errors_that_may_pass_are_tried_again(place: str, reason: str) -> None:
+    assert not judge(*[raised(n, place=place, reason=reason) for n in "ab"]).drop
+
+
+def absent(job: int, node: str, time_s: float = 0.0, command: str = "python") -> FailureRecord:
+    reason = f"command not found: {command!r}"
+    program = ("ann", command, f"{job}.py")
+    return failed(
+        job,
+        node,
+        time_s,
+        kind="not_started",
+        exit_code=127,
+        reason=reason,
+        place=reason,
+        program=program,
+    )
+
+
+def test_a_command_that_two_nodes_do_not_find_is_given_up() -> None:
+    records = [absent(1, "a"), absent(1, "b", 5.0)]
+    verdict = judge(*records)
+    assert verdict.reason == "it cannot be started, tried on 2 nodes: command not found: 'python'"
+    assert not judge(*records, runs_elsewhere=True).drop  # others find it
+    assert not judge(records[0], absent(1, "a", 5.0)).drop  # another node may have it
+    assert judge(records[0], absent(1, "a", 5.0), nodes=1).drop
+
+
+def test_a_waiting_job_says_so() -> None:
+    assert waiting(2, 40.2, "exit code 1") == "failed twice, tried again in 40 s: exit code 1"
+    assert waiting(3, -1.0, "exit code 1") == "failed 3 times, tried again in 0 s: exit code 1"
+
+
+# --- nodes ---------------------------------------------------------------------------------------
+
+
+def went_well(
+    job: int, node: str, time_s: float = 1.0, program: tuple[str, ...] = TRAIN
+) -> GoodStart:
+    return GoodStart(job, node, time_s, program)
+
+
+def suspects(
+    *history: FailureRecord | GoodStart, nodes: str = "ab", now_s: float = 60.0
+) -> set[str]:
+    judge = NodeJudge()
+    for one in history:
+        (judge.failed if isinstance(one, FailureRecord) else judge.went_well)(one)  # type: ignore[arg-type]
+    return set(judge.suspects(now_s, nodes))
+
+
+def test_three_jobs_that_fail_where_their_program_runs_elsewhere_speak_against_the_node() -> None:
+    bad = [failed(job, "a") for job in (1, 2, 3)]
+    assert suspects(*bad, went_well(9, "b")) == {"a"}
+    assert suspects(*bad[:2], went_well(9, "b")) == set()
+    assert suspects(*bad) == set()  # it may be the program
+    assert suspects(*[failed(1, "a", float(i)) for i in range(3)], went_well(9, "b")) == set()
+
+
+def test_two_jobs_that_do_well_on_another_node_are_enough() -> None:
+    bad = [failed(job, "a", program=("ann", "python", f"{job}.py")) for job in (1, 2)]
+    good = [went_well(job, "b", 5.0, ("ann", "python", f"{job}.py")) for job in (1, 2)]
+    assert suspects(*bad, *good) == {"a"}
+    assert suspects(*bad, good[0]) == set()
+
+
+def test_of_a_command_that_is_not_found_the_name_alone_counts() -> None:
+    bad = [absent(job, "a") for job in (1, 2, 3)]
+    assert suspects(*bad, went_well(9, "b", program=("ann", "python", "other.py"))) == {"a"}
+    assert suspects(*bad, went_well(9, "b", program=("ann", "julia", "x.jl"))) == set()
+
+
+def test_a_job_that_fails_everywhere_is_itself_to_blame() -> None:
+    bad = [failed(job, node) for job in (1, 2, 3) for node in "ab"]
+    assert suspects(*bad, went_well(9, "c"), nodes="abc") == set()
+    # ... and so is a program, whichever job brought it there
+    typo = [raised("a", job=1), raised("a", job=2), raised("a", job=3), raised("b", job=4)]
+    assert suspects(*typo, went_well(9, "c"), nodes="abc") == set()
+
+
+def test_two_broken_nodes_are_found_once_the_jobs_run_on_a_third() -> None:
+    bad = [absent(job, node, 0.0) for job in (1, 2, 3) for node in "ab"]
+    good = [went_well(job, "c", 5.0, ("ann", "python", f"{job}.py")) for job in (1, 2, 3)]
+    assert suspects(*bad, *good, nodes="abc") == {"a", "b"}
+
+
+def test_a_good_start_on_the_node_speaks_for_it() -> None:
+    bad = [failed(job, "a", 10.0) for job in (1, 2, 3)]
+    assert suspects(*bad, went_well(9, "b"), went_well(8, "a", 5.0)) == {"a"}
+    assert suspects(*bad, went_well(9, "b"), went_well(8, "a", 15.0)) == set()
+
+
+def test_errors_of_hardware_speak_against_the_node_by_themselves() -> None:
+    ecc = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    assert suspects(*[failed(job, "a", reason=ecc) for job in (1, 2)]) == {"a"}
+    assert suspects(failed(1, "a", reason=ecc)) == set()
+
+
+def test_old_failures_and_nodes_out_of_service_are_passed_over() -> None:
+    bad = [failed(job, "a") for job in (1, 2, 3)]
+    assert suspects(*bad, went_well(9, "b"), now_s=1e4) == set()
+    assert suspects(*bad, went_well(9, "b"), nodes="bc") == set()
+
+
+def test_never_all_nodes_are_to_blame() -> None:
+    ecc = "uncorrectable ECC error"
+    history = [failed(job, node, reason=ecc) for job in (1, 2) for node in "a"]
+    assert suspects(*history, nodes="a") == set()
+
+
+def test_a_node_that_was_dealt_with_begins_anew() -> None:
+    judge = NodeJudge()
+    judge.went_well(went_well(9, "b"))
+    for job in (1, 2, 3):
+        judge.failed(failed(job, "a"))
+    assert list(judge.suspects(60.0, "ab")) == ["a"]
+    judge.forgive("a")
+    assert judge.suspects(60.0, "ab") == {}
+
+
+def test_a_program_is_a_user_and_the_first_words() -> None:
+    assert program_of("ann", ("python", "train.py", "--lr", "1")) == TRAIN

@@ -1,0 +1,117 @@
+"""Starts that fail, in a real cluster: nodes that break, jobs that are broken."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.live.cluster import Running, running, until
+
+from fairlead.live.client import Client
+from fairlead.live.spec import JobSpec
+
+LIMIT_S = 90.0
+
+
+def sleeper(seconds: float, *command: str, **more: object) -> JobSpec:
+    words = command or (sys.executable, "-c", f"import time; time.sleep({seconds})")
+    return JobSpec(command=words, total_steps=10_000, plain=True, cwd="/", **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Running, Client]]:
+    """A healthy node, and one where nothing that is named without its path is found."""
+    with running(tmp_path, agents={"good": "v100=2"}) as cluster:
+        cluster.add_agent("bad", "v100=2", environment={"PATH": "/nonexistent"})
+        with cluster.client() as client:
+            until(lambda: sum(n.state == "up" for n in client.nodes()) == 2, LIMIT_S)
+            yield cluster, client
+
+
+def node(client: Client, name: str) -> str:
+    return next(n.state for n in client.nodes() if n.name == name)
+
+
+def test_a_node_where_nothing_starts_is_cordoned_and_no_job_is_dropped(
+    pair: tuple[Running, Client],
+) -> None:
+    cluster, client = pair
+    jobs = client.submit([sleeper(0, "sleep", f"{0.5 + k / 100}") for k in range(14)])
+    until(lambda: node(client, "bad") == "unhealthy", LIMIT_S, "that the node is cordoned")
+    bad = next(n for n in client.nodes() if n.name == "bad")
+    assert "jobs failed here that run elsewhere" in bad.reason
+    assert "command not found: 'sleep'" in bad.reason
+    assert "node bad is cordoned" in cluster.log()
+    until(lambda: all(client.job(j).state == "completed" for j in jobs), LIMIT_S)
+    assert all(s.node == "good" for j in jobs for s in client.stints(j) if s.why == "completed")
+    metrics = client.metrics() if hasattr(client, "metrics") else ""
+    assert not metrics or "fairlead_nodes_cordoned_total 1.0" in metrics
+
+
+@contextmanager
+def two_nodes(directory: Path, options: tuple[str, ...]) -> Iterator[Client]:
+    agents = {"a": "v100=1", "b": "v100=1"}
+    with running(directory, options, agents=agents) as cluster, cluster.client() as client:
+        until(lambda: sum(n.state == "up" for n in client.nodes()) == 2, LIMIT_S)
+        yield client
+
+
+def test_a_retry_waits_and_goes_to_another_node(tmp_path: Path) -> None:
+    script = tmp_path / "fails_once.py"
+    script.write_text(
+        "import pathlib, sys, time\n"
+        f"flag = pathlib.Path({str(tmp_path / 'tried')!r})\n"
+        "if not flag.exists():\n"
+        "    flag.touch(); sys.exit(9)\n"
+        "time.sleep(0.5)\n"
+    )
+    options = ("--round", "20")  # a first retry after 2 s
+    with two_nodes(tmp_path, options) as client:
+        (job,) = client.submit([sleeper(0, sys.executable, str(script))])
+        until(lambda: client.job(job).failures == 1, LIMIT_S)
+        view = client.job(job)
+        assert view.retry_in_s is not None
+        assert view.reason.startswith("failed once, tried again in")
+        assert view.failure is not None
+        assert (view.failure.kind, view.failure.exit_code) == ("exit", 9)
+        until(lambda: client.job(job).state == "completed", LIMIT_S)
+        first, second = client.stints(job)
+        assert first.node != second.node
+        assert first.ended_s is not None
+        assert second.began_s - first.ended_s >= 1.9
+        assert client.job(job).retry_in_s is None
+
+
+def test_a_restarted_server_still_makes_a_failed_job_wait(tmp_path: Path) -> None:
+    options = ("--round", "100")  # a first retry after 5 s
+    with running(tmp_path, options, agents={"a": "v100=1"}) as cluster:
+        with cluster.client() as client:
+            (job,) = client.submit([sleeper(0, "sh", "-c", "exit 9", max_retries=1)])
+            until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
+        cluster.kill()
+        cluster.start()
+        with cluster.client() as client:
+            until(lambda: client.job(job).state == "dropped", LIMIT_S)
+            first, second = client.stints(job)
+            assert first.ended_s is not None
+            assert second.began_s - first.ended_s >= 4.9
+            reason = client.job(job).reason
+            assert reason == "failed: failed twice in a row (max_retries 1): exit code 9"
+
+
+def test_exit_codes_that_are_not_to_be_retried(pair: tuple[Running, Client]) -> None:
+    _, client = pair
+    specs = [
+        sleeper(0, "/bin/sh", "-c", "exit 3", no_retry_on=(3,)),
+        sleeper(0, "/bin/sh", "-c", "kill -9 $$", retry_on=(75,)),
+        sleeper(0, "/no/such/program"),
+    ]
+    never, other, absent = client.submit(specs)
+    until(lambda: all(client.job(j).state == "dropped" for j in (never, other, absent)), LIMIT_S)
+    assert client.job(never).failures == client.job(other).failures == 1
+    assert "exit code 3 is in no_retry_on" in client.job(never).reason
+    assert "exit code 137 is not in retry_on" in client.job(other).reason
+    view = client.job(absent)
+    assert view.failures <= 3
+    assert "it cannot be started, tried on 2 nodes: command not found" in view.reason
