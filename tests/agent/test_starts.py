@@ -3,12 +3,17 @@ from typing import Any
 import pytest
 from tests.agent.cluster import job
 
+from fairlead.agent.failures import exit_failure
 from fairlead.agent.leases import Lease
 from fairlead.agent.starts import Start
 from fairlead.client.wire import Adapt, Ended, Loaded, Progress
-from fairlead.live.protocol import Rank
+from fairlead.live.protocol import Failure, Rank
 
 TWO = tuple(Rank(rank=i, devices=(i,)) for i in range(2))
+
+
+def ended(rank: int, code: int, output: str = "") -> Failure:
+    return exit_failure(rank, code, None, output, world_size=2)
 
 
 def start(**changes: Any) -> Start:
@@ -27,7 +32,7 @@ def test_the_times_of_a_start() -> None:
     assert (held.wait_s, held.start_s, held.load_s, held.ran_s, held.save_s) == (1, 2, 0.5, 5, 0.2)
     one.stop("preempted", 10.0)
     one.progress(Ended(1, 60, 60, 0.3, False), 11.0)
-    assert one.exited(0, 0, "", 11.5)  # the other ranks are to end now
+    assert one.exited(0, 0, None, 11.5)  # the other ranks are to end now
     one.gone(12.0)
     held = one.held(20.0)
     assert (held.state, held.stop_s, held.ran_s, held.exit_code) == ("ended", 2, 7, 0)
@@ -38,7 +43,7 @@ def test_a_plain_job_counts_time_until_it_is_told_to_stop() -> None:
     one = start(plain=True)
     one.started(1.0)
     one.stop("preempted", 4.0)
-    one.exited(0, -15, "", 9.0)
+    one.exited(0, -15, ended(0, -15), 9.0)
     one.gone(9.0)
     held = one.held(10.0)
     assert (held.ran_s, held.exit_code, held.completed, held.step) == (3.0, 0, False, -1)
@@ -63,8 +68,8 @@ def test_another_batch_size_has_its_own_count_of_steps() -> None:
 def test_the_rank_that_fails_first_is_the_reason(code: int, reason: str) -> None:
     one = start(ranks=TWO, world_size=2)
     one.started(1.0)
-    assert one.exited(1, code, "boom", 2.0)  # the others are to be ended
-    one.exited(0, -9, "", 3.0)
+    assert one.exited(1, code, ended(1, code, "boom"), 2.0)  # the others are to be ended
+    one.exited(0, -9, ended(0, -9), 3.0)
     one.gone(3.0)
     assert (one.held(4.0).reason, one.held(4.0).exit_code) == (reason, code)
 
@@ -72,7 +77,7 @@ def test_the_rank_that_fails_first_is_the_reason(code: int, reason: str) -> None
 def test_a_job_that_is_completed_but_fails_at_its_end_is_not_completed() -> None:
     one = start()
     one.progress(Ended(1, 60, 60, 0.3, True), 10.0)
-    one.exited(0, 1, "", 11.0)
+    one.exited(0, 1, ended(0, 1), 11.0)
     one.gone(12.0)
     assert not one.held(13.0).completed
 

@@ -115,3 +115,65 @@ def test_exit_codes_that_are_not_to_be_retried(pair: tuple[Running, Client]) -> 
     view = client.job(absent)
     assert view.failures <= 3
     assert "it cannot be started, tried on 2 nodes: command not found" in view.reason
+
+
+TRAINING = """
+import fairlead, os, sys, time, pathlib
+def save(path): path.write_text("x")
+def step(number):
+    {step}
+with fairlead.Lease(load=lambda path: None, save=save, total_steps=50) as lease:
+    while lease.next():
+        step(lease.step)
+        time.sleep(0.02)
+"""
+
+
+def training(directory: Path, step: str, **more: object) -> JobSpec:
+    script = directory / "train.py"
+    script.write_text(TRAINING.format(step=step))
+    words = (sys.executable, str(script))
+    return JobSpec(command=words, total_steps=50, cwd="/", **more)  # type: ignore[arg-type]
+
+
+def test_the_reason_is_the_exception_and_twice_the_same_is_enough(tmp_path: Path) -> None:
+    step = "if number == 7: raise ValueError('shapes differ')"
+    with two_nodes(tmp_path, ("--round", "5")) as client:
+        (job,) = client.submit([training(tmp_path, step)])
+        until(lambda: client.job(job).state == "dropped", LIMIT_S)
+        view, stints = client.job(job), client.stints(job)
+        told = "ValueError: shapes differ (train.py:5)"
+        assert view.reason == f"failed: the same exception at step 7 twice in a row: {told}"
+        assert [stint.why for stint in stints] == [f"failed: {told}"] * 2
+        assert stints[0].node != stints[1].node
+        failure = view.failure
+        assert failure is not None
+        assert (failure.type, failure.line, failure.step) == ("ValueError", 5, 7)
+        assert failure.file == str(tmp_path / "train.py")
+        assert stints[0].traceback.startswith("Traceback (most recent call last):")
+        assert "in <module>" in stints[1].traceback
+        explained = client.explain(job)
+        assert explained.stints[-1].traceback == stints[-1].traceback
+
+
+def test_of_a_gang_the_rank_that_failed_first_is_to_blame(tmp_path: Path) -> None:
+    step = (
+        "if number == 3 and os.environ['RANK'] == '1':\n"
+        "        raise KeyError('mine')\n"
+        "    if number == 3 and os.environ['RANK'] == '0':\n"
+        "        time.sleep(0.2); raise RuntimeError('Connection closed by peer')"
+    )
+    with two_nodes(tmp_path, ("--round", "5")) as client:
+        (job,) = client.submit([training(tmp_path, step, scale_factor=2, max_retries=0)])
+        until(lambda: client.job(job).state == "dropped", LIMIT_S)
+        assert "rank 1: KeyError: 'mine' (train.py:6)" in client.job(job).reason
+
+
+def test_a_script_without_the_library_has_its_traceback_read(tmp_path: Path) -> None:
+    script = tmp_path / "own.py"
+    script.write_text("import sys\ndef f():\n    return 1 / 0\nf()\n")
+    with two_nodes(tmp_path, ("--round", "5")) as client:
+        (job,) = client.submit([sleeper(0, sys.executable, str(script), max_retries=0)])
+        until(lambda: client.job(job).state == "dropped", LIMIT_S)
+        assert "ZeroDivisionError: division by zero (own.py:3)" in client.job(job).reason
+        assert "return 1 / 0" in client.stints(job)[0].traceback

@@ -49,6 +49,11 @@ def log_path(state: Path, job: int, epoch: int, rank: int) -> Path:
     return state / "logs" / str(job) / f"{epoch}-{rank}.log"
 
 
+def failure_path(state: Path, job: int, epoch: int, rank: int) -> Path:
+    """Where a rank leaves the exception that it dies of, beside its output."""
+    return state / "logs" / str(job) / f"{epoch}-{rank}.failure"
+
+
 def addresses(
     assignment: Assignment, host: str, taken: AbstractSet[int] = frozenset()
 ) -> tuple[str, str]:
@@ -94,6 +99,8 @@ def _rank(place: Place, start: Start, rank: Rank, local: int, master: str) -> Ra
     mounts = Mounts(client=place.client, checkpoints=checkpoints, socket=place.socket_path, cwd=cwd)
     base = agents_environment(assignment.runtime)
     own = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, start, checkpoints)
+    failure = failure_path(place.state, assignment.job, assignment.epoch, rank.rank)
+    own["FAIRLEAD_FAILURE_FILE"] = str(failure)
     own |= _devices(place.devices, assignment.ranks, rank)
     own |= _rendezvous(assignment, rank, local, master)
     own["PYTHONPATH"] = _python_path(place.client, (base | own).get("PYTHONPATH", ""))

@@ -15,7 +15,7 @@ CHUNK = 1 << 18  # bytes told at once
 _ROUND = 8  # chunks of one file before it is another's turn
 KEEP_S = 600.0  # a file stays for so long after the server has booked its start
 _OLD_S = 86_400.0  # and so long if its agent has died
-_LINE = 200  # characters of a last line
+TAIL = 1 << 17  # bytes in which the reason of an end is looked for
 
 
 @dataclass
@@ -103,20 +103,19 @@ class Logs:
             if log.forgotten is not None and now - log.forgotten > KEEP_S:
                 del self._logs[key]
                 with contextlib.suppress(OSError):
-                    log.path.unlink()
+                    log.path.unlink(missing_ok=True)
+                    log.path.with_suffix(".failure").unlink(missing_ok=True)
                     log.path.parent.rmdir()
 
-    def last_line(self, job: int, epoch: int, rank: int) -> str:
-        """Of the output, without control characters."""
+    def tail(self, job: int, epoch: int, rank: int) -> str:
+        """The end of the output; "" where there is none."""
         path = log_path(self._state, job, epoch, rank)
         try:
             with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - 4096))
-                lines = file.read().decode(errors="replace").splitlines()
+                file.seek(max(0, path.stat().st_size - TAIL))
+                return file.read().decode(errors="replace")
         except OSError:
             return ""
-        text = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return "".join(c if c.isprintable() else " " for c in text)[:_LINE]
 
     async def tell(self, client: AgentClient, node: str, incarnation: str) -> bool:
         """Tell what is new. Returns whether all is told. Raises UnreachableError, RegisterAgainError."""

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from fairlead.agent.launching import Place, addresses, check, launch, ports_of
+from fairlead.agent.failures import exit_failure, read_report
+from fairlead.agent.launching import Place, addresses, check, failure_path, launch, ports_of
 from fairlead.agent.leases import Lease
 from fairlead.agent.logs import Logs
 from fairlead.agent.messages import (
@@ -36,7 +37,16 @@ from fairlead.client.wire import (
     Stop,
 )
 from fairlead.errors import ConfigError
-from fairlead.live.protocol import EXPIRED, LEAVES, ORPHANED, Assignment, Held, Orders, Welcome
+from fairlead.live.protocol import (
+    EXPIRED,
+    LEAVES,
+    ORPHANED,
+    Assignment,
+    Failure,
+    Held,
+    Orders,
+    Welcome,
+)
 
 
 class Node:
@@ -248,12 +258,22 @@ class Node:
             case Failed():
                 start.failed(message.rank, message.reason, now)
             case Exited():
-                line = self._logs.last_line(*start.key, message.rank) if message.code else ""
-                if start.exited(message.rank, message.code, line, now):
+                failure = self._failure(start, message.rank, message.code)
+                if start.exited(message.rank, message.code, failure, now):
                     self._end(start, terminate=start.assignment.plain)
             case Gone():
                 start.gone(now)
         self._changed()
+
+    def _failure(self, start: Start, rank: int, code: int) -> Failure | None:
+        """How a rank ended, None: well."""
+        if not code:
+            return None
+        assert self.place is not None
+        report = read_report(failure_path(self.place.state, *start.key, rank))
+        output = self._logs.tail(*start.key, rank)
+        world_size = start.assignment.world_size
+        return exit_failure(rank, code, report, output, world_size=world_size)
 
     async def lose_spawner(self) -> None:
         """It was killed. The next one ends its ranks, and says when."""

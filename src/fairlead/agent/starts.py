@@ -3,10 +3,10 @@
 import signal
 from typing import Literal
 
+from fairlead.agent.failures import first_to_fail, sentence
 from fairlead.agent.leases import Lease
-from fairlead.agent.proc import signal_name
 from fairlead.client.wire import Adapt, Ended, Loaded, Progress
-from fairlead.live.protocol import Assignment, Held
+from fairlead.live.protocol import Assignment, Failure, Held
 
 State = Literal["starting", "running", "stopping", "ended"]
 _REASON = 1000  # characters of a reason
@@ -30,6 +30,7 @@ class Start:
         self.stopping_for = ""
         self.exits: dict[int, int] = {}  # rank -> exit code
         self.exit_code: int | None = None
+        self.failures: list[Failure] = []  # of ranks, in the order in which they were heard of
         self._step = -1
         self._step_at = now
         self._saved_step = -1
@@ -130,11 +131,16 @@ class Start:
 
     def failed(self, rank: int, reason: str, now: float) -> None:
         """A rank could not be started."""
-        self.reason, self.exits[rank], self.exit_code = reason, NOT_FOUND, NOT_FOUND
+        cause = reason.removeprefix(f"rank {rank}: ")
+        self.reason = cause if self.assignment.world_size == 1 else reason
+        self.exits[rank] = self.exit_code = NOT_FOUND
+        self.failures.append(
+            Failure(kind="not_started", rank=rank, exit_code=NOT_FOUND, message=cause)
+        )
         self.state = "stopping"
         self._pause(now)
 
-    def exited(self, rank: int, code: int, last_line: str, now: float) -> bool:
+    def exited(self, rank: int, code: int, failure: Failure | None, now: float) -> bool:
         """A rank has ended. Returns whether the other ranks are to be ended for it: not where all steps are
         done, for each may have something to do after them."""
         self.exits[rank] = code
@@ -147,8 +153,11 @@ class Start:
             return self.speaks and rank == 0 and not self._said_complete
         if self.exit_code in (None, 0):
             self.exit_code = code
-            self.reason = self._why(rank, code, last_line)
             self.state = "stopping"
+        if failure is not None and not (self.failures and code == -signal.SIGKILL):
+            self.failures.append(failure)  # later ones are killed for it
+        if self.failures:
+            self.reason = self._why()
         return not plain or code != 0
 
     def gone(self, now: float) -> None:
@@ -183,7 +192,11 @@ class Start:
             ran_s=0.0 if self._began is None else (self._paused or now) - self._began,
             save_s=self._save_s,
             stop_s=_between(self._stop, self._gone),
+            failure=self._failure() if self.ended else None,
         )
+
+    def _failure(self) -> Failure | None:
+        return None if self.exit_code in (None, 0) else first_to_fail(self.failures)
 
     def _completed(self) -> bool:
         if not self.ended or self.exit_code != 0 or not self.assignment.has_rank_0:
@@ -207,19 +220,15 @@ class Start:
             return False
         return self._loaded is None or code == 0 or self.finishing
 
-    def _why(self, rank: int, code: int, last_line: str) -> str:
-        if code == -signal.SIGKILL and self._stop is not None:
+    def _why(self) -> str:
+        failure = first_to_fail(self.failures)
+        assert failure is not None
+        if failure.exit_code == -signal.SIGKILL and self._stop is not None:
             waited = f"{self.grace_s:g} s"
             return (
                 f"killed: did not end within {waited} of being told to stop ({self.stopping_for})"
             )
-        if code < 0:
-            how = f"killed by signal {-code} ({signal_name(-code)})"
-            how += ", out of memory?" if code == -signal.SIGKILL else ""
-        else:
-            how = f"exit code {code}"
-        who = f"rank {rank}: " if self.assignment.world_size > 1 else ""
-        return f"{who}{how}" + (f": {last_line}" if last_line else "")
+        return sentence(failure, self.assignment.world_size)
 
 
 def _between(begin: float | None, end: float | None) -> float:

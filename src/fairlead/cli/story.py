@@ -28,6 +28,7 @@ def story(told: Explanation, now_s: float) -> Group:
             for why, times in repeated.items()
         ]
         parts.append(Text(cost(told)))
+        parts += _traceback(told.stints)
     if told.events:
         rows = [(_ago(at_s, now_s), _short(words, repeated)) for at_s, words in told.events]
         parts += [Text(), table(">when event", rows)]
@@ -101,6 +102,14 @@ def _short(sentence: str, repeated: dict[str, int]) -> str:
     for why in repeated:
         sentence = sentence.replace(why, "failed")
     return sentence
+
+
+def _traceback(stints: Sequence[StintView]) -> list[RenderableType]:
+    """Of the last start that failed, or hung."""
+    last = next((i for i in range(len(stints) - 1, -1, -1) if stints[i].traceback), None)
+    if last is None:
+        return []
+    return [Text(), Text(f"Start {last + 1}:"), Text(stints[last].traceback.rstrip())]
 
 
 def _ago(at_s: float, now_s: float) -> str:

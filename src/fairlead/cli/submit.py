@@ -91,6 +91,22 @@ def submit(
         int | None,
         typer.Option("--log-bytes", metavar="N", help="Newest output kept. Default: 10,000,000."),
     ] = None,
+    max_retries: Annotated[
+        int | None,
+        typer.Option(
+            "--max-retries",
+            metavar="N",
+            help="Failures in a row it is tried again after. Default: 5.",
+        ),
+    ] = None,
+    retry_on: Annotated[
+        list[int] | None,
+        typer.Option("--retry-on", metavar="CODE", help="Only after this exit code (repeatable)."),
+    ] = None,
+    no_retry_on: Annotated[
+        list[int] | None,
+        typer.Option("--no-retry-on", metavar="CODE", help="Not after this one (repeatable)."),
+    ] = None,
     tenant: Annotated[
         str, typer.Option("--tenant", help="For admins: on behalf of this tenant.")
     ] = "",
@@ -121,6 +137,9 @@ def submit(
         "finish_grace_s": finish_grace,
         "prefork": prefork,
         "log_bytes": log_bytes,
+        "max_retries": max_retries,
+        "retry_on": tuple(retry_on) if retry_on else None,
+        "no_retry_on": tuple(no_retry_on) if no_retry_on else None,
     }
     given = {field: value for field, value in given.items() if value is not None}
     specs = _specs(words, context.meta.get(AFTER_DASHES, []), given, _pairs("--env", env, str))

@@ -86,6 +86,12 @@ def _facts(reader: Reader, job: JobView, stints: Sequence[StintView]) -> Iterato
     if job.state == "paused":
         yield "It is paused: `fairlead resume` lets it take part again."
         return
+    if job.retry_in_s is not None:
+        yield f"It waits without holding devices: {job.reason}."
+        row = engine.book.jobs.get(job.id)
+        if row is not None and row.avoids:
+            yield f"It is placed off {', '.join(row.avoids)} if it can be."
+        return
     if engine.admission.outside(job.id):
         yield f"It waits: there is {job.reason or 'no room for it'}."
         return

@@ -42,7 +42,8 @@ def job_page(forecasts: Forecasts, facade: Facade, ask: Ask) -> Page:
     elif ask.wants(SLOW):
         sections.append(_story(forecasts, ask.caller, job, now_s))
     if ask.wants(FAST):
-        sections.append(starts(job, facade.stints(ask.caller, job.id), now_s))
+        stints = facade.stints(ask.caller, job.id)
+        sections += [starts(job, stints, now_s), *tracebacks(stints)]
     if ask.wants(""):
         sections.append(log_section(job, *tail(facade, ask.caller, job.id)))
     title = f"Job {job.id}" + (f" {job.name}" if job.name else "")
@@ -181,6 +182,16 @@ def _worth(told: Explanation) -> str:
     if told.forecast_kind == "coarse":
         coarse = f"; coarse beyond {duration(told.forecast_exact_s or 0.0)}"
     return f" ({counted(told.forecasts, 'forecast')}{age}{coarse})"
+
+
+def tracebacks(stints: list[StintView]) -> list[Section]:
+    """What is known of the last start that failed or hung, in full."""
+    last = next((stint for stint in reversed(stints) if stint.traceback), None)
+    if last is None:
+        return []
+    text = tag("pre", plain(last.traceback), class_="log", tabindex="0", aria_label="Traceback")
+    where = note(f"Start {stints.index(last) + 1}, on {last.node}: {last.why or 'it runs'}.")
+    return [Section("traceback", "The last failure", join(where, text), FAST)]
 
 
 def tail(facade: Facade, caller: Caller, job: int) -> tuple[str, str]:

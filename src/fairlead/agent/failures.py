@@ -1,0 +1,157 @@
+"""Why a rank has ended badly: by what it has left behind, what it has printed, and how it ended."""
+
+import contextlib
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from fairlead.agent.proc import signal_name
+from fairlead.agent.tracebacks import last_traceback
+from fairlead.client.place import EXIT_GANG
+from fairlead.live.protocol import Failure
+
+LARGEST_REPORT = 1 << 18  # bytes
+MOST_TEXT, MOST_TRACEBACK = 500, 32_000  # characters
+LINE = 200  # characters of a line of output
+
+# Words of errors that have no traceback, or that say more than it.
+TELLING = re.compile(
+    r"CUDA out of memory|CUDA error|out of memory|OutOfMemory|Segmentation fault|Bus error|"
+    r"command not found|No such file or directory|Permission denied|No space left on device|"
+    r"Watchdog caught collective operation timeout|NCCL error|Fatal Python error|"
+    r"terminate called after throwing|what\(\):|Illegal instruction|cannot open shared object file|"
+    r"[A-Za-z]+Error: ",
+)
+# What a rank dies of when another has gone.
+BROKEN = re.compile(
+    r"connection closed by peer|connection reset by peer|connection refused|broken pipe|"
+    r"remote process exited|communicator was aborted|watchdog caught collective|socket timeout|"
+    r"wait timeout|timed out waiting|peer closed|another rank is gone",
+    re.IGNORECASE,
+)
+BROKEN_TYPES = frozenset(
+    {
+        "ConnectionResetError",
+        "ConnectionRefusedError",
+        "ConnectionAbortedError",
+        "ConnectionError",
+        "BrokenPipeError",
+        "EOFError",
+        "DistBackendError",
+        "DistNetworkError",
+        "DistStoreError",
+    }
+)
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What ``fairlead.client.crash`` leaves behind."""
+
+    type: str = ""
+    message: str = ""
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    step: int = -1
+    time_s: float = 0.0
+    traceback: str = ""
+
+
+def read_report(path: Path) -> Report | None:
+    """None: the process has left none, or nothing that can be read."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
+        if path.stat().st_size <= LARGEST_REPORT:
+            return msgspec.json.decode(path.read_bytes(), type=Report)
+    return None
+
+
+def exit_failure(
+    rank: int, code: int, report: Report | None, output: str, *, world_size: int
+) -> Failure:
+    """How a rank ended that should not have. output: the end of what it printed."""
+    if report is None and code > 0:
+        found = last_traceback(output)
+        if found is not None:
+            report = Report(
+                found.type,
+                found.message,
+                found.file,
+                found.line,
+                found.function,
+                traceback=found.traceback,
+            )
+    if report is None or code < 0:  # a signal came after what was printed
+        line = telling_line(output)
+        return Failure(
+            kind="signal" if code < 0 else "exit",
+            rank=rank,
+            exit_code=code,
+            message=line,
+            traceback="" if report is None else clean(report.traceback, MOST_TRACEBACK),
+            secondary=world_size > 1 and (code == EXIT_GANG or bool(BROKEN.search(line))),
+        )
+    name = report.type.rpartition(".")[2]
+    broken = name in BROKEN_TYPES or bool(BROKEN.search(report.message)) or code == EXIT_GANG
+    return Failure(
+        kind="exception",
+        rank=rank,
+        exit_code=code,
+        type=clean(report.type, MOST_TEXT),
+        message=one_line(report.message),
+        file=clean(report.file, MOST_TEXT),
+        line=max(report.line, 0),
+        function=one_line(report.function),
+        step=max(report.step, -1),
+        traceback=clean(report.traceback, MOST_TRACEBACK),
+        secondary=world_size > 1 and broken,
+        time_s=report.time_s,
+    )
+
+
+def sentence(failure: Failure, world_size: int) -> str:
+    """A failure in words."""
+    who = f"rank {failure.rank}: " if world_size > 1 else ""
+    if failure.kind == "exception":
+        place = f"{Path(failure.file).name}:{failure.line}" if failure.file else ""
+        where = f" ({place})" if place else ""
+        told = f": {failure.message}" if failure.message else ""
+        return f"{who}{failure.type}{told}{where}"
+    code = failure.exit_code or 0
+    how = f"exit code {code}"
+    if code < 0:
+        how = f"killed by signal {-code} ({signal_name(-code)})"
+        how += ", out of memory?" if code == -signal.SIGKILL else ""
+    return f"{who}{how}" + (f": {failure.message}" if failure.message else "")
+
+
+def first_to_fail(failures: Sequence[Failure]) -> Failure | None:
+    """The one to blame, of those of one start in the order in which they were heard of: not a rank that
+    died because another had, and of exceptions the earliest."""
+    return min(
+        failures,
+        key=lambda f: (f.secondary, f.time_s if f.kind == "exception" and f.time_s else 0.0),
+        default=None,
+    )
+
+
+def telling_line(output: str) -> str:
+    """The last line that names an error, else the last one that is not empty."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    known = [line for line in lines[-100:] if TELLING.search(line)]
+    return one_line((known or lines or [""])[-1])[:LINE]
+
+
+def one_line(text: str) -> str:
+    """Without control characters, and never long."""
+    return "".join(c if c.isprintable() else " " for c in text).strip()[:MOST_TEXT]
+
+
+def clean(text: str, most: int) -> str:
+    """Without control characters but the ends of lines; of a long text, beginning and end."""
+    text = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 3]}\n...\n{text[-(most - most // 3 - 5) :]}"

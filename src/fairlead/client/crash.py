@@ -1,0 +1,133 @@
+"""What a rank leaves behind for its agent when it dies of an exception.
+
+The file is named by ``FAIRLEAD_FAILURE_FILE``. Handlers that the script has installed are called as ever.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import sysconfig
+import threading
+import time
+import traceback
+from types import TracebackType
+from typing import Any, Callable
+
+VARIABLE = "FAIRLEAD_FAILURE_FILE"
+MOST_TRACEBACK = 60_000  # characters; what is between is left out
+MOST_MESSAGE = 2_000
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _unknown() -> int:
+    return -1
+
+
+class _Reporter:
+    """Writes at most one exception of a thread, and then that of the main thread."""
+
+    def __init__(self) -> None:
+        self.pid = 0  # of the process in which the handlers are installed; its forks write nothing
+        self.path = ""
+        self.step: Callable[[], int] = _unknown
+
+    def write(self, kind: type[BaseException], error: Any, trace: TracebackType | None) -> None:
+        if os.getpid() != self.pid or not self.path or issubclass(kind, SystemExit):
+            return
+        try:
+            content = json.dumps(_report(kind, error, trace, self.step()))
+            partial = f"{self.path}.{self.pid}"
+            with open(partial, "w", encoding="utf-8", errors="replace") as file:
+                file.write(content)
+            os.replace(partial, self.path)
+        except Exception:  # whatever it is, it must not hide the exception itself
+            return
+
+
+_reporter = _Reporter()
+
+
+def install(step: Callable[[], int]) -> None:
+    """Report uncaught exceptions from now on; does nothing where no agent wants to know.
+
+    step: of the whole job, asked when it has come to that.
+    """
+    _reporter.step = step
+    path = os.environ.get(VARIABLE, "")
+    if not path or _reporter.pid == os.getpid():
+        return
+    inherited = _reporter.pid != 0  # by a fork: the handlers are there already
+    _reporter.path, _reporter.pid = path, os.getpid()
+    if not inherited:
+        _chain()
+
+
+def _chain() -> None:
+    before, before_in_thread = sys.excepthook, threading.excepthook
+
+    def on_exception(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        _reporter.write(kind, error, trace)
+        before(kind, error, trace)
+
+    def in_thread(args: Any) -> None:
+        if not os.path.exists(_reporter.path):
+            _reporter.write(args.exc_type, args.exc_value, args.exc_traceback)
+        before_in_thread(args)
+
+    sys.excepthook, threading.excepthook = on_exception, in_thread
+
+
+def _report(
+    kind: type[BaseException], error: Any, trace: TracebackType | None, step: int
+) -> dict[str, Any]:
+    file, line, function = _place(error, trace)
+    text = "".join(traceback.format_exception(kind, error, trace))
+    if len(text) > MOST_TRACEBACK:
+        text = text[: MOST_TRACEBACK // 3] + "\n...\n" + text[-2 * MOST_TRACEBACK // 3 :]
+    return {
+        "type": name_of(kind),
+        "message": _message(error)[:MOST_MESSAGE],
+        "file": file,
+        "line": line,
+        "function": function,
+        "step": step,
+        "time_s": time.time(),
+        "traceback": text,
+    }
+
+
+def name_of(kind: type[BaseException]) -> str:
+    """As a traceback has it."""
+    module = kind.__module__
+    return (
+        kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
+    )
+
+
+def _message(error: Any) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "<its text cannot be made>"
+
+
+def _place(error: Any, trace: TracebackType | None) -> tuple[str, int, str]:
+    """File, line and function of the innermost frame of the script's own code, else of the innermost."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno or 0, ""
+    frames = traceback.extract_tb(trace)
+    own = [frame for frame in frames if not _is_library(frame.filename)]
+    if not frames:
+        return "", 0, ""
+    frame = (own or frames)[-1]
+    return frame.filename, frame.lineno or 0, frame.name
+
+
+def _is_library(file: str) -> bool:
+    paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders = [_PACKAGE, *(path for path in paths if path)]
+    return file.startswith("<frozen") or any(file.startswith(f + os.sep) for f in folders)

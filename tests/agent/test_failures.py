@@ -1,0 +1,99 @@
+"""Why a rank ended badly."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from fairlead.agent.failures import (
+    MOST_TRACEBACK,
+    Report,
+    exit_failure,
+    first_to_fail,
+    read_report,
+    sentence,
+)
+from fairlead.live.protocol import Failure
+
+VALUE = Report("ValueError", "no", "/home/ann/train.py", 57, "step", 120, 5.0, "Traceback ...")
+
+
+def ended(code: int, output: str = "", report: Report | None = None, world: int = 1) -> Failure:
+    return exit_failure(0, code, report, output, world_size=world)
+
+
+def test_an_exception_is_the_reason() -> None:
+    failure = ended(1, "nanobind: leaked 3 instances!", VALUE)
+    assert sentence(failure, 1) == "ValueError: no (train.py:57)"
+    assert sentence(failure, 2) == "rank 0: ValueError: no (train.py:57)"
+    assert (failure.kind, failure.step, failure.place) == (
+        "exception",
+        120,
+        "ValueError@/home/ann/train.py:57",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "told"),
+    [
+        (3, "one\ntwo\n\n", "exit code 3: two"),
+        (
+            127,
+            "sh: 1: nvcc: command not found\nbye",
+            "exit code 127: sh: 1: nvcc: command not found",
+        ),
+        (
+            134,
+            "terminate called after throwing an instance\nmore",
+            "exit code 134: terminate called",
+        ),
+        (-signal.SIGSEGV, "step 4", "killed by signal 11 (SIGSEGV): step 4"),
+        (-signal.SIGKILL, "", "killed by signal 9 (SIGKILL), out of memory?"),
+        (1, "\x1b[31mred\x07", "exit code 1: [31mred"),
+    ],
+)
+def test_else_it_is_what_was_printed(code: int, output: str, told: str) -> None:
+    assert sentence(ended(code, output), 1).startswith(told)
+
+
+def test_a_signal_is_not_explained_by_an_exception_that_was_caught() -> None:
+    printed = (
+        'Traceback (most recent call last):\n  File "x.py", line 1, in f\nValueError: caught\n'
+    )
+    assert sentence(ended(1, printed), 1) == "ValueError: caught (x.py:1)"
+    assert ended(-9, printed).kind == "signal"
+
+
+def test_the_rank_that_failed_first_is_to_blame() -> None:
+    broken = Report("RuntimeError", "Connection closed by peer [127.0.0.1]", time_s=4.0)
+    follower = exit_failure(0, 1, broken, "", world_size=2)
+    assert follower.secondary
+    first = exit_failure(1, 1, VALUE, "", world_size=2)
+    later = exit_failure(2, 1, Report("KeyError", "x", time_s=6.0), "", world_size=2)
+    assert first_to_fail([follower, later, first]) is first
+    crashed = exit_failure(1, -signal.SIGSEGV, None, "", world_size=2)
+    assert first_to_fail([follower, crashed]) is crashed
+    assert first_to_fail([follower]) is follower
+    assert first_to_fail([]) is None
+    assert not ended(1, "", broken).secondary  # a single rank has nobody to follow
+
+
+def test_reports_are_bounded_and_checked(tmp_path: Path) -> None:
+    path = tmp_path / "report"
+    assert read_report(path) is None
+    path.write_text("{nonsense")
+    assert read_report(path) is None
+    path.write_text("[" * 100_000)
+    assert read_report(path) is None
+    long = {"type": "E", "message": "a\nb\x00" * 5000, "traceback": "\x07x\n" * 60_000, "line": -4}
+    path.write_text(json.dumps(long)[: 1 << 20])
+    assert read_report(path) is None  # cut off
+    path.write_text(json.dumps({**long, "traceback": "\x07x\n" * 20_000}))
+    report = read_report(path)
+    assert report is not None
+    failure = exit_failure(0, 1, report, "", world_size=1)
+    assert len(failure.message) <= 500
+    assert len(failure.traceback) <= MOST_TRACEBACK
+    assert "\x07" not in failure.traceback
+    assert failure.line == 0
