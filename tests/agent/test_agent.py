@@ -97,7 +97,7 @@ def test_what_cannot_be_started_says_why(play: Play) -> None:
             assert held.exit_code == 127
             why[number] = held.reason
         assert why[41] == "command not found: 'no-such-command'"
-        assert why[42] == "rank 0: working directory '/no/such/folder': No such file or directory"
+        assert why[42] == "working directory '/no/such/folder': No such file or directory"
         assert why[43] == "job 43: rank 0: device 9 is not one of the 2 of this node"
         assert "null" in why[44]
         assert "checkpoint directory '/proc/none'" in why[45]
