@@ -9,7 +9,7 @@ import pytest
 from fairlead.agent import locks
 from fairlead.agent.device_locks import DeviceLocks
 from fairlead.agent.machine import RunRecord, clear, record_of, run_directory
-from fairlead.agent.survivors import Record, write_record
+from fairlead.agent.survivors import Record, make_token, write_record
 from fairlead.errors import ConfigError
 
 
@@ -38,7 +38,9 @@ def test_an_agent_that_lives_is_not_cleared(tmp_path: Path) -> None:
     lock = locks.take(record.path / "agent.lock")
     assert lock is not None
     assert clear(record) is None
+    assert clear(record) is None, "it can be said again"
     os.close(lock)
+    assert clear(record) == 0
     assert clear(record) == 0
 
 
@@ -84,3 +86,28 @@ def test_a_directory_that_others_can_write_to_is_refused(
     monkeypatch.setenv("FAIRLEAD_RUN_DIR", str(open_to_all))
     with pytest.raises(ConfigError, match="must be a directory that belongs to this user alone"):
         run_directory()
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 100, b'{"job": 1', None])
+def test_a_damaged_or_deleted_record_hides_nothing(tmp_path: Path, damage: bytes | None) -> None:
+    record = _dead_run(tmp_path)
+    (path,) = record.starts.iterdir()
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    env = {"FAIRLEAD_TOKEN": make_token(record.incarnation), "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(["sleep", "1000"], env=env, start_new_session=True) as child:
+        assert clear(record) == 1
+        assert child.wait(10) == -15
+
+
+def test_a_damaged_record_and_a_device_that_is_held_are_not_cleared(tmp_path: Path) -> None:
+    """A process that shows no token holds the device."""
+    record = _dead_run(tmp_path)
+    (path,) = record.starts.iterdir()
+    path.write_bytes(b"")
+    lock = locks.take(record.device_lock(0, fake=True))
+    assert lock is not None
+    assert clear(record) is None
+    os.close(lock)

@@ -11,6 +11,7 @@ from fairlead.agent.survivors import (
     Record,
     boot_id,
     end_survivors,
+    make_token,
     read_records,
     write_record,
 )
@@ -78,3 +79,25 @@ def test_a_lock_on_a_removed_file_is_no_lock(tmp_path: Path) -> None:
     assert new is not None
     assert locks.take(path) is None
     locks.release([old, new])
+
+
+def test_processes_of_a_run_are_found_without_any_record(tmp_path: Path) -> None:
+    env = {"FAIRLEAD_TOKEN": make_token("mine.1"), "PATH": "/usr/bin:/bin"}
+    other = env | {"FAIRLEAD_TOKEN": make_token("mine.2")}
+    with (
+        subprocess.Popen(["sleep", "1000"], env=env) as child,
+        subprocess.Popen(["sleep", "1000"], env=other) as bystander,
+    ):
+        assert end_survivors(tmp_path, [], "mine.1") == 1
+        assert child.wait(10) == -15
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 100, b'{"job": 1', b"\xff\xfe\x00"])
+def test_a_damaged_record_is_told_of(
+    tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "1-1.json").write_bytes(damage)
+    assert read_records(tmp_path) == []
+    assert "1-1.json: is damaged" in caplog.text

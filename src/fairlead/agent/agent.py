@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 import secrets
 import signal
 import time
@@ -38,6 +39,7 @@ _TOUCH_S = 3600.0  # between marks that the files on this machine are in use
 _TOLD = 64  # incarnations of earlier agents that the server is told of
 _FAREWELL_S = 2.0  # for the last report
 
+_IDENTITY = re.compile(rb"[0-9a-f]{16}")
 _log = logging.getLogger(__name__)
 
 
@@ -80,6 +82,7 @@ class Agent:
         has the state directory."""
         lock = _own(self._options.state)
         self._incarnation = f"{_identity(self._options.state)}.{secrets.token_hex(8)}"
+        self._node.run = self._incarnation
         record = record_of(self._options.node, self._options.server, self._incarnation)
         mine = record.make()
         self._record = self._spawner.record = record
@@ -332,13 +335,22 @@ class _Patience:
 
 
 def _identity(state: Path) -> str:
-    """What tells this agent from others of the same name, through all its runs."""
+    """What tells this agent from others of the same name, through all its runs. One that is damaged is made
+    anew: to the server this is another agent then, that takes the name over. Raises ConfigError."""
     path = state / "identity"
-    if not path.exists():
+    try:
+        known = path.read_bytes() if path.exists() else None
+        if known is not None and _IDENTITY.fullmatch(known):
+            return known.decode()
+        if known is not None:
+            _log.warning("%s: is damaged; this agent is a new one to the server", path)
+        made = secrets.token_hex(8)
         whole = path.with_suffix(".new")
-        whole.write_text(secrets.token_hex(8))
+        whole.write_text(made)
         whole.replace(path)
-    return path.read_text().strip()
+    except OSError as problem:
+        raise ConfigError(f"{path}: {problem.strerror}") from None
+    return made
 
 
 def _own(state: Path) -> int:

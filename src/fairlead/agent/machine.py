@@ -65,6 +65,11 @@ class RunRecord:
         node = self.path.parent
         return (node if fake else node.parent.parent) / "devices" / f"{device}.lock"
 
+    def all_device_locks(self) -> list[Path]:
+        """Those that starts of this node may hold."""
+        folders = {self.device_lock(0, fake).parent for fake in (False, True)}
+        return [path for folder in folders for path in folder.glob("*.lock")]
+
     def make(self) -> int:
         """Make the directories and take the agent's lock. Returns its descriptor. Raises ConfigError."""
         try:
@@ -117,7 +122,7 @@ def clear(record: RunRecord) -> int | None:
     if agent is None:
         return None
     try:
-        known = read_records(record.starts)
+        known = read_records(record.starts, keep=True)
         grace_s = max((one.grace_s for one in known), default=0.0)
         spawner = record.take_spawner_lock(grace_s + _EXTRA_S)
         if spawner is None:
@@ -132,10 +137,15 @@ def clear(record: RunRecord) -> int | None:
 
 def _end_all(record: RunRecord) -> int | None:
     """None: something holds on, whatever it is told."""
-    known = read_records(record.starts)
-    ended = end_survivors(record.starts, known)
-    held = {path for one in known for path in one.locks if not _is_free(Path(path))}
-    return None if held or read_records(record.starts) else ended
+    files = len(list(record.starts.glob("*.json")))
+    known = read_records(record.starts, keep=True)
+    ended = end_survivors(record.starts, known, record.incarnation)
+    paths = {Path(path) for one in known for path in one.locks}
+    if len(known) < files:  # whose locks a damaged record named, nobody knows
+        paths.update(record.all_device_locks())
+    if not all(_is_free(path) for path in paths):
+        return None  # and what is damaged stays too, so that it can be said again
+    return None if read_records(record.starts) else ended
 
 
 def _is_free(path: Path) -> bool:

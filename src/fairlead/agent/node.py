@@ -1,7 +1,6 @@
 """What a node holds, and how it follows its orders."""
 
 import hmac
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 
@@ -25,6 +24,7 @@ from fairlead.agent.messages import (
 from fairlead.agent.ranks import Key, RankServer
 from fairlead.agent.spawning import SpawnerLink
 from fairlead.agent.starts import Start
+from fairlead.agent.survivors import make_token
 from fairlead.client.wire import (
     Adapt,
     Ended,
@@ -72,6 +72,7 @@ class Node:
         self._lease_s = 0.0
         self._rate_bound = 0.0
         self.orders_seq = -1
+        self.run = ""  # incarnation of the agent
         self.place: Place | None = None
         self.ranks: RankServer | None = None
 
@@ -149,7 +150,7 @@ class Node:
     def _hold(self, assignment: Assignment) -> None:
         """A new start. It is launched when the server, hearing of it, has granted its lease."""
         now = time.monotonic()
-        start = Start(assignment, secrets.token_hex(16), Lease(self._lease_s), now)
+        start = Start(assignment, make_token(self.run), Lease(self._lease_s), now)
         self._starts[start.key] = start
         self._newest[assignment.job] = assignment.epoch
         assert self.place is not None

@@ -105,7 +105,10 @@ class Spawner:
             time.sleep(_RETRY_S)
         mine = self._record.take_spawner_lock()
         assert mine is not None  # it waits without limit
-        survivors = sum(end_survivors(f, read_records(f)) for f in self._ground.starts)
+        survivors = sum(
+            end_survivors(folder, read_records(folder), self._record.incarnation)
+            for folder in self._ground.starts
+        )
         cleared = []
         for before in self._record.predecessors():
             ended = clear(before)

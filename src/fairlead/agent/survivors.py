@@ -2,19 +2,28 @@
 
 A start is written down before its first process exists, so that whoever comes after finds the processes:
 by the token in their environment, by their session, or by pid and start time. A bare pid proves nothing.
+Tokens begin with a mark of the agent's run, so that processes are found by it where records are damaged or
+gone.
 """
 
 import contextlib
+import logging
 import os
+import secrets
 import signal
 import time
 from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
 
 from fairlead.agent.proc import Process, kill_exactly, processes, token_of
 
+MARK_SIZE = 4  # bytes of a run's mark
+UNKNOWN_GRACE_S = 30.0  # of a start whose record is damaged or gone; the default of a job
+_TOKEN_SIZE = 16  # bytes of a token, the mark included
+_log = logging.getLogger(__name__)
 _POLL_S = 0.02
 _HOPELESS_S = 10.0  # SIGKILL takes effect at once, but for a process inside the kernel
 
@@ -29,6 +38,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     leaders: tuple[tuple[int, int], ...] = ()  # (pid, start time) of its ranks
     boot: str = ""  # start times count from here
     locks: tuple[str, ...] = ()  # files of device locks that its ranks hold
+
+
+def mark_of(run: str) -> str:
+    """What the tokens of all starts of this run of an agent begin with. run: its incarnation."""
+    return blake2b(run.encode(), digest_size=MARK_SIZE).hexdigest()
+
+
+def make_token(run: str) -> str:
+    """Of a new start of this run of an agent."""
+    return mark_of(run) + secrets.token_hex(_TOKEN_SIZE - MARK_SIZE)
 
 
 def boot_id() -> str:
@@ -50,30 +69,37 @@ def remove_record(folder: Path, job: int, epoch: int) -> None:
         _path(folder, job, epoch).unlink()
 
 
-def read_records(folder: Path) -> list[Record]:
-    """All that can be read; a file that cannot is removed."""
+def read_records(folder: Path, *, keep: bool = False) -> list[Record]:
+    """All that can be read; a file that cannot is removed, with a warning, unless it is to be kept."""
     records = []
     for path in sorted(folder.glob("*.json")):
         try:
             records.append(msgspec.json.decode(path.read_bytes(), type=Record))
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+            if keep:
+                continue
+            _log.warning(
+                "%s: is damaged (%s); what it tells of is found by other marks", path, problem
+            )
             with contextlib.suppress(OSError):
                 path.unlink()
     return records
 
 
-def end_survivors(folder: Path, records: Iterable[Record]) -> int:
+def end_survivors(folder: Path, records: Iterable[Record], run: str = "") -> int:
     """SIGTERM, grace, SIGKILL to all that is left of these starts; returns how many processes there were.
-    Where one does not die, inside the kernel, the records stay."""
+    Where one does not die, inside the kernel, the records stay.
+    run: incarnation of an agent of which nothing shall be left, whether there is a record of it or not."""
     records = list(records)
-    found = _survivors(records)
+    mark = mark_of(run) if run else ""
+    found = _survivors(records, mark)
     count = len(found)
     for one in found:
         kill_exactly(one, signal.SIGTERM)
     begun = time.monotonic()
     hopeless = begun + max(found.values(), default=0.0) + _HOPELESS_S
     # Look again each time: a process may have been forked behind our back.
-    while (left := found | _survivors(records)) and time.monotonic() < hopeless:
+    while (left := found | _survivors(records, mark)) and time.monotonic() < hopeless:
         for one, grace_s in left.items():
             if time.monotonic() >= begun + grace_s:
                 kill_exactly(one, signal.SIGKILL)
@@ -85,9 +111,9 @@ def end_survivors(folder: Path, records: Iterable[Record]) -> int:
     return count
 
 
-def _survivors(records: list[Record]) -> dict[Process, float]:
-    """Process -> seconds of grace of its start."""
-    if not records:
+def _survivors(records: list[Record], mark: str) -> dict[Process, float]:
+    """Process -> seconds of grace of its start. mark: of a run, "" = none."""
+    if not records and not mark:
         return {}
     everyone = [one for one in processes() if one.pid != os.getpid()]
     boot = boot_id()
@@ -100,7 +126,10 @@ def _survivors(records: list[Record]) -> dict[Process, float]:
     }
     found = {}
     for one in everyone:
-        known = sessions.get(one.session, grace_s.get(token_of(one.pid)))
+        token = token_of(one.pid)
+        known = sessions.get(one.session, grace_s.get(token))
+        if known is None and mark and token.startswith(mark):
+            known = UNKNOWN_GRACE_S
         if known is not None:
             found[one] = known
     return found
