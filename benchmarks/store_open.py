@@ -1,0 +1,64 @@
+"""How long a server needs to verify its state: python benchmarks/store_open.py [JOBS]."""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fairlead.live.rows import JobRow, StintRow
+from fairlead.live.spec import JobSpec
+from fairlead.live.store import Store
+from fairlead.live.verification import verify_file
+
+BATCH = 1000
+STARTS = 3  # of a job
+
+
+def main() -> None:
+    """Prints seconds and bytes."""
+    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    spec = JobSpec(command=("python", "train.py", "--epochs", "90"), total_steps=1000)
+    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+        for first in range(0, jobs, BATCH):
+            with store.transaction() as t:
+                t.put_jobs(_job(n, spec) for n in range(first, min(first + BATCH, jobs)))
+                for epoch in range(1, STARTS + 1):
+                    t.put_stints(_start(n, epoch) for n in range(first, min(first + BATCH, jobs)))
+        store.close()
+        found = store.marker.read()
+        began = time.perf_counter()
+        verified = verify_file(store.path, found)
+        took_s = time.perf_counter() - began
+        size = Path(store.path).stat().st_size
+    rows = sum(verified.rows.values())
+    print(f"{jobs:,} jobs, {rows:,} rows, {size / 1e6:.0f} MB: verified in {took_s:.2f} s")
+
+
+def _job(number: int, spec: JobSpec) -> JobRow:
+    return JobRow(
+        id=number,
+        name=f"job-{number}",
+        tenant="a",
+        user="u",
+        spec=spec,
+        state="completed",
+        submitted_s=1.0,
+        total_steps=1000.0,
+    )
+
+
+def _start(number: int, epoch: int) -> StintRow:
+    return StintRow(
+        job=number,
+        epoch=epoch,
+        node="n",
+        accelerator="v100",
+        devices=(0,),
+        began_s=2.0,
+        ended_s=3.0,
+        why="moved",
+    )
+
+
+if __name__ == "__main__":
+    main()
