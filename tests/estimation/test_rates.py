@@ -231,3 +231,34 @@ def test_two_rounds_on_each_type_are_enough_whatever_users_say() -> None:
 def test_options_that_cannot_be(options: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Settings.of(options)
+
+
+def test_a_right_claim_of_a_job_that_brings_rates_is_not_made_worse_by_others_of_its_name() -> None:
+    """Jobs without a family were all taken for one kind: 20 was believed to be 7.3, then 4.3."""
+    slow, fast = "job [0123abcd]", "job [4567cdef]"
+    table = Throughputs(
+        TABLE.slots,
+        (*TABLE.kinds, (slow, 1), (fast, 1)),
+        np.vstack([TABLE.rate, np.full((2, len(TABLE.slots)), 1.0)]),
+    )
+    believed = estimator()
+    believed.table(table)
+    for number in range(3):
+        believed.submitted([job(number, slow)], np.full((1, len(TABLE.slots)), 4.3))
+        for _ in range(4):
+            believed.measured(report([(number, 0, 4.3)]))
+    believed.submitted([job(9, fast)], np.full((1, len(TABLE.slots)), 20.0))
+    assert rate(believed, 9) == pytest.approx(20.0, rel=0.1)
+    believed.submitted([job(10, slow)], np.full((1, len(TABLE.slots)), 4.3))
+    assert rate(believed, 10)[0] == pytest.approx(4.3, rel=0.05)
+
+
+def test_rates_that_a_job_brings_outweigh_the_table_for_its_family() -> None:
+    own = "a [0123abcd]"
+    table = Throughputs(
+        TABLE.slots, (*TABLE.kinds, (own, 1)), np.vstack([TABLE.rate, 5.0 * TABLE.rate[:1]])
+    )
+    believed = estimator()
+    believed.table(table)
+    believed.submitted([job(1, own)], 5.0 * TABLE.rate[:1])
+    assert rate(believed, 1) == pytest.approx(5.0 * TABLE.rate[0], rel=0.15)

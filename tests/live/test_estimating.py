@@ -1,13 +1,19 @@
 """A live cluster plans with the rates that it has measured, and knows them after a crash."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from tests.live.cluster import running, until
 
 from fairlead import journal
 from fairlead.core.scheduler import Scheduler
 from fairlead.events import RatesLearned
+from fairlead.live.estimating import Estimating
+from fairlead.live.protocol import Held
+from fairlead.live.rows import JobRow, StintRow
 from fairlead.live.spec import JobSpec
+from fairlead.live.starts import Book, LiveStart, ranks_on
 from fairlead.live.store import Store
 from fairlead.model.job import JobId
 
@@ -61,3 +67,39 @@ def _rate(core: Scheduler, job: int) -> float:
     row = core.ledger.jobs.row[core.ledger.row(JobId(job))]
     assert core.believed.of_row(int(row)) >= 0
     return float(core.throughputs.rate[row].max())
+
+
+def test_rates_are_measured_by_the_clock_of_the_agent_not_by_when_reports_come() -> None:
+    """A round of 5 s whose start took 2: reports are 2 s late, and 20 steps/s looked like 4.3."""
+    row = JobRow(
+        id=1, name="", tenant="t", user="u", submitted_s=0.0, total_steps=1e6,
+        spec=JobSpec(command=("true",), total_steps=1_000_000, rates={"v100": 20.0}),
+    )  # fmt: skip
+    book = Book()
+    book.jobs[1] = row
+    engine = SimpleNamespace(book=book, fleet=SimpleNamespace(heartbeat_s=2.0))
+    mine = Estimating(engine, "fairlead")  # type: ignore[arg-type]
+    stint = StintRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    start = LiveStart(row, stint, ranks_on({"a": (0,)}), 20.0, 0.0, ordered=True)
+    book.add(start)
+
+    def report(step: int, ran_s: float, step_age_s: float) -> None:
+        start.held["a"] = Held(
+            job=1, epoch=1, state="running", step=step, loaded_step=0, ran_s=ran_s,
+            step_age_s=step_age_s,
+        )  # fmt: skip
+
+    assert mine._measured(1, 13.0, 3.0) is None, "nothing is known of it yet"
+    report(13, 0.7, 0.05)
+    assert mine._measured(1, 13.0, 3.0) is None, "too little to measure"
+    report(83, 4.2, 0.05)
+    steps, seconds = mine._measured(1, 70.0, 5.0) or (0.0, 1.0)
+    assert steps / seconds == pytest.approx(20.0)
+    report(283, 15.15, 1.0)
+    steps, seconds = mine._measured(1, 200.0, 20.0) or (0.0, 1.0)
+    assert steps == 200.0
+    assert steps / seconds == pytest.approx(20.0)
+    assert mine._measured(1, 200.0, 5.0) is None, "no news is no measurement"
+    book.drop(start)
+    assert mine._measured(1, 30.0, 5.0) is None, "it ended, and the report may be 2 s late"
+    assert mine._measured(1, 2_000.0, 100.0) == (2_000.0, 100.0)

@@ -34,11 +34,14 @@ Claims = Callable[
     [Sequence[Job]], Floats | None
 ]  # (jobs, slots) steps/s that users claim, NaN = none
 
+# (job, steps and seconds of it in a round) -> the same as they were measured; None = not measured
+Measure = Callable[[int, float, float], tuple[float, float] | None]
+
 _NEAR = 1e-9  # of its steps that a job may lack and be done
 
 
-def _everyone(_: int) -> bool:
-    return True
+def _as_reported(_: int, steps: float, seconds: float) -> tuple[float, float]:
+    return steps, seconds
 
 
 class Feed:
@@ -50,15 +53,16 @@ class Feed:
         estimator: Estimator,
         throughputs: Throughputs,
         claims: Claims | None = None,
-        measurable: Callable[[int], bool] = _everyone,
+        measure: Measure = _as_reported,
     ) -> None:
         """throughputs: the table that the core begins with, on its slot types; claims: what users say of
-        jobs that are submitted; measurable: do the steps that are reported of a job say how fast it is?"""
+        jobs that are submitted; measure: steps and seconds of a job in a round as they say how fast it is,
+        where reports are not as exact as that."""
         self.backend = backend
         self.estimator = estimator
         self.throughputs = throughputs
         self.claims = claims
-        self.measurable = measurable
+        self.measure = measure
         self._jobs: dict[int, _Known] = {}
         self._round: StartRound | None = None
         self._next: Event | None = None
@@ -171,15 +175,25 @@ class Feed:
         seconds = event.finish_s - round_.time_s - event.restart_s
         counts = there & (~lost & (seconds > 0))[:, None] & ~(paired[:, None] & over)
         counts &= failed[:, None] | (steps > 0)  # steps are 0 where work was lost, too
-        counts[counts] = [self.measurable(job) for job in units[counts].tolist()]
         unit, member = np.nonzero(counts)
+        told = zip(
+            units[unit, member].tolist(),
+            steps[unit, member].tolist(),
+            seconds[unit].tolist(),
+            failed[unit].tolist(),
+            strict=True,
+        )
+        exact = [(s, t) if f else self.measure(job, s, t) for job, s, t, f in told]
+        good = np.array([one is not None for one in exact], np.bool_)
+        unit, member = unit[good], member[good]
+        did = np.array([one for one in exact if one is not None], np.float64).reshape(-1, 2)
         partner = np.full(len(unit), -1)
         if units.shape[1] > 1:
             partner = units[unit, 1 - member]
         if len(unit):
             jobs, slot = units[unit, member], round_.slot[unit]
-            did = (steps[unit, member], seconds[unit], partner, failed[unit])
-            self.estimator.measured(Measured(event.time_s, jobs, slot, *did))
+            said = (did[:, 0].copy(), did[:, 1].copy(), partner, failed[unit])
+            self.estimator.measured(Measured(event.time_s, jobs, slot, *said))
 
     def _book(self, units: Ints, steps: Floats) -> Bools:
         """Count steps; (units, width) which jobs have done all of theirs."""

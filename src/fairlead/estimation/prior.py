@@ -47,6 +47,9 @@ class Spread:
 
 
 SPREAD = Spread()
+# What a kind that was made of the rates that a job brings deviates from its family, on all slots and on each:
+# its owner says that it is another one, and two programs of one name need have nothing in common.
+OWN_RATES, OWN_RATES_SLOT = 3.0, 2.0
 USUAL_SLOPES = (-0.5, 0.85, -0.38)  # of batch size, scale factor, spread: where no table says other
 
 
@@ -150,6 +153,8 @@ class Prior:
         root, middle, low = slice(0, n), slice(n, 2 * n), slice(2 * n, 3 * n)
         model_pull, model_own = _regress(joint, middle, root)
         pull, own = _regress(joint, low, middle)
+        if is_own(family):
+            own = own + OWN_RATES**2 + OWN_RATES_SLOT**2 * np.eye(n)
         return KindPrior(mean[low], pull, own, model, model_pull, model_own)
 
     def _conditional(self, cells: _Cells, level: "int | Ints") -> tuple[Floats, Floats]:

@@ -12,6 +12,7 @@ from fairlead.estimation.estimator import Estimator, Remembering, make_estimator
 from fairlead.estimation.feed import Feed
 from fairlead.events import RatesLearned
 from fairlead.live.rates import own_rates, table_for
+from fairlead.live.starts import KNOWN_S
 from fairlead.model.arrays import Floats
 from fairlead.model.job import Job, JobId
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fairlead.core.scheduler import Scheduler
     from fairlead.live.engine import Engine
 
+INEXACT = 0.1  # of a round's seconds that reports may be late for it to count as a measurement
 KEEP_S = 60.0  # between two times that what was learned is written down
 
 
@@ -33,6 +35,7 @@ class Estimating:
             int, Floats
         ] = {}  # (slots,) steps/s believed of jobs alone, if not their kind's
         self._beliefs: dict[int, Floats] = {}  # by number
+        self._marks: dict[int, tuple[int, float, float]] = {}  # job -> start, step, seconds trained
         self._written_s = 0.0
 
     @property
@@ -53,7 +56,7 @@ class Estimating:
             if estimator is None:
                 return
             estimator.table(known)
-            self.feed = Feed(self.engine.backend, estimator, known, self._claims, self._is_measured)
+            self.feed = Feed(self.engine.backend, estimator, known, self._claims, self._measured)
             self.feed.adopt(now, self._there(core), core.in_force)
         else:
             self.feed.move(now, known, core.in_force)
@@ -96,10 +99,28 @@ class Estimating:
                 claimed[i] = own_rates(row.spec, slots)
         return claimed
 
-    def _is_measured(self, job: int) -> bool:
-        """Does a job tell of its steps? Those of a plain one are only guessed by its rate."""
-        row = self.engine.book.jobs.get(job)
-        return row is not None and not row.spec.plain
+    def _measured(self, job: int, steps: float, seconds: float) -> tuple[float, float] | None:
+        """Steps of a job since it was measured last, and the seconds that they took by its agent's clock.
+        What a round reports is off by as much as reports are late, which is much in a round of seconds.
+        Those of a plain job are only guessed by its rate."""
+        row, start = self.engine.book.jobs.get(job), self.engine.book.newest(job)
+        if row is None or row.spec.plain:
+            return None
+        late_s = self.engine.fleet.heartbeat_s
+        if start is None or start.leader is None:  # it ended in this round
+            return (steps, seconds) if seconds >= late_s / INEXACT else None
+        leader, epoch = start.leader, start.stint.epoch
+        if leader.loaded_step < 0 or leader.step_age_s < 0:
+            return None
+        now = float(leader.step), leader.ran_s - leader.step_age_s
+        known, step, trained_s = self._marks.get(job, (-1, 0.0, 0.0))
+        if known != epoch:
+            step, trained_s = float(leader.loaded_step), 0.0
+        did, took_s = now[0] - step, now[1] - trained_s
+        if did <= 0 or took_s < KNOWN_S:
+            return None
+        self._marks[job] = epoch, *now
+        return did, took_s
 
     # --- what is believed --------------------------------------------------------------------------------
 
@@ -125,6 +146,7 @@ class Estimating:
         """They have left."""
         for job in jobs:
             self.rate.pop(job, None)
+            self._marks.pop(job, None)
 
     # --- what lasts ----------------------------------------------------------------------------------------
 
