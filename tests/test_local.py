@@ -70,7 +70,7 @@ def test_a_demonstration_that_is_broken_off_leaves_nothing(tmp_path: Path) -> No
         _read_until(process, "round ")
         assert any(tmp_path.iterdir())
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert process.returncode == 130
     assert list(tmp_path.iterdir()) == []
     assert descendants(tmp_path) == []
@@ -83,7 +83,7 @@ def test_up_without_demo_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
         url = next(line for line in said if line.startswith("page and API"))
         assert url.startswith("page and API: http://127.0.0.1:")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert process.returncode == 130
     assert (state / "server" / "admin.token").exists()
     assert descendants(tmp_path) == []
@@ -94,7 +94,7 @@ def test_a_killed_up_takes_its_cluster_along(tmp_path: Path) -> None:
     with _up(tmp_path, "--devices", "v100=1", *state, "--port", "0") as process:
         _read_until(process, "Ctrl-C")
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     until(lambda: descendants(tmp_path) == [], what="the end of server and agent")
 
 

@@ -30,7 +30,7 @@ from fairlead.live.protocol import (
 )
 from fairlead.live.transport import AgentServer
 
-WAIT_S = 30.0  # for a slow machine
+WAIT_S = 120.0  # for a slow machine
 TOKEN = "secret-of-the-agents"
 RANK = Path(__file__).with_name("rank.py")
 _MAIN = "from fairlead.cli.main import main; main()"

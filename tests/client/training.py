@@ -88,7 +88,7 @@ class Agent:
     def said(self, kind: type[FromRank]) -> list[FromRank]:
         return [message for message in self.host.said if isinstance(message, kind)]
 
-    def wait_for(self, kind: type[FromRank], count: int = 1, within_s: float = 20.0) -> None:
+    def wait_for(self, kind: type[FromRank], count: int = 1, within_s: float = 120.0) -> None:
         until = time.monotonic() + within_s
         while len(self.said(kind)) < count:
             assert time.monotonic() < until, f"no {kind.__name__}: {self.host.said}"

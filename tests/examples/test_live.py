@@ -21,7 +21,7 @@ def run(command: list[str], folder: Path, **more: str) -> subprocess.CompletedPr
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 

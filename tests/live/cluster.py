@@ -13,7 +13,8 @@ from pathlib import Path
 from fairlead.live.client import Client
 
 FAIRLEAD = (sys.executable, "-m", "fairlead")
-READY_S = 60.0  # a server on a busy machine, with kernels to load
+READY_S = 180.0  # a server on a busy machine, with kernels to load
+PATIENCE_S = 180.0  # ends a test that waits for what never comes; on a slow machine all takes long
 
 
 @dataclass
@@ -119,7 +120,7 @@ def _end(process: "subprocess.Popen[bytes]") -> bool:
     if process.poll() is None:
         process.terminate()
     try:
-        process.wait(30.0)
+        process.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -143,7 +144,7 @@ def running(
         cluster.stop()
 
 
-def until(holds: Callable[[], bool], limit_s: float = 30.0, what: str = "it") -> None:
+def until(holds: Callable[[], bool], limit_s: float = PATIENCE_S, what: str = "it") -> None:
     """Wait until something holds."""
     end = time.monotonic() + limit_s
     while not holds():

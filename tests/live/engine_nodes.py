@@ -17,7 +17,7 @@ from fairlead.live.views import JobView, NodeView
 ADMIN = Caller(user="admin", tenant="t", role="admin")
 LEASE_S = 1.0
 HEARTBEAT_S = 0.2
-WAIT_S = 60.0
+WAIT_S = 180.0
 _Result = TypeVar("_Result")
 
 

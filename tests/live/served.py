@@ -11,7 +11,7 @@ from fairlead.live.client import Client
 from fairlead.live.options import live_options
 from fairlead.live.server import Listening, Server
 
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 
 
 @dataclass(frozen=True)

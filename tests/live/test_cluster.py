@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.live.cluster import FAIRLEAD, Running, descendants, running, until
+from tests.live.cluster import FAIRLEAD, PATIENCE_S, Running, descendants, running, until
 
 from fairlead.errors import InputError
 from fairlead.live.client import Client
@@ -39,7 +39,7 @@ def _state(client: Client, job: int, *states: str) -> bool:
 def test_jobs_take_turns_and_complete(admin: Client) -> None:
     ids = admin.submit([_sleeper(0.4) for _ in range(10)])  # on four devices
     until(lambda: all(admin.job(job).starts for job in ids), what="that each has started")
-    until(lambda: all(_state(admin, job, "completed") for job in ids), 60.0)
+    until(lambda: all(_state(admin, job, "completed") for job in ids))
     for job in ids:
         assert admin.job(job).steps == 10_000
         stints = admin.stints(job)
@@ -111,7 +111,7 @@ def test_what_if_and_explain(admin: Client) -> None:
     ids = admin.submit([_sleeper() for _ in range(5)])
     until(lambda: sum(_state(admin, job, "running") for job in ids) == 4)
     assert "of the time on" in admin.explain(ids[0]).why_here, "at once, forecast or not"
-    until(lambda: admin.explain(ids[0]).forecast_kind == "exact", 120.0, "a forecast")
+    until(lambda: admin.explain(ids[0]).forecast_kind == "exact", what="a forecast")
     told = admin.explain(ids[0])
     assert told.finish_s is not None
     assert told.finish_low_s is not None
@@ -151,7 +151,7 @@ def test_a_failing_job_says_why_and_is_dropped(admin: Client) -> None:
         command=("sh", "-c", "echo no such data >&2; exit 3"), total_steps=10, plain=True, cwd="/"
     )
     (job,) = admin.submit([spec])
-    until(lambda: _state(admin, job, "dropped"), 40.0)
+    until(lambda: _state(admin, job, "dropped"))
     view = admin.job(job)
     assert view.failures == 6  # and so five retries
     assert "3" in view.reason
@@ -172,7 +172,7 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path: Path) -> None:
         cluster.start()
         with cluster.client() as client:
             assert client.submit([_sleeper(8.0)], key="once") == ids
-            until(lambda: _all_done(client, ids), 40.0)
+            until(lambda: _all_done(client, ids))
             view: JobView = client.job(ids[0])
             assert (view.starts, view.failures, view.lost_steps) == (1, 0, 0.0), view.reason
     replayed = subprocess.run(
@@ -192,7 +192,7 @@ def test_a_cluster_file_names_the_nodes(tmp_path: Path) -> None:
         until(lambda: cluster.agents["two"].poll() == 2)
         assert "not in the cluster file" in (tmp_path / "two.log").read_text()
         cluster.add_agent("one", "v100=2")
-        until(lambda: _state(client, job, "completed"), 40.0)
+        until(lambda: _state(client, job, "completed"))
         assert json.loads(json.dumps(client.status().jobs))["completed"] == 1
         cluster.agents.pop("two").wait()
 
@@ -236,7 +236,7 @@ def test_a_name_belongs_to_the_agent_that_is_alive(cluster: Running, admin: Clie
         ),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert second.returncode == 2
@@ -256,7 +256,7 @@ def test_a_job_takes_its_work_to_another_node(admin: Client) -> None:
     until(lambda: admin.job(job).steps > 100)
     node = admin.job(job).node
     admin.drain(node)
-    until(lambda: _state(admin, job, "completed"), 60.0)
+    until(lambda: _state(admin, job, "completed"))
     admin.undrain(node)
     stints = admin.stints(job)
     assert {stint.node for stint in stints} == {"node-a", "node-b"}
@@ -272,7 +272,7 @@ def test_a_first_start_that_fails_locks_nobody_out(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         words = ("serve", "--state", str(tmp_path / "state"), "--port", port, "--agent-port", "0")
         failed = subprocess.run(
-            (*FAIRLEAD, *words), capture_output=True, text=True, timeout=60, check=False
+            (*FAIRLEAD, *words), capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
     assert failed.returncode == 2
     assert f"{port}: cannot listen there" in failed.stderr
@@ -293,5 +293,5 @@ def test_jobs_that_start_slowly_get_to_train(tmp_path: Path) -> None:
     ):
         spec = JobSpec(command=(sys.executable, "-c", code), total_steps=120, cwd="/")
         ids = client.submit([spec, spec])
-        until(lambda: _all_done(client, ids), 60.0, what="two jobs whose start takes 1.5 rounds")
+        until(lambda: _all_done(client, ids), what="two jobs whose start takes 1.5 rounds")
         assert all(client.job(job).starts <= 10 for job in ids)

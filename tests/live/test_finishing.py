@@ -13,7 +13,7 @@ from fairlead.live.client import Client
 from fairlead.live.spec import JobSpec
 
 SCRIPT = Path(__file__).with_name("evaluating.py")
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 
 
 class Job:

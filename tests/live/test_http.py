@@ -40,7 +40,7 @@ def ask(
     headers = {"Authorization": f"Bearer {cluster.admin if token is None else token}"}
     headers |= named.pop("headers", {})
     url = cluster.url + path  # no TLS: reading certificates would take longer than the request
-    return httpx.request(method, url, headers=headers, timeout=30, verify=False, **named)
+    return httpx.request(method, url, headers=headers, timeout=120, verify=False, **named)
 
 
 def described(cluster: Served) -> dict[str, Any]:

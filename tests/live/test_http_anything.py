@@ -52,5 +52,5 @@ def test_every_endpoint_answers_as_described(case: Any, cluster: Served) -> None
         base_url=cluster.url,
         headers={"Authorization": f"Bearer {cluster.admin}"},
         checks=CHECKS,
-        timeout=30,
+        timeout=120,
     )

@@ -20,7 +20,7 @@ from fairlead.live.spec import JobSpec
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "fairlead.json"
 SPEC = JobSpec(command=("true",), total_steps=10, rates={"v100": 2.0})
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 
 
 @pytest.fixture(scope="module")

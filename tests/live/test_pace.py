@@ -16,14 +16,19 @@ def test_it_waits_for_a_turn_of_the_other_thread_once_in_a_while(
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     posted: list[Callable[[], None]] = []
     courtesy = Courtesy()
-    courtesy.post = posted.append
+    come = threading.Event()
+
+    def post(do: Callable[[], None]) -> None:
+        posted.append(do)
+        come.set()
+
+    courtesy.post = post
     worker = threading.Thread(target=lambda: list(courtesy.slowly("abc")), daemon=True)
     worker.start()
-    while not posted:
-        pass
+    assert come.wait(120.0)
     assert worker.is_alive()
     posted[0]()  # a turn of the other thread
-    worker.join(5.0)
+    worker.join(120.0)
     assert not worker.is_alive()
     assert len(posted) == 1, "it has only just waited"
 
@@ -32,7 +37,7 @@ def test_each_thread_takes_turns_of_its_own_and_keeps_all_items(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pace, "SLICE_S", 0.0)
-    monkeypatch.setattr(pace, "TURN_S", 60.0)  # for ever, if the turn of one went to the other
+    monkeypatch.setattr(pace, "TURN_S", 600.0)  # for ever, if the turn of one went to the other
     courtesy = Courtesy()
     turns: dict[int, int] = {}
 
@@ -50,7 +55,7 @@ def test_each_thread_takes_turns_of_its_own_and_keeps_all_items(
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(20.0)
+        worker.join(120.0)
     assert list(got.values()) == [list(range(20))] * 2
     assert list(turns.values()) == [20, 20]
 

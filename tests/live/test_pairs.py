@@ -28,10 +28,10 @@ def test_a_pair_appears_and_where_there_is_none_it_is_said_why(tmp_path: Path) -
         running(tmp_path, ("--policy", "las_packed"), {"node-a": "v100=1"}) as cluster,
         cluster.client() as client,
     ):
-        until(lambda: [n.state for n in client.nodes()] == ["up"], 120.0)
+        until(lambda: [n.state for n in client.nodes()] == ["up"])
         (silent,) = client.submit([_spec(tmp_path, "silent")])
-        until(lambda: client.job(silent).state == "running", 120.0)
-        until(lambda: "It is in no pair" in client.explain(silent).why_here, 60.0)
+        until(lambda: client.job(silent).state == "running")
+        until(lambda: "It is in no pair" in client.explain(silent).why_here)
         assert "colocated_fraction in job.toml" in client.explain(silent).why_here
         client.cancel(silent)
         (one,) = client.submit([_spec(tmp_path, "one", colocated_fraction=0.8)])
@@ -39,15 +39,14 @@ def test_a_pair_appears_and_where_there_is_none_it_is_said_why(tmp_path: Path) -
         both = {one, two}
         until(
             lambda: any(both <= set(jobs) for n in client.nodes() for jobs in n.jobs),
-            120.0,
-            "both jobs on one device",
+            what="both jobs on one device",
         )
         steps = {job: client.job(job).steps for job in both}
-        until(lambda: all(client.job(j).steps > steps[j] + 20 for j in both), 120.0, "work")
+        until(lambda: all(client.job(j).steps > steps[j] + 20 for j in both), what="work")
         assert f"on the same devices as job {two}" in client.explain(one).why_here
         for job in both:
             client.cancel(job)
-        until(lambda: all(client.job(j).state == "cancelled" for j in both), 60.0)
+        until(lambda: all(client.job(j).state == "cancelled" for j in both))
     assert "Traceback" not in cluster.log()
     with Store(cluster.state) as store:
         number, records = store.segment()

@@ -23,7 +23,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.plan import Answer
 
-LONG_S = 60.0  # for a slow machine
+LONG_S = 180.0  # for a slow machine
 
 
 def asks(policy: str = "las_aware") -> tuple[Scheduler, Solve]:

@@ -34,7 +34,7 @@ from fairlead.live.protocol import (
 )
 from fairlead.live.transport import LARGEST, AgentServer, Tls
 
-WAIT_S = 60.0  # for a slow machine
+WAIT_S = 180.0  # for a slow machine
 ROLES: dict[str, Role] = {"agent-token": "agent", "admin-token": "admin", "user-token": "user"}
 
 

@@ -27,7 +27,7 @@ def test_one_who_asks_much_does_not_keep_others_waiting() -> None:
     threads += [threading.Thread(target=ask, args=(u,)) for u in ("ann", "ann", "ann", "bob")]
     for n, thread in enumerate(threads, 1):
         thread.start()
-        until(lambda: len(asked) == n and _waiting(turns) == n - 1, 60.0)  # noqa: B023
+        until(lambda: len(asked) == n and _waiting(turns) == n - 1)  # noqa: B023
     go.set()
     for thread in threads:
         thread.join(60.0)
@@ -44,7 +44,7 @@ def test_nobody_may_have_many_questions_waiting() -> None:
     threads = [threading.Thread(target=ask) for _ in range(WAITING + 1)]
     for thread in threads:
         thread.start()
-    until(lambda: _waiting(turns) == WAITING, 60.0)
+    until(lambda: _waiting(turns) == WAITING)
     with pytest.raises(ConflictError, match="4 questions of yours wait"), turns.of("ann"):
         pass
     go.set()

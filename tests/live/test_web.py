@@ -40,7 +40,7 @@ def ann(cluster: Served) -> str:
 def visitor(cluster: Served, token: str = "") -> Iterator[httpx.Client]:
     """Somebody with a browser; with a token: who has logged in."""
     headers = {"Origin": cluster.url}
-    with httpx.Client(base_url=cluster.url, timeout=30, headers=headers) as client:
+    with httpx.Client(base_url=cluster.url, timeout=120, headers=headers) as client:
         if token:
             found = client.post("/login", data={"token": token, "next": "/jobs"})
             assert (found.status_code, found.headers["location"]) == (303, "/jobs"), found.text

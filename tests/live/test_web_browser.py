@@ -21,7 +21,7 @@ from fairlead.live.spec import JobSpec
 pytestmark = pytest.mark.browser
 HOSTILE = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 LOOP = ("sh", "-c", "while true; do echo '<b>step</b>'; sleep 0.2; done")
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")
