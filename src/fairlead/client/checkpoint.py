@@ -89,6 +89,9 @@ class Checkpoints:
     def unlock(self) -> None:
         """Let another process have the folder."""
         if self._lock >= 0:
+            fcntl.flock(
+                self._lock, fcntl.LOCK_UN
+            )  # forked processes, such as data workers, hold it too
             os.close(self._lock)
             self._lock = -1
 

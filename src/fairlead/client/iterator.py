@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Callable, Iterable
 from collections.abc import Iterator as Batches
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from fairlead.client.lease import Lease, Position
+from fairlead.client.passes import END, passes_of
 from fairlead.client.place import say
+from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,15 +27,25 @@ class Iterator(Generic[Batch]):
         for batch in fairlead.Iterator(loader, load=load, save=save, total_steps=1000):
             train(batch)
 
-    loader: anything that can be passed over again and again (a list, a PyTorch DataLoader), or a function of
+    With ``epochs`` each ``for`` over it is one pass, and the job is over after so many::
+
+        batches = fairlead.Iterator(loader, load=load, save=save, epochs=3)
+        for epoch in batches.epochs():
+            for batch in batches:
+                train(batch)
+            evaluate()
+
+    loader: a PyTorch DataLoader; anything else that can be passed over again and again; or a function of
     (epoch, batch size) that gives the batches of that epoch. An epoch is a pass over the data, from 0.
 
-    After a resume the loop goes on with the very next batch. For that a loader's order may depend on nothing
-    but the epoch: its ``set_epoch`` (or its sampler's) is called before every pass, batches that are done
-    are skipped; a loader with ``state_dict`` and ``load_state_dict`` is put back without skipping.
+    After a resume the loop goes on with the very next batch, and with the random numbers that would have come
+    next, as if nothing had happened. An ordinary DataLoader is passed on by the indices of its samples; a
+    loader with ``state_dict`` and ``load_state_dict`` is put back; of others the batches that are done are
+    loaded and dropped. ``set_epoch`` (of the loader or its sampler) is called before every pass. What cannot
+    be put back exactly is refused with a ConfigError.
 
     A step is one batch, and counts when the next one is asked for. Without ``total_steps`` (here or from
-    the scheduler) the job is one pass over the data. Everything else is as in ``Lease``.
+    the scheduler) and ``epochs`` the job is one pass over the data. Everything else is as in ``Lease``.
     """
 
     def __init__(
@@ -45,6 +55,7 @@ class Iterator(Generic[Batch]):
         load: Callable[[Path], None],
         save: Callable[[Path], None],
         total_steps: int | None = None,
+        epochs: int | None = None,
         batch_size: int | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_s: float = 600.0,
@@ -54,15 +65,23 @@ class Iterator(Generic[Batch]):
         if batch_size is None:
             own = getattr(loader, "batch_size", None)
             batch_size = own if isinstance(own, int) else 0
-        self.epoch = 0  # passes that are done
         self._loader = loader
+        self._passes = passes_of(loader)
+        self._epochs = epochs
+        self._epoch = 0  # the present pass
         self._position = 0  # batches of this pass that are done
-        self._length: int | None = None  # batches of a pass, where the loader knows
-        self._batches: Batches[Batch] | None = None
+        self._batches: Batches[Any] | None = None  # None = the pass is not open
+        self._saved: dict[str, Any] | None = None  # with which to open the pass again
+        self._state_is_tried = False
+        self._entered = False
+        self._next_pass: int | None = (
+            None  # that the next ``for`` is; None = the script has not asked
+        )
+        self._replaying = False
         self._lease = Lease(
             load=load,
             save=save,
-            total_steps=total_steps,
+            total_steps=_total_steps(self._passes.expected_length(), total_steps, epochs),
             batch_size=batch_size,
             checkpoint_dir=checkpoint_dir,
             checkpoint_s=checkpoint_s,
@@ -70,6 +89,57 @@ class Iterator(Generic[Batch]):
             save_ranks=save_ranks,
         )
         self._lease.position = self._where
+
+    @property
+    def epoch(self) -> int:
+        """The pass that is under way, from 0; behind a pass with ``epochs``: that pass."""
+        if self._epochs is not None and not self._entered:
+            self._enter()
+            self._next_pass = self._epoch
+        if self._replaying and self._next_pass:
+            return self._next_pass - 1
+        return self._epoch
+
+    @property
+    def batch_index(self) -> int:
+        """The batch of the pass that is under way, from 0."""
+        return self._position
+
+    @property
+    def replaying(self) -> bool:
+        """The pass was done in an earlier start, and is empty (see ``epochs``)."""
+        return self._replaying
+
+    def epochs(self) -> Batches[int]:
+        """The passes that are to be done, the one that was interrupted first. After that one the code of its
+        epoch runs once, whenever the job is interrupted.
+
+        ``range(batches.epoch, 3)`` is the same. With ``range(3)``, passes that were done in an earlier start
+        are empty, but Python runs the code behind them again: it finds the state of the checkpoint, which is
+        read again before the first pass that is not empty, so the training is exact; what that code
+        prints or writes for those passes is not what it was. ``replaying`` is true meanwhile.
+        """
+        if self._epochs is None:
+            raise ConfigError("epochs(): the iterator has to be made with epochs=, their number")
+        self._enter()
+        first = self._epoch
+        for epoch in range(first, self._epochs):
+            if self.preempted or (self.completed and epoch > first):
+                return
+            self._next_pass = epoch
+            yield epoch
+
+    def __len__(self) -> int:
+        """Batches of a ``for`` from its beginning. Raises TypeError where that is not known."""
+        length = self.total_steps
+        if self._epochs is not None or length is None:
+            length = self._passes.length or self._passes.expected_length()
+        if length is None:
+            raise TypeError("the loader does not know its length")
+        return length
+
+    def __bool__(self) -> bool:
+        return True
 
     @property
     def step(self) -> int:
@@ -125,99 +195,173 @@ class Iterator(Generic[Batch]):
         self._lease.adapt(batch_size, total_steps)
 
     def __iter__(self) -> Batches[Batch]:
-        """The loop. Breaking out of it early, without ``complete``, is no end of the job."""
+        """The loop. Breaking out of it early, without ``complete``, is no end of the job; with ``epochs`` it
+        is the end of the pass."""
+        return self._all_passes() if self._epochs is None else self._one_pass(self._epochs)
+
+    def close(self) -> None:
+        """Let go of the lease, where a script with ``epochs`` ends before the job does."""
+        if not self.completed and not self.preempted:
+            self._lease.__exit__(None, None, None)
+
+    def _all_passes(self) -> Batches[Batch]:
         lease = self._lease
-        if lease.completed or lease.preempted:
+        if lease.completed:
+            raise ConfigError(
+                f"all {lease.step} steps were done in the loop before this one; for a loop in each epoch "
+                "the iterator has to be made with epochs=, their number"
+            )
+        if lease.preempted:
             return
         with lease:
-            self.epoch, self._position, state = lease.loaded
+            self._take_position()
             size = lease.batch_size
-            self._open(state)
             while lease.next():
-                if size != lease.batch_size:
-                    self._rescale(size)
-                    size = lease.batch_size
-                batch = self._fetch()
-                if batch is _END:
+                size = self._rescale(size)
+                batch = self._fetch(turns=lease.total_steps is not None)
+                if batch is END:
                     lease.end_of_data()
                     return
                 yield batch
-                self._step_over()
+                self._position += 1
+                if self._is_over() and lease.total_steps is not None:
+                    self._turn(self._epoch + 1)
+            self._batches = None  # its workers may go
+
+    def _one_pass(self, epochs: int) -> Batches[Batch]:
+        lease = self._lease
+        if lease.preempted or not self._begin(epochs):
+            return
+        size = lease.batch_size
+        while lease.next():
+            size = self._rescale(size)
+            batch = self._fetch(turns=False)
+            if batch is END:
+                self._end_pass(epochs)
+                return
+            try:
+                yield batch
+            except GeneratorExit:
+                if lease.is_completing:
+                    self.close()
+                raise
+            self._position += 1
+        self._batches = None  # its workers may go
+
+    def _begin(self, epochs: int) -> bool:
+        """Go to the pass that this ``for`` is. False: nothing is to be done in it."""
+        self._enter()
+        index = self._next_pass or 0
+        if index >= epochs:
+            raise ConfigError(
+                f"all {epochs} epochs are done, and the script asks for another: its outer loop has to be "
+                "`for epoch in batches.epochs()` or `range(batches.epoch, ...)`"
+            )
+        self._next_pass = index + 1
+        if self._lease.completed:
+            return False
+        if index < self._epoch:
+            self._replay(index)
+            return False
+        if self._replaying:
+            self._replaying = False
+            self._lease.reload()
+        if index > self._epoch:
+            self._turn(index)
+        return True
+
+    def _end_pass(self, epochs: int) -> None:
+        if self._position == 0:
+            raise _no_batch(self._epoch)
+        if self._epoch + 1 == epochs:
+            self._lease.end_of_data()
+        else:
+            self._lease.no_step()
+
+    def _replay(self, index: int) -> None:
+        if not self._replaying:
+            say(
+                f"epochs 0 to {self._epoch - 1} were done in an earlier start: their loops are empty, "
+                "but the code behind them runs again; `for epoch in batches.epochs()` leaves them out"
+            )
+        self._replaying = index < self._epoch
+
+    def _enter(self) -> None:
+        if self._entered:
+            return
+        own = self._lease.total_steps
+        self._lease.__enter__()
+        self._entered = True
+        self._take_position()
+        total = self._lease.total_steps
+        if own is not None and total is not None and total < own:
+            say(f"the job has {total} steps, its {self._epochs} epochs have {own}: it ends earlier")
+
+    def _take_position(self) -> None:
+        """Where the checkpoint was saved."""
+        self._epoch, self._position, state, _ = self._lease.loaded
+        if self._lease.step or self._position:
+            self._saved = decode_state(state) if is_state(state) else {}
 
     def _where(self) -> Position:
         """For the checkpoint."""
-        take = getattr(self._loader, "state_dict", None)
-        state = b""
-        if take is not None and hasattr(self._loader, "load_state_dict"):
-            with suppress(TypeError, AttributeError, pickle.PicklingError):  # batches are skipped
-                state = pickle.dumps(take(), protocol=4)
-        return Position(self.epoch, self._position, state)
+        if self._batches is None and self._saved is not None:  # not opened since it was loaded
+            return self._lease.loaded
+        state = self._passes.state(self._position)
+        encoded = encode_state(state, "the state of the loader") if state else b""
+        return Position(self._epoch, self._position, encoded)
 
-    def _open(self, state: bytes = b"") -> None:
+    def _open(self) -> Batches[Any]:
         """The pass of this epoch, from this position on."""
-        loader: Any = self._loader
-        _set_epoch(loader, self.epoch)
-        if state and hasattr(loader, "load_state_dict"):
-            if _is_pickle(state):
-                loader.load_state_dict(pickle.loads(state))
-            else:
-                say(
-                    "the loader's state is of an earlier version: batches that are done are skipped"
-                )
-                state = b""
-        passed = loader(self.epoch, self.batch_size) if callable(loader) else loader
-        self._length = len(passed) if hasattr(passed, "__len__") else None
-        self._batches = iter(passed)
-        if not state:
-            for _ in range(self._position):
-                next(self._batches, None)
+        where = self._epoch, self._lease.batch_size
+        saved, self._saved = self._saved, None
+        if saved is None:
+            self._batches = self._passes.open(*where)
+        else:
+            self._batches = self._passes.resume(*where, self._position, saved)
+        return self._batches
 
-    def _fetch(self) -> Any:
-        """The next batch, if need be of the next epoch; ``_END`` where one pass was all."""
-        if self._batches is None:
-            self._open()
-        batch = next(self._batches or iter(()), _END)
-        if batch is _END and self.total_steps is None:
-            return _END
-        if batch is _END and self._position:
-            self._turn()
-            return self._fetch()
-        if batch is _END:
-            raise ConfigError(
-                f"the loader gave no batch in epoch {self.epoch}; it has to give some each time"
-            )
+    def _fetch(self, turns: bool) -> Any:
+        """The next batch, if need be of the next epoch; ``END`` where the pass is over and nothing turns."""
+        batch = next(self._open() if self._batches is None else self._batches, END)
+        if batch is END and turns:
+            if not self._position:
+                raise _no_batch(self._epoch)
+            self._turn(self._epoch + 1)
+            return self._fetch(turns)
+        if not self._state_is_tried:
+            self._state_is_tried = True
+            self._where()  # a state that cannot be saved shows now, not at the first checkpoint
         return batch
 
-    def _step_over(self) -> None:
+    def _is_over(self) -> bool:
         """A pass whose end is known ends with its last batch, unless the loader keeps books itself."""
-        self._position += 1
-        keeps_books = hasattr(self._loader, "load_state_dict")
-        if self._position == self._length and self.total_steps is not None and not keeps_books:
-            self._turn()
+        return self._passes.knows_its_end and self._position == self._passes.length
 
-    def _turn(self) -> None:
-        """The next pass; it is opened when its first batch is asked for."""
-        self.epoch, self._position, self._batches = self.epoch + 1, 0, None
+    def _turn(self, epoch: int) -> None:
+        """Another pass; it is opened when its first batch is asked for."""
+        self._epoch, self._position, self._batches = epoch, 0, None
 
-    def _rescale(self, before: int) -> None:
-        """After a change of the batch size: the same samples are done, in other batches."""
-        if callable(self._loader):
-            self._position = self._position * before // max(self.batch_size, 1)
+    def _rescale(self, before: int) -> int:
+        """After a change of the batch size: the same samples are done, in other batches. The size now."""
+        size = self._lease.batch_size
+        if size != before and callable(self._loader) and self._position:
+            self._saved = self._passes.state(self._position)
+            self._position = self._position * before // max(size, 1)
             self._open()
+        return size
 
 
-_END: Any = object()
+def _total_steps(length: int | None, total_steps: int | None, epochs: int | None) -> int | None:
+    """Of the whole job. Raises ConfigError where the options contradict each other."""
+    if epochs is None:
+        return total_steps
+    if total_steps is not None:
+        raise ConfigError("epochs, total_steps: one of the two says how long the job is, not both")
+    if not isinstance(epochs, int) or epochs < 1:
+        raise ConfigError(f"epochs: expected a whole number >= 1, got {epochs}")
+    return None if length is None else epochs * length
 
 
-def _is_pickle(state: bytes) -> bool:
-    """Of protocol 2 or later. Earlier versions of Fairlead wrote msgpack, whose maps never end so."""
-    return state[:1] == b"\x80" and len(state) > 2 and state.endswith(pickle.STOP)
-
-
-def _set_epoch(loader: Any, epoch: int) -> None:
-    """Order by epoch, as PyTorch's distributed samplers have it."""
-    for owner in (loader, getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)):
-        setter = getattr(owner, "set_epoch", None)
-        if setter is not None:
-            setter(epoch)
-            return
+def _no_batch(epoch: int) -> ConfigError:
+    return ConfigError(f"the loader gave no batch in epoch {epoch}; it has to give some each time")

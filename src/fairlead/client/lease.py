@@ -16,7 +16,7 @@ from fairlead.client import crash
 from fairlead.client.checkpoint import Checkpoint, Manifest
 from fairlead.client.gang import Standing
 from fairlead.client.place import EXIT_MAY_NOT_RUN, Place, leave, read_place
-from fairlead.client.sides import NEVER, Follow, Lead, Side, part_name
+from fairlead.client.sides import NEVER, Follow, Lead, Side, loader_state_of, part_name
 from fairlead.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ class Position(NamedTuple):
 
     loader_epoch: int = 0  # passes that are done
     batches: int = 0  # of the present pass that are done
-    loader_state: bytes = b""
+    loader_state: bytes = b""  # of this rank's loader
+    world_size: int = 1  # ranks that saved it
 
 
 class Lease:
@@ -91,6 +92,7 @@ class Lease:
         self._sharded = save_ranks == "all"
         self._place = Place()
         self._side: Side | None = None
+        self._found: Checkpoint | None = None  # the checkpoint of this start
         self._behind: Side | None = None  # the same, once the loop has come to its end
         self._before: Any = None  # the handler of SIGTERM before ours
         self._running = False  # a step is under way
@@ -154,6 +156,20 @@ class Lease:
             return self._ended()
         self._running = self._look()
         return self._running
+
+    @property
+    def is_completing(self) -> bool:
+        """``complete`` was called, and the loop is not over yet."""
+        return self._no_more and self._side is not None
+
+    def no_step(self) -> None:
+        """The step that ``next`` has begun is none: there was no batch for it."""
+        self._running = False
+
+    def reload(self) -> None:
+        """Read the checkpoint of this start once more, if there was one."""
+        if self._found is not None:
+            self._take(self._found)
 
     def complete(self) -> None:
         """No more steps are needed after the one under way. With several ranks the loop ends at the next
@@ -258,7 +274,7 @@ class Lease:
         )
 
     def _manifest(self, finished: bool = False) -> Manifest:
-        epoch, position, state = self.position()
+        epoch, position, state, _ = self.position()
         return Manifest(
             step=self.step,
             loader_epoch=epoch,
@@ -273,7 +289,7 @@ class Lease:
         )
 
     def _resume(self, side: Side) -> None:
-        found = side.open()
+        found = self._found = side.open()
         opened = monotonic()
         if found is not None:
             self._take(found)
@@ -291,7 +307,8 @@ class Lease:
             )
         self._load(found.path / part_name(self._place.rank if self._sharded else 0))
         self.step = manifest.step
-        self.loaded = Position(manifest.loader_epoch, manifest.position, manifest.loader_state)
+        state = loader_state_of(found, self._place.rank)
+        self.loaded = Position(manifest.loader_epoch, manifest.position, state, manifest.world_size)
 
     def _plan(self, found: Checkpoint | None) -> tuple[int, int] | None:
         """Batch size and total steps to go on with: the checkpoint's where the job has changed them; else

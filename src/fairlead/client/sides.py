@@ -129,7 +129,7 @@ class Lead:
         assert self._store is not None
         began = monotonic()
         mine = save_part(Path(partial), self._place.rank, self._user_save)
-        others = self._gang.saved(self._idle) if self._sharded else []
+        others = self._gang.saved(self._idle)
         problem = next((one.problem for one in (mine, *others) if one.problem), "")
         if not problem:
             parts = {name: part for one in (mine, *others) for name, part in one.parts.items()}
@@ -308,10 +308,14 @@ class Follow:
         """What rank 0 says."""
         return self._gang.verdict(standing)
 
-    def save(self, partial: str, manifest: Manifest) -> bool:  # noqa: ARG002
-        """This rank's part, where each has one."""
-        if self._sharded:
-            self._gang.tell(save_part(Path(partial), self._place.rank, self._user_save))
+    def save(self, partial: str, manifest: Manifest) -> bool:
+        """This rank's part, where each has one, and the state of its loader."""
+        rank = self._place.rank
+        saved = save_part(Path(partial), rank, self._user_save) if self._sharded else Saved({})
+        if manifest.loader_state and not saved.problem:
+            loader = save_part(Path(partial), rank, manifest.loader_state)
+            saved = Saved({**saved.parts, **loader.parts}, loader.problem)
+        self._gang.tell(saved)
         return True
 
     def go_on(self, verdict: Verdict, step: int) -> tuple[float, int]:  # noqa: ARG002
@@ -328,14 +332,31 @@ class Follow:
         self._gang.close()
 
 
-def save_part(partial: Path, rank: int, save: UserSave) -> Saved:
-    """Have the script save its state, and bring it to the disk."""
-    part = partial / part_name(rank)
+def save_part(partial: Path, rank: int, what: UserSave | bytes) -> Saved:
+    """Have the script save its state, or write the state of a rank's loader, and bring it to the disk."""
     try:
-        save(part)
+        if isinstance(what, bytes):
+            part = partial / loader_name(rank)
+            part.write_bytes(what)
+        else:
+            part = partial / part_name(rank)
+            what(part)
         return Saved(_synced(partial, part))
     except CANNOT_SAVE as problem:
         return Saved({}, str(problem) or type(problem).__name__)
+
+
+def loader_state_of(found: Checkpoint, rank: int) -> bytes:
+    """What a rank's loader had saved; that of rank 0 is in the manifest. Empty where there is nothing."""
+    path = found.path / loader_name(rank)
+    if rank == 0 or not found.manifest.loader_state:
+        return found.manifest.loader_state
+    return path.read_bytes() if path.exists() else b""
+
+
+def loader_name(rank: int) -> str:
+    """Of the file in a checkpoint with the state of a rank's loader."""
+    return f"loader-{rank}"
 
 
 def part_name(rank: int) -> str:

@@ -1,0 +1,518 @@
+"""PyTorch's ``DataLoader`` put back exactly: same batches, same augmentations, nothing loaded twice.
+
+The order of a pass is drawn when it is opened, from generators whose states are kept until the pass is over.
+To go on in the middle of a pass they are set back, the sampler is run without loading anything, what it gave
+is compared with what it gave before, and all generators are set to what they were at the checkpoint.
+
+In worker processes each batch is loaded with seeds that depend on the pass and on the batch alone: which
+worker loads it, and what that worker has loaded before, do not matter.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch.utils.data as torch_data
+
+from fairlead.client.passes import (
+    END,
+    NO_STREAM,
+    Passes,
+    StatefulPasses,
+    known_length,
+    set_epoch,
+    skip,
+    streamed,
+)
+from fairlead.client.random_state import (
+    RandomStream,
+    capture_random,
+    capture_start,
+    derive_seed,
+    find_generators,
+    fingerprint,
+    generator_states,
+    restore_generators,
+    restore_random,
+    restore_start,
+    seed_generators,
+    seed_random,
+)
+from fairlead.errors import ConfigError
+
+PLAIN = (bool, int, float, str, type(None))
+
+
+def torch_passes(loader: Any) -> Passes:
+    """How this DataLoader is passed over. Raises ConfigError where it cannot be put back exactly."""
+    if loader.num_workers > 1 and not getattr(loader, "in_order", True):
+        raise ConfigError(
+            "DataLoader(in_order=False) gives its batches in an order that cannot be repeated; "
+            "leave in_order at True"
+        )
+    if hasattr(loader, "load_state_dict"):
+        return _stateful_passes(loader)
+    if isinstance(loader.dataset, torch_data.IterableDataset):
+        return StreamedPasses(loader)
+    return SampledPasses(loader)
+
+
+class SampledPasses:
+    """Of a DataLoader with a map-style data set, by the indices that its sampler gives."""
+
+    knows_its_end = True
+
+    def __init__(self, loader: Any) -> None:
+        self.length: int | None = None
+        self._loader = loader
+        self._attribute = "sampler" if loader.batch_sampler is None else "batch_sampler"
+        self._order = SampleOrder(
+            getattr(loader, self._attribute), loader.generator, seeded=loader.num_workers > 0
+        )
+        self._dataset = SeededDataset(loader.dataset, loader.collate_fn)
+        self._fresh = True  # no pass was opened in this process
+
+    def expected_length(self) -> int | None:
+        return known_length(self._loader)
+
+    def open(self, epoch: int, batch_size: int) -> Iterator[Any]:  # noqa: ARG002
+        return self._begin(epoch, 0, {})
+
+    def resume(
+        self,
+        epoch: int,
+        batch_size: int,  # noqa: ARG002
+        position: int,
+        state: dict[str, Any],
+    ) -> Iterator[Any]:
+        if "samples" in state and position and state["samples"] != self._samples():
+            raise ConfigError(
+                f"the data set has {self._samples()} samples; it had {state['samples']} when the "
+                f"checkpoint was saved, {position} batches into epoch {epoch}"
+            )
+        if position:
+            return self._begin(epoch, position, state)
+        if "start" in state:
+            self._order.restore(state["start"])
+            restore_random(state["now"])
+            restore_generators(self._data_generators(), state["data_generators"])
+        return self._begin(epoch, 0, {})
+
+    def state(self, position: int) -> dict[str, Any]:
+        return {
+            **self._order.state(position),
+            "samples": self._samples(),
+            "now": capture_random(),
+            "order_generators": generator_states(self._order.generators),
+            "data_generators": generator_states(self._data_generators()),
+        }
+
+    def _begin(self, epoch: int, position: int, state: dict[str, Any]) -> Iterator[Any]:
+        loader, order = self._loader, self._order
+        set_epoch(loader, epoch)
+        if self._fresh and getattr(loader, "_iterator", None) is not None:
+            loader._iterator = None  # of a pass before ours, whose workers do not know of us
+        self.length = known_length(loader)
+        order.plan(epoch, position, state, lambda: self._restore_own(state))
+        if self._fresh and epoch and not position and getattr(loader, "persistent_workers", False):
+            order.start_from_here()  # a loader that lived on would not draw seeds for new workers
+        self._fresh = False
+        with self._installed():
+            batches: Iterator[Any] = iter(loader)
+            if not order.is_open:  # its __iter__ is a generator
+                return self._late(batches)
+        if position:
+            order.prime()
+        return batches
+
+    def _late(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Of a loader that opens its pass when its first batch is asked for."""
+        with self._installed():
+            first = next(batches, END)
+        if not self._order.is_open:
+            raise ConfigError(
+                f"{type(self._loader).__name__} does not load by its sampler, so it cannot be put back; "
+                "give a torch.utils.data.DataLoader, or a loader with state_dict and load_state_dict"
+            )
+        if first is not END:
+            yield first
+            yield from batches
+
+    @contextmanager
+    def _installed(self) -> Iterator[None]:
+        """The loader takes its samples and data from us while it opens a pass. (It refuses assignments.)"""
+        own = vars(self._loader)
+        before = {name: own[name] for name in (self._attribute, "dataset")}
+        own[self._attribute] = self._order
+        if self._loader.num_workers > 0:
+            own["dataset"] = self._dataset
+        try:
+            yield
+        finally:
+            own.update(before)
+
+    def _restore_own(self, state: dict[str, Any]) -> None:
+        restore_generators(self._data_generators(), state["data_generators"])
+        if self._loader.num_workers == 0:  # workers are given samples in advance
+            restore_generators(self._order.generators, state["order_generators"])
+
+    def _data_generators(self) -> list[Any]:
+        """What the data set keeps to itself, where it is used in this process."""
+        loader = self._loader
+        return [] if loader.num_workers else find_generators(loader.dataset, loader.collate_fn)
+
+    def _samples(self) -> int | None:
+        return known_length(self._loader.dataset)
+
+
+class SampleOrder:
+    """A sampler whose passes can be opened again in their middle.
+
+    generators: those that the sampler draws from, apart from the global ones.
+    seeded: what is given is ``Load``, an order to a worker, instead of the samples alone.
+    """
+
+    def __init__(self, sampler: Any, generator: Any, *, seeded: bool) -> None:
+        self.sampler = sampler
+        self.seeded = seeded
+        self.generators = find_generators(sampler, generator)
+        self.draws_at_once = _draws_at_once(sampler)
+        self._built = [_attributes(one) for one in _chain_of(sampler)]
+        self.is_open = False
+        self.epoch = self.position = 0
+        self.saved: dict[str, Any] = {}
+        self.start: dict[str, Any] = {}  # of the present pass
+        self.ready: Any = None  # called when the pass is where it was
+        self.digests: dict[int, int] = {}  # batches of this pass -> digest of their samples
+        self._pass: OrderedPass | None = None
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "sampler" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.sampler, name)
+
+    def __iter__(self) -> OrderedPass:
+        self.is_open = True
+        self._pass = OrderedPass(self)
+        return self._pass
+
+    def plan(self, epoch: int, position: int, saved: dict[str, Any], ready: Any) -> None:
+        """What the next pass is to be."""
+        self.is_open = False
+        self.epoch, self.position, self.saved, self.ready = epoch, position, saved, ready
+        self.start, self.digests = {}, {0: 0}
+        if position and "start" not in saved:
+            raise ConfigError(
+                "the checkpoint does not say how its samples were drawn (it is of an earlier version, or "
+                f"of another loader): {position} batches of epoch {epoch} cannot be passed over exactly"
+            )
+
+    def start_from_here(self) -> None:
+        """Open the next pass with the generators as they are now."""
+        self.saved = {"start": self.snapshot()}
+
+    def prime(self) -> None:
+        """Pass over what is done, at once."""
+        assert self._pass is not None
+        self._pass.prime()
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that the order of a pass depends on."""
+        chained = zip(_chain_of(self.sampler), self._built)
+        attributes = [_changed(one, built) for one, built in chained]
+        return {**capture_start(self.generators), "attributes": attributes}
+
+    def restore(self, start: dict[str, Any]) -> None:
+        """The other way round."""
+        restore_start(self.generators, start)
+        for owner, attributes in zip(_chain_of(self.sampler), start["attributes"]):
+            vars(owner).update(attributes)
+
+    def state(self, position: int) -> dict[str, Any]:
+        """For a checkpoint after so many batches of the pass."""
+        for done in [done for done in self.digests if done < position]:
+            del self.digests[done]
+        start = self.start if position else self.snapshot()
+        return {"start": start, "digest": self.digests.get(position, 0)}
+
+
+class OrderedPass:
+    """The samples of one pass."""
+
+    def __init__(self, order: SampleOrder) -> None:
+        self._order = order
+        self._samples: Iterator[Any] | None = None
+        self._count = 0
+        self._digest = 0
+        self._seed = 0
+        self._stream: AbstractContextManager[None] = NO_STREAM
+
+    def __iter__(self) -> OrderedPass:
+        return self
+
+    def __next__(self) -> Any:
+        self.prime()
+        samples = self._draw()
+        self._order.digests[self._count] = self._digest
+        return (
+            Load(samples, derive_seed(self._seed, self._count)) if self._order.seeded else samples
+        )
+
+    def prime(self) -> None:
+        """Draw the order of the pass, and pass over what is done."""
+        if self._samples is not None:
+            return
+        order = self._order
+        if "start" in order.saved:
+            order.restore(order.saved["start"])
+        order.start = order.snapshot()
+        self._seed = derive_seed(fingerprint(order.start["random"]), order.epoch)
+        if not order.draws_at_once:
+            self._stream = RandomStream(self._seed)
+        with self._stream:
+            self._samples = iter(order.sampler)
+        if order.position:
+            self._pass_over(order)
+
+    def _pass_over(self, order: SampleOrder) -> None:
+        try:
+            for _ in range(order.position):
+                self._draw()
+        except StopIteration:
+            self._digest = -1
+        if self._digest != order.saved["digest"]:
+            raise ConfigError(
+                f"the sampler {type(order.sampler).__name__} does not give the samples again that it gave "
+                f"in epoch {order.epoch} before the checkpoint: the loader, its data or its seeds have "
+                "changed, or its order depends on more than PyTorch's, NumPy's and Python's generators; "
+                "give it set_epoch(epoch), or a loader with state_dict and load_state_dict"
+            )
+        order.digests[self._count] = self._digest
+        restore_random(order.saved["now"])
+        order.ready()
+
+    def _draw(self) -> Any:
+        assert self._samples is not None
+        with self._stream:
+            samples = next(self._samples)
+        self._count += 1
+        self._digest = zlib.crc32(repr(samples).encode(), self._digest)
+        return samples
+
+
+class Load:
+    """What a worker loads, and with which seed."""
+
+    __slots__ = ("samples", "seed")
+
+    def __init__(self, samples: Any, seed: int) -> None:
+        self.samples = samples
+        self.seed = seed
+
+
+class SeededDataset:
+    """A map-style data set in a worker: each batch is loaded with the seed that comes with its samples."""
+
+    def __init__(self, dataset: Any, collate_fn: Any) -> None:
+        vars(self).update(_dataset=dataset, _collate_fn=collate_fn, _own=None)
+
+    def __reduce__(self) -> Any:
+        return SeededDataset, (self._dataset, self._collate_fn)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(vars(self)["_dataset"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._dataset, name, value)  # of worker_init_fn, which is given the data set
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, load: Any) -> Any:
+        if not isinstance(load, Load):
+            return self._dataset[load]
+        self._seed(load.seed)
+        return self._dataset[load.samples]
+
+    def __getitems__(self, load: Any) -> Any:
+        self._seed(load.seed)
+        whole = getattr(self._dataset, "__getitems__", None)
+        if whole:
+            return whole(load.samples)
+        return [self._dataset[sample] for sample in load.samples]
+
+    def _seed(self, seed: int) -> None:
+        own = vars(self)
+        if own["_own"] is None:
+            own["_own"] = find_generators(self._dataset, self._collate_fn)
+        seed_random(seed)
+        seed_generators(own["_own"], seed)
+
+
+class StreamedPasses:
+    """Of a DataLoader with an IterableDataset: batches that are done are loaded again, and dropped.
+
+    Without workers the data set draws its random numbers from a stream of its own.
+    """
+
+    knows_its_end = True
+
+    def __init__(self, loader: Any) -> None:
+        if getattr(loader, "persistent_workers", False):
+            raise ConfigError(
+                "DataLoader(persistent_workers=True) with an IterableDataset cannot be put back: what its "
+                "workers keep from earlier passes is not known; leave persistent_workers at False"
+            )
+        self.length: int | None = None
+        self._loader = loader
+        self._generators = find_generators(loader.dataset, loader.collate_fn, loader.generator)
+        self._built = _attributes(loader.dataset)
+        self._start: dict[str, Any] = {}  # of the present pass
+
+    def expected_length(self) -> int | None:
+        return None  # what len() says of such a loader is a guess
+
+    def open(self, epoch: int, batch_size: int) -> Iterator[Any]:  # noqa: ARG002
+        loader = self._loader
+        set_epoch(loader, epoch)
+        if hasattr(loader.dataset, "set_epoch"):
+            loader.dataset.set_epoch(epoch)
+        self._start = self._snapshot()
+        seed = derive_seed(fingerprint(self._start["random"]), epoch)
+        batches = iter(loader)
+        return batches if loader.num_workers else streamed(batches, seed)
+
+    def resume(
+        self, epoch: int, batch_size: int, position: int, state: dict[str, Any]
+    ) -> Iterator[Any]:
+        if "start" in state:
+            restore_start(self._generators, state["start"])
+            vars(self._loader.dataset).update(state["start"]["attributes"])
+        if not position:
+            restore_random(state.get("now", {}))
+            return self.open(epoch, batch_size)
+        batches = self.open(epoch, batch_size)
+        skip(batches, position, epoch)
+        restore_random(state.get("now", {}))
+        return batches
+
+    def state(self, position: int) -> dict[str, Any]:
+        return {"start": self._start if position else self._snapshot(), "now": capture_random()}
+
+    def _snapshot(self) -> dict[str, Any]:
+        attributes = _changed(self._loader.dataset, self._built)
+        return {**capture_start(self._generators), "attributes": attributes}
+
+
+class StatefulSeededDataset(SeededDataset):
+    """A map-style data set in a worker of a stateful loader: the worker's generators are in its state."""
+
+    def __reduce__(self) -> Any:
+        return StatefulSeededDataset, (self._dataset, self._collate_fn)
+
+    def __getitem__(self, load: Any) -> Any:
+        return self._dataset[load]
+
+    def __getitems__(self, samples: Any) -> Any:
+        whole = getattr(self._dataset, "__getitems__", None)
+        return whole(samples) if whole else [self._dataset[sample] for sample in samples]
+
+    def state_dict(self) -> dict[str, Any]:
+        take = getattr(self._dataset, "state_dict", None)
+        return {
+            "random": capture_random(devices=False),
+            "generators": generator_states(find_generators(self._dataset, self._collate_fn)),
+            "dataset": take() if take else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["dataset"] is not None:
+            self._dataset.load_state_dict(state["dataset"])
+        restore_random(state["random"])
+        generators = find_generators(self._dataset, self._collate_fn)
+        restore_generators(generators, state["generators"])
+
+
+class StatefulLoaderPasses(StatefulPasses):
+    """Of torchdata's StatefulDataLoader."""
+
+    def expected_length(self) -> int | None:
+        iterable = isinstance(self._loader.dataset, torch_data.IterableDataset)
+        return None if iterable else super().expected_length()
+
+    def open(self, epoch: int, batch_size: int) -> Iterator[Any]:
+        loader = self._loader
+        if not loader.num_workers or isinstance(loader.dataset, torch_data.IterableDataset):
+            return super().open(epoch, batch_size)
+        own = vars(loader)
+        dataset = own["dataset"]
+        own["dataset"] = StatefulSeededDataset(dataset, loader.collate_fn)
+        try:
+            return super().open(epoch, batch_size)
+        finally:
+            own["dataset"] = dataset
+
+
+def _stateful_passes(loader: Any) -> Passes:
+    sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    inner = getattr(sampler, "sampler", None)
+    for one in (sampler, inner):
+        if one is None or _keeps_order(one):
+            continue
+        raise ConfigError(
+            f"{type(loader).__name__} with a {type(one).__name__} cannot be put back exactly, as that "
+            "sampler has no state_dict; use torch.utils.data.DataLoader, which may have any sampler"
+        )
+
+    def generators() -> list[Any]:
+        return [] if loader.num_workers else find_generators(loader.dataset, loader.collate_fn)
+
+    return StatefulLoaderPasses(loader, generators)
+
+
+def _keeps_order(sampler: Any) -> bool:
+    """Whether a stateful loader can put this sampler back."""
+    known = type(sampler).__module__.startswith("torchdata.") or hasattr(sampler, "state_dict")
+    fixed = (torch_data.SequentialSampler, torch_data.BatchSampler, torch_data.DistributedSampler)
+    endless = type(sampler).__name__ == "_InfiniteConstantSampler"
+    return known or endless or isinstance(sampler, fixed)
+
+
+def _draws_at_once(sampler: Any) -> bool:
+    """Whether all global random numbers of a pass are drawn before its first sample."""
+    if type(sampler) is torch_data.BatchSampler:
+        return _draws_at_once(sampler.sampler)
+    return type(sampler) in (
+        torch_data.SequentialSampler,
+        torch_data.RandomSampler,
+        torch_data.SubsetRandomSampler,
+        torch_data.WeightedRandomSampler,
+        torch_data.DistributedSampler,
+    )
+
+
+def _chain_of(sampler: Any) -> list[Any]:
+    """A sampler, and those that it is built on."""
+    found: list[Any] = []
+    while sampler is not None and hasattr(sampler, "__dict__") and len(found) < 8:
+        found.append(sampler)
+        sampler = getattr(sampler, "sampler", None)
+    return found
+
+
+def _changed(owner: Any, built: dict[str, Any]) -> dict[str, Any]:
+    """The plain attributes that are not as they were: a state, where the others are settings."""
+    now = _attributes(owner)
+    return {name: now[name] for name in now if name not in built or now[name] != built[name]}
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(owner).items() if type(value) in PLAIN}
