@@ -29,6 +29,7 @@ from simulated_nodes import TYPES, Node, families, job_spec, rates_of
 import fairlead
 from fairlead.live.access import Caller
 from fairlead.live.clock import Clock
+from fairlead.live.front.local import LocalFront
 from fairlead.live.options import live_options
 from fairlead.live.protocol import PROTOCOL, Register, Report
 from fairlead.live.service import Service
@@ -55,6 +56,7 @@ class Day:
         engine.backend.now_s = engine.clock.now_s
         engine.backend.pace_s = 0.0
         engine.fleet.monotonic = lambda: self.now_s
+        self.front = LocalFront(engine.fleet)
         self.names = families()
         self.rates = rates_of(self.names)
         self.random = np.random.default_rng(0)
@@ -114,7 +116,7 @@ class Day:
                 holds=node.holds(self.now_s),
                 orders_seq=node.orders_seq,
             )
-            node.follow(self.service.report(report), self.now_s, self.now_s)
+            node.follow(self.front.report(report), self.now_s, self.now_s)
         self._settle()
 
     def _settle(self) -> None:

@@ -264,7 +264,7 @@ def test_the_token_is_found_at_home(
 def test_a_server_that_is_not_there_is_one_sentence(
     cluster: Served, server: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = server.replace("AGENTS", cluster.server.agents.address)
+    server = server.replace("AGENTS", cluster.server.agent_address)
     assert call("jobs", "--server", server) == code
     caught = capsys.readouterr()
     assert said in caught.err

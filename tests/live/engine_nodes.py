@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from fairlead.errors import StaleError
 from fairlead.live.access import Caller
+from fairlead.live.front.local import LocalFront
 from fairlead.live.options import live_options
 from fairlead.live.protocol import PROTOCOL, Held, Orders, Register, Report, Welcome
 from fairlead.live.service import Service
@@ -57,7 +58,7 @@ class PlayedNode:
     def say(self, **more: Any) -> Orders:
         """Report what is held, and no more."""
         self.seq += 1
-        orders = self.cluster.service.report(
+        orders = self.cluster.front.report(
             Report(
                 node=self.name, incarnation=self.incarnation, seq=self.seq,
                 holds=tuple(self.held.values()), orders_seq=self.follows, **more,
@@ -82,6 +83,7 @@ class EngineNodes:
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        self.front = LocalFront(service.engine.fleet)
         self.nodes: list[PlayedNode] = []  # that report while a test waits
 
     def node(self, name: str, incarnation: str = "one.1", devices: int = 1) -> PlayedNode:
@@ -133,8 +135,9 @@ def engine_nodes(directory: Path, round_s: float = 1.0) -> Iterator[EngineNodes]
         None, "las", "default", round_s, "builtin", 0, LEASE_S, HEARTBEAT_S, 30.0
     )
     service = Service(directory, options)
+    cluster = EngineNodes(service)
     service.start()
     try:
-        yield EngineNodes(service)
+        yield cluster
     finally:
         service.stop()

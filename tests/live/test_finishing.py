@@ -164,7 +164,7 @@ def test_the_end_of_a_preempted_script_is_not_that_of_its_job(
     admin.pause(job.id)
     until(lambda: admin.job(job.id).node == "", LIMIT_S)
     assert admin.job(job.id).state == "paused"
-    assert admin.stints(job.id)[0].why == "paused"
+    until(lambda: admin.stints(job.id)[0].why == "paused", LIMIT_S)
     assert (job.here / "returned").read_text() == "finished: False"
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from fairlead.errors import StaleError
 from fairlead.live.fleet import Fleet
+from fairlead.live.front.local import LocalFront
 from fairlead.live.protocol import Assignment, Held, Rank, Register, Report
 
 
@@ -15,10 +16,25 @@ class Time:
         return self.now
 
 
-def _fleet(time: Time, noticed: list[str]) -> Fleet:
-    fleet = Fleet(lease_s=10.0, rate_bound=0.01, monotonic=time, notice=noticed.append)
+class Cluster(Fleet):
+    """Driver and front of a node in one, on a clock that a test turns."""
+
+    def __init__(self, time: Time, noticed: list[str], lease_s: float = 10.0) -> None:
+        super().__init__(lease_s, 0.01, time, noticed.append)
+        self.front = LocalFront(self)
+        self.report = self.front.report
+
+    def loses(self, patience_s: float) -> list[str]:
+        """The driver asks, the front answers."""
+        assert self.silent(lambda _: patience_s) == [], "never without the front"
+        return self.silent(lambda _: patience_s)
+
+
+def _fleet(time: Time, noticed: list[str]) -> Cluster:
+    fleet = Cluster(time, noticed)
     fleet.add("a", "v100", 2)
     fleet.register(_register())
+    fleet.publish()
     return fleet
 
 
@@ -100,31 +116,115 @@ def test_a_silent_node_is_lost_when_its_leases_are_over_and_not_before() -> None
     fleet.want("a", _assignment())
     fleet.publish()
     fleet.report(_report(0, _held()))
-    time.now += 10.0 * 1.01 + 3.0 - 0.1
-    assert fleet.silent(lambda node: 3.0) == []
-    time.now += 0.2
-    assert fleet.silent(lambda node: 3.0) == ["a"]
+    _pass(fleet, time, 10.0 * 1.01 + 3.0 - 0.1)
+    assert fleet.loses(3.0) == []
+    _pass(fleet, time, 0.2)
+    assert fleet.loses(3.0) == ["a"]
+    with pytest.raises(StaleError):
+        fleet.report(_report(1, _held()))
     fleet.lose("a")
     with pytest.raises(StaleError):
         fleet.report(_report(1, _held()))
     assert fleet.register(_register()) == []
+    fleet.publish()
     assert fleet.report(_report(0, _held())).wanted == ()
 
 
-def test_a_server_that_was_away_blames_no_node() -> None:
+def _pass(fleet: Cluster, time: Time, seconds: float) -> None:
+    """Time goes by while the front does its work."""
+    until = time.now + seconds
+    while time.now < until:
+        time.now = min(time.now + 1.0, until)
+        fleet.front.table.look()
+
+
+def test_a_front_that_was_away_blames_no_node() -> None:
     time = Time()
     fleet = _fleet(time, [])
     time.now += 1000.0
-    fleet.pardon(999.0)
-    assert fleet.silent(lambda node: 3.0) == []
-    time.now += 3.0
-    assert fleet.silent(lambda node: 3.0) == ["a"]
+    assert fleet.loses(3.0) == [], "the first that it does is to pardon"
+    _pass(fleet, time, 3.1)
+    assert fleet.loses(3.0) == ["a"]
+
+
+def test_a_driver_that_stood_still_does_not_take_nodes_for_silent() -> None:
+    time = Time()
+    fleet = _fleet(time, [])
+    fleet.want("a", _assignment())
+    fleet.publish()
+    fleet.front.table.forward = lambda _: None
+    for seq in range(30):
+        _pass(fleet, time, 1.0)
+        assert fleet.report(_report(seq, _held())).leases == {1: 10.0}
+    assert fleet.nodes["a"].lease_until == 0.0, "as far as the driver knows"
+    assert fleet.loses(3.0) == []
+    assert fleet.nodes["a"].lease_until == time.now + 10.1, "now it knows better"
+
+
+def test_a_loss_is_not_taken_back_by_orders_that_crossed_it() -> None:
+    time = Time()
+    fleet = _fleet(time, [])
+    _pass(fleet, time, 20.0)
+    fleet.silent(lambda _: 3.0)  # the front agrees, the driver has not heard of it yet
+    fleet.want("a", _assignment())
+    fleet.publish()
+    with pytest.raises(StaleError):
+        fleet.report(_report(0, _held()))
+
+
+def test_a_node_that_registers_again_in_time_is_not_lost() -> None:
+    time = Time()
+    fleet = _fleet(time, [])
+    _pass(fleet, time, 20.0)
+    fleet.silent(lambda _: 3.0)  # the front agrees
+    fleet.register(_register())
+    assert fleet.silent(lambda _: 3.0) == []
+    fleet.publish()
+    assert fleet.report(_report(0)).wanted == ()
+
+
+def test_the_driver_hears_what_was_granted_before_a_name_was_taken_over() -> None:
+    time = Time()
+    fleet = _fleet(time, [])
+    fleet.want("a", _assignment())
+    fleet.publish()
+    fleet.register(_register("two"))
+    fleet.front.table.forward = lambda _: None
+    fleet.report(_report(0, _held()))  # before the front knows of the other one
+    fleet.publish()
+    assert fleet.nodes["a"].lease_until == time.now + 10.1
+    with pytest.raises(StaleError):
+        fleet.report(_report(1, _held()))
+
+
+def test_a_front_that_is_started_anew_knows_all_and_assumes_the_worst() -> None:
+    time, noticed = Time(), list[str]()
+    fleet = _fleet(time, noticed)
+    fleet.want("a", _assignment())
+    fleet.publish()
+    fleet.report(_report(7, _held()))
+    fleet.want("a", _assignment(job=2))  # not published yet
+    noticed.clear()
+    time.now += 1.0
+    fleet.front = LocalFront(fleet)
+    states = fleet.again()
+    for state in states:
+        fleet.front.table.publish(state)
+    _pass(fleet, time, 10.0)
+    assert fleet.loses(0.0) == [], "a lease that the dead one granted may still run"
+    orders = fleet.front.report(_report(8, _held(step=5)))
+    assert [a.job for a in orders.wanted] == [1]
+    assert orders.leases == {1: 10.0}
+    assert noticed == ["a"]
+    _pass(fleet, time, 10.2)
+    assert fleet.loses(0.0) == ["a"]
 
 
 def test_another_incarnation_is_told_to_register() -> None:
     fleet = _fleet(Time(), [])
     fleet.report(_report(0, _held()))
     assert fleet.register(_register("two")) == [(1, 1)], "what the new one does not hold"
+    fleet.publish()
     with pytest.raises(StaleError):
         fleet.report(_report(9, _held()))
 
@@ -137,7 +237,7 @@ def test_what_was_never_begun_is_known_to_be_so() -> None:
     fleet.unwant("a", 1, 1, "preempted")
     fleet.publish()
     assert not fleet.never_began("a", (1, 1)), "the node may still follow the older orders"
-    newest = fleet.orders("a", "one").seq
+    newest = fleet.orders("a").seq
     fleet.report(_report(1, orders_seq=newest))
     assert fleet.never_began("a", (1, 1))
 
@@ -146,7 +246,7 @@ def test_what_is_wanted_and_not_held_will_not_begin() -> None:
     fleet = _fleet(Time(), [])
     fleet.want("a", _assignment())
     fleet.publish()
-    newest = fleet.orders("a", "one").seq
+    newest = fleet.orders("a").seq
     assert not fleet.never_began("a", (1, 1)), "it may not have heard of it"
     fleet.report(_report(1, orders_seq=newest))
     assert fleet.never_began("a", (1, 1)), "it has begun it before, and forgotten it"
@@ -160,11 +260,12 @@ def test_an_end_is_reported_until_it_is_forgotten() -> None:
     assert fleet.ended("a") == [(1, 1)]
     fleet.forget("a", (1, 1))
     fleet.publish()
-    assert fleet.orders("a", "one").forget == ((1, 1),)
+    assert fleet.orders("a").forget == ((1, 1),)
+    assert not fleet.nodes["a"].told.push, "it hears of that with its next report"  # type: ignore[union-attr]
     fleet.report(_report(1))
     fleet.want("a", _assignment(2))
     fleet.publish()
-    assert fleet.orders("a", "one").forget == ()
+    assert fleet.orders("a").forget == ()
 
 
 def test_many_nodes_report_less_often_as_far_as_their_leases_allow() -> None:
@@ -174,36 +275,13 @@ def test_many_nodes_report_less_often_as_far_as_their_leases_allow() -> None:
             fleet.add(f"node-{number}", "v100", 8)
         fleet.add("a", "v100", 8)
         fleet.register(_register())
-        return fleet.report(_report(1)).heartbeat_s, fleet.silence_s
+        front = LocalFront(fleet)
+        fleet.publish()
+        return front.report(_report(1)).heartbeat_s, fleet.silence_s
 
     assert after(500) == (2.0, 9.0)
     assert after(1000) == (4.0, 17.0)
     assert after(5000) == (7.5, 31.0), "a lease sees four"
-
-
-def test_nodes_are_told_in_turns_as_others_answer() -> None:
-    time = Time()
-    fleet = Fleet(lease_s=10.0, rate_bound=0.01, monotonic=time, notice=lambda _: None)
-    woken: list[str] = []
-    fleet.wake = woken.extend
-    for name in "abcdef":
-        fleet.add(name, "v100", 2)
-        fleet.register(msgspec.structs.replace(_register(), node=name))
-        fleet.want(name, _assignment())
-    for _ in range(3):
-        fleet.publish(told=3, at_once=2)
-    assert woken == ["a", "b", "c"], "no more than two at once, and three that have not answered"
-    seq = fleet.orders("b", "one").seq
-    fleet.report(msgspec.structs.replace(_report(0), node="a", orders_seq=seq - 2))
-    fleet.publish(told=3, at_once=2)
-    assert woken == ["a", "b", "c"], "that was no answer to these orders"
-    fleet.report(msgspec.structs.replace(_report(0), node="b", orders_seq=seq))
-    fleet.publish(told=3, at_once=2)
-    assert woken[3:] == ["d"]
-    time.now += 1.5
-    fleet.publish(told=3, at_once=2)
-    assert woken[3:] == ["d", "e", "f"], "nodes that do not answer hold up nobody"
-    assert not fleet.publish(told=3, at_once=2)
 
 
 def test_a_new_agent_inherits_what_the_old_one_had_a_lease_for() -> None:
@@ -218,11 +296,12 @@ def test_a_new_agent_inherits_what_the_old_one_had_a_lease_for() -> None:
     node = fleet.nodes["a"]
     assert set(node.inherited) == {(1, 1)}, "nothing is started without a lease"
     assert node.inherited[1, 1].until == 100.0 + 10.0 * 1.01 + fleet.silence_s + 7.0
-    assert fleet.orders("a", "two").wanted == (), "the orders were the old one's"
+    assert fleet.orders("a").wanted == (), "the orders were the old one's"
+    fleet.publish()
     fleet.want("a", _assignment())
     fleet.publish()
-    assert fleet.orders("a", "two").wanted == (), "nor is it to begin that start again"
-    newest = fleet.orders("a", "two").seq
+    assert fleet.orders("a").wanted == (), "nor is it to begin that start again"
+    newest = fleet.orders("a").seq
     fleet.report(msgspec.structs.replace(_report(0, orders_seq=newest), incarnation="two"))
     assert not fleet.never_began("a", (1, 1))
     assert fleet.outlived("a") == []
@@ -238,6 +317,7 @@ def test_a_third_agent_inherits_from_both() -> None:
     fleet.publish()
     fleet.report(_report(0, _held()))
     fleet.register(msgspec.structs.replace(_register("two"), machine="m"), {(1, 1): 7.0})
+    fleet.publish()
     fleet.want("a", _assignment(2))
     fleet.publish()
     second = msgspec.structs.replace(_report(0, _held(job=2)), incarnation="two")
@@ -245,6 +325,7 @@ def test_a_third_agent_inherits_from_both() -> None:
     both = {(1, 1): 7.0, (2, 1): 7.0}
     third = msgspec.structs.replace(_register("three"), machine="m", cleared=("two",))
     fleet.register(third, both)
+    fleet.publish()
     assert set(fleet.nodes["a"].inherited) == {(1, 1)}, "of the first nobody has made sure"
     assert set(fleet.nodes["a"].superseded) == {"one", "two"}
 
@@ -262,13 +343,37 @@ def test_a_third_agent_inherits_from_both() -> None:
 def test_a_proof_counts_for_the_same_machine_and_incarnation_only(
     machine: str, cleared: tuple[str, ...], waits: bool
 ) -> None:
-    fleet = Fleet(10.0, 0.01, Time(), lambda _: None)
+    fleet = Cluster(Time(), [])
     fleet.add("a", "v100", 2)
     first = msgspec.structs.replace(_register(), machine="m" if machine else "")
     fleet.register(first)
+    fleet.publish()
     fleet.want("a", _assignment())
     fleet.publish()
     fleet.report(_report(0, _held()))
     new = msgspec.structs.replace(_register("two"), machine=machine, cleared=cleared)
     fleet.register(new, {(1, 1): 7.0})
     assert bool(fleet.nodes["a"].inherited) is waits
+
+
+def test_what_was_renewed_while_a_takeover_was_made_durable_is_waited_for() -> None:
+    time = Time()
+    fleet = _fleet(time, [])
+    for job in (1, 2):
+        fleet.want("a", _assignment(job))
+    fleet.publish()
+    fleet.report(_report(0, _held()))
+    two = _register("two")
+    assert fleet.front.table.contest(two)
+    fleet.register(two, {(1, 1): 7.0, (2, 1): 7.0})
+    before = fleet.nodes["a"].inherited[1, 1].until
+    _pass(fleet, time, 5.0)
+    leases = fleet.report(_report(1, _held(), _held(job=2))).leases
+    assert leases == {1: 10.0}, (
+        "the start that had none gets none: its successor does not wait for it"
+    )
+    time.now += 1000.0
+    assert fleet.outlived("a") == [], "the front has not told yet what it has renewed"
+    fleet.publish()
+    assert fleet.nodes["a"].inherited[1, 1].until == pytest.approx(before + 5.0)
+    assert fleet.outlived("a") == [(1, 1)]

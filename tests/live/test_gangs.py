@@ -6,6 +6,7 @@ import pytest
 
 from fairlead.live.backend import LiveBackend
 from fairlead.live.fleet import Fleet
+from fairlead.live.front.local import LocalFront
 from fairlead.live.protocol import PROTOCOL, Held, Register, Report
 from fairlead.live.rows import JobRow, StintRow
 from fairlead.live.spec import JobSpec
@@ -20,6 +21,7 @@ class Server:
     def __init__(self) -> None:
         self.noticed: list[str] = []
         self.fleet = Fleet(10.0, 0.01, lambda: 100.0, self.noticed.append)
+        self.front = LocalFront(self.fleet)
         self.book = Book()
         self.stopped: list[tuple[LiveStart, str]] = []
         self.backend = LiveBackend(
@@ -54,8 +56,8 @@ class Server:
     def says(self, node: str, *holds: Held) -> None:
         """A report of a node that follows its orders."""
         self._seq += 1
-        orders = self.fleet.orders(node, "one").seq
-        self.fleet.report(
+        orders = self.front.orders(node, "one").seq
+        self.front.report(
             Report(node=node, incarnation="one", seq=self._seq, holds=holds, orders_seq=orders)
         )
         self.backend._fold(node)
@@ -63,7 +65,7 @@ class Server:
 
     def orders(self, node: str) -> tuple[list[int], tuple[tuple[int, int], ...]]:
         """Jobs that a node shall hold, and starts that it shall forget."""
-        orders = self.fleet.orders(node, "one")
+        orders = self.front.orders(node, "one")
         return [a.job for a in orders.wanted], orders.forget
 
 

@@ -19,7 +19,7 @@ from tests.live.served import Served, served
 from fairlead.live.api.schema import describe
 from fairlead.live.facade import Facade
 from fairlead.live.http import create_app
-from fairlead.live.metrics import Counters
+from fairlead.live.metrics import FrontCounters
 from fairlead.live.spec import JobSpec
 
 CHECKS = [
@@ -42,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 # The description needs no cluster behind it, and the tests are named before there is one.
-schema = schemathesis.openapi.from_dict(describe(create_app(cast(Facade, None), Counters())))
+schema = schemathesis.openapi.from_dict(describe(create_app(cast(Facade, None), FrontCounters())))
 
 
 @schema.parametrize()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fairlead.live.fleet import Fleet
+from fairlead.live.front.local import LocalFront
 from fairlead.live.protocol import Held, Register, Report
 from fairlead.live.reasons import facts, past, stated
 from fairlead.live.rows import JobRow, StintRow
@@ -28,6 +29,7 @@ class State:
     def __init__(self, **nodes: int) -> None:
         self.now = 1_000.0
         self.fleet = Fleet(30.0, 0.01, lambda: self.now, lambda _: None)
+        self.front = LocalFront(self.fleet)
         self.book = Book()
         self.standing = Standing()
         self.policy = "las"
@@ -76,7 +78,8 @@ class State:
     def _say(self, node: str, said: Held) -> None:
         self._reports += 1
         before = tuple(self.fleet.nodes[node].holds.values())
-        self.fleet.report(
+        self.fleet.publish()
+        self.front.report(
             Report(node=node, incarnation=node, seq=self._reports, holds=(*before, said))
         )
 

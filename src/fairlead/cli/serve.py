@@ -121,4 +121,4 @@ def _ready(server: "Server") -> None:
             text.write(token + "\n")
         print(f"token of user {name}: {path}", flush=True)
     print(f"people and tools: {server.url}", flush=True)
-    print(f"agents: {server.agents.address}", flush=True)
+    print(f"agents: {server.agent_address}", flush=True)

@@ -41,7 +41,6 @@ from fairlead.model.cluster import Cluster
 LONGEST = 5  # times its length a round may last, for jobs that still start
 STALL_S = 1.0  # nothing runs and jobs wait: tell the core after so long
 LOOK_S = 0.5  # between looks for lost nodes
-AWAY_S = 2.0  # no look for so long: the server itself was away (frozen, swapped out), not the nodes
 BATCH = 1000  # callables from the inbox that are committed together
 PACE_S = 0.02  # and at least so long apart: the first is not held up, what follows at once is
 _END: dict[int, str] = {
@@ -120,7 +119,6 @@ class LiveBackend:
         self.learn_batch: Callable[[JobRow], None] = _know_already
         self.learn_costs: Callable[[LiveRound, float], Event | None] = _know_costs
         self.watch_nodes: Callable[[], None] = _hurry  # twice a second: states of nodes
-        self.give_way: Callable[[], None] = _hurry  # to the network's thread, in long loops
         self.corrections: dict[int, float] = {}  # job -> steps that count, to be told to the core
         self.lost_nodes: set[str] = set()  # out of service, as the core has been told
         self.noticed: set[str] = set()  # nodes whose reports brought something new
@@ -199,7 +197,6 @@ class LiveBackend:
             pass
         noticed, self.noticed = self.noticed, set()
         for node in noticed:
-            self.give_way()
             self._fold(node)
         if self.ready:
             self._look()
@@ -213,8 +210,6 @@ class LiveBackend:
 
     def _patience_s(self) -> float:
         """How long nothing needs to be looked at: until the end of the round, at most half a second."""
-        if self.fleet.unpublished:
-            return self.pace_s
         if self.round is None:
             return 0.2
         left_s = self.round.end_s - self.now_s()
@@ -224,10 +219,7 @@ class LiveBackend:
         """What time alone brings: lost nodes, the end of the round, a stall, another try."""
         now = self.now_s()
         self.retries.look(now)
-        away_s = now - self._looked_s
-        if away_s >= LOOK_S:
-            if away_s > AWAY_S:
-                self.fleet.pardon(away_s)
+        if now - self._looked_s >= LOOK_S:
             self._looked_s = now
             for name in self.fleet.silent(self._death_s):
                 self.lose(name, "node lost")
@@ -293,7 +285,6 @@ class LiveBackend:
             return
         nodes = {node for start in self.round.starts.values() for node in start.nodes}
         for node in sorted(nodes):
-            self.give_way()
             self._fold(node)  # progress alone is no news, so it has not been taken over yet
         current, self.round = self.round, None
         self.retries.hold(now)
@@ -316,7 +307,6 @@ class LiveBackend:
         finish_s: Floats = np.full(shape[0], now)
         restart_s: Floats = np.zeros(shape[0])
         for u, unit in enumerate(current.units.tolist()):
-            self.give_way()
             members = [job for job in unit if job >= 0]
             over = [current.ended[job] for job in members if job in current.ended]
             if over and len(over) == len(members):
@@ -617,7 +607,6 @@ class LiveBackend:
         starts: dict[int, LiveStart] = {}
         kinds = self.cluster.device_type
         for u, unit in enumerate(command.units.tolist()):
-            self.give_way()
             devices = command.devices[command.first[u] : command.first[u + 1]]
             placement = self._place(devices)
             accelerator = self.cluster.accelerators[kinds[devices[0]]]
@@ -625,7 +614,6 @@ class LiveBackend:
                 if job >= 0:
                     starts[job] = self._run(job, placement, accelerator, command.time_s)
         for job in list(self.book.live):
-            self.give_way()
             if job not in starts:
                 paused = self.book.jobs[job].state == "paused"
                 self._stop(job, "paused" if paused else "preempted")

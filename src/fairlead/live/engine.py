@@ -34,7 +34,6 @@ from fairlead.live.estimating import Estimating
 from fairlead.live.fleet import Fleet
 from fairlead.live.membership import Membership
 from fairlead.live.metrics import Counters
-from fairlead.live.pace import Courtesy
 from fairlead.live.rates import table_for
 from fairlead.live.recovery import recover
 from fairlead.live.restart_costs import RestartCostsOfJobs
@@ -55,9 +54,6 @@ from fairlead.setup import Setup, build, restore, traits_of
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
-AT_ONCE = 3  # nodes that are told of new orders by one commit
-TOLD = 8  # nodes that have been told, and not answered yet
-ROWS = 50  # that are written without a pause
 RETRY_S = 0.5  # between attempts to write to a store that fails
 FEW = 20  # starts that must have been measured before their median counts
 WRONG = 3.0  # a belief that is wrong by this factor is given up
@@ -123,8 +119,6 @@ class Engine:
         self.backend.learn_batch = self.admission.learn_batch
         self.backend.learn_costs = RestartCostsOfJobs(self).learned
         self.retries = self.backend.retries = Retries(self)
-        self.courtesy = Courtesy()
-        self.backend.give_way = self.courtesy.give_way
         self.backend.watch_nodes = self.membership.watch.look
         self.solving = Solving(self, options.solve_limit_s)
         self.scheduler: Scheduler | None = None
@@ -252,7 +246,7 @@ class Engine:
             self._write_until_done()
             book.forget_closed()
             self.keys.clear()
-        self.fleet.publish(TOLD, AT_ONCE)
+        self.fleet.publish()
         answers, self._answers = self._answers, []
         for future, result in answers:
             future.set_result(result)
@@ -280,13 +274,8 @@ class Engine:
         if self._records:
             t.append(self._records)
         jobs = [book.jobs[job] for job in sorted(book.dirty_jobs) if job in book.jobs]
-        for first in range(0, len(jobs), ROWS):
-            t.put_jobs(jobs[first : first + ROWS])
-            self.courtesy.give_way()
-        stints = list(book.dirty_stints.values())
-        for first in range(0, len(stints), ROWS):
-            t.put_stints(stints[first : first + ROWS])
-            self.courtesy.give_way()
+        t.put_jobs(jobs)
+        t.put_stints(book.dirty_stints.values())
         for write in self._writes:
             write(t)
         if book.tenants_changed:

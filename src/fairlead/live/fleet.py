@@ -1,30 +1,39 @@
-"""The nodes as the server knows them: what each holds, what each shall hold, and until when it may.
+"""The nodes as the driver knows them: what each shall hold, and what it said last.
 
-Shared by two threads: agents' calls come in on the one that serves the network, decisions are published by
-the driver's. Every method takes the lock for a moment only, so a lease is renewed however long a decision
-takes. Times are monotonic seconds of this process, never wall-clock times.
+Leases are granted by the front (``front.leases``), which this tells of orders once they are durable, and
+which tells this what nodes say. A node is lost only when the front confirms it: what this knows of a node's
+silence may be old, since the driver may have stood still itself. Shared by the driver's thread and the one
+that listens to the front. Times are monotonic seconds, never wall-clock times.
 """
 
-import itertools
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
 
-from fairlead.errors import StaleError
+from fairlead.live.front.leases import heartbeat_s
+from fairlead.live.front.messages import (
+    AskLoss,
+    NodeRemoved,
+    PublishedNode,
+    PublishedOrders,
+    Reported,
+    Standing,
+)
 from fairlead.live.protocol import Assignment, Held, Orders, Register, Report
 
 Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
-RENEWALS = 250.0  # reports a second, of all nodes, that heartbeats alone shall bring at most
 REMEMBERED = 16  # incarnations of a node that are known to be superseded
-DEAF_S = 1.0  # a node that does not answer for so long holds up the others no more
+ToldOfNodes: TypeAlias = PublishedNode | NodeRemoved | AskLoss
 _NONE = Orders(seq=0, wanted=())
+_REPORT = msgspec.msgpack.Decoder(Report)
+_encode = msgspec.msgpack.Encoder().encode
 
 
-def _wake_nobody(names: list[str]) -> None:
-    del names
+def _tell_nobody(message: ToldOfNodes) -> None:
+    del message
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,8 @@ class Inherited:
 
 @dataclass(slots=True)
 class LiveNode:
-    """A node. ``seen`` and ``lease_until`` are 0 before the first report to this server."""
+    """A node. ``seen`` and ``lease_until`` are 0 before the first report to this server, and as the front
+    told them."""
 
     name: str
     accelerator: str
@@ -59,17 +69,39 @@ class LiveNode:
     superseded: dict[str, None] = field(default_factory=dict)  # earlier incarnations, oldest first
     inherited: dict[Start, Inherited] = field(default_factory=dict)
     granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
+    registration: int = 0  # how often it has registered with this server
+    settled: int = 0  # the registration of which the front has told what was granted before
     seq: int = -1  # of its newest report
     seen: float = 0.0
     lease_until: float = 0.0  # every lease that it was granted is over by then
-    holds: dict[Start, Held] = field(default_factory=dict)
     orders: Orders = _NONE  # as published
+    decisive: int = 0  # the newest orders in which something was wanted or no longer wanted
     followed: int = -1  # the newest orders that it says it follows
-    # The driver's alone, until it publishes them:
+    # Until they are published:
     wanted: dict[int, Assignment] = field(default_factory=dict)
     forget: set[Start] = field(default_factory=set)
     reasons: dict[int, str] = field(default_factory=dict)
-    changed: bool = False
+    changed: bool = False  # something is wanted, or no longer wanted
+    forgets: bool = False  # ends are booked
+    told: PublishedNode | None = None  # as the front has it
+    _holds: dict[Start, Held] = field(default_factory=dict)
+    _unread: msgspec.Raw | None = None  # its newest report
+
+    @property
+    def holds(self) -> dict[Start, Held]:
+        """What it said last that it holds. For whoever has the lock of the fleet."""
+        if self._unread is not None:
+            report = _REPORT.decode(self._unread)
+            self.holds = {(held.job, held.epoch): held for held in report.holds}
+        return self._holds
+
+    @holds.setter
+    def holds(self, holds: dict[Start, Held]) -> None:
+        self._holds, self._unread = holds, None
+
+    def said(self, report: msgspec.Raw) -> None:
+        """It reports this; read when somebody asks."""
+        self._unread = report
 
     @property
     def quiet_since(self) -> float:
@@ -83,7 +115,7 @@ class LiveNode:
 
 
 class Fleet:
-    """See the module. ``wake`` is called with the names of nodes whose orders were published."""
+    """See the module. ``tell`` is given what the front shall know."""
 
     def __init__(
         self,
@@ -101,88 +133,99 @@ class Fleet:
         self.notice = notice
         self.shortest_s = shortest_s
         self.nodes: dict[str, LiveNode] = {}
-        self.wake: Callable[[list[str]], None] = _wake_nobody
-        self._lock = threading.Lock()
+        self.tell: Callable[[ToldOfNodes], None] = _tell_nobody
+        self.lock = threading.RLock()
         self.hold_until = 0.0  # monotonic; no node is given a job before
         self.hold_reason = ""
         self._seq = 0
-        self._changed: dict[str, None] = {}  # in the order in which they are to be told
-        self._told: dict[str, float] = {}  # node -> when, of those that have not answered yet
+        self._changed: dict[str, None] = {}  # names of nodes, to be published
+        self._given_up: set[str] = (
+            set()
+        )  # nodes that the front has given up, and the driver not yet
 
     @property
     def heartbeat_s(self) -> float:
-        """Between two reports of a node that has nothing new to say. Longer where there are many nodes, so
-        that the server's time goes to what is new; a lease always sees four of them."""
-        return max(self.shortest_s, min(len(self.nodes) / RENEWALS, self.lease_s / 4))
+        """Between two reports of a node that has nothing new to say."""
+        return heartbeat_s(len(self.nodes), self.shortest_s, self.lease_s)
 
     @property
     def silence_s(self) -> float:
         """Without a report for so long is no accident."""
         return 4 * self.heartbeat_s + 1.0
 
-    # --- agents' calls -----------------------------------------------------------------------------
+    # --- what the front says -----------------------------------------------------------------------
 
-    def report(self, message: Report) -> Orders:
-        """Take note of what a node holds; its orders, with its leases renewed."""
-        with self._lock:
-            node = self._known(message.node, message.incarnation)
-            now = self.monotonic()
-            node.seen = now
-            if message.seq <= node.seq:  # late or doubled: nothing new, and nothing to renew
-                return node.orders
+    def heard(self, message: Reported) -> None:
+        """A report of a node."""
+        with self.lock:
+            node = self.nodes.get(message.node)
+            if node is None or node.lost or node.incarnation != message.incarnation:
+                return
+            node.seen = max(node.seen, message.seen)
+            node.lease_until = max(node.lease_until, message.lease_until)
+            node.granted.update(message.granted)
+            if message.seq < node.seq:  # from before the front was started anew
+                return
             node.seq = message.seq
-            follows = message.orders_seq > node.followed
-            node.followed = max(node.followed, message.orders_seq)
-            if node.followed >= node.orders.seq:
-                self._told.pop(node.name, None)
-            changed = self._take(node, message.holds) or follows
-            leases = {
-                a.job: self.lease_s for a in node.orders.wanted if (a.job, a.epoch) in node.holds
-            }
-            if leases:
-                node.granted.update((a.job, a.epoch) for a in node.orders.wanted if a.job in leases)
-                node.lease_until = now + self.lease_s * (1 + self.rate_bound)
-            orders = msgspec.structs.replace(
-                node.orders, leases=leases, heartbeat_s=self.heartbeat_s
-            )
-        if changed:
+            node.followed = max(node.followed, message.followed)
+            node.said(message.report)
+        if message.changed:
             self.notice(message.node)
-        return orders
 
-    def orders(self, name: str, incarnation: str) -> Orders:
-        """The orders of a node as published last, without leases."""
-        with self._lock:
-            return self._known(name, incarnation).orders
+    def stands(self, message: Standing) -> None:
+        """Whether the front has given up a node, and what it has granted it."""
+        with self.lock:
+            node = self.nodes.get(message.node)
+            if node is None:
+                return
+            if message.anew:
+                self._prolong(node, message.lease_until)
+                node.settled = max(node.settled, message.registration)
+            node.lease_until = max(node.lease_until, message.lease_until)
+            if message.registration == node.registration and not node.lost:
+                node.seen = max(node.seen, message.seen)
+                if message.lost:
+                    self._given_up.add(node.name)
 
-    def _known(self, name: str, incarnation: str) -> LiveNode:
-        node = self.nodes.get(name)
-        if node is None or node.lost or node.incarnation != incarnation:
-            raise StaleError(f"node {name!r}: register again")
-        return node
+    def again(self) -> list[PublishedNode]:
+        """All that was published, for a front that was started anew. The one before it may have granted
+        leases up to the moment of its death."""
+        until = self.monotonic() + self.lease_s * (1 + self.rate_bound)
+        with self.lock:
+            for node in self.nodes.values():
+                if node.registered:
+                    self._prolong(node, until)
+                if node.told is not None and node.told.registration == node.registration:
+                    node.granted.update(node.told.starts)
+            return [
+                msgspec.structs.replace(n.told, seen=n.seen, lease_until=n.lease_until)
+                for n in self.nodes.values()
+                if n.told is not None
+            ]
 
-    def _take(self, node: LiveNode, holds: Iterable[Held]) -> bool:
-        """Store what the node holds; is there more to it than progress?"""
-        now = {(held.job, held.epoch): held for held in holds}
-        changed = now.keys() != node.holds.keys()
-        for start, held in now.items():
-            before = node.holds.get(start)
-            changed = changed or before is None or _kind(before) != _kind(held)
-        node.holds = now
-        return changed
+    def _prolong(self, node: LiveNode, until: float) -> None:
+        """A node may have leases until then. If another agent has taken it over and the front did not know
+        that yet, they were those of the one before."""
+        later_s = max(until - node.lease_until, 0.0)
+        node.lease_until += later_s
+        if node.settled < node.registration:
+            for start, left in node.inherited.items():
+                node.inherited[start] = Inherited(left.incarnation, left.until + later_s)
 
     # --- the driver's calls ------------------------------------------------------------------------
 
     def add(self, name: str, accelerator: str, devices: int, drained: bool = False) -> LiveNode:
         """A node by configuration, or from an earlier run of the server."""
-        with self._lock:
+        with self.lock:
             node = LiveNode(name, accelerator, devices, drained=drained)
             node.waits_until, node.waits_for = self.hold_until, self.hold_reason
             self.nodes[name] = node
+            self._changed[name] = None
             return node
 
     def hold(self, until: float, reason: str) -> None:
         """Give no node a job before this monotonic time."""
-        with self._lock:
+        with self.lock:
             self.hold_until, self.hold_reason = until, reason
             for node in self.nodes.values():
                 node.waits_until, node.waits_for = until, reason
@@ -194,8 +237,9 @@ class Fleet:
 
     def remove(self, name: str) -> None:
         """Forget a node."""
-        with self._lock:
+        with self.lock:
             del self.nodes[name]
+            self._changed[name] = None
 
     def register(
         self, message: Register, may_run: Mapping[Start, float] | None = None
@@ -206,7 +250,7 @@ class Fleet:
         had the node before, they may run on until its leases and their grace are over, and are ``inherited``
         until then; unless the new one has made sure on the same machine that nothing of the old one lives,
         or no lease was ever granted for them: without one nothing is started."""
-        with self._lock:
+        with self.lock:
             node = self.nodes[message.node]
             before = node.incarnation or node.last_incarnation
             if before not in ("", message.incarnation):
@@ -218,15 +262,18 @@ class Fleet:
             node.accelerator, node.devices = message.accelerator, message.devices
             node.host, node.fake = message.host, message.fake
             node.incarnation = message.incarnation
+            node.registration += 1
             node.seq, node.followed, node.lost = -1, -1, False
             node.seen = self.monotonic()
             held = set(node.holds)
-            self._take(node, message.holds)
+            node.holds = {(one.job, one.epoch): one for one in message.holds}
+            self._given_up.discard(node.name)
+            self._changed[node.name] = None
             return sorted(held - set(node.holds))
 
     def _supersede(self, node: LiveNode, before: str, may_run: Mapping[Start, float]) -> None:
-        """The incarnation ``before`` can renew nothing any more, and what it was ordered is not the new one's
-        business."""
+        """What the incarnation ``before`` was ordered is not the new one's business. Once this is published
+        it can renew nothing any more; the front then says what it has renewed until then."""
         node.superseded[before] = None
         while len(node.superseded) > REMEMBERED:
             del node.superseded[next(iter(node.superseded))]
@@ -236,12 +283,16 @@ class Fleet:
                 node.inherited[start] = Inherited(before, ends + grace_s)
         node.granted.clear()
         node.wanted, node.forget, node.reasons = {}, set(), {}
-        self._publish(node)
+        self._renew_orders(node)
 
     def outlived(self, name: str) -> list[Start]:
         """Inherited starts that cannot live any more; they are so no longer."""
-        with self._lock:
+        with self.lock:
             node, now = self.nodes[name], self.monotonic()
+            if (
+                node.settled < node.registration
+            ):  # the front may have renewed more than is known here
+                return []
             over = [start for start, left in node.inherited.items() if now > left.until]
             for start in over:
                 del node.inherited[start]
@@ -249,7 +300,7 @@ class Fleet:
 
     def want(self, name: str, assignment: Assignment) -> None:
         """The node shall hold this, from the next publication on."""
-        with self._lock:
+        with self.lock:
             node = self.nodes[name]
             if (assignment.job, assignment.epoch) in node.inherited:
                 return  # the node has another agent now, which must not begin it again
@@ -259,7 +310,7 @@ class Fleet:
 
     def unwant(self, name: str, job: int, epoch: int, reason: str) -> None:
         """The node shall no longer hold this, from the next publication on."""
-        with self._lock:
+        with self.lock:
             node = self.nodes.get(name)
             if node is None or job not in node.wanted or node.wanted[job].epoch != epoch:
                 return
@@ -269,46 +320,32 @@ class Fleet:
 
     def forget(self, name: str, start: Start) -> None:
         """The end of this start is booked."""
-        with self._lock:
+        with self.lock:
             node = self.nodes.get(name)
             if node is not None and start in node.holds:
+                node.granted.discard(start)
                 node.forget.add(start)
-                self._change(node)
+                node.forgets = True
+                self._changed[name] = None
 
-    def publish(self, told: int | None = None, at_once: int | None = None) -> bool:
-        """Make what was wanted and unwanted since then the orders of nodes. Were there any?
-
-        Every node that is told reports soon what came of it. Where a new round has orders for a thousand
-        nodes, they are told in turns, those first that have waited longest: of ``at_once`` nodes at most,
-        and not while ``told`` have not answered, so that the leases of the others are renewed in between.
-        Devices lose nothing by it: jobs run on until told."""
+    def publish(self) -> bool:
+        """Tell the front what has changed since then. Is there anything? What is told is durable."""
         if not self._changed:
             return False
-        now = self.monotonic()
-        names = list(itertools.islice(self._changed, self._room(told, now, at_once)))
+        with self.lock:
+            names, self._changed = list(self._changed), {}
         for name in names:
-            del self._changed[name]
-            with self._lock:  # for each anew: reports of other nodes are answered in between
-                if name in self.nodes:
-                    self._publish(self.nodes[name])
-                    self._told[name] = now
-        if names:
-            self.wake(names)
-        return bool(names)
-
-    def _room(self, told: int | None, now: float, at_once: int | None) -> int | None:
-        """How many more nodes may be told."""
-        if told is None:
-            return at_once
-        with self._lock:
-            for name in [n for n, at in self._told.items() if now - at > DEAF_S]:
-                del self._told[name]
-            room = max(told - len(self._told), 0)
-        return room if at_once is None else min(room, at_once)
+            with self.lock:  # for each anew: reports of other nodes are taken in between
+                node = self.nodes.get(name)
+                if node is None:
+                    self.tell(NodeRemoved(node=name))
+                else:
+                    self._publish(node)
+        return True
 
     @property
     def unpublished(self) -> bool:
-        """Are there nodes with new orders that they have not been told of?"""
+        """Are there nodes of which the front does not know yet what has changed?"""
         return bool(self._changed)
 
     def _change(self, node: LiveNode) -> None:
@@ -316,8 +353,34 @@ class Fleet:
         self._changed[node.name] = None
 
     def _publish(self, node: LiveNode) -> None:
-        node.changed = False
+        pushed = node.changed
+        if node.changed or node.forgets:
+            self._renew_orders(node)
+        orders = node.orders
+        node.told = PublishedNode(
+            node=node.name,
+            incarnation=node.incarnation,
+            registration=node.registration,
+            lost=node.lost,
+            orders=PublishedOrders(
+                seq=orders.seq,
+                wanted=msgspec.Raw(_encode(orders.wanted)),
+                forget=msgspec.Raw(_encode(orders.forget)),
+                reasons=msgspec.Raw(_encode(orders.reasons)),
+            ),
+            starts=tuple((a.job, a.epoch) for a in orders.wanted),
+            push=pushed,
+            seen=node.seen,
+            lease_until=node.lease_until,
+        )
+        self.tell(node.told)
+
+    def _renew_orders(self, node: LiveNode) -> None:
+        """Orders that tell of the ends that are booked alone can wait for the next report of the node."""
         self._seq += 1
+        if node.changed:
+            node.decisive = self._seq
+        node.changed = node.forgets = False
         node.forget &= node.holds.keys()
         held = {job for job, _ in node.holds}
         node.reasons = {job: why for job, why in node.reasons.items() if job in held}
@@ -332,15 +395,20 @@ class Fleet:
         """Number orders from here on: above those of every earlier run of the server."""
         self._seq = seq
 
+    def orders(self, name: str) -> Orders:
+        """The orders of a node as published last, without leases."""
+        with self.lock:
+            return self.nodes[name].orders
+
     def held(self, name: str, start: Start) -> Held | None:
         """What the node said last of a start of a job."""
-        with self._lock:
+        with self.lock:
             node = self.nodes.get(name)
             return None if node is None else node.holds.get(start)
 
     def ended(self, name: str) -> list[Start]:
         """The starts of which the node says that they have ended."""
-        with self._lock:
+        with self.lock:
             node = self.nodes.get(name)
             holds = {} if node is None else node.holds
             return [key for key, held in holds.items() if held.state == "ended"]
@@ -348,45 +416,45 @@ class Fleet:
     def never_began(self, name: str, start: Start) -> bool:
         """Does the node follow the newest orders and not hold the start? Then it never will: what it wants
         to begin it holds at once, and what it has begun before it does not begin again."""
-        with self._lock:
+        with self.lock:
             node = self.nodes.get(name)
             if node is None:
                 return True
             if start in node.inherited:
                 return False
-            follows = not node.changed and node.followed >= node.orders.seq
+            follows = not node.changed and node.followed >= node.decisive
             return follows and start not in node.holds
 
     def lose(self, name: str) -> None:
         """The node is lost: it holds nothing that counts, and must register to come back."""
-        with self._lock:
+        with self.lock:
             node = self.nodes[name]
             node.lost = True
             node.holds, node.wanted, node.forget, node.reasons = {}, {}, set(), {}
             node.granted.clear()
             node.inherited.clear()
+            self._given_up.discard(name)
+            self._change(node)
+            del self._changed[name]
             self._publish(node)  # at once: what it had is given up
 
-    def pardon(self, seconds: float) -> None:
-        """Silence in so many seconds just past is nobody's fault but the server's own."""
-        with self._lock:
-            now = self.monotonic()
-            for node in self.nodes.values():
-                node.seen = min(now, max(node.seen, node.lease_until) + seconds)
-
     def silent(self, patience_s: Callable[[LiveNode], float]) -> list[str]:
-        """Nodes not heard of for longer than their patience and without a lease in force; from here on
-        no lease of theirs is renewed. To be lost by the caller.
+        """Nodes that the front has given up since the last call: not heard of for longer than their
+        patience, and without a lease in force. To be lost by the caller. Those that seem so are asked for.
         patience_s: seconds behind the end of the leases until the last rank must be dead."""
         now = self.monotonic()
-        quiet = [n for n in list(self.nodes.values()) if not n.lost and now > n.quiet_since]
-        found = []
-        for node in quiet:  # mostly none
-            since = now - patience_s(node)
-            with self._lock:
-                node.lost = since > node.quiet_since
-            if node.lost:
-                found.append(node.name)
+        with self.lock:
+            found, self._given_up = sorted(self._given_up), set()
+            for name in found:
+                self.nodes[name].lost = True
+        for node in list(self.nodes.values()):
+            if node.lost or now <= node.quiet_since:  # mostly so
+                continue
+            patience = patience_s(node)
+            if now - patience > node.quiet_since:
+                self.tell(
+                    AskLoss(node=node.name, registration=node.registration, patience_s=patience)
+                )
         return found
 
 
@@ -395,15 +463,3 @@ def has_cleared(node: LiveNode, message: Register, incarnation: str) -> bool:
     where it sees the processes: on the machine on which that one registered."""
     same_machine = node.machine == message.machine != ""
     return same_machine and incarnation in message.cleared
-
-
-def _kind(held: Held) -> tuple[object, ...]:
-    """What of a start the driver must hear of at once; the rest is progress."""
-    return (
-        held.state,
-        held.loaded_step >= 0,
-        held.address,
-        held.batch,
-        held.completed,
-        held.finishing,
-    )

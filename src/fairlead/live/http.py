@@ -1,7 +1,7 @@
 """The HTTP server's application: the JSON API, /health and /metrics."""
 
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,22 +18,24 @@ from fairlead.live.api.middleware import SecurityHeaders, Timed
 from fairlead.live.api.models import Health
 from fairlead.live.api.schema import answers, describe
 from fairlead.live.facade import Facade
-from fairlead.live.metrics import Counters, cluster_registry
+from fairlead.live.metrics import FrontCounters, cluster_registry
 
-THREADS = 16  # that wait for the facade at once; further requests queue
+THREADS = 64  # that wait for the facade at once; further requests queue
 QUESTIONS = 2  # what-ifs answered at once: each is a simulation of seconds
 
 
 def create_app(
     facade: Facade,
-    counters: Counters,
+    counters: FrontCounters,
     *,
+    more_metrics: Callable[[], str] = str,
     open_metrics: bool = False,
     threads: int = THREADS,
 ) -> FastAPI:
     """The application. It has no page at ``/`` and no other path that would stand in a page's way.
 
-    counters: those that the server increments; /metrics shows them. open_metrics: without a token too.
+    counters: those that this process increments; /metrics shows them, and the text of ``more_metrics``.
+    open_metrics: without a token too.
     threads: for calls of the facade. Answers to requests are never cached, framed or sniffed, unless a
     page says otherwise in headers of its own.
     """
@@ -54,13 +56,18 @@ def create_app(
         jobs.router,
         cluster.router,
         users.router,
-        _server(app, registries, open_metrics),
+        _server(app, registries, more_metrics, open_metrics),
     ):
         app.include_router(router)
     return app
 
 
-def _server(app: FastAPI, registries: Sequence[CollectorRegistry], open_metrics: bool) -> APIRouter:
+def _server(
+    app: FastAPI,
+    registries: Sequence[CollectorRegistry],
+    more_metrics: Callable[[], str],
+    open_metrics: bool,
+) -> APIRouter:
     """Endpoints of the server itself."""
     router = APIRouter(tags=["server"])
 
@@ -80,7 +87,7 @@ def _server(app: FastAPI, registries: Sequence[CollectorRegistry], open_metrics:
     def metrics() -> Response:
         """Numbers about all tenants, so for admins, unless the server was told to be open here."""
         text = b"".join(generate_latest(registry) for registry in registries)
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
+        return Response(text + more_metrics().encode(), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/openapi.json", summary="This description", responses=answers(dict[str, Any]))
     def openapi(_desk: Desk) -> Response:

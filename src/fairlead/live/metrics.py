@@ -4,6 +4,7 @@
 what can be asked, so that no number is kept twice. Nothing here uses prometheus_client's global registry.
 """
 
+import os
 from collections import Counter as Tally
 from collections.abc import Iterable
 
@@ -36,7 +37,7 @@ _SLOW = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 30
 
 
 class Counters:
-    """What the server counts and times since it was started; Prometheus copes with restarts."""
+    """What the driver counts and times since it was started; Prometheus copes with restarts."""
 
     def __init__(self) -> None:
         self.registry = r = CollectorRegistry()
@@ -66,16 +67,23 @@ class Counters:
             "Times that a node was taken out of service because jobs failed on it.",
             registry=r,
         )
+        self.commit_seconds = Histogram(
+            "fairlead_commit_seconds",
+            "Time to make a batch of changes durable.",
+            buckets=_FAST,
+            registry=r,
+        )
+
+
+class FrontCounters:
+    """What the front counts and times since it was started."""
+
+    def __init__(self) -> None:
+        self.registry = r = CollectorRegistry()
         self.lease_renewals = Counter("fairlead_lease_renewals", "Leases renewed.", registry=r)
         self.lease_renewal_seconds = Histogram(
             "fairlead_lease_renewal_seconds",
             "Time to answer an agent's report, which renews its leases.",
-            buckets=_FAST,
-            registry=r,
-        )
-        self.commit_seconds = Histogram(
-            "fairlead_commit_seconds",
-            "Time to make a batch of changes durable.",
             buckets=_FAST,
             registry=r,
         )
@@ -107,10 +115,11 @@ class ClusterCollector(Collector):
 
 
 def cluster_registry(facade: Facade) -> CollectorRegistry:
-    """The cluster's own numbers and the process's, beside the counters' registry."""
+    """The cluster's own numbers and those of the processes, beside the counters' registry."""
     registry = CollectorRegistry()
     registry.register(ClusterCollector(facade))
-    ProcessCollector(registry=registry)
+    ProcessCollector(pid=os.getppid, registry=registry)  # the driver, which is the server's process
+    ProcessCollector("fairlead_front", registry=registry)
     return registry
 
 

@@ -1,31 +1,29 @@
-"""The live cluster, as its HTTP API, its page, its metrics and its agents call it; see ``facade``."""
+"""The live cluster as the driver's process offers it to the front; see ``facade``."""
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 import numpy as np
+from prometheus_client.exposition import generate_latest
 
 from fairlead.errors import ConfigError, StoreError
 from fairlead.events import JobsCancelled, JobsHeld, JobsReweighted
-from fairlead.live import backup
 from fairlead.live.access import Caller, Role
 from fairlead.live.admission import job_of
 from fairlead.live.engine import Engine, LiveOptions
 from fairlead.live.facade import ConflictError, ForbiddenError, NotFoundError
-from fairlead.live.logstore import LogStore
 from fairlead.live.outlooks import Outlooks
-from fairlead.live.protocol import LogChunk, LogWanted, Orders, Register, Report, Welcome
+from fairlead.live.protocol import Register, Welcome
 from fairlead.live.rates import kind_of
 from fairlead.live.read_spec import check_spec
 from fairlead.live.rows import JobRow, UserRow
 from fairlead.live.spec import JobSpec
 from fairlead.live.store import Store
-from fairlead.live.tokens import TokenTable, check_name, hash_token, make_token
+from fairlead.live.tokens import check_name, hash_token, make_token
 from fairlead.live.viewing import Viewer
 from fairlead.live.views import (
     Comparison,
@@ -45,21 +43,20 @@ DURABLE_S = 30.0  # an answer that takes longer to become durable is given up on
 
 
 class Service:
-    """Implements ``facade.Facade``, and what the handler of agents' calls needs."""
+    """Implements ``facade.Facade``, but for what the front answers by itself, and ``relay.DriverDoor``."""
 
     def __init__(self, directory: Path, options: LiveOptions) -> None:
         self.store = Store(directory, options.keep_segments)
         self.engine = Engine(self.store, options)
-        self.logs = LogStore(directory / "logs")
         self.counters = self.engine.counters
         self.viewer = Viewer(self.engine)
         self.outlooks = Outlooks(self.engine, directory)
-        self._tokens = TokenTable(())
+        self.users_changed: Callable[[list[UserRow]], None] = _tell_nobody
 
     def start(self) -> None:
         """Open the state directory, recover what is in it, and drive."""
         self.store.open()
-        self._tokens = TokenTable(self.store.users())
+        self.users_changed(self.store.users())
         self.outlooks.start()
         self.engine.start()
 
@@ -87,10 +84,6 @@ class Service:
 
     # --- people ----------------------------------------------------------------------------------
 
-    def authenticate(self, token: str) -> Caller | None:
-        """Whose token this is."""
-        return self._tokens.find(token)
-
     def add_user(self, caller: Caller, user: str, tenant: str, role: Role) -> str:
         """The new token, which is not stored."""
         _admin(caller)
@@ -105,7 +98,7 @@ class Service:
         token = make_token()
         row = UserRow(user=user, tenant=tenant, role=role, token_hash=hash_token(token))
         self._do(lambda: self.engine.write(lambda t: t.put_user(row)))
-        self._tokens = TokenTable(self.store.users())
+        self.users_changed(self.store.users())
         return token
 
     def remove_user(self, caller: Caller, user: str) -> None:
@@ -116,7 +109,7 @@ class Service:
         if user == caller.user:
             raise ConfigError(f"user {user!r}: you cannot remove yourself")
         self._do(lambda: self.engine.write(lambda t: t.delete_user(user)))
-        self._tokens = TokenTable(self.store.users())
+        self.users_changed(self.store.users())
 
     def users(self, caller: Caller) -> list[Caller]:
         """All of them."""
@@ -298,13 +291,6 @@ class Service:
         stints = [self.viewer.stint(row) for row in self.store.stints(job)]
         return self.outlooks.explain(caller, view, stints)
 
-    def log(
-        self, caller: Caller, job: int, cursor: str = "", limit: int = 1 << 16
-    ) -> tuple[str, str]:
-        """Output behind the cursor, and the next cursor."""
-        self._row(caller, job)
-        return self.logs.read(job, cursor, min(limit, 1 << 20))
-
     # --- cluster ---------------------------------------------------------------------------------
 
     def status(self, caller: Caller) -> StatusView:
@@ -358,11 +344,6 @@ class Service:
             return samples
         return [_hidden(sample, caller.tenant) for sample in samples]
 
-    def backup(self, caller: Caller) -> Iterator[bytes]:
-        """All of the state, made now, piece by piece."""
-        _admin(caller)
-        return backup.stream(self.store.directory)
-
     # --- agents ----------------------------------------------------------------------------------
 
     def register(self, message: Register) -> "Future[Welcome]":
@@ -373,22 +354,9 @@ class Service:
             raise ConfigError(f"devices: must be from 1 to 1024, got {message.devices}")
         return self.engine.call(lambda: self.engine.membership.register(message))
 
-    def report(self, message: Report) -> Orders:
-        """What a node holds; its orders."""
-        began = time.perf_counter()
-        orders = self.engine.fleet.report(message)
-        self.counters.lease_renewals.inc(len(orders.leases))
-        self.counters.lease_renewal_seconds.observe(time.perf_counter() - began)
-        return orders
-
-    def log_chunk(self, message: LogChunk) -> LogWanted:
-        """Output of a rank. Of jobs that are not here it is not kept."""
-        row = self.engine.book.jobs.get(message.job) or self.store.job(message.job)
-        if row is None or not 0 < message.epoch <= row.epoch or message.rank < 0:
-            return LogWanted(offset=message.offset + len(message.data))
-        if not 0 <= message.offset < 1 << 60 or message.rank > 1 << 20:
-            raise ConfigError(f"offset: must be from 0 to 2^60, got {message.offset}")
-        return LogWanted(offset=self.logs.put(message, row.spec.log_bytes))
+    def metrics_text(self) -> str:
+        """What the driver counts, as Prometheus reads it."""
+        return generate_latest(self.counters.registry).decode()
 
     # --- the driver ------------------------------------------------------------------------------
 
@@ -399,6 +367,10 @@ class Service:
         except TimeoutError:
             trouble = self.engine.trouble or "the server is busy"
             raise StoreError(f"not durable yet after {DURABLE_S:.0f} s: {trouble}") from None
+
+
+def _tell_nobody(rows: list[UserRow]) -> None:
+    del rows
 
 
 def _admin(caller: Caller) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead.errors import ConfigError, InputError, StaleError, StoreError
 from fairlead.live.access import Caller
+from fairlead.live.front.messages import PublishedOrders
 from fairlead.live.protocol import (
     PROTOCOL,
     SERVICE,
@@ -51,9 +52,9 @@ class AgentHandler(Protocol):
     async def register(self, message: Register) -> Welcome:
         """See ``protocol``, as for the other three."""
 
-    async def report(self, message: Report) -> Orders: ...
+    async def report(self, message: Report) -> Orders | PublishedOrders: ...
     async def log(self, message: LogChunk) -> LogWanted: ...
-    def watch(self, message: WatchRequest) -> AsyncGenerator[Orders, None]:
+    def watch(self, message: WatchRequest) -> AsyncGenerator[Orders | PublishedOrders, None]:
         """Closed when the agent goes away; may also end by itself."""
 
 

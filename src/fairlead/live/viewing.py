@@ -33,18 +33,14 @@ if TYPE_CHECKING:
 
 
 class Viewer:
-    """Reads what the driver's thread changes, without a lock: single values, each whole by itself.
-
-    Not for the network's thread, which long views give way to.
-    """
+    """Reads what the driver's thread changes, without a lock: single values, each whole by itself."""
 
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
-        self._slowly = engine.courtesy.slowly
 
     def jobs(self, rows: list[JobRow]) -> list[JobView]:
         """Many of them."""
-        return [self.job(row) for row in self._slowly(rows)]
+        return [self.job(row) for row in rows]
 
     def job(self, row: JobRow) -> JobView:
         """A job, with what is known of it now."""
@@ -159,9 +155,7 @@ class Viewer:
         current = engine.backend.round
         rows = list(engine.book.jobs.values())
         states: Counter[str] = Counter(engine.ended_counts)
-        states.update(
-            self._standing(row)[0] for row in self._slowly(rows) if row.state in OPEN_STATES
-        )
+        states.update(self._standing(row)[0] for row in rows if row.state in OPEN_STATES)
         return StatusView(
             version=fairlead.__version__,
             now_s=now,
@@ -183,7 +177,7 @@ class Viewer:
     def _devices(self) -> dict[str, tuple[int, int, int]]:
         counts: dict[str, list[int]] = {}
         now = self.engine.fleet.monotonic()
-        for node in self._slowly(list(self.engine.fleet.nodes.values())):
+        for node in list(self.engine.fleet.nodes.values()):
             count = counts.setdefault(node.accelerator, [0, 0, 0])
             count[0] += node.devices
             if usable(node, now):
@@ -204,7 +198,7 @@ class Viewer:
 
     def _tenants(self, caller: Caller, rows: list[JobRow]) -> tuple[TenantView, ...]:
         open_: dict[str, list[JobRow]] = {name: [] for name in list(self.engine.book.tenants)}
-        for row in self._slowly(rows):
+        for row in rows:
             if row.state in OPEN_STATES:
                 open_.setdefault(row.tenant, []).append(row)
         weights = {name: sum(row.weight for row in jobs) for name, jobs in open_.items()}
@@ -213,7 +207,7 @@ class Viewer:
         received = sum(device_s.values()) or 1.0
         views = [
             self._tenant(name, open_[name], weights[name] / in_all, device_s[name], received)
-            for name in self._slowly(sorted(open_))
+            for name in sorted(open_)
         ]
         if caller.role == "admin":
             return tuple(views)
@@ -228,7 +222,7 @@ class Viewer:
         current, now = self.engine.backend.round, self._now()
         if current is None:
             return device_s
-        for job, start in self._slowly(list(current.starts.items())):
+        for job, start in list(current.starts.items()):
             if job not in current.ended and start.row.tenant in device_s:
                 lasted_s = now - max(start.stint.began_s, current.started_s)
                 device_s[start.row.tenant] += lasted_s * start.row.spec.scale_factor
@@ -258,7 +252,7 @@ class Viewer:
         """All nodes; to a user, jobs of other tenants are -1."""
         now = self.engine.fleet.monotonic()
         nodes = sorted(self.engine.fleet.nodes.copy().values(), key=lambda n: n.name)
-        return [self._node(node, now, caller) for node in self._slowly(nodes)]
+        return [self._node(node, now, caller) for node in nodes]
 
     def _node(self, node: LiveNode, now: float, caller: Caller) -> NodeView:
         holders: list[list[int]] = [[] for _ in range(node.devices)]

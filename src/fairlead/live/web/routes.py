@@ -1,7 +1,7 @@
 """The addresses of the pages, and what stands before each: login, origin, security headers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, quote
@@ -44,15 +44,16 @@ Change: TypeAlias = Callable[[Facade, Ask], str]
 Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-def add_pages(app: FastAPI, facade: Facade) -> None:
-    """Add the pages to an application. They are no part of its OpenAPI description."""
+def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> None:
+    """Add the pages to an application. They are no part of its OpenAPI description. policies: names of all
+    that there are."""
     desk, forecasts = Desk(facade), Forecasts(facade)
     pages: dict[str, Show] = {
         "/": overview,
         "/jobs": jobs_page,
         "/jobs/{job}": partial(job_page, forecasts),
         "/nodes": nodes_page,
-        "/what-if": partial(what_if_page, forecasts),
+        "/what-if": partial(what_if_page, forecasts, policies),
     }
     for path, show in pages.items():
         methods = ["GET", "POST"] if path == "/what-if" else ["GET"]

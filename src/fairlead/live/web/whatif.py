@@ -3,6 +3,7 @@
 import re
 import shlex
 import tomllib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +20,6 @@ from fairlead.live.web.lists import text_field
 from fairlead.live.web.markup import Html, duration, join, percent, tag
 from fairlead.live.web.shell import Page, Section, columns, note
 from fairlead.live.web.tables import Cell, Column
-from fairlead.policies import registry
 from fairlead.report.quantities import DASH
 
 CHANGED = 100  # jobs shown
@@ -27,7 +27,7 @@ _DEVICES = re.compile(r"\s*([^=\s]+)\s*=\s*([0-9]{1,5})\s*")
 _EXAMPLE = 'command = ["python", "train.py"]\ntotal_steps = 10000\nscale_factor = 1\nrates = { v100 = 10.0 }'
 
 
-def what_if_page(forecasts: Forecasts, _facade: Facade, ask: Ask) -> Page:
+def what_if_page(forecasts: Forecasts, policies: Sequence[str], _facade: Facade, ask: Ask) -> Page:
     """The page at ``/what-if``: the form and, where it was sent, the answer or what is wrong with it."""
     sections = []
     if ask.form:
@@ -36,7 +36,7 @@ def what_if_page(forecasts: Forecasts, _facade: Facade, ask: Ask) -> Page:
         except InputError as wrong:
             body = tag("p", str(wrong), role="alert", class_="banner bad")
             sections.append(Section("answer", "This cannot be asked", body))
-    sections.append(form(ask))
+    sections.append(form(ask, policies))
     about = "The live state run forward with and without a change; nothing is touched"
     return Page("What if", about, sections, here="/what-if")
 
@@ -91,10 +91,10 @@ def _nodes(text: str) -> dict[str, int]:
     return found
 
 
-def form(ask: Ask) -> Section:
+def form(ask: Ask, policies: Sequence[str]) -> Section:
     """What can be asked; it keeps what was written."""
     given = ask.form
-    names = (tag("option", value=entry.name) for entry in registry.describe())
+    names = (tag("option", value=name) for name in policies)
     job = tag(
         "textarea", given.get("job", ""), name="job", spellcheck="false", placeholder=_EXAMPLE
     )

@@ -1,0 +1,128 @@
+"""The facade as the front has it: what only the driver knows or may change is asked of its process."""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, cast
+
+from fairlead.errors import StoreError
+from fairlead.live.access import Caller
+from fairlead.live.backup import stream
+from fairlead.live.facade import Facade, ForbiddenError
+from fairlead.live.front.errors import unpack
+from fairlead.live.front.logs import LogDesk
+from fairlead.live.front.messages import Answer, Call, Users
+from fairlead.live.front.relay import encode_arguments, signature
+from fairlead.live.tokens import TokenTable
+
+LIMIT_S = 40.0  # of an answer: longer than the driver itself waits for the disk
+LONG_S = 150.0  # of one that is computed
+METRICS_S = 0.5  # for the driver to say what it counts
+LONG = frozenset(("explain", "what_if"))
+WAITING = 48  # calls for which the driver is waited for at once
+PATIENCE_S = 1.0  # that a further one waits for its turn
+
+
+class DriverCalls:
+    """Calls that wait for the driver. Any thread may call; answers come in on the event loop's."""
+
+    def __init__(self, send: Callable[[Call], None]) -> None:
+        self._send = send
+        self._numbers = itertools.count()
+        self._waiting: dict[int, tuple[str, Future[Any]]] = {}
+        self._turns = threading.Semaphore(WAITING)
+
+    def begin(self, method: str, *given: Any, **named: Any) -> "tuple[int, Future[Any]]":
+        """Ask; the future ends with the result, or with the error that the driver raised."""
+        arguments = encode_arguments(method, given, named)
+        number = next(self._numbers)
+        future: Future[Any] = Future()
+        self._waiting[number] = method, future
+        self._send(Call(number=number, method=method, arguments=arguments))
+        return number, future
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for this answer any more."""
+        self._waiting.pop(number, None)
+
+    def answer(self, answer: Answer) -> None:
+        """The driver has answered."""
+        method, future = self._waiting.pop(answer.number, ("", None))
+        if future is None or not future.set_running_or_notify_cancel():
+            return
+        if answer.problem is not None:
+            future.set_exception(unpack(answer.problem))
+            return
+        try:
+            future.set_result(signature(method).result.decode(answer.result))
+        except Exception as problem:
+            future.set_exception(problem)
+
+    def call(self, method: str, *given: Any, limit_s: float = 0.0, **named: Any) -> Any:
+        """Ask, and wait. Raises StoreError where no answer comes in time: the driver stands still, or has
+        too much to do."""
+        if not self._turns.acquire(timeout=PATIENCE_S):
+            raise StoreError("the scheduler has too much to answer now: try again in a moment")
+        number = -1
+        limit_s = limit_s or (LONG_S if method in LONG else LIMIT_S)
+        try:
+            number, future = self.begin(method, *given, **named)
+            return future.result(limit_s)
+        except TimeoutError:
+            raise StoreError(
+                f"no answer from the scheduler within {limit_s:.0f} s; what was asked for may still be done"
+            ) from None
+        finally:
+            self.forget(number)
+            self._turns.release()
+
+
+class RemoteFacade:
+    """``facade.Facade``: what is kept here is answered at once, the rest by the driver."""
+
+    def __init__(self, calls: DriverCalls, logs: LogDesk, directory: Path) -> None:
+        """directory: of the cluster's state."""
+        self._calls = calls
+        self._directory = directory
+        self._logs = logs
+        self._driver_metrics = ""
+        self._tokens = TokenTable(())
+
+    def learn_users(self, message: Users) -> None:
+        """Who may call from now on."""
+        self._tokens = TokenTable(message.rows)
+
+    def authenticate(self, token: str) -> Caller | None:
+        """Whose token this is."""
+        return self._tokens.find(token)
+
+    def log(
+        self, caller: Caller, job: int, cursor: str = "", limit: int = 1 << 16
+    ) -> tuple[str, str]:
+        """Output behind the cursor, and the next cursor."""
+        return self._logs.read(caller, job, cursor, limit)
+
+    def backup(self, caller: Caller) -> Iterator[bytes]:
+        """All of the state as the last commit left it, piece by piece."""
+        if caller.role != "admin":
+            raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
+        return stream(self._directory)
+
+    def driver_metrics(self) -> str:
+        """What the driver counts; where it does not answer at once, as it was last known."""
+        with contextlib.suppress(StoreError):
+            self._driver_metrics = self._calls.call("metrics_text", limit_s=METRICS_S)
+        return self._driver_metrics
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_") or method not in vars(Facade):
+            raise AttributeError(method)
+        return lambda *given, **named: self._calls.call(method, *given, **named)
+
+
+def facade_of(remote: RemoteFacade) -> Facade:
+    """The same, as those who call it know it."""
+    return cast(Facade, remote)

@@ -1,0 +1,114 @@
+"""A front, and a driver, that stand still or die: no lease is lost, and nothing is started again."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.live.cluster import Running, running, until
+
+from fairlead.live.client import Client
+from fairlead.live.spec import JobSpec
+
+LEASE_S = 3.0
+LIMIT_S = 60.0
+
+
+class Jobs:
+    """Two jobs that say in files that they are started, and that they live."""
+
+    def __init__(self, directory: Path, client: Client) -> None:
+        self.files = [directory / f"job-{number}" for number in range(2)]
+        script = "echo start >> $SAYS; while true; do echo lives >> $SAYS; sleep 0.1; done"
+        self.ids = client.submit(
+            [
+                JobSpec(
+                    command=("sh", "-c", script), total_steps=10_000_000, plain=True,
+                    env={"SAYS": str(file)},
+                )
+                for file in self.files
+            ]
+        )  # fmt: skip
+
+    def words(self) -> list[list[str]]:
+        return [file.read_text().split() if file.exists() else [] for file in self.files]
+
+    def check_never_interrupted(self) -> None:
+        """Both were started once, and live."""
+        before = [len(words) for words in self.words()]
+
+        def live() -> bool:
+            return all(len(w) > n for w, n in zip(self.words(), before, strict=True))
+
+        until(live, LIMIT_S, "a sign of life")
+        assert [words.count("start") for words in self.words()] == [1, 1]
+
+
+@contextmanager
+def two_jobs(directory: Path, lease_s: float = LEASE_S) -> Iterator[tuple[Running, Client, Jobs]]:
+    """Two jobs that run on one node, under short leases."""
+    options = ("--lease", str(lease_s))
+    with running(directory, options, {"node": "v100=2"}) as cluster, cluster.client() as client:
+        jobs = Jobs(directory, client)
+        until(lambda: all(jobs.words()), LIMIT_S, "two running jobs")
+        yield cluster, client, jobs
+
+
+def server_pid(cluster: Running) -> int:
+    assert cluster.server is not None
+    return cluster.server.pid
+
+
+def front_pid(cluster: Running) -> int:
+    """0 while there is none."""
+    children = Path(f"/proc/{server_pid(cluster)}/task").glob("*/children")
+    for pid in (int(word) for path in children for word in path.read_text().split()):
+        if b"fairlead.live.front" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return pid
+    return 0
+
+
+def gone(pid: int) -> bool:
+    """Has the process ended? One that nobody has waited for yet has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_driver_that_stands_still_is_not_felt_by_leases(tmp_path: Path) -> None:
+    with two_jobs(tmp_path) as (cluster, client, jobs):
+        os.kill(server_pid(cluster), signal.SIGSTOP)
+        try:
+            time.sleep(3 * LEASE_S)
+        finally:
+            os.kill(server_pid(cluster), signal.SIGCONT)
+        until(lambda: client.nodes()[0].state == "up", LIMIT_S, "a node that is up")
+        jobs.check_never_interrupted()
+
+
+def test_a_front_that_is_killed_comes_back_and_nothing_is_started_again(tmp_path: Path) -> None:
+    lease_s = 12.0  # on a busy machine a front takes seconds to start
+    with two_jobs(tmp_path, lease_s) as (cluster, client, jobs):
+        first = front_pid(cluster)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: front_pid(cluster) not in (0, first), LIMIT_S, "another front")
+        until(lambda: client.nodes()[0].state == "up", LIMIT_S, "a node that is up")
+        (third,) = client.submit([JobSpec(command=("true",), total_steps=1, plain=True)])
+        client.cancel(third)
+        until(lambda: client.job(third).state == "cancelled", LIMIT_S)
+        time.sleep(lease_s + 1.0)  # had a lease not been renewed, this would show it
+        jobs.check_never_interrupted()
+
+
+def test_the_front_ends_with_the_driver_and_a_new_server_goes_on(tmp_path: Path) -> None:
+    with two_jobs(tmp_path, lease_s=20.0) as (cluster, client, jobs):
+        front = front_pid(cluster)
+        assert front
+        cluster.kill()
+        until(lambda: gone(front), LIMIT_S, "the end of the front")
+        cluster.start()
+        until(lambda: client.nodes()[0].state == "up", LIMIT_S, "a node that is up")
+        jobs.check_never_interrupted()

@@ -1,0 +1,249 @@
+"""The parts of the front: what waits to be sent, calls of the driver, and pushes of orders."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead.errors import ConfigError, InputError, StoreError
+from fairlead.live.access import Caller
+from fairlead.live.facade import Facade, NotFoundError
+from fairlead.live.front import remote
+from fairlead.live.front.errors import pack, unpack
+from fairlead.live.front.leases import LeaseTable
+from fairlead.live.front.messages import (
+    Answer,
+    Call,
+    Frames,
+    PublishedNode,
+    PublishedOrders,
+    Reported,
+    ToDriver,
+    Users,
+    frame,
+)
+from fairlead.live.front.outbox import Outbox
+from fairlead.live.front.pushing import DEAF_S, Pushing
+from fairlead.live.front.relay import LOCAL, CallDesk, encode_arguments, signature
+from fairlead.live.front.remote import DriverCalls
+from fairlead.live.protocol import Report, WatchRequest
+from fairlead.live.spec import JobSpec
+
+ADMIN = Caller("admin", "", "admin")
+_decode = msgspec.msgpack.Decoder(ToDriver).decode
+
+
+def reported(node: str, seq: int, changed: bool = False) -> Reported:
+    return Reported(
+        node=node, incarnation="one", seq=seq, followed=0, seen=0.0, lease_until=0.0, changed=changed,
+        granted=(),
+        report=msgspec.Raw(b"\xc0"),
+    )  # fmt: skip
+
+
+def sent(outbox: Outbox) -> list[Any]:
+    """All that waits, as the other side decodes it."""
+    return [_decode(body) for body in Frames().feed(outbox.take(1 << 30))]
+
+
+def test_the_newest_report_of_a_node_replaces_one_that_waits_and_keeps_its_news() -> None:
+    outbox = Outbox()
+    for seq in range(10_000):
+        outbox.put(reported("a", seq, changed=seq == 5))
+        outbox.put(reported("b", seq))
+    told = sent(outbox)
+    assert [(one.node, one.seq, one.changed) for one in told] == [
+        ("a", 9999, True),
+        ("b", 9999, False),
+    ]
+    assert not outbox
+
+
+def test_calls_all_wait_in_their_order() -> None:
+    outbox = Outbox()
+    for number in range(5):
+        outbox.put(Call(number=number, method="status", arguments=msgspec.Raw(b"\x90")))
+    assert [one.number for one in sent(outbox)] == [0, 1, 2, 3, 4]
+
+
+def test_frames_are_found_however_they_are_cut() -> None:
+    data = b"".join(frame(reported("n" * size, size)) for size in range(1, 40))
+    for piece in (1, 2, 3, 7, 100, len(data)):
+        frames, found = Frames(), list[int]()
+        for at in range(0, len(data), piece):
+            found += [_decode(body).seq for body in frames.feed(data[at : at + piece])]
+        assert found == list(range(1, 40))
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (NotFoundError("job 1: there is none"), NotFoundError),
+        (StoreError("the disk is full"), StoreError),
+        (ConfigError("x"), ConfigError),
+        (type("LaterError", (NotFoundError,), {})("of a class that is not known"), NotFoundError),
+    ],
+)
+def test_an_error_keeps_its_class_and_its_sentence(raised: Exception, kind: type) -> None:
+    other = unpack(pack(raised))
+    assert isinstance(other, kind)
+    assert str(other) == str(raised)
+
+
+def test_a_mistake_is_not_told_to_callers() -> None:
+    other = unpack(pack(KeyError("secret")))
+    assert not isinstance(other, InputError)
+    assert "secret" not in str(other)
+
+
+def test_every_method_of_the_facade_can_be_called_across() -> None:
+    methods = [name for name, _ in inspect.getmembers(Facade, inspect.isfunction) if name[0] != "_"]
+    assert len(methods) > 15
+    for method in set(methods) - LOCAL:
+        signature(method)
+
+
+class Driver:
+    """The other side of calls, which answers at once, or not."""
+
+    def __init__(self) -> None:
+        self.calls: DriverCalls | None = None
+        self.desk = CallDesk(self, self.answer)  # type: ignore[arg-type]
+        self.asked: list[tuple[Any, ...]] = []
+
+    def answer(self, answer: Answer) -> None:
+        assert self.calls is not None
+        self.calls.answer(msgspec.msgpack.decode(msgspec.msgpack.encode(answer), type=Answer))
+
+    def submit(self, *given: Any) -> list[int]:
+        self.asked.append(given)
+        return [7, 8]
+
+    def job(self, *given: Any) -> Any:
+        raise NotFoundError("job 3: there is none")
+
+    def cancel(self, *given: Any) -> None:
+        raise KeyError("a mistake")
+
+
+def calls_of(driver: Driver, send: Callable[[Call], None] | None = None) -> DriverCalls:
+    driver.calls = DriverCalls(send or driver.desk.take)
+    return driver.calls
+
+
+def test_a_call_takes_arguments_and_results_across_as_what_they_are() -> None:
+    driver = Driver()
+    calls = calls_of(driver)
+    spec = JobSpec(command=("x",), total_steps=5, rates={"v100": 1.0})
+    assert calls.call("submit", ADMIN, [spec], key="k") == [7, 8]
+    assert driver.asked == [(ADMIN, [spec], "", "k")]
+    with pytest.raises(NotFoundError, match="job 3: there is none"):
+        calls.call("job", ADMIN, 3)
+    with pytest.raises(RuntimeError, match="made a mistake"):
+        calls.call("cancel", ADMIN, 3)
+    with pytest.raises(ConfigError, match="larger than"):
+        encode_arguments("job", (ADMIN, 1 << 70), {})
+    driver.desk.close()
+
+
+def test_a_driver_that_does_not_answer_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote, "LIMIT_S", 0.05)
+    driver = Driver()
+    calls = calls_of(driver, lambda _: None)
+    with pytest.raises(StoreError, match="no answer from the scheduler"):
+        calls.call("status", ADMIN)
+    calls.answer(Answer(number=0))  # late, and taken by nobody
+    driver.desk.close()
+
+
+def test_not_all_threads_wait_for_a_driver_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote, "WAITING", 0)
+    monkeypatch.setattr(remote, "PATIENCE_S", 0.05)
+    driver = Driver()
+    with pytest.raises(StoreError, match="too much to answer now"):
+        calls_of(driver).call("status", ADMIN)
+    driver.desk.close()
+
+
+class Nodes:
+    """Nodes that have streams of orders, on a clock that a test turns."""
+
+    def __init__(self, window: int) -> None:
+        self.now = 100.0
+        self.table = LeaseTable(10.0, 0.01, lambda: self.now, lambda _: None)
+        self.pushing = Pushing(self.table, window)
+        self.table.told = self.pushing.has_news
+        self.told: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def add(self, name: str) -> None:
+        self.publish(name, 1, push=False)
+        self.tasks.append(asyncio.create_task(self._watch(name)))
+        await settle()
+
+    async def _watch(self, name: str) -> None:
+        async for _ in self.pushing.watch(WatchRequest(node=name, incarnation="one")):
+            self.told.append(name)
+
+    def publish(self, name: str, seq: int, push: bool = True) -> None:
+        self.table.publish(
+            PublishedNode(
+                node=name, incarnation="one", registration=1, lost=False, starts=(), push=push,
+                orders=PublishedOrders(seq=seq),
+            )
+        )  # fmt: skip
+
+    def report(self, name: str, follows: int) -> None:
+        node = self.table.nodes[name]
+        self.table.report(
+            Report(node=name, incarnation="one", seq=node.seq + 1, holds=(), orders_seq=follows)
+        )
+        self.pushing.reported(node)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_nodes_are_told_as_fast_as_others_answer() -> None:
+    async def scene() -> None:
+        nodes = Nodes(window=3)
+        for name in "abcdefg":
+            await nodes.add(name)
+        nodes.told.clear()
+        for name in "abcdef":
+            nodes.publish(name, 2)
+        await settle()
+        assert nodes.told == ["a", "b", "c"], "no more than three that have not answered"
+        nodes.report("b", follows=1)
+        await settle()
+        assert nodes.told == ["a", "b", "c"], "that was no answer to these orders"
+        nodes.report("b", follows=2)
+        await settle()
+        assert nodes.told[3:] == ["d"]
+        nodes.report("e", follows=1)  # the answer to this brings the orders
+        nodes.publish("g", 2, push=False)  # nothing that could not wait for a report
+        nodes.now += DEAF_S + 0.1
+        nodes.pushing.tick()
+        await settle()
+        assert nodes.told[3:] == ["d", "f"], "nodes that do not answer hold up nobody"
+        for task in nodes.tasks:
+            task.cancel()
+
+    asyncio.run(scene())
+
+
+def test_users_are_told_as_a_whole() -> None:
+    outbox = Outbox()
+    outbox.put(Users(rows=()))
+    outbox.put(Users(rows=()))
+    (one,) = Frames().feed(outbox.take(1000))
+    assert b"Users" in one
