@@ -236,7 +236,11 @@ def test_at_a_stop_a_full_disk_is_a_failure(
         script.run(folder, 20, {8: stop})
     assert left.value.code == 74
     assert "step 9 could not be saved: work since step 2 is lost" in capfd.readouterr().err
-    assert [path.name for path in sorted(folder.iterdir())] == ["lock", "step-000000000002"]
+    assert [path.name for path in sorted(folder.iterdir())] == [
+        "lock",
+        "step-000000000002",
+        "steps",
+    ]
 
 
 def test_a_save_that_leaves_nothing_is_told_so(

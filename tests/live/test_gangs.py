@@ -111,13 +111,3 @@ def test_a_start_of_which_no_node_knows_is_over(first: str) -> None:
         assert server.stopped == []
         server.says(node)
     assert [why for _, why in server.stopped] == ["it was never started"]
-
-
-def test_lost_work_that_was_not_lost_after_all_is_no_gain() -> None:
-    server = Server()
-    server.start.row.steps, server.start.row.run_s = 10.0, 10.0
-    server.backend._lose_steps(server.start, 5.0)
-    server.start.row.run_s = 100.0
-    server.backend._lose_steps(server.start, -5.0)
-    assert server.start.row.lost_device_s == 0.0
-    assert server.book.tenants["t"].lost_device_s == 0.0

@@ -177,6 +177,7 @@ class Start:
             state=self.state,
             step=self._step,
             loaded_step=-1 if loaded is None else loaded.step,
+            lost_steps=-1 if loaded is None else loaded.lost_steps,
             saved_step=self._saved_step,
             batch=self._batch,
             total_steps=self._total_steps,

@@ -1,6 +1,7 @@
 """A job's checkpoints: folders that appear whole or not at all, and prove it.
 
     DIR/lock                          held (flock) by rank 0 as long as it runs
+    DIR/steps                         how many were done in all (``step_count``)
     DIR/step-000000001200/            the newest two of these are kept
         manifest.json                 written last: sizes and CRC-32 of all other files
         rank-0  [rank-1 ...]          what ``save`` wrote, a file or a folder

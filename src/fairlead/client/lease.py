@@ -94,6 +94,7 @@ class Lease:
         self._side: Side | None = None
         self._found: Checkpoint | None = None  # the checkpoint of this start
         self._behind: Side | None = None  # the same, once the loop has come to its end
+        self._count_step: Callable[[int], None] = _count_nowhere
         self._before: Any = None  # the handler of SIGTERM before ours
         self._running = False  # a step is under way
         self._no_more = False  # complete() was called, or the data have ended
@@ -125,6 +126,7 @@ class Lease:
             if place.rank == 0
             else Follow(place, self._save, self._sharded)
         )
+        self._count_step = self._side.count
         self._catch_sigterm()
         try:
             self._resume(self._side)
@@ -149,6 +151,7 @@ class Lease:
         """Count the step that has just been done; is another one to be done?"""
         if self._running:
             self.step += 1
+            self._count_step(self.step)
         if self.step < self._look_step and monotonic() < self._look_at:
             self._running = True
             return True
@@ -338,7 +341,9 @@ class Lease:
         return False
 
     def _count(self) -> None:
-        self.step += self._running
+        if self._running:
+            self.step += 1
+            self._count_step(self.step)
         self._running = False
 
     def _catch_sigterm(self) -> None:
@@ -358,3 +363,7 @@ class Lease:
             signal.signal(signal.SIGTERM, self._before)
             self._before = None
         self._look_at = -inf
+
+
+def _count_nowhere(step: int) -> None:
+    """Before there is a side."""

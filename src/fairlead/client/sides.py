@@ -30,6 +30,7 @@ from fairlead.client.gang import (
 )
 from fairlead.client.link import Link
 from fairlead.client.place import EXIT_GANG, EXIT_IO, EXIT_MAY_NOT_RUN, Place, leave, say
+from fairlead.client.step_count import StepCount
 from fairlead.client.wire import Adapt, Ended, Loaded
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Side(Protocol):
     def open(self) -> Checkpoint | None: ...
     def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None: ...
     def change(self, step: int, batch_size: int, total_steps: int) -> None: ...
+    def count(self, step: int) -> None: ...
     def decide(self, standing: Standing) -> Verdict: ...
     def save(self, partial: str, manifest: Manifest) -> bool: ...
     def go_on(self, verdict: Verdict, step: int) -> tuple[float, int]: ...
@@ -73,6 +75,7 @@ class Lead:
         self._gang: Gang = Leader(place) if place.world_size > 1 else Nobody()
         self._pace = Pace()
         self._store = Checkpoints(directory) if directory else None
+        self._steps = StepCount(Path(directory), place.job) if directory else None
         self._saved_step = 0
         self._save_s = 0.0
         self._saved_at = monotonic()
@@ -98,13 +101,19 @@ class Lead:
         """Training goes on from this step; ``change``: with another batch size and total than at first."""
         self._step = self._saved_step = step
         self._saved_at = monotonic()
-        self._link.tell(Loaded(self._place.epoch, step, load_s))
+        lost = -1 if self._steps is None else self._steps.go_on(step)
+        self._link.tell(Loaded(self._place.epoch, step, load_s, lost))
         if change is not None:
             self.change(step, *change)
 
     def change(self, step: int, batch_size: int, total_steps: int) -> None:
         """From the next step on the job uses another batch size."""
         self._link.tell(Adapt(self._place.epoch, batch_size, total_steps, step))
+
+    def count(self, step: int) -> None:
+        """So many steps are done."""
+        if self._steps is not None:
+            self._steps.write(step)
 
     def decide(self, standing: Standing) -> Verdict:
         """What all ranks do at this step."""
@@ -205,6 +214,8 @@ class Lead:
         self._gang.close()
         if self._store is not None:
             self._store.unlock()
+        if self._steps is not None:
+            self._steps.close()
 
     def _judge(self, standings: list[Standing], now: float) -> Verdict:
         link = self._link
@@ -303,6 +314,8 @@ class Follow:
     def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None: ...
 
     def change(self, step: int, batch_size: int, total_steps: int) -> None: ...
+
+    def count(self, step: int) -> None: ...
 
     def decide(self, standing: Standing) -> Verdict:
         """What rank 0 says."""

@@ -62,6 +62,7 @@ class Loaded:
     epoch: int
     step: int
     load_s: float
+    lost_steps: int = -1  # by all starts so far: done, and to be done again; -1 = not known
 
 
 @dataclass(frozen=True)

@@ -330,9 +330,7 @@ class LiveBackend:
 
     def _lost_device_s(self, start: LiveStart, seconds: float) -> None:
         row = start.row
-        more = max(
-            seconds * row.spec.scale_factor, -row.lost_device_s
-        )  # what was not lost after all
+        more = seconds * row.spec.scale_factor
         row.lost_device_s += more
         self.book.sums(row.tenant).lost_device_s += more
 
@@ -387,6 +385,10 @@ class LiveBackend:
 
     # --- what agents say ---------------------------------------------------------------------------
 
+    def hear(self, node: str) -> None:
+        """Take over the last that a node said, before it is forgotten."""
+        self._fold(node)
+
     def _fold(self, node: str) -> None:
         """Take over what a node holds into the starts that it is part of."""
         for key in self.fleet.ended(node):
@@ -440,7 +442,9 @@ class LiveBackend:
                     self.fleet.unwant(other, *start.key, held.reason or "other ranks ended")
 
     def _loaded(self, start: LiveStart, held: Held) -> None:
-        """Training goes on from a checkpoint: what was counted beyond it is lost, and done again."""
+        """Training goes on from a checkpoint: what was done beyond it is lost, and done again. Only now is
+        that known, for the newest checkpoint may be one that nobody could tell of, or damaged. The job
+        counts its steps itself; what was heard of them counts where it cannot (its folder was removed)."""
         row = start.row
         if row.started_s is None:
             row.started_s = self.now_s()
@@ -448,15 +452,11 @@ class LiveBackend:
             return
         step = float(held.loaded_step)
         start.stint.from_step = step
-        if step < row.credited:
-            self._lose_steps(start, row.credited - step)
-            self.correct(row, step)
-        elif (
-            row.missed_steps
-        ):  # not lost: saved by a start whose agent could not tell of it any more
-            found = min(row.missed_steps, step - row.credited)
-            self._lose_steps(start, -found)
-        row.missed_steps = 0.0
+        more = max(row.reached_step - step, held.lost_steps - row.lost_steps)
+        if more > 0:
+            self._lose_steps(start, more)
+        row.reached_step, row.saved_step = step, held.loaded_step
+        self.correct(row, step)
 
     def _lose_steps(self, start: LiveStart, steps: float) -> None:
         row = start.row
@@ -493,12 +493,10 @@ class LiveBackend:
         """All ranks of a start are gone: book it."""
         now, row = self.now_s(), start.row
         failure, completed = start.failure(), start.completed()
-        reached, keeps = start.progress(), start.survives()
-        if completed:
-            keeps = row.total_steps  # it may need fewer than it announced
-        elif keeps < reached:
-            self._lose_steps(start, reached - keeps)
-            row.missed_steps = reached - keeps
+        row.reached_step = max(row.reached_step, start.reached())
+        keeps = (
+            row.total_steps if completed else start.survives()
+        )  # it may need fewer than announced
         self._measure(start)
         self._write_stint(start, now, keeps, failure, completed)
         self.book.drop(start)
@@ -741,6 +739,7 @@ class LiveBackend:
 
     def lose(self, name: str, reason: str) -> None:
         """A node is gone, and with it whatever ran there."""
+        self.hear(name)
         self.fleet.lose(name)
         self.abandon(name, list(self.book.on_node.get(name, {}).values()), reason)
         self.take_out(name)

@@ -35,10 +35,11 @@ class Membership:
             self.engine.rebuild()
         same = message.incarnation in (node.incarnation, node.last_incarnation)
         learn_jobs(self.engine, message)
+        backend.hear(name)
         held = {(h.job, h.epoch) for h in message.holds}
         starts = [s for s in backend.book.on_node.get(name, {}).values() if s.key not in held]
         starts = [s for s in starts if s.ordered and name not in s.gone and not same]
-        fleet.register(message, {s.key: s.row.spec.grace_s for s in starts})
+        fleet.register(message, {s.key: s.row.spec.longest_grace_s for s in starts})
         over = [s for s in starts if s.key not in node.inherited]
         backend.abandon(name, over, "the agent restarted")
         left = [s for s in starts if s.key in node.inherited]

@@ -300,15 +300,13 @@ def _story(job: JobView, stints: list[StintView]) -> tuple[tuple[float, str], ..
     for stint in stints:
         devices = ",".join(map(str, stint.devices))
         where = f"{stint.accelerator} {devices} of {stint.node}"
-        events.append((stint.began_s, f"start {stint.epoch} on {where}"))
+        again = f", does {stint.lost_steps:.0f} steps again" if stint.lost_steps > 0 else ""
+        events.append((stint.began_s, f"start {stint.epoch} on {where}{again}"))
         if stint.ended_s is not None:
-            lost = f", {stint.lost_steps:.0f} steps lost" if stint.lost_steps > 0 else ""
-            if stint.lost_steps < 0:
-                lost = f", {-stint.lost_steps:.0f} steps that seemed lost were saved"
             events.append(
                 (
                     stint.ended_s,
-                    f"start {stint.epoch} {stint.why} at step {stint.to_step:.0f}{lost}",
+                    f"start {stint.epoch} {stint.why} at step {stint.to_step:.0f}",
                 )
             )
     if job.ended_s is not None:

@@ -105,6 +105,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state: Literal["starting", "running", "stopping", "ended"]
     step: CountOrNone = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
     loaded_step: CountOrNone = -1  # where this start went on from, -1 = not known yet
+    lost_steps: CountOrNone = -1  # by all starts until this one was loaded, as the job counts them
     saved_step: CountOrNone = -1  # of the newest whole checkpoint
     batch: Count = 0  # samples per step, where the job has changed them
     total_steps: Count = 0  # then: of the whole job

@@ -143,7 +143,7 @@ def _load_grants(engine: "Engine") -> None:
         for job, epoch, incarnation in row.inherited:
             start = mine.get((job, epoch))
             if start is not None:
-                until = ends + start.row.spec.grace_s
+                until = ends + start.row.spec.longest_grace_s
                 node.inherited[job, epoch] = Inherited(incarnation, until)
 
 

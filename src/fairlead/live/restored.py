@@ -111,7 +111,7 @@ def _begin_anew(engine: "Engine", note: Restored) -> None:
 def _hold(engine: "Engine") -> float:
     """Give no node a job until every lease of the time since is over, and every grace; returns seconds."""
     options = engine.options
-    grace_s = max([GRACE_S, *(row.spec.grace_s for row in engine.book.jobs.values())])
+    grace_s = max([GRACE_S, *(row.spec.longest_grace_s for row in engine.book.jobs.values())])
     wait_s = options.lease_s * (1 + options.rate_bound) + grace_s
     engine.fleet.hold(engine.fleet.monotonic() + wait_s, WHY)
     engine.backend.lost_nodes.update(engine.fleet.nodes)

@@ -36,7 +36,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     failures: int = 0
     run_s: float = 0.0
     lost_steps: float = 0.0
-    missed_steps: float = 0.0  # of these, what the last start may have saved without being heard
+    reached_step: float = 0.0  # by its starts since the last one of them was loaded, as was heard
     overhead_s: float = 0.0
     reason: str = ""
     batch: int = 0  # samples per step now, 0 = the script's own

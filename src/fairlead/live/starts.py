@@ -56,7 +56,8 @@ class LiveStart:
         """Steps of the job done so far, as far as is known; the last one waits for the end."""
         row, leader = self.row, self.leader
         if leader is None:
-            return max(self.from_step, row.credited) if row.spec.plain else self.from_step
+            known = max(self.from_step, row.credited) if row.spec.plain else self.from_step
+            return row.countable(known)
         if row.spec.plain:
             done = self.from_step + leader.ran_s * self.rate
         else:
@@ -86,8 +87,13 @@ class LiveStart:
             return None
         return (leader.step - leader.loaded_step) / leader.ran_s
 
+    def reached(self) -> float:
+        """The last step that it told of, counted or not; 0 while none is known."""
+        leader = self.leader
+        return float(leader.step) if leader is not None and leader.loaded_step >= 0 else 0.0
+
     def survives(self) -> float:
-        """Steps that the next start can go on from."""
+        """Steps that the next start can go on from, as far as is known."""
         if self.row.spec.plain:
             return self.progress()
         known = [h.saved_step for h in self.held.values()] + [self.row.saved_step]

@@ -59,7 +59,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     failures: int
     run_s: float  # time on devices, starts included
-    lost_steps: float  # done again after failures
+    lost_steps: float  # done again after failures; known when the next start has loaded
     overhead_s: float  # waiting for devices, starting, loading, saving, stopping
     rates: dict[str, float]  # steps/s believed, by accelerator type
     measured_rate: float | None  # steps/s measured where it runs or ran last
