@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fairlead.events import ProgressCorrected, RoundEnded
 from fairlead.live.backend import LiveBackend, LiveRound
 from fairlead.live.fleet import Fleet
+from fairlead.live.front.local import LocalFront
 from fairlead.live.protocol import PROTOCOL, Held, Register, Report
 from fairlead.live.rows import JobRow, StintRow
 from fairlead.live.spec import JobSpec
@@ -108,6 +109,7 @@ class Account(RuleBasedStateMachine):
     def _serve(self, row: JobRow, stints: list[StintRow]) -> None:
         """A server comes up with what the last one had committed."""
         self.fleet = Fleet(10.0, 0.01, lambda: self.now, lambda _: None)
+        self.front = LocalFront(self.fleet)
         self.fleet.add("a", "v100", 1)
         self.run += 1
         self.fleet.count_from(self.run << 32)
@@ -185,7 +187,7 @@ class Account(RuleBasedStateMachine):
     @rule()
     def follows(self) -> None:
         """The agent does what it was ordered, as the newest orders have it."""
-        orders = self.fleet.orders("a", f"i.{self.incarnation}")
+        orders = self.front.orders("a", f"i.{self.incarnation}")
         self.followed = orders.seq
         wanted = {a.epoch for a in orders.wanted}
         process = self.truth.process
@@ -203,7 +205,7 @@ class Account(RuleBasedStateMachine):
     def reports(self, fold: bool) -> None:
         self.seq += 1
         holds = [*self.truth.ended.values(), *([self.truth.process] if self.truth.process else [])]
-        self.fleet.report(
+        self.front.report(
             Report(
                 node="a",
                 incarnation=f"i.{self.incarnation}",
