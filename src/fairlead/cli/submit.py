@@ -1,6 +1,7 @@
 """``fairlead submit``: jobs from files, or a command."""
 
 import contextlib
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -63,6 +64,23 @@ def submit(
         Path | None,
         typer.Option(
             "--cwd", metavar="DIR", help="Where it runs. Default: here, or as in the file."
+        ),
+    ] = None,
+    python: Annotated[
+        Path | None,
+        typer.Option("--python", metavar="PATH", help="The interpreter to run it with."),
+    ] = None,
+    venv: Annotated[
+        Path | None, typer.Option("--venv", metavar="DIR", help="The virtual environment to use.")
+    ] = None,
+    conda: Annotated[
+        str | None,
+        typer.Option("--conda", metavar="NAME", help="The conda environment, by name or prefix."),
+    ] = None,
+    container: Annotated[
+        str | None,
+        typer.Option(
+            "--container", metavar="COMMAND", help="Run it by, as 'podman run {options} IMAGE'."
         ),
     ] = None,
     checkpoint_dir: Annotated[
@@ -132,6 +150,10 @@ def submit(
         "plain": plain,
         "slo_s": slo,
         "cwd": None if cwd is None else str(cwd.resolve()),
+        "python": None if python is None else str(python.absolute()),  # not what it is a link to
+        "venv": None if venv is None else str(venv.absolute()),
+        "conda": conda,
+        "container": None if container is None else _split("--container", container),
         "checkpoint_dir": None if checkpoint_dir is None else str(checkpoint_dir.resolve()),
         "grace_s": grace,
         "finish_grace_s": finish_grace,
@@ -181,6 +203,13 @@ def _merged(
     merged = msgspec.structs.replace(spec, **fields)
     check_spec(merged, where)
     return merged
+
+
+def _split(option: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as problem:
+        raise ConfigError(f"{option}: {problem} in {text!r}") from None
 
 
 def _pairs(option: str, texts: list[str] | None, kind: type) -> dict[str, Any] | None:

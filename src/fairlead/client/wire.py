@@ -12,14 +12,16 @@ FAIRLEAD_TOKEN              secret of this start; a stranger on the same machine
 FAIRLEAD_CHECKPOINT_DIR     where the job's checkpoints are
 FAIRLEAD_TOTAL_STEPS        steps of the whole job
 FAIRLEAD_ACCELERATOR        accelerator type of the devices
-FAIRLEAD_DEVICES            their indices on the node, ``0,1`` (CUDA_VISIBLE_DEVICES is set too)
+FAIRLEAD_DEVICES            their indices on the node, ``0,1`` (CUDA_VISIBLE_DEVICES: those of all ranks here)
 FAIRLEAD_BATCH              samples per step that the job uses now, where it has changed it before
 FAIRLEAD_FAILURE_FILE       where to leave the exception that the rank dies of
 FAIRLEAD_GANG               host:port where rank 0 listens for the other ranks; absent for one rank
 FAIRLEAD_GANG_TOKEN         secret that they share, on all nodes; FAIRLEAD_TOKEN is a node's own
-RANK, WORLD_SIZE,           as torch.distributed's ``env://`` wants them
+RANK, WORLD_SIZE,           as torchrun sets them for torch.distributed's ``env://``: all of them, always
 LOCAL_RANK, MASTER_ADDR,
-MASTER_PORT
+MASTER_PORT, GROUP_RANK,
+LOCAL_WORLD_SIZE,
+GROUP_WORLD_SIZE
 ==========================  =====================================================================
 
 Steps are absolute: the count of the whole job, not of this start. A step counts for all ranks together.
