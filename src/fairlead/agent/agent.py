@@ -256,6 +256,7 @@ class Agent:
     async def _watch_leases(self) -> None:
         while True:
             self._node.expire()
+            self._node.watch_stalls()
             await asyncio.sleep(_TICK_S)
 
     async def _touch_record(self) -> None:

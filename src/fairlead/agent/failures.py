@@ -119,6 +119,8 @@ def sentence(failure: Failure, world_size: int) -> str:
         where = f" ({place})" if place else ""
         told = f": {failure.message}" if failure.message else ""
         return f"{who}{failure.type}{told}{where}"
+    if failure.kind == "stalled":
+        return failure.message
     code = failure.exit_code or 0
     how = f"exit code {code}"
     if code < 0:

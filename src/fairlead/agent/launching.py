@@ -96,11 +96,18 @@ def _rank(place: Place, start: Start, rank: Rank, local: int, master: str) -> Ra
     assignment = start.assignment
     checkpoints = str(_checkpoint_dir(place.state, assignment))
     cwd = assignment.cwd or checkpoints
-    mounts = Mounts(client=place.client, checkpoints=checkpoints, socket=place.socket_path, cwd=cwd)
+    failure = failure_path(place.state, assignment.job, assignment.epoch, rank.rank)
+    mounts = Mounts(
+        client=place.client,
+        checkpoints=checkpoints,
+        socket=place.socket_path,
+        cwd=cwd,
+        reports=str(failure.parent),
+    )
     base = agents_environment(assignment.runtime)
     own = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, start, checkpoints)
-    failure = failure_path(place.state, assignment.job, assignment.epoch, rank.rank)
-    own["FAIRLEAD_FAILURE_FILE"] = str(failure)
+    stacks = failure.with_suffix(".stacks")
+    own |= {"FAIRLEAD_FAILURE_FILE": str(failure), "FAIRLEAD_STACKS_FILE": str(stacks)}
     own |= _devices(place.devices, assignment.ranks, rank)
     own |= _rendezvous(assignment, rank, local, master)
     own["PYTHONPATH"] = _python_path(place.client, (base | own).get("PYTHONPATH", ""))
@@ -114,6 +121,7 @@ def _rank(place: Place, start: Start, rank: Rank, local: int, master: str) -> Ra
         env=env,
         cwd=cwd,
         log=str(log_path(place.state, assignment.job, assignment.epoch, rank.rank)),
+        stacks=str(stacks),
         devices=rank.devices,
     )
 

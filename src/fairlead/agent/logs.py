@@ -104,7 +104,8 @@ class Logs:
                 del self._logs[key]
                 with contextlib.suppress(OSError):
                     log.path.unlink(missing_ok=True)
-                    log.path.with_suffix(".failure").unlink(missing_ok=True)
+                    for suffix in (".failure", ".stacks"):
+                        log.path.with_suffix(suffix).unlink(missing_ok=True)
                     log.path.parent.rmdir()
 
     def tail(self, job: int, epoch: int, rank: int) -> str:

@@ -19,6 +19,7 @@ class RankLaunch(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]  # all of it
     cwd: str
     log: str  # path of the file that stdout and stderr are appended to
+    stacks: str = ""  # path of the file that it writes its stacks to, once it has said so there
     devices: tuple[int, ...]
 
 
@@ -50,6 +51,22 @@ class Until(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     job: int
     epoch: int
     until_s: float  # monotonic time
+
+
+class Inspect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Have the ranks of a start write down where they stand, those that have said that they can."""
+
+    job: int
+    epoch: int
+
+
+class Inspected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """They were told to."""
+
+    job: int
+    epoch: int
+    pids: dict[int, int]  # rank -> process, of those that live
+    told: tuple[int, ...]  # ranks that write it down themselves
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -100,8 +117,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     cleared: tuple[str, ...] = ()  # incarnations of agents of this node of which nothing lives
 
 
-ToSpawner: TypeAlias = Launch | End | Until
-FromSpawner: TypeAlias = Started | Waits | Failed | Exited | Gone | Ready
+ToSpawner: TypeAlias = Launch | End | Until | Inspect
+FromSpawner: TypeAlias = Inspected | Started | Waits | Failed | Exited | Gone | Ready
 
 encode = msgspec.msgpack.encode
 

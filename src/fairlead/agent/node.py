@@ -1,5 +1,6 @@
 """What a node holds, and how it follows its orders."""
 
+import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable
@@ -7,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from fairlead.agent.failures import exit_failure, read_report
+from fairlead.agent.inspecting import Inspector
 from fairlead.agent.launching import Place, addresses, check, failure_path, launch, ports_of
 from fairlead.agent.leases import Lease
 from fairlead.agent.logs import Logs
@@ -16,6 +18,7 @@ from fairlead.agent.messages import (
     Failed,
     FromSpawner,
     Gone,
+    Inspected,
     Ready,
     Started,
     Until,
@@ -23,6 +26,7 @@ from fairlead.agent.messages import (
 )
 from fairlead.agent.ranks import Key, RankServer
 from fairlead.agent.spawning import SpawnerLink
+from fairlead.agent.stacks import together, where
 from fairlead.agent.starts import Start
 from fairlead.agent.survivors import make_token
 from fairlead.client.wire import (
@@ -69,6 +73,8 @@ class Node:
         self._wanted: set[Key] = set()
         self._orphaned: set[Key] = set()  # starts of a spawner that died
         self._leaving = False
+        self._inspector = Inspector()
+        self._inspections: dict[Key, asyncio.Task[None]] = {}
         self._lease_s = 0.0
         self._rate_bound = 0.0
         self.orders_seq = -1
@@ -145,6 +151,7 @@ class Node:
             master=new.master,
             checkpoint_s=new.checkpoint_s,
             finishing=new.finishing,
+            inspect=new.inspect,
         )
 
     def _hold(self, assignment: Assignment) -> None:
@@ -226,6 +233,50 @@ class Node:
             if start.launched and start.lease.left_s(now) <= 0.0:
                 self._stop(start, EXPIRED)
 
+    def watch_stalls(self) -> None:
+        """Look at starts whose steps do not come along, and end those that are not to go on."""
+        now = time.monotonic()
+        for start in self._starts.values():
+            if start.launched and start.watched and start.key not in self._inspections:
+                self._watch(start, now)
+
+    def _watch(self, start: Start, now: float) -> None:
+        watch, assignment = start.watch, start.assignment
+        if watch is not None and watch.over(assignment, now):
+            start.stalled(now)
+            self._kill(start)
+            self._changed()
+        elif watch.due(assignment, now) if watch else assignment.inspect and not start.stall:
+            self._inspections[start.key] = asyncio.create_task(self._look(start))
+        elif start.stall and not (watch.reported if watch else assignment.inspect):
+            start.stall = start.stacks = ""  # it has come along
+            self._changed()
+
+    async def _look(self, start: Start) -> None:
+        """Find out where its ranks stand."""
+        assert self.place is not None
+        state, ranks = self.place.state, [rank.rank for rank in start.assignment.ranks]
+        files = {r: failure_path(state, *start.key, r).with_suffix(".stacks") for r in ranks}
+        try:
+            stacks = await self._inspector.look(start, self._spawner, files)
+        finally:
+            self._inspections.pop(start.key, None)
+        now, watch = time.monotonic(), start.watch
+        if not start.watched or (watch is not None and not watch.due(start.assignment, now)):
+            return  # it has come along meanwhile, or is over
+        places = where(list(stacks.values()))
+        start.stacks = together(list(stacks.values()))
+        start.stall = (
+            places or "where its ranks stand is not known"
+            if watch is None
+            else watch.looked(stacks, start.assignment, now)
+        )
+        self._changed()
+
+    def _kill(self, start: Start) -> None:
+        job, epoch = start.key
+        self._spawner.send(End(job=job, epoch=epoch, terminate=False, kill_after_s=0.0))
+
     def leave(self) -> float:
         """The agent is told to end: stop everything, start nothing. Returns the longest grace, seconds."""
         self._leaving = True
@@ -237,8 +288,7 @@ class Node:
         """Do not wait for anybody."""
         for start in self._starts.values():
             if not start.ended:
-                job, epoch = start.key
-                self._spawner.send(End(job=job, epoch=epoch, terminate=False, kill_after_s=0.0))
+                self._kill(start)
 
     # --- the spawner -----------------------------------------------------------------------------
     def hear_spawner(self, message: FromSpawner) -> None:
@@ -252,6 +302,9 @@ class Node:
         self.expire()  # first: a start that has no lease any more is not blamed for its end
         now = time.monotonic()
         match message:
+            case Inspected():
+                self._inspector.told(message)
+                return
             case Started():
                 start.started(message.free_s)
             case Waits():

@@ -53,6 +53,16 @@ def token_of(pid: int) -> str:
     )
 
 
+def catches(pid: int, number: int) -> bool:
+    """Does the process have a handler for a signal?"""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return False
+    caught = next((v for v in status.splitlines() if v.startswith("SigCgt:")), "SigCgt: 0")
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
 def children() -> list[int]:
     """Pids of this process' children, zombies included. Single-threaded processes only."""
     me = os.getpid()

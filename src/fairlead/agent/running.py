@@ -1,5 +1,6 @@
 """A start as the spawner has it: its processes, its locks, its record on disk."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -144,6 +145,22 @@ class Running:
         for leader in self.leaders:
             proc.kill_group(leader, number)
 
+    def ask_for_stacks(self) -> tuple[int, ...]:
+        """Signal the ranks that have said which signal they write their stacks on, and that still catch it:
+        of any other process the signal would be the end. Returns these ranks."""
+        told = []
+        for rank in self.launch.ranks:
+            pid, number = _listener(rank.stacks)
+            found = proc.process(pid) if pid else None
+            mine = found is not None and (
+                found.session in self.sessions or proc.token_of(pid) == self.launch.token
+            )
+            if mine and proc.catches(pid, number):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+                    told.append(rank.rank)
+        return tuple(told)
+
     def _fork(self, rank: RankLaunch, log: int, zygote: Zygote, ground: Ground) -> bool:
         if not can_fork(rank.argv, rank.env, rank.cwd):
             return False
@@ -160,6 +177,16 @@ class Running:
         assert self.held is not None
         mine = [self.held[device] for device in (None, *rank.devices)]
         return [*mine, *(ground.devices.descriptor(device) for device in rank.devices)]
+
+
+def _listener(path: str) -> tuple[int, int]:
+    """(pid, signal) of the process that writes its stacks to a file, (0, 0) = there is none."""
+    try:
+        with open(path, encoding="ascii") as file:
+            pid, number = map(int, file.readline(64).split())
+    except (OSError, ValueError):
+        return 0, 0
+    return (pid, number) if pid > 0 and number > signal.SIGRTMIN else (0, 0)
 
 
 def open_log(path: str) -> int:

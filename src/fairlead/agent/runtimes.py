@@ -23,6 +23,7 @@ class Mounts:
     checkpoints: str
     socket: str  # of the agent
     cwd: str
+    reports: str = ""  # the directory for what the rank says of its end, or of where it stands
 
 
 def agents_environment(runtime: Runtime) -> dict[str, str]:
@@ -148,6 +149,7 @@ def _binds(mounts: Mounts) -> list[str]:
         mounts.socket: "",
         mounts.cwd: "",
         mounts.checkpoints: "",
+        mounts.reports: "",
     }
     for path in wanted:
         if ":" in path or "," in path:

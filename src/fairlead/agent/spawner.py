@@ -29,6 +29,8 @@ from fairlead.agent.messages import (
     Frames,
     FromSpawner,
     Gone,
+    Inspect,
+    Inspected,
     Launch,
     Ready,
     Started,
@@ -162,9 +164,18 @@ class Spawner:
                         self._starts[launch.job, launch.epoch] = Running(launch)
                 case End() as end:
                     self._end(end)
+                case Inspect() as inspect:
+                    self._inspect(inspect)
                 case Until() as until:
                     if (start := self._starts.get((until.job, until.epoch))) is not None:
                         start.until_s = until.until_s
+
+    def _inspect(self, inspect: Inspect) -> None:
+        start = self._starts.get((inspect.job, inspect.epoch))
+        if start is not None:
+            told = start.ask_for_stacks()
+            pids = {rank: pid for pid, rank in start.leaders.items()}
+            self._tell(Inspected(job=inspect.job, epoch=inspect.epoch, pids=pids, told=told))
 
     def _tell(self, message: FromSpawner) -> None:
         with contextlib.suppress(OSError):  # the agent has gone; that is noticed by reading

@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.agent.devices import Devices
 from fairlead.agent.machine import RunRecord
-from fairlead.agent.messages import End, Frames, FromSpawner, Launch, Ready, Until, framed
+from fairlead.agent.messages import Frames, FromSpawner, Ready, ToSpawner, framed
 
 _AGAIN_S = 0.1  # before another is started
 
@@ -55,7 +55,7 @@ class SpawnerLink:
         self._frames = Frames()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
-    def send(self, message: Launch | End | Until) -> bool:
+    def send(self, message: ToSpawner) -> bool:
         """Never blocks. False: just now there is none to hear it; the next one knows nothing of it. What one
         that dies does not hear is ``lost`` with it, see ``listen``."""
         if self._writer is None or self._writer.is_closing():

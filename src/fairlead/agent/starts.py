@@ -5,11 +5,13 @@ from typing import Literal
 
 from fairlead.agent.failures import first_to_fail, sentence
 from fairlead.agent.leases import Lease
+from fairlead.agent.stalls import StallWatch
 from fairlead.client.wire import Adapt, Ended, Loaded, Progress
 from fairlead.live.protocol import Assignment, Failure, Held
 
 State = Literal["starting", "running", "stopping", "ended"]
 _REASON = 1000  # characters of a reason
+STALLED = 124  # of a start that was ended because it made no progress, as of ``timeout``
 NOT_FOUND = 127  # exit code of a command that cannot be started, as in shells
 
 
@@ -46,6 +48,9 @@ class Start:
         self._paused: float | None = None  # training ended, or a plain job was told to stop
         self._stop: float | None = None
         self._gone: float | None = None
+        self.watch: StallWatch | None = None  # of rank 0's node: do its steps come along?
+        self.stall = ""  # it makes no progress: the sentence
+        self.stacks = ""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -86,6 +91,8 @@ class Start:
     def started(self, free: float) -> None:
         """The ranks run; the devices were free at ``free``."""
         self._free = free
+        if self.speaks:
+            self.watch = StallWatch(free)
         self.reason = self.stopping_for
         if not self.speaks:
             self._train(free)
@@ -100,12 +107,16 @@ class Start:
         self._loaded, self._said_complete = message, False
         self._step, self._step_at = max(self._step, message.step), now
         self._saved_step = max(self._saved_step, message.step)
+        if self.watch is not None:
+            self.watch.loaded(message.step, now)
         self._train(now)
 
     def progress(self, message: Progress | Ended, now: float) -> None:
         """Steps are done. A job that changes its batch size may count fewer than before."""
         self._step, self._step_at = message.step, now
         self._saved_step = message.saved_step
+        if self.watch is not None and self._loaded is not None and isinstance(message, Progress):
+            self.watch.told(message.step, now, saving=message.saving)
         if message.saved_step > 0:
             self._save_s = message.save_s
         if isinstance(message, Ended):
@@ -160,6 +171,20 @@ class Start:
             self.reason = self._why()
         return not plain or code != 0
 
+    def stalled(self, now: float) -> None:
+        """It hangs, and is ended for it."""
+        self.failures.append(
+            Failure(
+                kind="stalled",
+                exit_code=STALLED,
+                message=self.stall,
+                step=self._step,
+                traceback=self.stacks,
+            )
+        )
+        self.exit_code, self.reason, self.state = STALLED, self.stall, "stopping"
+        self._pause(now)
+
     def gone(self, now: float) -> None:
         """The last process has ended."""
         if self.exit_code is None and len(self.exits) == len(self.assignment.ranks):
@@ -194,7 +219,19 @@ class Start:
             save_s=self._save_s,
             stop_s=_between(self._stop, self._gone),
             failure=self._failure() if self.ended else None,
+            stall=self.stall[:_REASON] if self._in_question else "",
+            stacks=self.stacks if self._in_question else "",
         )
+
+    @property
+    def _in_question(self) -> bool:
+        """May it still come along?"""
+        return self.state in ("starting", "running")
+
+    @property
+    def watched(self) -> bool:
+        """Are its steps awaited? Not once all are done, and not while it stops."""
+        return self._in_question and not self._said_complete
 
     def _failure(self) -> Failure | None:
         return None if self.exit_code in (None, 0) else first_to_fail(self.failures)

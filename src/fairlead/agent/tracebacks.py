@@ -19,9 +19,16 @@ _PREFIX = re.compile(r"^\[rank\d+\]:\s?")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 _GROUP = re.compile(r"^(\s*\|\s|\s*\+[-\s]|\s*\+ Exception Group )")
-_LIBRARIES = tuple(
+LIBRARIES = tuple(
     {sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {"/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", "<string>"}
+    | {
+        "/site-packages/",
+        "/dist-packages/",
+        "/lib/python",
+        "/fairlead/client/",
+        "<frozen ",
+        "<string>",
+    }
 )
 
 
@@ -118,5 +125,5 @@ def _parsed(block: Sequence[str], at: int) -> Parsed | None:
 
 def own_frame(frames: Sequence[re.Match[str]]) -> re.Match[str] | None:
     """The innermost frame that is not in a library, else the innermost."""
-    own = [frame for frame in frames if not any(part in frame["file"] for part in _LIBRARIES)]
+    own = [frame for frame in frames if not any(part in frame["file"] for part in LIBRARIES)]
     return own[-1] if own else frames[-1] if frames else None

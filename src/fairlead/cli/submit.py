@@ -125,6 +125,28 @@ def submit(
         list[int] | None,
         typer.Option("--no-retry-on", metavar="CODE", help="Not after this one (repeatable)."),
     ] = None,
+    start_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--start-timeout",
+            metavar="SECONDS",
+            help="To its first step; then it is ended as failed. 0: never. Default: by what is usual.",
+        ),
+    ] = None,
+    stall_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--stall-timeout",
+            metavar="SECONDS",
+            help="The same between two steps.",
+        ),
+    ] = None,
+    on_stall: Annotated[
+        str | None,
+        typer.Option(
+            "--on-stall", metavar="restart|report", help="What is done. Default: restart."
+        ),
+    ] = None,
     tenant: Annotated[
         str, typer.Option("--tenant", help="For admins: on behalf of this tenant.")
     ] = "",
@@ -162,6 +184,9 @@ def submit(
         "max_retries": max_retries,
         "retry_on": tuple(retry_on) if retry_on else None,
         "no_retry_on": tuple(no_retry_on) if no_retry_on else None,
+        "start_timeout_s": start_timeout,
+        "stall_timeout_s": stall_timeout,
+        "on_stall": on_stall,
     }
     given = {field: value for field, value in given.items() if value is not None}
     specs = _specs(words, context.meta.get(AFTER_DASHES, []), given, _pairs("--env", env, str))

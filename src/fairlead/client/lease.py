@@ -12,7 +12,7 @@ from time import monotonic
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from fairlead.client import crash
+from fairlead.client import crash, stacks
 from fairlead.client.checkpoint import Checkpoint, Manifest
 from fairlead.client.gang import Standing
 from fairlead.client.place import EXIT_MAY_NOT_RUN, Place, leave, read_place
@@ -120,6 +120,7 @@ class Lease:
         """Get the lease and load the newest checkpoint."""
         self._place = place = read_place(os.environ)
         crash.install(lambda: self.step)
+        stacks.register()
         directory = place.checkpoint_dir or self._checkpoint_dir
         self._side = (
             Lead(place, self._save, directory, self._checkpoint_s, self._sharded)

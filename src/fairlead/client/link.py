@@ -104,6 +104,11 @@ class Link:
         if renew or len(self._outbox) < HELD_BACK:
             self._send(Progress(self._place.epoch, *self._state, renew=renew))
 
+    def tell_saving(self) -> None:
+        """The state is being saved."""
+        if self._socket is not None and len(self._outbox) < HELD_BACK:
+            self._send(Progress(self._place.epoch, *self._state, saving=True))
+
     def is_due(self, now: float) -> bool:
         """Is it time to ask for the lease?"""
         return now >= self._renew_at and not self._asked

@@ -137,6 +137,7 @@ class Lead:
         """Save, together with the other ranks where each has a part. False: the disk would not have it."""
         assert self._store is not None
         began = monotonic()
+        self._link.tell_saving()
         mine = save_part(Path(partial), self._place.rank, self._user_save)
         others = self._gang.saved(self._idle)
         problem = next((one.problem for one in (mine, *others) if one.problem), "")

@@ -15,6 +15,7 @@ FAIRLEAD_ACCELERATOR        accelerator type of the devices
 FAIRLEAD_DEVICES            their indices on the node, ``0,1`` (CUDA_VISIBLE_DEVICES: those of all ranks here)
 FAIRLEAD_BATCH              samples per step that the job uses now, where it has changed it before
 FAIRLEAD_FAILURE_FILE       where to leave the exception that the rank dies of
+FAIRLEAD_STACKS_FILE        where to write the stacks of all threads on a signal, should it hang
 FAIRLEAD_GANG               host:port where rank 0 listens for the other ranks; absent for one rank
 FAIRLEAD_GANG_TOKEN         secret that they share, on all nodes; FAIRLEAD_TOKEN is a node's own
 RANK, WORLD_SIZE,           as torchrun sets them for torch.distributed's ``env://``: all of them, always
@@ -76,6 +77,7 @@ class Progress:
     saved_step: int  # of the newest whole checkpoint, 0 = none
     save_s: float  # seconds that the newest checkpoint took
     renew: bool = False
+    saving: bool = False  # a checkpoint is being saved: the next step may take a while
 
 
 @dataclass(frozen=True)

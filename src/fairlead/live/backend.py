@@ -41,6 +41,7 @@ from fairlead.model.cluster import Cluster
 LONGEST = 5  # times its length a round may last, for jobs that still start
 STALL_S = 1.0  # nothing runs and jobs wait: tell the core after so long
 LOOK_S = 0.5  # between looks for lost nodes
+REASON = 4000  # characters of one
 BATCH = 1000  # callables from the inbox that are committed together
 PACE_S = 0.02  # and at least so long apart: the first is not held up, what follows at once is
 _END: dict[int, str] = {
@@ -435,11 +436,27 @@ class LiveBackend:
             self.book.dirty_jobs.add(row.id)
         if held.address and (before is None or before.address != held.address):
             self.order(start)  # the other nodes now know where rank 0 is
+        self._heard_stall(start, node, held)
         if held.state == "ended":
             start.gone.add(node)
             if start.broken:
                 for other in start.nodes:
                     self.fleet.unwant(other, *start.key, held.reason or "other ranks ended")
+
+    def _heard_stall(self, start: LiveStart, node: str, held: Held) -> None:
+        """A start makes no progress, or does again; its other nodes are asked where their ranks stand."""
+        row, first = start.row, node == start.first_node
+        if first and start.stalled != bool(held.stall):
+            start.stalled = bool(held.stall)
+            self.order(start)
+        told = [h.stall for h in start.held.values() if h.stall] if start.stalled else []
+        stall = "; ".join(told)[:REASON]
+        if stall == row.stall or held.state == "ended":
+            return
+        row.stall = stall
+        start.stint.traceback = "\n\n".join(h.stacks for h in start.held.values() if h.stacks)
+        self.book.dirty_jobs.add(row.id)
+        self.book.dirty_stints[start.key] = start.stint
 
     def _loaded(self, start: LiveStart, held: Held) -> None:
         """Training goes on from a checkpoint: what was done beyond it is lost, and done again. Only now is
@@ -505,6 +522,7 @@ class LiveBackend:
                 node, start.key
             )  # not before: a restarted server asks what came of it
             self.fleet.unwant(node, *start.key, start.stint.why)
+        row.stall = ""
         if failure:
             row.failures += 1
             row.reason = f"failed: {failure}"
@@ -673,8 +691,7 @@ class LiveBackend:
         )
         start = LiveStart(row, stint, ranks_on(placement), self.rate(row, accelerator), row.steps)
         self.book.add(start)
-        if row.spec.plain:
-            self.retries.began(start)
+        self.retries.began(start)
         self.order(start)
         return start
 

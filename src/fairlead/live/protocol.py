@@ -129,6 +129,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     save_s: SecondsOrNone = -1.0  # the newest checkpoint
     stop_s: SecondsOrNone = -1.0  # from the order to stop to the end of the last rank
     failure: Failure | None = None  # of an end that was nobody's wish
+    stall: Text = ""  # it makes no progress: since when, and where its ranks stand
+    stacks: Traceback = ""  # of those ranks
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -171,6 +173,11 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finishing: bool = False  # they are, as the node of rank 0 says
     prefork: bool = False  # start from the agent's prepared process
     log_bytes: int = 10_000_000  # the newest so many bytes of output are kept
+    start_timeout_s: float | None = None  # from the start of ranks to the first step; 0 = none
+    stall_timeout_s: float | None = None  # without a step; None = by what is usual, 0 = none
+    on_stall: str = "restart"  # or "report"
+    usual_start_s: float = -1.0  # to the first step, as it was measured; -1 = not known
+    inspect: bool = False  # say where its ranks stand: those of another node hang
     runtime: Runtime = Runtime()  # where the command runs
     node_rank: int = 0  # of this node among those of the start
     nodes: int = 1

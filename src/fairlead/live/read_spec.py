@@ -23,6 +23,8 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "finish_grace_s": (0, 86_400),
     "log_bytes": (1_000, 10**9),
     "max_retries": (0, 1_000_000),
+    "start_timeout_s": (0, 10**9),
+    "stall_timeout_s": (0, 10**9),
 }
 RATES = (0.0, 1e9)  # steps/s
 MOST_CODES = 255
@@ -77,7 +79,7 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
         _check_text(where, name, getattr(spec, name), LONGEST)
     for name in ("cwd", "checkpoint_dir"):
         _check_path(where, name, getattr(spec, name))
-    _check_codes(where, spec)
+    _check_failing(where, spec)
     _check_rates(where, spec.rates)
     _check_colocated(where, spec)
     _check_env(where, spec.env)
@@ -202,13 +204,17 @@ def _check_path(where: str, name: str, text: str) -> None:
         raise InputError(f"{where}: {name}: must not climb with '..', got {shown(text)}")
 
 
-def _check_codes(where: str, spec: JobSpec) -> None:
+def _check_failing(where: str, spec: JobSpec) -> None:
     for name in ("retry_on", "no_retry_on"):
         codes = getattr(spec, name)
         if len(codes) > MOST_CODES:
             raise InputError(f"{where}: {name}: at most {MOST_CODES} exit codes, got {len(codes)}")
         for code in codes:
             _check_number(where, name, code, 1, 255)
+    if spec.on_stall not in ("restart", "report"):
+        raise InputError(
+            f"{where}: on_stall: must be 'restart' or 'report', got {shown(spec.on_stall)}"
+        )
     if spec.retry_on and spec.no_retry_on:
         raise InputError(
             f"{where}: no_retry_on: cannot be combined with retry_on, give one of them"

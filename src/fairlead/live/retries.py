@@ -12,6 +12,7 @@ from fairlead.live.failures import (
     FailureRecord,
     GoodStart,
     NodeJudge,
+    Program,
     RetryPolicy,
     in_a_row,
     judge_job,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 MOST_RECORDS = 50  # of a job
+MOST_PROGRAMS = 10_000  # whose start times are remembered
 SETTLED_S = 10.0  # an unmanaged job that has run for so long has started well
 FIRST_S, LONGEST = 5.0, 60  # the wait before the first retry, the longest one over the first
 SIGNALS = 128  # a death by signal n counts as exit code 128 + n, as in shells
@@ -46,6 +48,7 @@ class Retries:
         self.waiting: set[int] = set()  # jobs with a time before which they are not tried again
         self._to_hold: set[int] = set()  # of these, those that the core does not hold back yet
         self._to_drop: dict[int, None] = {}
+        self._start_s: dict[Program, float] = {}  # to the first step, as it was measured
         self._unsettled: dict[
             tuple[int, int], LiveStart
         ] = {}  # unmanaged starts, too young to judge
@@ -65,6 +68,14 @@ class Retries:
 
     def trains(self, start: LiveStart) -> None:
         """A start has got as far as its first step."""
+        stint = start.stint
+        if stint.trained_s is not None:
+            took_s = stint.trained_s - stint.began_s
+            start.row.usual_start_s = max(start.row.usual_start_s, took_s)
+            program = program_of(start.row.user, start.row.spec.command)
+            if len(self._start_s) >= MOST_PROGRAMS:
+                self._start_s.pop(next(iter(self._start_s)))
+            self._start_s[program] = start.row.usual_start_s
         self._trains(start, self.engine.clock.now_s())
 
     def _trains(self, start: LiveStart, since_s: float) -> None:
@@ -93,7 +104,8 @@ class Retries:
             return
         node, failure = start.culprit()
         failure = failure or Failure()
-        start.stint.traceback = failure.traceback
+        if failure.kind != "stalled" or not start.stint.traceback:
+            start.stint.traceback = failure.traceback
         row.failure = replace(failure, traceback="")
         record = self._record(start, node, failure, reason)
         row.recent_failures = (*row.recent_failures, record)[-MOST_RECORDS:]
@@ -104,8 +116,13 @@ class Retries:
             self._judge_job(row)
 
     def began(self, start: LiveStart) -> None:
-        """An unmanaged start was ordered: nobody will say that it trains."""
-        self._unsettled[start.key] = start
+        """A start was ordered. Of an unmanaged one nobody will say that it trains."""
+        row = start.row
+        if row.spec.plain:
+            self._unsettled[start.key] = start
+        elif row.usual_start_s < 0:
+            program = program_of(row.user, row.spec.command)
+            row.usual_start_s = self._start_s.get(program, -1.0)
 
     def judge_nodes(self) -> None:
         """Take nodes that are to blame out of service."""

@@ -50,6 +50,8 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     rho: float | None = None  # finish-time fairness, once it has completed
     weight: float = 1.0
     save_s: float = 0.0  # that its newest checkpoint took
+    usual_start_s: float = -1.0  # to its first step, as its starts were measured; -1 = not known
+    stall: str = ""  # why it is thought to hang
     failure: Failure | None = None  # the last one, without its traceback
     recent_failures: tuple[FailureRecord, ...] = ()  # since it last did well, oldest first
     retry_s: float | None = None  # it is not tried again before this time

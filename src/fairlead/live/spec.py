@@ -1,5 +1,7 @@
 """What a person submits: a job, as a TOML file or as JSON."""
 
+from typing import Literal
+
 import msgspec
 
 from fairlead.live.runtime import Runtime
@@ -39,6 +41,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_retries: int = 5  # failures in a row after which it is tried again
     retry_on: tuple[int, ...] = ()  # exit codes after which it is; () = all; 128 + n for signal n
     no_retry_on: tuple[int, ...] = ()  # exit codes after which it is not
+    start_timeout_s: float | None = None  # to the first step; None = by what is usual, 0 = none
+    stall_timeout_s: float | None = None  # without a step; the same
+    on_stall: Literal["restart", "report"] = "restart"
 
     @property
     def longest_grace_s(self) -> float:

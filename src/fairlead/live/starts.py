@@ -26,6 +26,7 @@ class LiveStart:
     gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
     heard: float = 0.0  # monotonic time of the report in which rank 0's node said that
     lost: bool = False  # a node of it was lost
+    stalled: bool = False  # its first node says that it makes no progress
     finishing_since: float | None = None  # its steps are done, as the server heard then
 
     @property
@@ -184,6 +185,11 @@ class LiveStart:
             finishing=self.finishing,
             prefork=spec.prefork,
             log_bytes=spec.log_bytes,
+            start_timeout_s=spec.start_timeout_s,
+            stall_timeout_s=spec.stall_timeout_s,
+            on_stall=spec.on_stall,
+            usual_start_s=self.row.usual_start_s,
+            inspect=self.stalled and node != first,
             runtime=spec.runtime,
             node_rank=list(self.nodes).index(node),
             nodes=len(self.nodes),

@@ -95,6 +95,7 @@ class Viewer:
         current = self.engine.backend.round
         over = None if current is None else current.ended.get(row.id)
         reason = row.reason
+        reason = row.stall or reason
         if row.retry_s is not None and row.open:
             why = reason.removeprefix("failed: ")
             reason = waiting(failures_in_a_row(row), row.retry_s - self._now(), why)

@@ -214,6 +214,8 @@ def _without_progress(held: Held) -> tuple[object, ...]:
         held.batch,
         held.completed,
         held.finishing,
+        held.stall,
+        held.stacks,
     )
 
 
