@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead.chaos.faults import KINDS
 from fairlead.chaos.job import digest_of
+from fairlead.chaos.kinds import KINDS
 from fairlead.chaos.ledger import Expected, check_job
 from fairlead.chaos.run import Outcome, run_trials
 from fairlead.cli.main import main

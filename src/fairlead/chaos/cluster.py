@@ -5,9 +5,11 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+from fairlead.agent.machine import OVERRIDE
 from fairlead.chaos.disk import SmallDisk, children, command_of, who_mentions
 from fairlead.chaos.proxy import Loop, Proxy
 from fairlead.errors import CheckError, FairleadError
@@ -15,12 +17,13 @@ from fairlead.live.client import Client
 
 NODES = {"node-a": "v100=2", "node-b": "v100=2", "node-c": "k80=2"}
 ROUND_S = 1.0
-LEASE_S = 3.0
+LEASE_S = 3.0  # unless it is chosen
+PYTHON = "chaos-python"  # a command that is found on the PATH of agents
 SOLVE_S = 2.0  # limit of a solve
 READY_S = 60.0  # for a server or an agent to be there, on a busy machine
 END_S = 60.0  # to end after SIGTERM
 _SERVE = (
-    *("--round", f"{ROUND_S:g}", "--lease", f"{LEASE_S:g}", "--heartbeat", "0.3"),
+    *("--round", f"{ROUND_S:g}", "--heartbeat", "0.3"),
     *("--solve-limit", f"{SOLVE_S:g}", "--mtbf", "50"),
 )
 _Process = subprocess.Popen[bytes]
@@ -29,8 +32,13 @@ _Process = subprocess.Popen[bytes]
 class Cluster:
     """``start``, hurt, ``stop``, ``clean_up``. All below one folder, whose name marks the processes."""
 
-    def __init__(self, directory: Path, rng: random.Random) -> None:
+    def __init__(self, directory: Path, rng: random.Random, lease_s: float = LEASE_S) -> None:
         self.directory = directory
+        self.lease_s = lease_s
+        self.submitting = threading.Lock()  # held by whoever submits, or wants nothing submitted
+        self.dead: set[str] = set()  # nodes that stay dead
+        self.disks = {node: SmallDisk(directory / f"disk-{node}", 16) for node in NODES}
+        self.agent_states = {node: self.disks[node].folder / f"agent-{node}" for node in NODES}
         self.state = SmallDisk(directory / "server", 64)
         self.checkpoints = SmallDisk(directory / "checkpoints", 64)
         self.control = directory / "control"
@@ -39,14 +47,19 @@ class Cluster:
         self.port = 0  # where the server listens for agents
         self.proxies: dict[str, Proxy] = {}
         self.processes: dict[str, _Process] = {}  # "server" or a node
+        self.run = directory / "run"  # of the agents' records on this machine
+        self._twins = 0
         self._loop = Loop()
         self._rng = rng
 
     def start(self) -> None:
         """Server first, then the agents behind their proxies; waits until all nodes are there."""
-        for folder in (self.control, self.ledger):
+        for folder in (self.control, self.ledger, self.bin):
             folder.mkdir(parents=True)
-        for disk in (self.state, self.checkpoints):
+        python = self.bin / PYTHON
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o700)
+        for disk in self.all_disks():
             disk.mount()
         self._loop.start()
         self.start_server()
@@ -55,6 +68,15 @@ class Cluster:
             self._loop.do(self.proxies[node].open())
             self.start_agent(node)
         self.await_nodes(READY_S)
+
+    @property
+    def bin(self) -> Path:
+        """On the PATH of agents."""
+        return self.directory / "bin"
+
+    def all_disks(self) -> list[SmallDisk]:
+        """Of the server's state, the checkpoints, and the agents'."""
+        return [self.state, self.checkpoints, *self.disks.values()]
 
     # --- processes -------------------------------------------------------------------------------
 
@@ -65,7 +87,8 @@ class Cluster:
         port = self.url.rpartition(":")[2] or "0"
         state = ("--state", str(self.state.folder / "state"))
         where = ("--port", port, "--agent-port", str(self.port))
-        process = self._run("server", "serve", *state, *where, *_SERVE)
+        lease = ("--lease", f"{self.lease_s:g}")
+        process = self._run("server", "serve", *state, *where, *lease, *_SERVE)
         until = time.monotonic() + READY_S
         while "agents: " not in (text := log.read_bytes()[said:].decode(errors="replace")):
             if process.poll() is not None or time.monotonic() > until:
@@ -75,24 +98,47 @@ class Cluster:
         self.url = lines["people and tools"]
         self.port = int(lines["agents"].rpartition(":")[2])
 
-    def start_agent(self, node: str) -> None:
-        """Start it; it registers in its own time."""
-        self._run(
+    def start_agent(
+        self, node: str, *, state: Path | None = None, env: dict[str, str] | None = None
+    ) -> _Process:
+        """Start it; it registers in its own time. state: another directory than the node's; env: variables
+        that are not as usual."""
+        folder = state or self.agent_states[node]
+        return self._run(
             node,
             *("agent", "--server", f"127.0.0.1:{self.proxies[node].port}", "--node", node),
-            *("--devices", NODES[node], "--state", str(self.directory / f"agent-{node}")),
+            *("--devices", NODES[node], "--state", str(folder)),
             *("--token-file", str(self.state.folder / "state" / "agent.token"), "--fake"),
             *("--prefork", "fairlead.client.lease"),
+            env=env,
         )
 
-    def _run(self, name: str, *arguments: str) -> _Process:
+    def _run(self, name: str, *arguments: str, env: dict[str, str] | None = None) -> _Process:
         call = (sys.executable, "-m", "fairlead.chaos.entry", str(self.control), *arguments)
         with (self.directory / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                call, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                call,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=self._environment() | (env or {}),
             )
         self.processes[name] = process
         return process
+
+    def _environment(self) -> dict[str, str]:
+        path = f"{self.bin}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        return os.environ | {"PATH": path, OVERRIDE: str(self.run)}
+
+    def start_twin(self, node: str) -> tuple[_Process, Path]:
+        """A second agent of the node's name, with a state directory of its own."""
+        self._twins += 1
+        folder = self.directory / f"twin-{self._twins}" / f"agent-{node}"
+        first = self.processes[node]
+        twin = self.start_agent(node, state=folder)
+        self.processes[node] = first
+        return twin, folder
 
     def kill(self, name: str) -> None:
         """SIGKILL to the server or an agent."""
@@ -149,7 +195,7 @@ class Cluster:
         bad = [
             f"{name} is {nodes.get(name)}"
             for name in NODES
-            if nodes.get(name) not in ("up", "drained")
+            if name not in self.dead and nodes.get(name) not in ("up", "drained")
         ]
         return ", ".join(bad)
 
@@ -159,6 +205,7 @@ class Cluster:
         """SIGTERM to all, agents first; what is wrong with how they ended."""
         wrong = []
         for names in ([n for n in self.processes if n != "server"], ["server"]):
+            names = [name for name in names if name not in self.dead]
             for name in names:
                 self.processes[name].terminate()
             for name in names:

@@ -5,6 +5,7 @@ of the ledger is one write, which a SIGKILL does not tear: a letter, a monotonic
 
     B pid           began                       V step            is being saved
     D what          a device is held by another C step            was found saved
+    F step          has written its evaluation
     L step digest   goes on from this step      X step            was told to end
     S step digest interval_s   did this step    E step            says that it is done
 """
@@ -12,6 +13,7 @@ of the ledger is one write, which a SIGKILL does not tear: a letter, a monotonic
 import fcntl
 import hashlib
 import os
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +23,7 @@ from fairlead.client.lease import Lease
 
 PADDING = b"\0" * 20_000  # bytes of a checkpoint beside the digest
 SAVED_EVERY = 10  # steps, by a job without a lease
+BROKEN = 127  # exit code on a node where nothing can be started
 SLOW = 2.0  # a step on a k80 takes so many times as long
 
 
@@ -103,9 +106,17 @@ def interval_s(lease: Lease) -> float:
     return float(getattr(link, "checkpoint_s", 0.0))
 
 
+def node_of_job() -> str:
+    """The name of the node, by the agent's state directory; "" for a job without a lease."""
+    return Path(os.environ.get("FAIRLEAD_SOCKET", "")).parent.name.removeprefix("agent-")
+
+
 def main() -> None:
     """See the module."""
-    shift_clock(Path(os.environ["CHAOS_CONTROL"]))
+    control = Path(os.environ["CHAOS_CONTROL"])
+    if (node := node_of_job()) and (control / f"broken-{node}").exists():
+        sys.exit(BROKEN)
+    shift_clock(control)
     folder = Path(os.environ["CHAOS_LEDGER"])
     slow = SLOW if os.environ["FAIRLEAD_ACCELERATOR"] == "k80" else 1.0
     ledger = Ledger(folder).open()
@@ -132,6 +143,25 @@ def _train(work: Work) -> None:
             work.train(interval_s(lease))
     if lease.completed:
         work.ledger.write("E", work.step)
+        _evaluate(work)
+
+
+def _evaluate(work: Work) -> None:
+    """What comes behind the loop: it may be stopped anywhere, and is then done again."""
+    seconds = float(os.environ.get("CHAOS_EVALUATION_S", "0"))
+    if not seconds or os.environ.get("RANK", "0") != "0":
+        return
+    time.sleep(seconds)
+    final = evaluation_path(work.ledger.path.parent)
+    partial = final.with_suffix(f".{os.getpid()}")
+    partial.write_text(f"{work.step} {work.digest}")
+    partial.replace(final)
+    work.ledger.write("F", work.step)
+
+
+def evaluation_path(folder: Path) -> Path:
+    """Where the job with this ledger writes what its evaluation found."""
+    return folder.with_suffix(".evaluation")
 
 
 def _run_plain(work: Work, own: Path) -> None:

@@ -7,7 +7,7 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead.chaos.job import digest_of
+from fairlead.chaos.job import digest_of, evaluation_path
 from fairlead.live.views import JobView, StintView
 
 GANG_S = 1.0  # ranks of one job agree at most so far ahead on when to save
@@ -35,6 +35,7 @@ class Start:
     tried: set[int] = field(default_factory=set)
     held_by_others: list[str] = field(default_factory=list)
     ended: str = ""  # X or E
+    evaluated: int = -1  # steps done when it had written its evaluation; -1 = it did not get so far
     first_at: float = 0.0
 
     @property
@@ -72,6 +73,8 @@ def _take(start: Start, words: list[str]) -> None:
             start.saved.add(int(rest[0]))
         case "D":
             start.held_by_others.append(rest[0])
+        case "F":
+            start.evaluated = int(rest[0])
         case "X" | "E":
             start.ended = letter
 
@@ -85,6 +88,7 @@ class Expected:
     step_s: float  # the least that a step takes
     ranks: int = 1
     plain: bool = False  # without a lease: steps are counted by time, and saved by the job itself
+    evaluation_s: float = 0.0  # behind its loop; 0 = it has none
 
 
 def check_job(
@@ -105,6 +109,7 @@ def check_job(
     yield from _check_end(leaders, expected)
     if expected.plain:
         return
+    yield from _check_evaluation(leaders, expected, folder, chain)
     yield from _check_chain(leaders, expected, disk_was_full)
     yield from _check_gangs(starts, expected)
     lost = sum(_lost(leaders))
@@ -169,6 +174,22 @@ def _check_end(leaders: list[Start], expected: Expected) -> Iterator[str]:
     loaded = [start for start in leaders if start.loaded is not None]
     if not loaded or loaded[-1].last != expected.total_steps or loaded[-1].ended != "E":
         yield "its last start did not do its last step"
+
+
+def _check_evaluation(
+    leaders: list[Start], expected: Expected, folder: Path, chain: list[str]
+) -> Iterator[str]:
+    """Did what comes behind the loop run to its end, behind the last step?"""
+    if not expected.evaluation_s:
+        return
+    path = evaluation_path(folder)
+    found = path.read_text() if path.exists() else ""
+    if found != f"{expected.total_steps} {chain[-1]}":
+        yield f"its evaluation is {found!r}"
+    if not leaders or leaders[-1].evaluated != expected.total_steps:
+        yield "its last start did not evaluate"
+    early = [s.epoch for s in leaders if s.evaluated not in (-1, expected.total_steps)]
+    yield from (f"start {epoch} evaluated before the last step" for epoch in early)
 
 
 def _lost(leaders: list[Start]) -> list[int]:

@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.chaos.cluster import NODES, Cluster
+from fairlead.chaos.cluster import LEASE_S, NODES, Cluster
 from fairlead.chaos.disk import command_of, footprint
-from fairlead.chaos.faults import KINDS, Kind
+from fairlead.chaos.faults import Kind
+from fairlead.chaos.kinds import KINDS
 from fairlead.chaos.work import Work
 from fairlead.errors import CheckError, FairleadError
 
 PER_CLUSTER = 20  # trials, before all is checked and a new cluster begins
+ATTEMPTS = 500  # to find something to hurt
 AT_ONCE = 2  # faults in force
+SLOWER = 3.0  # leases that it may take beyond the following limits
 HEAL_S = 90.0  # from the repair until the cluster is whole again, at the most
 DONE_S = 120.0  # for the jobs that are left to end
 SLACK = (12, 8)  # files and threads by which a process may have grown
@@ -50,15 +53,20 @@ class Outcome:
 
 
 def run_trials(
-    trials: int, seed: int, kinds: Sequence[str], keep: Path | None, say: Say
+    trials: int,
+    seed: int,
+    kinds: Sequence[str],
+    keep: Path | None,
+    say: Say,
+    lease_s: float = LEASE_S,
 ) -> Outcome:
     """Hurt clusters so many times. kinds: of KINDS; keep: folder for what is left where something is
-    wrong (None: it is removed); say: told of each trial."""
+    wrong (None: it is removed); say: told of each trial; lease_s: of the clusters."""
     outcome = Outcome()
     number = 0
     while number < trials and not outcome.wrong:
         count = min(PER_CLUSTER, trials - number)
-        _run_cluster(number, count, seed, kinds, keep, say, outcome)
+        _run_cluster(number, count, seed, kinds, keep, say, outcome, lease_s)
         number += count
     return outcome
 
@@ -71,10 +79,11 @@ def _run_cluster(
     keep: Path | None,
     say: Say,
     out: Outcome,
+    lease_s: float,
 ) -> None:
     rng = random.Random(f"{seed} {first}")
     directory = Path(tempfile.mkdtemp(prefix="fairlead-chaos-"))
-    cluster = Cluster(directory, rng)
+    cluster = Cluster(directory, rng, lease_s)
     try:
         cluster.start()
         session = _Session(cluster, rng, first, count, kinds, say, out)
@@ -90,7 +99,7 @@ def _run_cluster(
                 dirs_exist_ok=True,
                 ignore=shutil.ignore_patterns("*.sock", "ballast"),
             )
-        for disk in (cluster.state, cluster.checkpoints):
+        for disk in cluster.all_disks():
             disk.unmount()
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -138,7 +147,8 @@ class _Session:
             work.end()
         if self.outcome.wrong:
             return
-        work.await_jobs(DONE_S)
+        self._revive()
+        work.await_jobs(DONE_S + SLOWER * cluster.lease_s)
         self.outcome.wrong.extend(work.check(self._filled))
         self.outcome.jobs += len(work.jobs)
         self.outcome.refused += work.refused
@@ -147,8 +157,24 @@ class _Session:
         self.outcome.wrong.extend(cluster.stop())
         self.outcome.wrong.extend(_leftovers(cluster))
 
+    def _revive(self) -> None:
+        """Nodes that stayed dead are repaired: some jobs cannot run without."""
+        dead, self.cluster.dead = self.cluster.dead, set()
+        for node in sorted(dead):
+            self.cluster.start_agent(node)
+        if dead:
+            self.cluster.await_nodes(self._heal_s)
+
+    @property
+    def _heal_s(self) -> float:
+        return HEAL_S + SLOWER * self.cluster.lease_s
+
     def _possible(self, names: Sequence[str]) -> list[Kind]:
-        disks = {"fill-state": self.cluster.state, "fill-checkpoints": self.cluster.checkpoints}
+        disks = {
+            "fill-state": self.cluster.state,
+            "fill-checkpoints": self.cluster.checkpoints,
+            "fill-agent": next(iter(self.cluster.disks.values())),
+        }
         for name in names:
             if name in disks and not disks[name].mounted:
                 self.outcome.skipped[name] = "no file system can be mounted (not root)"
@@ -167,7 +193,7 @@ class _Session:
                 self.outcome.wrong.append(f"trial {number}: {problem}")
 
     def _trial(self, number: int) -> None:
-        while True:
+        for _ in range(ATTEMPTS):
             kind, targets, rng = self._draw(number)
             try:
                 hurt = self._do(kind, targets, rng)
@@ -182,9 +208,11 @@ class _Session:
             finally:
                 with self._lock:
                     self._hurt -= set(targets)
+                    self._hurt |= self.cluster.dead
             with self._lock:
                 self._deck.append(kind)  # there was nothing to hurt: later again
             time.sleep(0.2)
+        raise CheckError(f"trial {number}: nothing to hurt in {ATTEMPTS} attempts")
 
     def _do(
         self, kind: Kind, targets: tuple[str, ...], rng: random.Random
@@ -197,12 +225,12 @@ class _Session:
         if hurt is None:
             return None
         self._filled |= kind.name == "fill-checkpoints"
-        time.sleep(rng.uniform(*kind.hold_s))
+        time.sleep(kind.hold(self.cluster.lease_s, rng))
         hurt.repair()
         repaired = time.monotonic()
         while left := self._broken(targets):
-            if time.monotonic() > repaired + HEAL_S:
-                raise CheckError(f"{hurt.what}: not whole again after {HEAL_S:.0f} s: {left}")
+            if time.monotonic() > repaired + self._heal_s:
+                raise CheckError(f"{hurt.what}: not whole again after {self._heal_s:.0f} s: {left}")
             time.sleep(0.1)
         return hurt.what, repaired - began, time.monotonic() - repaired
 
@@ -220,10 +248,10 @@ class _Session:
                     self._deck = self._rng.sample(self._kinds, len(self._kinds))
                 for kind in self._deck:
                     free = [t for t in kind.targets if t not in self._hurt]
-                    whole = kind.name == "kill-all"
-                    if not free or (whole and self._hurt):
+                    others = self._hurt - self.cluster.dead
+                    if not free or (kind.alone and others):
                         continue
-                    targets = kind.targets if whole else (self._rng.choice(free),)
+                    targets = tuple(free) if kind.alone else (self._rng.choice(free),)
                     self._deck.remove(kind)
                     self._hurt |= set(targets)
                     return kind, targets, random.Random(f"{number} {self._rng.random()}")
@@ -258,7 +286,7 @@ def _leftovers(cluster: Cluster) -> Iterator[str]:
     for pid in cluster.orphans():
         yield f"process {pid} is left: {command_of(pid)[:200]}"
     for node in NODES:
-        records = list((cluster.directory / f"agent-{node}" / "starts").iterdir())
+        records = list((cluster.agent_states[node] / "starts").iterdir())
         yield from (f"{node}: the record {path.name} of a start is left" for path in records)
     for partial in cluster.checkpoints.folder.glob("*/.*.partial"):
         yield f"{partial} is left"

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from fairlead.chaos.cluster import Cluster
+from fairlead.chaos.cluster import PYTHON, Cluster
 from fairlead.chaos.ledger import Expected, check_job, read_starts
 from fairlead.errors import FairleadError
 from fairlead.live.spec import JobSpec
@@ -16,6 +16,10 @@ OPEN = 7  # jobs in the system
 STEP_S = 0.02
 STEPS = (60, 300)
 RANKS = (1, 1, 1, 1, 2, 2, 4)
+GRACE_S = 3.0
+MAX_RETRIES = 1_000  # whatever fails here fails by our own hand
+EVALUATES = 0.5  # of those with a lease: they have something to do behind their loop
+EVALUATION_S = (0.1, 2.0)
 PLAIN = 0.3  # of those of one rank: without a lease
 
 
@@ -85,15 +89,23 @@ class Work:
         name = f"job-{len(self.jobs)}"
         ranks = self._rng.choice(RANKS)
         plain = ranks == 1 and self._rng.random() < PLAIN
-        expected = Expected(name, self._rng.randint(*STEPS), STEP_S, ranks, plain)
+        evaluates = not plain and self._rng.random() < EVALUATES
+        expected = Expected(
+            name,
+            self._rng.randint(*STEPS),
+            STEP_S,
+            ranks,
+            plain,
+            self._rng.uniform(*EVALUATION_S) if evaluates else 0.0,
+        )
         spec = self._spec(expected)
         self.jobs[name] = expected
         while True:
             try:
-                with self.cluster.client() as client:
+                with self.cluster.submitting, self.cluster.client() as client:
                     (self.ids[name],) = client.submit([spec], key=name)
                 if self._rng.random() < 0.2:  # the answer may have been lost on its way
-                    with self.cluster.client() as client:
+                    with self.cluster.submitting, self.cluster.client() as client:
                         again = client.submit([spec], key=name)
                     if again != [self.ids[name]]:
                         self.wrong.append(f"{name}: ids {again} and {self.ids[name]} for one key")
@@ -104,8 +116,10 @@ class Work:
 
     def _spec(self, expected: Expected) -> JobSpec:
         cluster = self.cluster
+        prefork = self._rng.random() < 0.7
+        by_path = not prefork and self._rng.random() < 0.5
         return JobSpec(
-            command=(sys.executable, "-m", "fairlead.chaos.job"),
+            command=(PYTHON if by_path else sys.executable, "-m", "fairlead.chaos.job"),
             total_steps=expected.total_steps,
             name=expected.name,
             scale_factor=expected.ranks,
@@ -114,12 +128,14 @@ class Work:
                 "CHAOS_LEDGER": str(cluster.ledger / expected.name),
                 "CHAOS_CONTROL": str(cluster.control),
                 "CHAOS_STEP_S": str(STEP_S),
+                "CHAOS_EVALUATION_S": f"{expected.evaluation_s:.3f}",
             },
             cwd="/",
             checkpoint_dir=str(cluster.checkpoints.folder / expected.name),
-            grace_s=3.0,
+            grace_s=GRACE_S,
+            max_retries=MAX_RETRIES,
             plain=expected.plain,
-            prefork=self._rng.random() < 0.7,
+            prefork=prefork,
         )
 
     # --- the end ---------------------------------------------------------------------------------

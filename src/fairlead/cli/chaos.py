@@ -24,6 +24,9 @@ def chaos(
     only: Annotated[
         str, typer.Option(metavar="KIND,...", help="These kinds of faults only; see --kinds.")
     ] = "",
+    lease: Annotated[
+        float, typer.Option(help="Seconds of a lease; the default of a server is 30.")
+    ] = 3.0,
     show_kinds: Annotated[bool, typer.Option("--kinds", help="List the kinds, and end.")] = False,
 ) -> None:
     """Hurt a cluster at random, and prove that nothing is lost.
@@ -33,7 +36,7 @@ def chaos(
     trials share a cluster. In the end every job must have done exactly its steps, as written down by the job
     itself; see docs/chaos.md for all that is checked. Exits with 1 and says what is wrong, if anything is.
     """
-    from fairlead.chaos.faults import KINDS
+    from fairlead.chaos.kinds import KINDS
     from fairlead.chaos.run import run_trials
 
     if show_kinds:
@@ -46,7 +49,9 @@ def chaos(
     for name in kinds:
         if name not in KINDS:
             raise ConfigError(f"only: no kind {name!r}; there are {', '.join(KINDS)}")
-    outcome = run_trials(trials, seed, kinds, keep, lambda line: print(line, flush=True))
+    if not 1.0 <= lease <= 120.0:
+        raise ConfigError(f"lease: must be from 1 to 120 seconds, got {lease:g}")
+    outcome = run_trials(trials, seed, kinds, keep, lambda line: print(line, flush=True), lease)
     _report(outcome)
     if outcome.wrong:
         more = f" (and {len(outcome.wrong) - 1} more)" if len(outcome.wrong) > 1 else ""
