@@ -13,6 +13,7 @@ import pytest
 from tests.live.served import Served, served
 
 from fairlead.cli.main import main
+from fairlead.live.runtime import Runtime
 
 JOB = 'command = "true"\ntotal_steps = 100\nweight = 2.0\n[rates]\nv100 = 10\n'
 
@@ -61,6 +62,23 @@ def test_a_file_is_submitted_with_options_before_what_it_says(
     assert row is not None
     assert row.spec.env == {"A": "b=c"}
     assert row.spec.cwd == str(tmp_path)
+
+
+def test_the_environment_is_an_option_too(
+    cluster: Served, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def runtime(*options: str) -> Runtime:
+        row = cluster.server.service.store.job(submitted(capsys, "job.toml", *options))
+        assert row is not None
+        return row.spec.runtime
+
+    assert runtime("--venv", ".venv") == Runtime(venv=f"{tmp_path}/.venv")
+    assert runtime("--conda", "vision") == Runtime(conda="vision")
+    assert runtime("--container", "podman run {options} 'an image'") == Runtime(
+        container=("podman", "run", "{options}", "an image")
+    )
+    assert call("submit", "job.toml", "--venv", "a", "--python", "/b") == 2
+    assert "python and venv are both given" in capsys.readouterr().err
 
 
 def test_a_command_behind_dashes_keeps_its_own_options(

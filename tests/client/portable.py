@@ -23,6 +23,7 @@ from fairlead.client.host import Host
 from fairlead.client.wire import Ended, Hello, Loaded, Progress, Stop
 
 STEPS = 60
+FRAMEWORKS = ("torch", "torchdata", "numpy", "lightning", "pytorch_lightning", "transformers")
 
 
 class Script:
@@ -63,7 +64,15 @@ class Script:
 
 def import_all() -> None:
     for found in pkgutil.walk_packages(fairlead.client.__path__, "fairlead.client."):
-        importlib.import_module(found.name)
+        import_one(found.name)
+
+
+def import_one(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as problem:
+        if problem.name not in FRAMEWORKS:  # what is for a framework needs it
+            raise
 
 
 def by_hand(folder: Path) -> None:

@@ -78,18 +78,26 @@ def test_both_are_of_one_version() -> None:
     assert project("client/pyproject.toml")["project"]["dependencies"] == []
 
 
+def needs_a_framework(file: Path) -> bool:
+    """Whether it cannot be imported without PyTorch or the like."""
+    return any(at_once and module.partition(".")[0] in LAZY for module, at_once in imports(file))
+
+
 @pytest.mark.parametrize("file", client_sources(), ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_the_client_imports_the_standard_library_and_itself(file: Path) -> None:
+    """Frameworks only in modules that others import where they use them."""
+    frameworks = {
+        ".".join(one.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for one in client_sources()
+        if needs_a_framework(one)
+    }
     for module, at_once in imports(file):
         first = module.partition(".")[0]
-        if first == "fairlead":
-            assert is_client(module) or not at_once or file.name == "__init__.py", module
-        elif first not in sys.stdlib_module_names:
-            extra = (
-                file.parent == PACKAGE
-            )  # fairlead.torch and the like: who imports it has the library
+        if first == "fairlead" and at_once and not needs_a_framework(file):
+            assert is_client(module), module
+            assert not any(f"{module}.".startswith(f"{one}.") for one in frameworks), module
+        elif first != "fairlead" and first not in sys.stdlib_module_names:
             assert first in LAZY, module
-            assert extra or not at_once, f"{module} must be imported where it is used"
 
 
 def test_what_needs_nothing_but_the_client_is_part_of_it() -> None:
