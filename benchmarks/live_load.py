@@ -155,8 +155,9 @@ class Agent:
 
 
 @contextlib.contextmanager
-def server(directory: Path, core: int, options: list[str]) -> Iterator[tuple[int, str, str]]:
-    """A server on one core: its process id, URL and address for agents."""
+def server(directory: Path, core: int | None, options: list[str]) -> Iterator[tuple[int, str, str]]:
+    """A server on one core, None = on any: its process id, URL and address for agents."""
+    cores = os.sched_getaffinity(0) if core is None else {core}
     log = directory / "server.log"
     command = [sys.executable, "-m", "fairlead", "serve", "--state", str(directory / "state")]
     with log.open("wb") as out:
@@ -164,7 +165,7 @@ def server(directory: Path, core: int, options: list[str]) -> Iterator[tuple[int
             [*command, "--port", "0", "--agent-port", "0", *options],
             stdout=out,
             stderr=subprocess.STDOUT,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
     try:
         while "agents: " not in (text := log.read_text()):
@@ -203,11 +204,8 @@ class Load:
 
     async def run(self) -> None:
         """All phases."""
-        given, saved = self.given, dict[int, int]()
-        self.nodes = [
-            Node(f"node-{i:04}", TYPES[i % len(TYPES)], self.rates, saved)
-            for i in range(given.agents)
-        ]
+        given = self.given
+        self.make_nodes()
         tasks = [asyncio.create_task(self._lag()), asyncio.create_task(self._look())]
         try:
             await self._come_up(tasks)
@@ -229,6 +227,14 @@ class Load:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.http.aclose()
+
+    def make_nodes(self) -> None:
+        """Of the types in turn."""
+        saved = dict[int, int]()
+        self.nodes = [
+            Node(f"node-{i:04}", TYPES[i % len(TYPES)], self.rates, saved)
+            for i in range(self.given.agents)
+        ]
 
     async def _come_up(self, tasks: list["asyncio.Task[None]"]) -> None:
         began = time.monotonic()

@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 PATIENCE = 3.0  # times its CPU time that a task may really take, and
 STARTING_CPU_S = 30.0  # seconds more: the process imports and compiles first
 LOOK_S = 0.25  # between looks at the process
+WANTED_S = 5.0  # within which people would like an answer: on a busy machine for less CPU time
+LEAST_CPU_S = 0.3  # of a task, however busy the machine
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -54,15 +56,20 @@ class ForecastProcess:
         self._process: BaseProcess | None = None
         self._connection: Connection | None = None
         self._closed = False
+        self._pace = 1.0  # seconds that a CPU second of the process took lately
 
     def run(self, task: Task) -> list[Outcome]:
         """One outcome for each seed that the time was enough for, one at least. Raises ForecastError where
         the process fails, and the task's own error where it cannot be answered."""
         with self._turn:
             process, connection = self._started()
+            began, before_s = time.monotonic(), _cpu_s(process.pid)
+            cpu_s = max(min(task.cpu_s, WANTED_S / self._pace), min(LEAST_CPU_S, task.cpu_s))
             try:
-                connection.send(task)
-                return self._answer(process, connection, task)
+                connection.send(replace(task, cpu_s=cpu_s))
+                found = self._answer(process, connection, task)
+                self._learn_pace(time.monotonic() - began, _cpu_s(process.pid) - before_s)
+                return found
             except (EOFError, OSError):
                 self._end()
                 raise ForecastError("the process that makes forecasts has ended") from None
@@ -91,6 +98,10 @@ class ForecastProcess:
                 if coarse:
                     return coarse
                 raise ForecastError(f"a forecast took more than {most_s:.0f} s of CPU time")
+
+    def _learn_pace(self, seconds: float, cpu_s: float) -> None:
+        if cpu_s >= LEAST_CPU_S:  # what is shorter is mostly waiting
+            self._pace = (self._pace + max(seconds / cpu_s, 1.0)) / 2
 
     def _started(self) -> tuple[BaseProcess, Connection]:
         with self._lock:

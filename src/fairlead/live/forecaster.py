@@ -25,6 +25,7 @@ SEEDS = 3  # futures of a forecast, where there is time for them
 CPU_S = 4.0  # of a forecast
 AT_LEAST_S = 2.0  # between two forecasts, and
 TIMES_COST = 2.0  # as many times what one takes
+REUSED_COST = 5.0  # times what it takes to make another, until which a question is asked of one
 UNASKED_S = 120.0  # between two that nobody asked for, and
 UNASKED_COST = 50.0  # as many times what one takes
 
@@ -135,7 +136,7 @@ class Forecaster:
         """A forecast no older than it is worth to make another; waits for it. Raises FairleadError."""
         asked = time.monotonic()
         latest = self.latest
-        if latest is not None and asked - latest.at <= TIMES_COST * latest.cost_s:
+        if latest is not None and asked - latest.at <= REUSED_COST * latest.cost_s:
             return latest
         self._want(now=True)
         found = self._wait(lambda one: one.at >= asked or one.cost_s > AT_LEAST_S, float("inf"))

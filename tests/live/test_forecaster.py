@@ -1,0 +1,169 @@
+"""Forecasts are kept for all who ask, and nobody is kept waiting by one."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.live.cluster import until
+from tests.live.served import Served, served
+from tests.live.test_forecast import jobs, middle, setup
+
+from fairlead.commands import End, EndJobs
+from fairlead.errors import FairleadError
+from fairlead.live import forecast_process
+from fairlead.live.access import Caller
+from fairlead.live.arrivals import History
+from fairlead.live.forecast import Question
+from fairlead.live.forecast_process import ForecastError, ForecastProcess, Task, within_time
+from fairlead.live.forecaster import Forecaster
+from fairlead.live.outcomes import Outcomes
+from fairlead.live.spec import JobSpec
+from fairlead.live.views import WhatIf
+
+LIMIT_S = 180.0
+
+
+def task(count: int = 12, **question: object) -> Task:
+    state, _ = middle(setup(), jobs(count), 20)
+    asked = Question(now_s=state.time_s, **question)  # type: ignore[arg-type]
+    return Task(setup(), state, asked, (0, 1, 2))
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ForecastProcess]:
+    one = ForecastProcess("test")
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def forecaster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forecaster]:
+    outcomes = Outcomes(tmp_path_factory.mktemp("outcomes") / "forecasts.db")
+    outcomes.open()
+    copied = task()
+    one = Forecaster(lambda: (copied.state.time_s, copied), 360.0, outcomes)
+    one.start()
+    yield one
+    one.close()
+    outcomes.close()
+
+
+def test_the_process_answers_as_this_one_does(process: ForecastProcess) -> None:
+    asked = task()
+    assert process.run(asked) == within_time(asked)
+    wrong = replace(asked, question=replace(asked.question, policy="nobody"))
+    with pytest.raises(FairleadError, match="nobody"):
+        process.run(wrong)
+    assert process.run(replace(asked, cpu_s=0.0))[0].coarse
+
+
+def test_a_forecast_that_does_not_end_is_answered_by_the_coarse_one(
+    process: ForecastProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its limit is CPU time: a process that computes for ever is ended, one that waits is not."""
+    asked = task()
+    process.run(asked)
+    monkeypatch.setattr(forecast_process, "STARTING_CPU_S", 1.0)
+    endless = History(tuple((float(i), (jobs(1)[0].job,)) for i in range(50)))
+    forever = replace(asked.question, history=endless, horizon_s=1e15)
+    huge = jobs(1)[0].job
+    forever = replace(forever, add_jobs=[replace(huge, id=999, total_steps=1e18)])  # type: ignore[arg-type]
+    found = process.run(Task(asked.setup, asked.state, forever, (0,), 0.5))
+    assert found[0].coarse
+    assert set(found[0].finish_s) >= set(asked.state.books.jobs["id"].tolist())
+    assert process.run(asked)[0].complete, "and the next one is made"
+
+
+def test_a_process_that_dies_is_an_error_and_the_next_one_works(process: ForecastProcess) -> None:
+    asked = task()
+    process.run(asked)
+    child = process._process
+    assert child is not None
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            process.run(asked)
+        except ForecastError as problem:
+            failed.append(problem)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    os.kill(child.pid, signal.SIGKILL)
+    thread.join(LIMIT_S)
+    assert failed
+    assert process.run(asked)
+
+
+def test_all_who_ask_are_told_from_one_forecast(forecaster: Forecaster) -> None:
+    job = 11
+    assert forecaster.of(job) is None, "nothing is waited for"
+    until(lambda: forecaster.of(job) is not None)
+    latest = forecaster.latest
+    assert latest is not None
+    told = [forecaster.of(job) for _ in range(100)]
+    assert all(one is not None and one.given is not None for one in told)
+    assert forecaster.latest is latest or forecaster.latest.at >= latest.at + latest.cost_s  # type: ignore[union-attr]
+    one = told[0]
+    assert one is not None
+    assert one.kind == "exact"
+    assert one.given is not None
+    assert 0 < one.given.low_s <= one.given.left_s <= one.given.high_s
+    assert forecaster.of(12345) is None
+
+
+def test_forecasts_are_held_against_what_came_of_them(
+    forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.live.forecaster.AT_LEAST_S", 0.05)
+    monkeypatch.setattr("fairlead.live.forecaster.TIMES_COST", 0.0)
+    forecaster.of(11)
+    until(lambda: forecaster.of(11) is not None)
+    latest = forecaster.latest
+    assert latest is not None
+    ends = np.array([latest.now_s + 5_000.0, latest.now_s + 6_000.0])
+    completed, dropped = int(End.COMPLETED), int(End.DROPPED)
+    forecaster.ended(EndJobs(ends[1], np.array([11, 10]), np.array([completed, dropped]), ends))
+    forecaster.interrupted(9)
+
+    def known() -> bool:
+        forecaster.of(11)
+        return [one.job for one in forecaster._outcomes.all()] == [11]
+
+    until(known, what="the outcome of job 11, and of no other")
+    (found,) = forecaster._outcomes.all()
+    assert found.actual_s == pytest.approx(5_000.0)
+    assert found.left_s == pytest.approx(latest.outcomes[0].finish_s[11], rel=0.2)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("served")) as running:
+        yield running
+
+
+def test_a_reason_is_given_while_the_driver_stands_still(server: Served) -> None:
+    spec = JobSpec(command=("true",), total_steps=10, rates={"v100": 1.0}, cwd="/")
+    with server.client() as client:
+        ids = client.submit([spec] * 200)
+        go = threading.Event()
+        stuck = server.server.service.engine.call(lambda: go.wait(LIMIT_S))
+        try:
+            told = [client.explain(job) for job in ids[:20]]
+            assert not stuck.done(), "the driver stood still all the time"
+        finally:
+            go.set()
+        assert all(one.facts and one.why_here for one in told)
+        stuck.result(LIMIT_S)
+
+
+def test_a_question_that_cannot_be_answered_is_refused(server: Served) -> None:
+    admin = Caller("admin", "", "admin")
+    with pytest.raises(FairleadError):
+        server.server.service.what_if(admin, WhatIf(policy="fifo"))
