@@ -247,6 +247,16 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
     assert "runs on" not in told
 
 
+def test_a_job_that_is_not_tried_again_yet_says_so_whatever_is_free() -> None:
+    state = State()
+    state.job(MINE)
+    state.book.jobs[MINE].avoids = ("b",)
+    told = state.told(retry_in_s=12.0, reason="failed: exit code 3")
+    assert "failed: exit code 3" in told
+    assert "free" not in told
+    assert "off b" in told
+
+
 def test_what_is_past_is_told_with_its_time() -> None:
     stint = StintView(
         job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0, ended_s=100.0,

@@ -20,7 +20,7 @@ Kind: TypeAlias = Literal["exact", "coarse"]
 COVERAGE = 0.8  # that intervals aim at
 NEWEST = 200  # scores of a class that count
 PRIOR_WORTH = 20  # scores that what is assumed at the beginning is worth
-LEARNING_RATE = 0.05  # of the level, by outcome
+LEARNING_RATE = 0.1  # of the level, by outcome
 LEVELS = (0.5, 0.98)  # between which it moves
 NEAR_ROUNDS, FAR_ROUNDS = 4.0, 30.0  # forecasts of so many rounds: near, middle, far
 LEAST_S = 1.0  # what is shorter counts as this
@@ -28,7 +28,7 @@ SHIFT = 0.5  # the most that the median of scores may move a forecast by
 # Median and standard deviation of scores at the beginning: near, middle, far.
 PRIOR: Mapping[Kind, Sequence[tuple[float, float]]] = {
     "exact": ((0.05, 0.22), (0.05, 0.27), (0.0, 0.4)),
-    "coarse": ((0.05, 0.4), (0.05, 0.35), (0.0, 0.4)),
+    "coarse": ((-0.4, 0.6), (-0.2, 0.5), (-0.1, 0.4)),
 }
 
 

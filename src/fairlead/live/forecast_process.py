@@ -2,8 +2,8 @@
 
 Of each task the process first makes a forecast without rounds, which takes a fraction of a second, and sends
 it; then better ones, as far as its CPU time goes. A process that computes on beyond that (one solve cannot be
-interrupted) is ended, and the coarse forecast is the answer. The machine's speed changes how long an answer
-takes, never whether there is one.
+interrupted) is ended, and the coarse forecast is the answer. A slow machine, or a busy one, changes how
+exact an answer is and how long it takes, never whether there is one.
 """
 
 import logging
@@ -49,8 +49,11 @@ class Task:
 class ForecastProcess:
     """One task at a time. ``run`` may be called from any thread."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, niceness: int = 5) -> None:
+        """niceness: whoever waits for a forecast in the background can wait; jobs and leases cannot."""
         self.name = name
+        self.niceness = niceness
+        self._number = 0  # of the newest task: answers to earlier ones may still come
         self._turn = threading.Lock()
         self._lock = threading.Lock()
         self._process: BaseProcess | None = None
@@ -58,16 +61,23 @@ class ForecastProcess:
         self._closed = False
         self._pace = 1.0  # seconds that a CPU second of the process took lately
 
-    def run(self, task: Task) -> list[Outcome]:
-        """One outcome for each seed that the time was enough for, one at least. Raises ForecastError where
-        the process fails, and the task's own error where it cannot be answered."""
+    def start(self) -> None:
+        """Have the process ready for a question that is about to come."""
+        with self._turn:
+            self._started()
+
+    def run(self, task: Task, patience_s: float = float("inf")) -> list[Outcome]:
+        """One outcome for each seed that the time was enough for, one at least. patience_s: after which the
+        coarse forecast will do, as soon as there is one. Raises ForecastError where the process fails, and
+        the task's own error where it cannot be answered."""
         with self._turn:
             process, connection = self._started()
             began, before_s = time.monotonic(), _cpu_s(process.pid)
             cpu_s = max(min(task.cpu_s, WANTED_S / self._pace), min(LEAST_CPU_S, task.cpu_s))
+            self._number += 1
             try:
-                connection.send(replace(task, cpu_s=cpu_s))
-                found = self._answer(process, connection, task)
+                connection.send((self._number, replace(task, cpu_s=cpu_s)))
+                found = self._answer(process, connection, task, began + patience_s)
                 self._learn_pace(time.monotonic() - began, _cpu_s(process.pid) - before_s)
                 return found
             except (EOFError, OSError):
@@ -79,18 +89,24 @@ class ForecastProcess:
         self._closed = True
         self._end()
 
-    def _answer(self, process: BaseProcess, connection: Connection, task: Task) -> list[Outcome]:
+    def _answer(
+        self, process: BaseProcess, connection: Connection, task: Task, until: float
+    ) -> list[Outcome]:
         most_s = _cpu_s(process.pid) + STARTING_CPU_S + PATIENCE * task.cpu_s
         coarse: list[Outcome] = []
         while True:
             if connection.poll(LOOK_S):
-                said, value = connection.recv()
+                number, said, value = connection.recv()
+                if number != self._number:
+                    continue
                 if said == "coarse":
                     coarse = value
                 elif said == "done":
                     return list(value)
                 else:
                     raise value
+            elif coarse and time.monotonic() > until:
+                return coarse
             elif not process.is_alive():
                 raise EOFError
             elif _cpu_s(process.pid) > most_s:
@@ -111,7 +127,10 @@ class ForecastProcess:
                 context = multiprocessing.get_context("spawn")
                 self._connection, theirs = context.Pipe()
                 self._process = context.Process(
-                    target=_serve, args=(theirs, os.getpid()), name=self.name, daemon=True
+                    target=_serve,
+                    args=(theirs, os.getpid(), self.niceness),
+                    name=self.name,
+                    daemon=True,
                 )
                 self._process.start()
                 theirs.close()
@@ -128,24 +147,25 @@ class ForecastProcess:
             connection.close()
 
 
-def _serve(connection: Connection, parent: int) -> None:
+def _serve(connection: Connection, parent: int, niceness: int) -> None:
     """In the process: answer until there is nobody to be answered."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends this
-    os.nice(5)  # whoever waits for a forecast can wait; jobs and their leases cannot
+    os.nice(niceness)
     while True:
         try:
-            task = connection.recv()
+            number, task = connection.recv()
         except (EOFError, OSError):
             return
         try:
-            connection.send(("coarse", without_rounds(task)))
-            connection.send(("done", within_time(task)))
+            connection.send((number, "coarse", without_rounds(task)))
+            connection.send((number, "done", within_time(task)))
         except FairleadError as problem:
-            connection.send(("failed", problem))
+            connection.send((number, "failed", problem))
         except Exception as problem:  # a question that shows a defect must not end the process
             _log.exception("a forecast failed")
-            connection.send(("failed", ForecastError(f"the forecast failed: {problem}")))
+            failure = ForecastError(f"the forecast failed: {problem}")
+            connection.send((number, "failed", failure))
 
 
 def without_rounds(task: Task) -> list[Outcome]:

@@ -41,6 +41,7 @@ HORIZON_S = 30 * 86_400.0
 COPY_S = 120.0  # that the driver may take until it copies the state; it may be writing
 WAIT_S = 0.5  # that whoever asks for a reason waits for a forecast, if one can come by then
 QUESTION_CPU_S = 3.0  # of the forecast with a change, where nobody else asks
+PATIENCE_S = 6.0  # that they wait for more than a coarse one
 LISTED = 50  # jobs of a comparison that are named
 HISTORY = 500  # newest jobs that tell which ones to expect, after a restart of the server
 
@@ -67,7 +68,7 @@ class Outlooks:
         self.engine = engine
         self._outcomes = Outcomes(directory / "forecasts.db")
         self.forecaster = Forecaster(self._task, engine.options.profile.round_s, self._outcomes)
-        self._questions = ForecastProcess("what-if")
+        self._questions = ForecastProcess("what-if", niceness=0)
         self._turns = Turns()
 
     def start(self) -> None:
@@ -90,7 +91,7 @@ class Outlooks:
         known = job.state in ("running", "finishing", "waiting", "preempted")
         told: JobForecast | None = None
         kind = ""
-        if known and not self.engine.admission.outside(job.id):
+        if known and job.retry_in_s is None and not self.engine.admission.outside(job.id):
             told = self.forecaster.of(job.id, WAIT_S)
             kind = "none yet" if told is None else told.kind
         given = None if told is None else told.given
@@ -114,6 +115,7 @@ class Outlooks:
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be, beside what will be."""
         with self._turns.of(caller.user) as waiting:
+            self._questions.start()
             latest = self.forecaster.recent()
             base = latest.task
             setup = self._changed(base.setup, question)
@@ -126,7 +128,8 @@ class Outlooks:
             now = latest.outcomes[0]
             then = now
             if question != WhatIf():
-                then = self._questions.run(Task(setup, base.state, asked, (0,), cpu_s))[0]
+                task = Task(setup, base.state, asked, (0,), cpu_s)
+                then = self._questions.run(task, PATIENCE_S)[0]
         changed = [
             (job, now.finish_s[job], then.finish_s[job])
             for job in sorted(now.finish_s.keys() & then.finish_s.keys())
