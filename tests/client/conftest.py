@@ -10,6 +10,8 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [*os.environ]:
         if name.startswith("FAIRLEAD_") or name in {"RANK", "WORLD_SIZE"}:
             monkeypatch.delenv(name)
+    # This process is not one that an agent has started, though it may lead its session.
+    monkeypatch.setattr("fairlead.client.lease.end_quickly", lambda: None)
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_a_whole_job_under_an_agent(
         said = served.host.said
     assert isinstance(said[0], Hello)
     assert said[0].pid == os.getpid()
-    assert said[1] == Loaded(1, 0, 0.0)
+    assert said[1] == Loaded(1, 0, 0.0, 0)
     assert [message.renew for message in said if isinstance(message, Progress)].count(True) >= 2
     steps = [message.step for message in said if isinstance(message, Progress)]
     assert steps == sorted(steps)

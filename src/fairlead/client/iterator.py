@@ -61,6 +61,7 @@ class Iterator(Generic[Batch]):
         checkpoint_s: float = 600.0,
         on_stop: Literal["exit", "return"] = "exit",
         save_ranks: Literal["zero", "all"] = "zero",
+        exit: Literal["quick", "clean"] = "quick",
     ) -> None:
         if batch_size is None:
             own = getattr(loader, "batch_size", None)
@@ -87,6 +88,7 @@ class Iterator(Generic[Batch]):
             checkpoint_s=checkpoint_s,
             on_stop=on_stop,
             save_ranks=save_ranks,
+            exit=exit,
         )
         self._lease.position = self._where
 

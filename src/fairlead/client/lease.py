@@ -10,12 +10,13 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from fairlead.client import crash, stacks
 from fairlead.client.checkpoint import Checkpoint, Manifest
 from fairlead.client.gang import Standing
 from fairlead.client.place import EXIT_MAY_NOT_RUN, Place, leave, read_place
+from fairlead.client.quick_exit import end_quickly
 from fairlead.client.sides import NEVER, Follow, Lead, Side, loader_state_of, part_name
 from fairlead.errors import CheckpointError, ConfigError
 
@@ -53,6 +54,8 @@ class Lease:
     script does behind the loop (a last evaluation, an upload) is done at least once: a job that is stopped
     there is started again at its last step, and comes there again. ``checkpoint`` keeps its work there.
 
+    exit: how a process ends that the scheduler stops. "quick": after ``finally`` blocks, threads and
+    functions of ``atexit`` it leaves without tearing the interpreter down; "clean": as Python does.
     total_steps: of the whole job, all starts together; None = until ``complete`` is called.
     batch_size: samples per step, told to the scheduler when ``adapt`` changes it; 0 = not known.
     """
@@ -68,12 +71,14 @@ class Lease:
         checkpoint_s: float = 600.0,
         on_stop: Literal["exit", "return"] = "exit",
         save_ranks: Literal["zero", "all"] = "zero",
+        exit: Literal["quick", "clean"] = "quick",
     ) -> None:
         if total_steps is not None and total_steps < 0:
             raise ConfigError(f"total_steps: expected a whole number >= 0, got {total_steps}")
         for name, value, known in (
             ("on_stop", on_stop, ("exit", "return")),
             ("save_ranks", save_ranks, ("zero", "all")),
+            ("exit", exit, ("quick", "clean")),
         ):
             if value not in known:
                 raise ConfigError(f"{name}: expected {known[0]!r} or {known[1]!r}, got {value!r}")
@@ -90,6 +95,7 @@ class Lease:
         self._checkpoint_s = checkpoint_s
         self._exits = on_stop == "exit"
         self._sharded = save_ranks == "all"
+        self._quick = exit == "quick"
         self._place = Place()
         self._side: Side | None = None
         self._found: Checkpoint | None = None  # the checkpoint of this start
@@ -210,7 +216,7 @@ class Lease:
         self._behind = None
         self.completed, self.preempted, self.reason = False, True, reason
         if self._exits:
-            raise SystemExit(0)
+            self._leave()
         return False
 
     def adapt(self, batch_size: int, total_steps: int) -> None:
@@ -264,8 +270,14 @@ class Lease:
         self._behind = side if completed else None
         self.completed, self.preempted, self.reason = completed, not completed, reason
         if self.preempted and self._exits:
-            raise SystemExit(0)
+            self._leave()
         return False
+
+    def _leave(self) -> NoReturn:
+        """The state is durable, and the agent knows."""
+        if self._quick and self._place.socket:
+            end_quickly()
+        raise SystemExit(0)
 
     def _standing(self, finished: bool) -> Standing:
         return Standing(
