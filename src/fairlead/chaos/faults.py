@@ -15,6 +15,7 @@ from fairlead.agent.survivors import Record
 from fairlead.chaos.cluster import LEASE_S, NODES, Cluster
 from fairlead.errors import FairleadError, InputError
 
+FRONT = "fairlead.live.front"  # in the command of that process
 DAY_S = 86_400.0
 POLICIES = ("las_aware", "fifo_aware", "finish_time_aware", "makespan_aware", "srtf")
 
@@ -58,10 +59,32 @@ def kill_server(cluster: Cluster, _: str, __: random.Random) -> Hurt:
 
 
 def freeze_server(cluster: Cluster, _: str, __: random.Random) -> Hurt:
-    """The server stands still."""
+    """The server stands still, driver and front."""
+    pids = [cluster.processes["server"].pid, *cluster.part("server", FRONT)]
+    cluster.signal(pids, signal.SIGSTOP)
+    return Hurt("server frozen", lambda: cluster.signal(pids, signal.SIGCONT))
+
+
+def freeze_driver(cluster: Cluster, _: str, __: random.Random) -> Hurt:
+    """What decides and writes stands still; what renews leases goes on."""
     pid = cluster.processes["server"].pid
     cluster.signal([pid], signal.SIGSTOP)
-    return Hurt("server frozen", lambda: cluster.signal([pid], signal.SIGCONT))
+    return Hurt("driver frozen", lambda: cluster.signal([pid], signal.SIGCONT))
+
+
+def freeze_front(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+    """What agents and people talk to stands still; what decides goes on."""
+    found = cluster.part("server", FRONT)
+    cluster.signal(found, signal.SIGSTOP)
+    what = "front frozen"
+    return Hurt(what, lambda: cluster.signal(found, signal.SIGCONT)) if found else None
+
+
+def kill_front(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+    """What agents and people talk to dies; the server starts it anew."""
+    found = cluster.part("server", FRONT)
+    cluster.signal(found, signal.SIGKILL)
+    return Hurt("kill -9 of the front", nothing) if found else None
 
 
 def kill_agent(cluster: Cluster, node: str, _: random.Random) -> Hurt:

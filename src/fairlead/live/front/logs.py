@@ -17,6 +17,8 @@ from fairlead.live.facade import NotFoundError
 from fairlead.live.logstore import LogStore
 from fairlead.live.protocol import LogChunk, LogWanted
 from fairlead.live.rows import JobRow
+from fairlead.live.schema import JOBS
+from fairlead.live.verification import check_row
 
 KNOWN = 20_000  # jobs whose owners are remembered
 _ROW = msgspec.msgpack.Decoder(JobRow)
@@ -84,8 +86,10 @@ class LogDesk:
         with readable(self._path):
             if self._reader is None:
                 self._reader = reader(self._path)
-            found = self._reader.execute("SELECT row FROM jobs WHERE id = ?", (number,)).fetchone()
+            query = f"{JOBS.select} WHERE id = ?"
+            found = self._reader.execute(query, (number,)).fetchone()
         if found is None:
             return None
-        row = _ROW.decode(found[0])
+        check_row(self._path, JOBS, found)
+        row = _ROW.decode(found[-2])
         return LoggedJob(row.tenant, row.spec.log_bytes, row.epoch)
