@@ -1,13 +1,15 @@
 """Nothing is lost, whatever is killed, frozen, cut off or filled up: `fairlead chaos`, short and long."""
 
+import random
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from fairlead.chaos.job import digest_of
+from fairlead.chaos.job import digest_of, evaluation_path
 from fairlead.chaos.kinds import KINDS
 from fairlead.chaos.ledger import Expected, check_job
+from fairlead.chaos.node_faults import damage
 from fairlead.chaos.run import Outcome, run_trials
 from fairlead.cli.main import main
 from fairlead.live.views import JobView, StintView
@@ -142,3 +144,41 @@ def test_counts_of_the_server_that_differ_are_seen(told: _Told) -> None:
     told.start(1, 0, TOTAL, "E 9 6")
     assert "counts 5 steps of 6" in _wrong(told.folder, steps=5.0)
     assert "counts 2 lost steps, the job itself 0" in _wrong(told.folder, lost=2.0)
+
+
+def _evaluation(folder: Path, found: str | None) -> str:
+    expected = Expected("job", TOTAL, 0.02, evaluation_s=0.5)
+    if found is not None:
+        evaluation_path(folder).write_text(found)
+    view = msgspec.convert(VIEW | {"steps": float(TOTAL), "lost_steps": 0.0}, JobView)
+    return "; ".join(check_job(expected, folder, view, [], False))
+
+
+def test_an_evaluation_that_was_done_twice_is_good(told: _Told) -> None:
+    told.start(1, 0, TOTAL, "E 9 6", "F 9 6")  # killed before it could say so
+    told.start(2, TOTAL, TOTAL, "E 9 6", "F 9 6")
+    assert _evaluation(told.folder, f"{TOTAL} {_state(TOTAL)}") == ""
+
+
+def test_an_evaluation_that_did_not_end_is_seen(told: _Told) -> None:
+    told.start(1, 0, TOTAL, "E 9 6")
+    wrong = _evaluation(told.folder, None)
+    assert "its evaluation is ''" in wrong
+    assert "its last start did not evaluate" in wrong
+
+
+def test_an_evaluation_before_the_last_step_is_seen(told: _Told) -> None:
+    told.start(1, 0, 4, "E 9 4", "F 9 4")
+    told.start(2, 4, TOTAL, "E 9 6", "F 9 6")
+    wrong = _evaluation(told.folder, f"4 {_state(4)}")
+    assert "start 1 evaluated before the last step" in wrong
+    assert f"its evaluation is '4 {_state(4)}'" in wrong
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_damage_changes_a_file_that_is_there(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(200)))
+    assert damage(path, random.Random(seed)) in ("cut", "zeroed", "garbage", "flipped")
+    assert path.read_bytes() != bytes(range(200))
+    assert damage(tmp_path / "none", random.Random(seed)) == ""
