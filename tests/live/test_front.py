@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 from tests.live.cluster import Running, running, until
 
 from fairlead.live.client import Client
@@ -78,11 +79,37 @@ def gone(pid: int) -> bool:
         return True
 
 
+def check_is_shown(cluster: Running, client: Client, jobs: Jobs) -> None:
+    """All that people look at answers, though the driver does not."""
+    status = client.status()
+    assert (status.jobs["running"], status.devices["v100"]) == (2, (2, 2, 2))
+    assert [(node.name, node.state) for node in client.nodes()] == [("node", "up")]
+    assert [(job.id, job.state, job.node) for job in client.jobs("open")] == [
+        (number, "running", "node") for number in jobs.ids
+    ]
+    assert client.job(jobs.ids[0]).epoch == 1
+    assert [stint.node for stint in client.stints(jobs.ids[0])] == ["node"]
+    client.samples()
+    client.log(jobs.ids[0])
+    head = {"Authorization": f"Bearer {cluster.admin_token}"}
+    with httpx.Client(base_url=cluster.url, headers=head, timeout=LIMIT_S) as http:
+        assert http.get("/health").status_code == 200
+        assert 'fairlead_jobs{state="running"' in http.get("/metrics").text
+        http.post("/login", data={"token": cluster.admin_token}, headers={"Origin": cluster.url})
+        page = http.get("/")
+    assert page.status_code == 200
+    assert "2 running" in page.text
+
+
 def test_a_driver_that_stands_still_is_not_felt_by_leases(tmp_path: Path) -> None:
     with two_jobs(tmp_path) as (cluster, client, jobs):
         os.kill(server_pid(cluster), signal.SIGSTOP)
         try:
-            time.sleep(3 * LEASE_S)
+            until_s = time.monotonic() + 3 * LEASE_S
+            until(lambda: client.status().age_s is not None, LIMIT_S, "an old state")
+            check_is_shown(cluster, client, jobs)
+            time.sleep(max(until_s - time.monotonic(), 0.0))
+            assert client.nodes()[0].last_seen_s < LEASE_S  # type: ignore[operator]
         finally:
             os.kill(server_pid(cluster), signal.SIGCONT)
         until(lambda: client.nodes()[0].state == "up", LIMIT_S, "a node that is up")

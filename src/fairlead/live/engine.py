@@ -39,6 +39,7 @@ from fairlead.live.recovery import recover
 from fairlead.live.restart_costs import RestartCostsOfJobs
 from fairlead.live.retries import Retries
 from fairlead.live.rows import JobRow
+from fairlead.live.showcase import Showcase
 from fairlead.live.solving import Solving
 from fairlead.live.standing import Standing
 from fairlead.live.starts import Book, LiveStart
@@ -141,6 +142,7 @@ class Engine:
         self.recent = Recent()  # submissions, for forecasts
         self.standing = Standing()  # what the core has decided, for whoever asks
         self.at_ends: Callable[[EndJobs], None] = _no_matter  # told of jobs that leave the core
+        self.showcase = Showcase(self)
         self.failed: Callable[[BaseException], None] = _raise  # told when the driver cannot go on
 
     # --- from outside ------------------------------------------------------------------------------
@@ -241,17 +243,24 @@ class Engine:
     # --- durability ----------------------------------------------------------------------------------
 
     def _commit(self) -> None:
-        book = self.book
+        book, answers = self.book, self._answers
+        self._answers = []
+        jobs = list(book.dirty_jobs)
+        nodes = {node for stint in book.dirty_stints.values() for node in stint.nodes}
         if self._records or self._writes or book.dirty_jobs or book.dirty_stints:
-            self._write_until_done()
+            if not self._write_until_done():  # nothing of it is durable, so nobody is told of it
+                for future, _ in answers:
+                    future.set_exception(StoreError(self.trouble))
+                return
             book.forget_closed()
             self.keys.clear()
-        self.fleet.publish()
-        answers, self._answers = self._answers, []
+        nodes |= self.fleet.publish()
+        self.showcase.publish(jobs, nodes, waits=bool(answers))
         for future, result in answers:
             future.set_result(result)
 
-    def _write_until_done(self) -> None:
+    def _write_until_done(self) -> bool:
+        """Is it written? If not, the server ends."""
         while True:
             try:
                 with self.counters.commit_seconds.time(), self.store.transaction() as t:
@@ -262,12 +271,14 @@ class Engine:
                     _log.error("%s; leases go on being renewed", problem)
                 self.trouble = str(problem)
                 if self._stopping:
-                    return
+                    return False
+                self.showcase.show_status()
                 time.sleep(RETRY_S)
         self.trouble = ""
         self.segment_records += len(self._records)
         self.journal_records += len(self._records)
         self._records, self._writes = [], []
+        return True
 
     def _write_all(self, t: Transaction) -> None:
         book = self.book

@@ -328,10 +328,10 @@ class Fleet:
                 node.forgets = True
                 self._changed[name] = None
 
-    def publish(self) -> bool:
-        """Tell the front what has changed since then. Is there anything? What is told is durable."""
+    def publish(self) -> set[str]:
+        """Tell the front what has changed since then, which is durable by now. Returns names of nodes."""
         if not self._changed:
-            return False
+            return set()
         with self.lock:
             names, self._changed = list(self._changed), {}
         for name in names:
@@ -341,7 +341,7 @@ class Fleet:
                     self.tell(NodeRemoved(node=name))
                 else:
                     self._publish(node)
-        return True
+        return set(names)
 
     @property
     def unpublished(self) -> bool:

@@ -42,6 +42,7 @@ class NodeWatch:
         current = condition(node, now)
         if current.state != node.noted:
             node.noted, node.state_since = current.state, now
+            self.engine.showcase.touch(node.name)
             why = f": {current.reason}" if current.reason else ""
             _log.info("node %s is %s%s", node.name, current.state, why)
         if current.state == "up":

@@ -55,6 +55,7 @@ class Server:
         service = self.service
         service.engine.failed = lambda problem: _soon(loop, self._fail, problem)
         service.engine.fleet.tell = self._tell
+        service.engine.showcase.tell = self._tell
         service.users_changed = self._tell_users
         where = self.listening
         self._http = _bind(where.host, where.http_port)

@@ -6,7 +6,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import numpy as np
 from prometheus_client.exposition import generate_latest
 
@@ -23,6 +22,7 @@ from fairlead.live.read_spec import check_spec
 from fairlead.live.rows import JobRow, UserRow
 from fairlead.live.spec import JobSpec
 from fairlead.live.store import Store
+from fairlead.live.tenants_shown import without_others
 from fairlead.live.tokens import check_name, hash_token, make_token
 from fairlead.live.viewing import Viewer
 from fairlead.live.views import (
@@ -295,7 +295,7 @@ class Service:
 
     def status(self, caller: Caller) -> StatusView:
         """The cluster in one screen."""
-        return self.viewer.status(caller)
+        return self.viewer.status(caller, self.engine.showcase.tally)
 
     def nodes(self, caller: Caller) -> list[NodeView]:
         """All nodes."""
@@ -342,7 +342,7 @@ class Service:
         samples = self.store.samples(since_s)
         if caller.role == "admin":
             return samples
-        return [_hidden(sample, caller.tenant) for sample in samples]
+        return [without_others(sample, caller.tenant) for sample in samples]
 
     # --- agents ----------------------------------------------------------------------------------
 
@@ -397,11 +397,3 @@ def _check_kind(spec: JobSpec, engine: Engine) -> None:
         f"family: {spec.family!r} is not in the throughput table; give `rates`, leave `family` out, "
         "or measure them with `fairlead profile`"
     )
-
-
-def _hidden(sample: Sample, tenant: str) -> Sample:
-    share: dict[str, float] = {}
-    for name, part in sample.share.items():
-        shown = name if name == tenant else "others"
-        share[shown] = share.get(shown, 0.0) + part
-    return msgspec.structs.replace(sample, share=share)

@@ -100,6 +100,13 @@ class Store:
             self._closing = stack.pop_all()
         return self
 
+    def open_for_reading(self) -> "Store":
+        """Read beside the server that has the directory, what it has committed; nothing can be written."""
+        with readable(self.path):
+            self._reader = reader(self.path)
+        self._closing.callback(self._reader.close)
+        return self
+
     def _open_state(self) -> sqlite3.Connection:
         """The database, verified and level with its marker. Raises RunError."""
         found = self._find_mark()

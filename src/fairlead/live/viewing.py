@@ -12,13 +12,14 @@ from fairlead.live.access import Caller
 from fairlead.live.backup import backup_age_s
 from fairlead.live.failures import waiting
 from fairlead.live.fleet import LiveNode
-from fairlead.live.node_states import condition, usable
-from fairlead.live.protocol import Failure
+from fairlead.live.job_views import job_view, stint_view
+from fairlead.live.node_states import condition
 from fairlead.live.retries import failures_in_a_row
-from fairlead.live.rows import ON_DEVICES, OPEN_STATES, JobRow, StintRow, TenantSums
+from fairlead.live.rows import ON_DEVICES, JobRow, StintRow, TenantSums
 from fairlead.live.starts import LiveStart
+from fairlead.live.tally import Tally, TenantTally
+from fairlead.live.tenants_shown import tenants_for
 from fairlead.live.views import (
-    FailureView,
     JobState,
     JobView,
     NodeView,
@@ -32,11 +33,15 @@ if TYPE_CHECKING:
     from fairlead.live.engine import Engine
 
 
+SUMMED_S = 1.0
+
+
 class Viewer:
     """Reads what the driver's thread changes, without a lock: single values, each whole by itself."""
 
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
+        self._summed: tuple[int, float, dict[str, float]] = (-2, 0.0, {})  # round, time, by tenant
 
     def jobs(self, rows: list[JobRow]) -> list[JobView]:
         """Many of them."""
@@ -44,7 +49,7 @@ class Viewer:
 
     def job(self, row: JobRow) -> JobView:
         """A job, with what is known of it now."""
-        engine, spec = self.engine, row.spec
+        engine = self.engine
         row = engine.book.jobs.get(row.id, row)
         start = engine.book.newest(row.id)
         running = start if start is not None and not start.stopping else None
@@ -54,41 +59,22 @@ class Viewer:
             if latest is not None and latest.loaded_step >= 0:
                 steps = float(min(latest.step, row.total_steps))
         state, ended_s, reason = self._standing(row)
-        return JobView(
-            id=row.id,
-            name=row.name,
-            tenant=row.tenant,
-            user=row.user,
-            family=spec.family,
-            scale_factor=spec.scale_factor,
-            weight=row.weight,
+        return job_view(
+            row,
+            None if running is None else running.stint,
+            self._now(),
             state=state,
-            total_steps=row.total_steps,
-            steps=steps,
-            saved_step=row.saved_step,
-            submitted_s=row.submitted_s,
-            started_s=row.started_s,
             ended_s=ended_s,
-            node="" if running is None else running.stint.node,
-            accelerator="" if running is None else running.stint.accelerator,
-            devices=() if running is None else running.stint.devices,
-            epoch=row.epoch,
-            starts=row.starts,
-            preemptions=row.preemptions,
-            failures=row.failures,
-            run_s=row.run_s + (0.0 if running is None else self._now() - running.stint.began_s),
-            lost_steps=row.lost_steps,
-            overhead_s=row.overhead_s,
+            reason=reason,
+            steps=steps,
             rates=engine.admission.rates(row),
             measured_rate=self._measured(row, running),
-            slo_s=spec.slo_s,
-            reason=reason,
-            rho=row.rho,
-            claimed=spec.rates,
             measured_on=self._measured_on(row, running),
-            failure=_failure(row.failure),
-            retry_in_s=None if row.retry_s is None else max(row.retry_s - self._now(), 0.0),
         )
+
+    def standing(self, row: JobRow) -> JobState:
+        """The state of a job as it is shown."""
+        return self._standing(row)[0]
 
     def _standing(self, row: JobRow) -> tuple[JobState, float | None, str]:
         """State, end and reason. What has ended in the round in force stands as it will at its report."""
@@ -123,26 +109,7 @@ class Viewer:
 
     def stint(self, row: StintRow) -> StintView:
         """One start of a job."""
-        return StintView(
-            job=row.job,
-            epoch=row.epoch,
-            node=row.node,
-            accelerator=row.accelerator,
-            devices=row.devices,
-            began_s=row.began_s,
-            ended_s=row.ended_s,
-            from_step=row.from_step,
-            to_step=self._reached(row),
-            why=row.why,
-            wait_s=row.wait_s,
-            start_s=row.start_s,
-            load_s=row.load_s,
-            save_s=row.save_s,
-            stop_s=row.stop_s,
-            lost_steps=row.lost_steps,
-            trained_s=row.trained_s,
-            traceback=row.traceback,
-        )
+        return stint_view(row, self._reached(row))
 
     def _reached(self, row: StintRow) -> float:
         """Where a start has come to, if it goes on."""
@@ -150,13 +117,11 @@ class Viewer:
         mine = [start for start in list(starts) if start.stint.epoch == row.epoch]
         return mine[0].progress() if mine else row.to_step
 
-    def status(self, caller: Caller) -> StatusView:
+    def status(self, caller: Caller, tally: Tally) -> StatusView:
         """The cluster in one screen."""
         engine, now = self.engine, self._now()
         current = engine.backend.round
-        rows = list(engine.book.jobs.values())
-        states: Counter[str] = Counter(engine.ended_counts)
-        states.update(self._standing(row)[0] for row in rows if row.state in OPEN_STATES)
+        states = Counter(engine.ended_counts) + tally.states
         return StatusView(
             version=fairlead.__version__,
             now_s=now,
@@ -166,27 +131,14 @@ class Viewer:
             round_s=engine.options.profile.round_s,
             round_ends_in_s=None if current is None else max(current.end_s - now, 0.0),
             jobs={state: n for state, n in states.items() if n},
-            devices=self._devices(),
+            devices=tally.devices,
             solve=engine.trouble or engine.solving.state,
             solve_s=engine.solving.took_s,
             decide_s=engine.decide_s,
             journal_records=engine.journal_records,
-            tenants=self._tenants(caller, rows),
+            tenants=tenants_for(caller, self._tenants(tally)),
             backup_age_s=backup_age_s(engine.store.directory),
         )
-
-    def _devices(self) -> dict[str, tuple[int, int, int]]:
-        counts: dict[str, list[int]] = {}
-        now = self.engine.fleet.monotonic()
-        for node in list(self.engine.fleet.nodes.values()):
-            count = counts.setdefault(node.accelerator, [0, 0, 0])
-            count[0] += node.devices
-            if usable(node, now):
-                count[1] += node.devices
-            starts = list(self.engine.book.on_node.get(node.name, {}).values())
-            ranks = [r for start in starts if start.ordered for r in start.nodes[node.name]]
-            count[2] += len({device for rank in ranks for device in rank.devices})
-        return {name: (a, b, c) for name, (a, b, c) in sorted(counts.items())}
 
     def _held(self, node: LiveNode) -> dict[int, tuple[int, ...]]:
         """Job -> devices of a node that it holds."""
@@ -197,65 +149,71 @@ class Viewer:
             if s.ordered
         }
 
-    def _tenants(self, caller: Caller, rows: list[JobRow]) -> tuple[TenantView, ...]:
-        open_: dict[str, list[JobRow]] = {name: [] for name in list(self.engine.book.tenants)}
-        for row in rows:
-            if row.state in OPEN_STATES:
-                open_.setdefault(row.tenant, []).append(row)
-        weights = {name: sum(row.weight for row in jobs) for name, jobs in open_.items()}
-        in_all = sum(weights.values()) or 1.0
-        device_s = self._received(open_)
+    def _tenants(self, tally: Tally) -> list[TenantView]:
+        names = sorted({*list(self.engine.book.tenants), *tally.tenants})
+        in_all = sum(tenant.weight for tenant in tally.tenants.values()) or 1.0
+        device_s = self._received(names)
         received = sum(device_s.values()) or 1.0
-        views = [
-            self._tenant(name, open_[name], weights[name] / in_all, device_s[name], received)
-            for name in sorted(open_)
+        return [
+            self._tenant(
+                name, tally.tenants.get(name, TenantTally()), in_all, device_s[name], received
+            )
+            for name in names
         ]
-        if caller.role == "admin":
-            return tuple(views)
-        mine = [view for view in views if view.name == caller.tenant]
-        others = [view for view in views if view.name != caller.tenant]
-        return (*mine, *([_together(others)] if others else []))
 
     def _received(self, tenants: Iterable[str]) -> dict[str, float]:
         """Tenant -> device-seconds, those of the round in force included."""
         sums = self.engine.book.tenants
-        device_s = {name: sums.get(name, TenantSums()).device_s for name in tenants}
+        under_way = self._under_way()
+        return {
+            name: sums.get(name, TenantSums()).device_s + under_way.get(name, 0.0)
+            for name in tenants
+        }
+
+    def _under_way(self) -> dict[str, float]:
+        """Tenant -> device-seconds of the round in force, summed up at most once a second."""
         current, now = self.engine.backend.round, self._now()
-        if current is None:
-            return device_s
-        for job, start in list(current.starts.items()):
-            if job not in current.ended and start.row.tenant in device_s:
-                lasted_s = now - max(start.stint.began_s, current.started_s)
-                device_s[start.row.tenant] += lasted_s * start.row.spec.scale_factor
+        number = -1 if current is None else current.number
+        if number == self._summed[0] and now - self._summed[1] < SUMMED_S:
+            return self._summed[2]
+        device_s: dict[str, float] = {}
+        for job, start in [] if current is None else list(current.starts.items()):
+            if job not in current.ended:  # type: ignore[union-attr]
+                lasted_s = now - max(start.stint.began_s, current.started_s)  # type: ignore[union-attr]
+                tenant = start.row.tenant
+                device_s[tenant] = (
+                    device_s.get(tenant, 0.0) + lasted_s * start.row.spec.scale_factor
+                )
+        self._summed = number, now, device_s
         return device_s
 
     def _tenant(
-        self, name: str, mine: list[JobRow], promised: float, device_s: float, received_s: float
+        self, name: str, open_: TenantTally, in_all: float, device_s: float, received_s: float
     ) -> TenantView:
-        """mine: its open jobs."""
+        """open_: its open jobs; in_all: weights of all tenants' open jobs."""
         sums = self.engine.book.tenants.get(name, TenantSums())
-        running = [row for row in mine if row.state in ON_DEVICES]
         return TenantView(
             name=name,
-            jobs=len(mine),
-            running=len(running),
+            jobs=open_.jobs,
+            running=open_.running,
             done=sums.done,
-            devices=sum(row.spec.scale_factor for row in running),
-            share_promised=promised,
+            devices=open_.devices,
+            share_promised=open_.weight / in_all,
             share_received=device_s / received_s,
             device_s=device_s,
             lost_device_s=sums.lost_device_s,
             mean_rho=sums.rho_sum / sums.rho_count if sums.rho_count else None,
-            states=dict(Counter(row.state for row in mine)),
+            states={state: n for state, n in open_.states.items() if n},
         )
 
     def nodes(self, caller: Caller) -> list[NodeView]:
         """All nodes; to a user, jobs of other tenants are -1."""
         now = self.engine.fleet.monotonic()
         nodes = sorted(self.engine.fleet.nodes.copy().values(), key=lambda n: n.name)
-        return [self._node(node, now, caller) for node in nodes]
+        return [self.node(node, now, caller) for node in nodes]
 
-    def _node(self, node: LiveNode, now: float, caller: Caller) -> NodeView:
+    def node(self, node: LiveNode, now: float, caller: Caller) -> NodeView:
+        """One node. now: monotonic seconds of the fleet."""
         holders: list[list[int]] = [[] for _ in range(node.devices)]
         for job, devices in self._held(node).items():
             row = self.engine.book.jobs.get(job)
@@ -276,29 +234,6 @@ class Viewer:
             reason=current.reason,
             state_since_s=now - node.state_since if node.state_since else None,
         )
-
-
-def _failure(failure: Failure | None) -> FailureView | None:
-    if failure is None:
-        return None
-    names = FailureView.__struct_fields__
-    return FailureView(**{name: getattr(failure, name) for name in names})
-
-
-def _together(views: list[TenantView]) -> TenantView:
-    """Other tenants, as a user is shown them."""
-    return TenantView(
-        name="others",
-        jobs=sum(v.jobs for v in views),
-        running=sum(v.running for v in views),
-        done=sum(v.done for v in views),
-        devices=sum(v.devices for v in views),
-        share_promised=sum(v.share_promised for v in views),
-        share_received=sum(v.share_received for v in views),
-        device_s=sum(v.device_s for v in views),
-        lost_device_s=sum(v.lost_device_s for v in views),
-        mean_rho=None,
-    )
 
 
 def sample(engine: "Engine", command: StartRound) -> Sample:

@@ -149,6 +149,9 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     decide_s: float | None  # the last round decision took, without the solve
     journal_records: int
     tenants: tuple[TenantView, ...]
+    age_s: float | None = (
+        None  # of the state that is shown, where the scheduler does not answer; None = new
+    )
     backup_age_s: float | None = None  # of the newest backup; None = there is none, or nobody knows
 
 

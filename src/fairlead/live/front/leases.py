@@ -48,6 +48,7 @@ class LeasedNode:
     seen: float = 0.0
     lease_until: float = 0.0  # every lease that it was granted is over by then
     granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
+    said: tuple[Held, ...] = ()  # all that it holds, as it said last
     contested: int = 0  # registrations of another incarnation that are being decided
     holds: dict[Start, tuple[object, ...]] = field(default_factory=dict)  # without progress
 
@@ -148,6 +149,7 @@ class LeaseTable:
 
     def _take(self, node: LeasedNode, holds: tuple[Held, ...]) -> bool:
         """Store what the node holds; is there more to it than progress?"""
+        node.said = holds
         before, node.holds = node.holds, {(h.job, h.epoch): _without_progress(h) for h in holds}
         return before != node.holds
 

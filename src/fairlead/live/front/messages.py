@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from fairlead.live.rows import UserRow
+from fairlead.live.views import NodeView, StatusView
 
 _HEAD = struct.Struct("!I")  # length of a frame
 _EMPTY = msgspec.Raw(msgspec.msgpack.encode(()))
@@ -110,6 +111,32 @@ class Users(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return "users"
 
 
+class ShownStatus(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """The cluster in one screen, as an admin may see it."""
+
+    status: StatusView
+    at: float  # monotonic seconds
+
+    @property
+    def key(self) -> str:
+        """The newest counts."""
+        return "status"
+
+
+class ShownNode(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """A node, as an admin may see it; without view: it is removed."""
+
+    node: str
+    view: NodeView | None
+    at: float = 0.0  # monotonic seconds
+    owners: dict[int, str] = {}  # job -> tenant
+
+    @property
+    def key(self) -> str:
+        """The newest counts."""
+        return f"shown {self.node}"
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """An error: the names of its class and of those above it, most particular first, and its sentence."""
 
@@ -139,7 +166,17 @@ class Stop(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return ""
 
 
-ToFront: TypeAlias = Configure | PublishedNode | NodeRemoved | AskLoss | Users | Answer | Stop
+ToFront: TypeAlias = (
+    Configure
+    | PublishedNode
+    | NodeRemoved
+    | AskLoss
+    | Users
+    | Answer
+    | Stop
+    | ShownStatus
+    | ShownNode
+)
 
 # --- from the front to the driver --------------------------------------------------------------------
 

@@ -29,6 +29,8 @@ from fairlead.live.front.messages import (
     PublishedNode,
     PublishedOrders,
     Refused,
+    ShownNode,
+    ShownStatus,
     Stop,
     ToDriver,
     ToFront,
@@ -184,7 +186,7 @@ class Front:
         self._table.told = self._pushing.has_news
         self._calls = DriverCalls(link.send_from_thread)
         self._logs = LogDesk(Path(configure.directory))
-        self._facade = RemoteFacade(self._calls, self._logs, Path(configure.directory))
+        self._facade = RemoteFacade(self._calls, self._logs, Path(configure.directory), self._table)
         self._counters = FrontCounters()
         self._agents = AgentServer(self, configure.host, configure.agent_port, _tls_of(configure))
         self._ended = asyncio.Event()
@@ -253,6 +255,8 @@ class Front:
                     self._link.send(answer)
             case Answer():
                 self._calls.answer(message)
+            case ShownStatus() | ShownNode():
+                self._facade.shown.take(message)
             case Users():
                 self._facade.learn_users(message)
             case Stop():

@@ -12,14 +12,20 @@ from fairlead.errors import StoreError
 from fairlead.live.access import Caller
 from fairlead.live.backup import stream
 from fairlead.live.facade import Facade, ForbiddenError
+from fairlead.live.front.committed import Committed
 from fairlead.live.front.errors import unpack
+from fairlead.live.front.leases import LeaseTable
 from fairlead.live.front.logs import LogDesk
 from fairlead.live.front.messages import Answer, Call, Users
 from fairlead.live.front.relay import encode_arguments, signature
+from fairlead.live.front.shown import Shown
+from fairlead.live.tenants_shown import without_others
 from fairlead.live.tokens import TokenTable
+from fairlead.live.views import JobView, NodeView, Sample, StatusView, StintView
 
 LIMIT_S = 40.0  # of an answer: longer than the driver itself waits for the disk
 LONG_S = 150.0  # of one that is computed
+SOON_S = 5.0  # of one for which the last commit can stand in
 METRICS_S = 0.5  # for the driver to say what it counts
 LONG = frozenset(("explain", "what_if"))
 WAITING = 48  # calls for which the driver is waited for at once
@@ -83,10 +89,14 @@ class DriverCalls:
 class RemoteFacade:
     """``facade.Facade``: what is kept here is answered at once, the rest by the driver."""
 
-    def __init__(self, calls: DriverCalls, logs: LogDesk, directory: Path) -> None:
+    def __init__(
+        self, calls: DriverCalls, logs: LogDesk, directory: Path, table: LeaseTable
+    ) -> None:
         """directory: of the cluster's state."""
         self._calls = calls
         self._directory = directory
+        self.shown = Shown(lambda name: _seen(table, name))
+        self._committed = Committed(directory, table, self._now_s)
         self._logs = logs
         self._driver_metrics = ""
         self._tokens = TokenTable(())
@@ -105,6 +115,56 @@ class RemoteFacade:
         """Output behind the cursor, and the next cursor."""
         return self._logs.read(caller, job, cursor, limit)
 
+    # --- what is shown without asking the driver ---------------------------------------------------
+
+    def status(self, caller: Caller) -> StatusView:
+        """The cluster in one screen."""
+        shown = self.shown.status(caller)
+        if shown is None:
+            shown = self._calls.call("status", caller)
+        return shown
+
+    def nodes(self, caller: Caller) -> list[NodeView]:
+        """All nodes."""
+        return self.shown.nodes(caller)
+
+    def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
+        """Over time. To a user, tenants other than their own are ``others``."""
+        samples = self._committed.samples(since_s)
+        if caller.role == "admin":
+            return samples
+        return [without_others(sample, caller.tenant) for sample in samples]
+
+    # --- what the driver knows better than the last commit -----------------------------------------
+
+    def jobs(
+        self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+    ) -> list[JobView]:
+        """In order of id."""
+        jobs: list[JobView] = self._best("jobs", caller, state, tenant, after, limit)
+        return jobs
+
+    def job(self, caller: Caller, job: int) -> JobView:
+        """One job."""
+        view: JobView = self._best("job", caller, job)
+        return view
+
+    def stints(self, caller: Caller, job: int) -> list[StintView]:
+        """Its starts, oldest first."""
+        stints: list[StintView] = self._best("stints", caller, job)
+        return stints
+
+    def _best(self, method: str, *given: Any) -> Any:
+        """Of the driver, or of the last commit where that does not answer soon."""
+        if not self.shown.stale:
+            with contextlib.suppress(StoreError):
+                return self._calls.call(method, *given, limit_s=SOON_S)
+        return getattr(self._committed, method)(*given)
+
+    def _now_s(self) -> float:
+        status = self.shown.status(_FRONT)
+        return 0.0 if status is None else status.now_s
+
     def backup(self, caller: Caller) -> Iterator[bytes]:
         """All of the state as the last commit left it, piece by piece."""
         if caller.role != "admin":
@@ -113,6 +173,8 @@ class RemoteFacade:
 
     def driver_metrics(self) -> str:
         """What the driver counts; where it does not answer at once, as it was last known."""
+        if self.shown.stale:
+            return self._driver_metrics
         with contextlib.suppress(StoreError):
             self._driver_metrics = self._calls.call("metrics_text", limit_s=METRICS_S)
         return self._driver_metrics
@@ -121,6 +183,14 @@ class RemoteFacade:
         if method.startswith("_") or method not in vars(Facade):
             raise AttributeError(method)
         return lambda *given, **named: self._calls.call(method, *given, **named)
+
+
+_FRONT = Caller("front", "", "admin")
+
+
+def _seen(table: LeaseTable, name: str) -> float:
+    node = table.nodes.get(name)
+    return 0.0 if node is None else node.seen
 
 
 def facade_of(remote: RemoteFacade) -> Facade:

@@ -23,6 +23,8 @@ from fairlead.live.front.messages import (
     Listens,
     Refused,
     Reported,
+    ShownNode,
+    ShownStatus,
     Standing,
     Stop,
     ToFront,
@@ -51,7 +53,7 @@ class FrontSupervisor:
         self.process: subprocess.Popen[bytes] | None = None
         self.port: Future[int] = Future()  # for agents, once the first front listens
         self._configure: Configure | None = None
-        self._users = Users(rows=())
+        self._kept: dict[str, ToFront] = {}  # what every front is told first
         self._begun = threading.Event()
         self._stopping = False
         self._link: DriverLink | None = None
@@ -73,8 +75,8 @@ class FrontSupervisor:
     def tell(self, message: ToFront) -> None:
         """What the front shall know. Any thread; returns at once."""
         with self._lock:
-            if isinstance(message, Users):
-                self._users = message
+            if isinstance(message, Users | ShownStatus | ShownNode):
+                self._kept[message.key] = message
             if self._link is not None:
                 self._link.put(message)
 
@@ -138,7 +140,8 @@ class FrontSupervisor:
     def _open(self, link: DriverLink) -> None:
         """All that is published goes through it, from what was published before."""
         with self.fleet.lock, self._lock:
-            link.put(self._users)
+            for message in self._kept.values():
+                link.put(message)
             for state in self.fleet.again():
                 link.put(state)
             self._link = link

@@ -1,0 +1,87 @@
+"""Views of jobs and their starts, made from rows and what is known besides."""
+
+from fairlead.live.protocol import Failure
+from fairlead.live.rows import JobRow, StintRow
+from fairlead.live.views import FailureView, JobState, JobView, StintView
+
+
+def job_view(
+    row: JobRow,
+    stint: StintRow | None,
+    now_s: float,
+    *,
+    state: JobState,
+    ended_s: float | None,
+    reason: str,
+    steps: float,
+    rates: dict[str, float],
+    measured_rate: float | None,
+    measured_on: str,
+) -> JobView:
+    """A job. stint: its start that runs; now_s: the cluster's time; rates: believed, by accelerator type."""
+    return JobView(
+        id=row.id,
+        name=row.name,
+        tenant=row.tenant,
+        user=row.user,
+        family=row.spec.family,
+        scale_factor=row.spec.scale_factor,
+        weight=row.weight,
+        state=state,
+        total_steps=row.total_steps,
+        steps=steps,
+        saved_step=row.saved_step,
+        submitted_s=row.submitted_s,
+        started_s=row.started_s,
+        ended_s=ended_s,
+        node="" if stint is None else stint.node,
+        accelerator="" if stint is None else stint.accelerator,
+        devices=() if stint is None else stint.devices,
+        epoch=row.epoch,
+        starts=row.starts,
+        preemptions=row.preemptions,
+        failures=row.failures,
+        run_s=row.run_s + (0.0 if stint is None else now_s - stint.began_s),
+        lost_steps=row.lost_steps,
+        overhead_s=row.overhead_s,
+        rates=rates,
+        measured_rate=measured_rate,
+        slo_s=row.spec.slo_s,
+        reason=reason,
+        rho=row.rho,
+        claimed=row.spec.rates,
+        measured_on=measured_on,
+        failure=_failure(row.failure),
+        retry_in_s=None if row.retry_s is None else max(row.retry_s - now_s, 0.0),
+    )
+
+
+def stint_view(row: StintRow, to_step: float) -> StintView:
+    """One start of a job. to_step: where it has come to."""
+    return StintView(
+        job=row.job,
+        epoch=row.epoch,
+        node=row.node,
+        accelerator=row.accelerator,
+        devices=row.devices,
+        began_s=row.began_s,
+        ended_s=row.ended_s,
+        from_step=row.from_step,
+        to_step=to_step,
+        why=row.why,
+        wait_s=row.wait_s,
+        start_s=row.start_s,
+        load_s=row.load_s,
+        save_s=row.save_s,
+        stop_s=row.stop_s,
+        lost_steps=row.lost_steps,
+        trained_s=row.trained_s,
+        traceback=row.traceback,
+    )
+
+
+def _failure(failure: Failure | None) -> FailureView | None:
+    if failure is None:
+        return None
+    names = FailureView.__struct_fields__
+    return FailureView(**{name: getattr(failure, name) for name in names})
