@@ -1,11 +1,13 @@
 """A real server on one core, under load: 1,000 simulated nodes, 8,000 running and 10,000 queued jobs.
 
     python benchmarks/live_load.py [--agents 1000 --running 8000 --queued 10000 --round 60 --seconds 300]
+    python benchmarks/live_load.py --agents 5000 --devices 2 --running 10000 --queued 2000 --round 60
 
-`fairlead serve` (and the process that solves for it) is bound to one core, the nodes and the users to all
-others. Everything is measured from outside: lease renewals as the nodes see them, submissions as users
-do, the rest as `status`, `/metrics` and the kernel tell it. The wait of the load itself is printed too:
-what it adds to the times of the nodes is not the server's.
+`fairlead serve` (driver, front, and the process that solves) is bound to one core, the nodes and the users to
+all others. The driver has no idle moment: users ask it about jobs all the time, besides what rounds and
+submissions give it to do. Everything is measured from outside: lease renewals as the nodes see them,
+submissions as users do, the rest as `status`, `/metrics` and the kernel tell it. The wait of the load itself
+is printed too: what it adds to the times of the nodes is not the server's.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import contextlib
 import gc
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -33,7 +36,6 @@ from fairlead.live.agent_client import AgentClient, RegisterAgainError, Unreacha
 from fairlead.live.protocol import PROTOCOL, Orders, Register, Report, WatchRequest
 from fairlead.live.views import Sample, StatusView
 
-DEVICES = 8
 GAP_S = 0.003  # between two reports of a node, as the agent has it
 BURST_S = 5.0  # behind the end of a round: nodes get new orders and report what came of them
 
@@ -44,7 +46,7 @@ class Seen:
 
     report_at: list[float] = field(default_factory=list)
     report_s: list[float] = field(default_factory=list)
-    pushed: list[tuple[float, str, int]] = field(default_factory=list)  # time, node, orders
+    ordered: list[tuple[float, str]] = field(default_factory=list)  # time, node: other jobs wanted
     failures: int = 0
     registered: int = 0
     lag_at: list[float] = field(default_factory=list)
@@ -53,18 +55,21 @@ class Seen:
     submit_s: list[float] = field(default_factory=list)
     status: list[tuple[float, float, StatusView]] = field(default_factory=list)  # asked, took
     memory: list[int] = field(default_factory=list)  # bytes of the server
+    asked_s: list[float] = field(default_factory=list)  # that questions about jobs took
 
 
 class Agent:
     """One node's talk with the server, like that of ``fairlead agent``."""
 
-    def __init__(self, node: Node, address: str, token: str, seen: Seen) -> None:
+    def __init__(self, node: Node, devices: int, address: str, token: str, seen: Seen) -> None:
         self.node = node
+        self.devices = devices
         self.client = AgentClient(address, token)
         self.seen = seen
         self.news = asyncio.Event()
         self.seq = 0
         self.heartbeat_s = 1.0
+        self.wanted: set[tuple[int, int]] = set()
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -91,7 +96,7 @@ class Agent:
                         incarnation=f"i-{self.node.name}",
                         host="127.0.0.1",
                         accelerator=self.node.accelerator,
-                        devices=DEVICES,
+                        devices=self.devices,
                         fake=True,
                         holds=self.node.holds(time.monotonic()),
                     )
@@ -142,16 +147,17 @@ class Agent:
         while True:
             with contextlib.suppress(UnreachableError, RegisterAgainError):
                 async for orders in self.client.watch(request):
-                    now = time.monotonic()
-                    self.seen.pushed.append((now, self.node.name, orders.seq))
-                    self._follow(orders, now, None)
+                    self._follow(orders, time.monotonic(), None)
             await asyncio.sleep(0.5)
 
     def _follow(self, orders: Orders, now: float, asked: float | None) -> None:
-        before = self.node.orders_seq
+        before, wanted = self.node.orders_seq, self.wanted
         self.node.follow(orders, now, asked)
         if self.node.orders_seq > before:
             self.news.set()
+            self.wanted = {(order.job, order.epoch) for order in orders.wanted}
+            if self.wanted != wanted:
+                self.seen.ordered.append((now, self.node.name))
 
 
 @contextlib.contextmanager
@@ -212,6 +218,8 @@ class Load:
             await self._fill()
             gc.freeze()  # a search for cycles would hold up the load, and be taken for the server
             gc.disable()
+            tasks += [asyncio.create_task(self._ask(i)) for i in range(given.askers)]
+            before = {name: sum(p.cpu_times()[:2]) for name, p in self.parts().items()}
             began = time.monotonic()
             print(f"measuring for {given.seconds:.0f} s", flush=True)
             await asyncio.sleep(given.seconds / 2)
@@ -222,6 +230,7 @@ class Load:
             )
             metrics = (await self.http.get("/metrics")).text
             self.report(began, time.monotonic(), samples, metrics)
+            self.report_processes(before, time.monotonic() - began)
         finally:
             for task in tasks:
                 task.cancel()
@@ -239,7 +248,7 @@ class Load:
     async def _come_up(self, tasks: list["asyncio.Task[None]"]) -> None:
         began = time.monotonic()
         for node in self.nodes:
-            agent = Agent(node, self.address, self.agent_token, self.seen)
+            agent = Agent(node, self.given.devices, self.address, self.agent_token, self.seen)
             tasks.append(asyncio.create_task(agent.run()))
             await asyncio.sleep(0.005)
         while self.seen.registered < len(self.nodes):
@@ -297,6 +306,27 @@ class Load:
             posts.append(asyncio.create_task(self._post(1, f"team-{number % 10}")))
         await asyncio.gather(*posts)
 
+    async def _ask(self, number: int) -> None:
+        """A user who asks about one job after the other, without a pause."""
+        draws = random.Random(number)
+        while True:
+            asked = time.monotonic()
+            job = draws.randrange(max(self.submitted, 1))
+            answer = await self.http.get(f"/v1/jobs/{job}/explain")
+            self.seen.failures += answer.status_code != 200
+            self.seen.asked_s.append(time.monotonic() - asked)
+
+    def parts(self) -> dict[str, psutil.Process]:
+        """The processes of the server, by what they do."""
+        found = {"driver": self.process}
+        for child in self.process.children():
+            command = " ".join(child.cmdline())
+            name = (
+                "front" if "live.front" in command else "solver" if "solver" in command else "other"
+            )
+            found[f"{name} {child.pid}"] = child
+        return found
+
     async def _lag(self) -> None:
         """How late this process itself is."""
         while True:
@@ -314,7 +344,7 @@ class Load:
             status = msgspec.json.decode(answer.content, type=StatusView)
             self.seen.status.append((asked, took, status))
             await self.http.get("/metrics")
-            self.seen.memory.append(self.process.memory_info().rss)
+            self.seen.memory.append(sum(p.memory_info().rss for p in self.parts().values()))
             await asyncio.sleep(3.0)
 
     # --- what came of it -------------------------------------------------------------------------
@@ -330,7 +360,9 @@ class Load:
         burst = inside & _within(at, ends, BURST_S)
         single = _within(at, [seen.submit_at[0]], seen.submit_at[-1] - seen.submit_at[0])
         seconds = ended - began
-        print(f"\n{len(self.nodes)} nodes x {DEVICES} devices, jobs: {dict(status_of(seen).jobs)}")
+        print(
+            f"\n{len(self.nodes)} nodes x {self.given.devices} devices, jobs: {dict(status_of(seen).jobs)}"
+        )
         print(f"rounds of {self.given.round:.0f} s, {len(ends)} seen, in {seconds:.0f} s\n")
         _row("lease renewals: all", took_s[inside], "ms", f"{inside.sum() / seconds:.0f}/s")
         _row(f"  within {BURST_S:.0f} s of a new round", took_s[burst], "ms")
@@ -354,18 +386,25 @@ class Load:
         rate = f"{len(seen.submit_s) / done_s:.0f}/s"
         _row("single submissions, durable", np.array(seen.submit_s) * 1e3, "ms", rate)
         _row("memory of the server", np.array(seen.memory) / 1e6, "MB")
-        times = self.process.cpu_times()
-        print(f"processor time of the server: {times.user:.0f} s user, {times.system:.0f} s system")
+        _row("questions about jobs", np.array(seen.asked_s), "s", f"{self.given.askers} askers")
         for line in metrics.splitlines():
             if line.startswith("fairlead_commit_seconds"):
                 print(line)
+
+    def report_processes(self, before: dict[str, float], seconds: float) -> None:
+        """Print how busy each process of the server was."""
+        for name, process in self.parts().items():
+            busy_s = sum(process.cpu_times()[:2]) - before.get(name, 0.0)
+            mb = process.memory_info().rss / 1e6
+            print(f"{name}: {busy_s / seconds:.0%} of its core, {mb:.0f} MB")
+        print("load average: {:.1f} {:.1f} {:.1f}".format(*os.getloadavg()))
 
     def _published(self, ends: list[float]) -> list[float]:
         """Seconds from the end of each round to the first new orders of the last node."""
         found = []
         for end in ends:
             first: dict[str, float] = {}
-            for at, node, _ in self.seen.pushed:
+            for at, node in self.seen.ordered:
                 if end <= at < end + min(0.8 * self.given.round, 4 * BURST_S):
                     first.setdefault(node, at)
             if first:
@@ -412,8 +451,14 @@ def main() -> None:
     parser.add_argument("--lease", type=float, default=30.0, help="seconds")
     parser.add_argument("--heartbeat", type=float, default=2.0, help="seconds")
     parser.add_argument("--policy", default="", help="see `fairlead policies`")
+    parser.add_argument("--devices", type=int, default=8, help="of a node")
+    parser.add_argument(
+        "--askers", type=int, default=2, help="users who ask about jobs all the time"
+    )
     parser.add_argument("--core", type=int, default=0, help="the server's")
     given = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     os.sched_setaffinity(0, os.sched_getaffinity(0) - {given.core})
     options = ["--round", str(given.round), "--lease", str(given.lease)]
     options += ["--heartbeat", str(given.heartbeat)]

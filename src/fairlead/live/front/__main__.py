@@ -6,6 +6,7 @@ people who look at the list of processes.
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 
@@ -20,6 +21,8 @@ def main() -> None:
         os._exit(1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection for each agent
     from fairlead.live.front.process import run
 
     run(fd)
