@@ -70,7 +70,7 @@ def test_a_job_that_is_paused_behind_its_loop_finishes_later(admin: Client, tmp_
     job.until_evaluates(1)
     shown = admin.job(job.id)
     assert (shown.steps, shown.state, len(shown.devices)) == (3, "finishing", 1)
-    assert admin.status().jobs["finishing"] == 1
+    until(lambda: admin.status().jobs.get("finishing") == 1, LIMIT_S)
     assert "code behind its training loop" in admin.explain(job.id).why_here
     admin.pause(job.id)
     until(lambda: admin.job(job.id).node == "" and not descendants(job.here), LIMIT_S)

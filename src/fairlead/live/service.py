@@ -19,7 +19,7 @@ from fairlead.live.outlooks import Outlooks
 from fairlead.live.protocol import Register, Welcome
 from fairlead.live.rates import kind_of
 from fairlead.live.read_spec import check_spec
-from fairlead.live.rows import JobRow, UserRow
+from fairlead.live.rows import JobRow, StintRow, UserRow
 from fairlead.live.spec import JobSpec
 from fairlead.live.store import Store
 from fairlead.live.tenants_shown import without_others
@@ -283,12 +283,22 @@ class Service:
     def stints(self, caller: Caller, job: int) -> list[StintView]:
         """Its starts, oldest first."""
         self._row(caller, job)
-        return [self.viewer.stint(row) for row in self.store.stints(job)]
+        return [self.viewer.stint(row) for row in self._stints(job)]
+
+    def _stints(self, job: int) -> list[StintRow]:
+        """As new as the job is shown, which the disk may not have yet."""
+        changed = {
+            row.epoch: row
+            for row in self.engine.book.dirty_stints.copy().values()
+            if row.job == job
+        }
+        known = {row.epoch: row for row in self.store.stints(job)}
+        return [row for _, row in sorted((known | changed).items())]
 
     def explain(self, caller: Caller, job: int) -> Explanation:
         """Its story."""
         view = self.viewer.job(self._row(caller, job))
-        stints = [self.viewer.stint(row) for row in self.store.stints(job)]
+        stints = [self.viewer.stint(row) for row in self._stints(job)]
         return self.outlooks.explain(caller, view, stints)
 
     # --- cluster ---------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What the front shows without asking: status and nodes, published after the commits that change them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from fairlead.live.access import Caller
@@ -13,7 +13,7 @@ from fairlead.live.viewing import Viewer
 if TYPE_CHECKING:
     from fairlead.live.engine import Engine
 
-STATUS_S = 1.0  # between two publications of the status that nobody waits for
+STATUS_S = 1.0  # between two publications of the status where nothing changes but time
 ADMIN = Caller(
     "front", "", "admin"
 )  # as whom everything is published; the front hides what it must
@@ -36,7 +36,7 @@ class Showcase:
         """What is shown of a node has changed."""
         self._touched.add(node)
 
-    def publish(self, jobs: Iterable[int], nodes: Iterable[str], *, waits: bool) -> None:
+    def publish(self, jobs: Collection[int], nodes: Iterable[str], *, waits: bool) -> None:
         """Show what a commit has changed. waits: somebody is answered next, and may look at once."""
         if not self._begun:
             self._begun = True
@@ -49,7 +49,7 @@ class Showcase:
         if due:
             self._touched |= self._unwell
         self._show_nodes(now)
-        if due or waits:
+        if due or waits or jobs:
             self.show_status()
 
     def show_status(self) -> None:
