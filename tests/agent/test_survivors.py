@@ -101,3 +101,19 @@ def test_a_damaged_record_is_told_of(
     (tmp_path / "1-1.json").write_bytes(damage)
     assert read_records(tmp_path) == []
     assert "1-1.json: is damaged" in caplog.text
+
+
+def test_no_half_of_a_record_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "2-1.partial").write_bytes(b"{")  # of a spawner that was killed
+    assert read_records(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+    def full(path: Path, data: bytes) -> int:
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="No space left"):
+            write_record(tmp_path, record(1, 1, ""))
+    assert list(tmp_path.iterdir()) == []

@@ -59,14 +59,22 @@ def write_record(folder: Path, record: Record) -> None:
     """Written whole or not at all. Raises OSError."""
     path = _path(folder, record.job, record.epoch)
     partial = path.with_suffix(".partial")
-    partial.write_bytes(msgspec.json.encode(record))
-    partial.replace(path)
+    try:
+        partial.write_bytes(msgspec.json.encode(record))
+        partial.replace(path)
+    except OSError:  # a full disk
+        _remove(partial)
+        raise
 
 
 def remove_record(folder: Path, job: int, epoch: int) -> None:
     """No error if it is not there."""
+    _remove(_path(folder, job, epoch))
+
+
+def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
-        _path(folder, job, epoch).unlink()
+        path.unlink()
 
 
 def read_records(folder: Path, *, keep: bool = False) -> list[Record]:
@@ -81,8 +89,9 @@ def read_records(folder: Path, *, keep: bool = False) -> list[Record]:
             _log.warning(
                 "%s: is damaged (%s); what it tells of is found by other marks", path, problem
             )
-            with contextlib.suppress(OSError):
-                path.unlink()
+            _remove(path)
+    for partial in () if keep else folder.glob("*.partial"):
+        _remove(partial)  # of a writer that was killed
     return records
 
 
