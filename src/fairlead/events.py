@@ -16,7 +16,7 @@ class Outcome(IntEnum):
     """How one member of a unit came out of a round."""
 
     RAN = 0  # its steps count
-    FAILED = 1  # the attempt failed: nothing counts, and five in a row drop the job
+    FAILED = 1  # the attempt failed: nothing counts, and five in a row drop the job (simulator)
     LOST = 2  # its node was lost: nothing counts, and the job is not to blame
     ENDED = 3  # its steps count, and its owner or its own crash has ended it for good
 

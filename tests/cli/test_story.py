@@ -1,5 +1,7 @@
 """A job's story in words and numbers."""
 
+import re
+
 import msgspec
 import pytest
 from rich.console import Console
@@ -153,3 +155,16 @@ def test_an_end_that_is_not_known_is_not_made_up() -> None:
 )
 def test_times_are_in_the_unit_that_suits_them(seconds: float | None, text: str) -> None:
     assert span(seconds) == text
+
+
+def test_the_last_traceback_is_told_whole() -> None:
+    change = msgspec.structs.replace
+    stints = tuple(
+        change(FIRST, epoch=n, traceback=f'  File "train.py", line {n}, in f\nValueError: no')
+        for n in (1, 2)
+    )
+    text = printed(change(TOLD, stints=(*stints, SECOND)))
+    assert 'Start 2:\n  File "train.py", line 2, in f\nValueError: no' in re.sub(
+        r" +\n", "\n", text
+    )
+    assert "line 1, in f" not in text

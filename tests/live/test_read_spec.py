@@ -159,6 +159,13 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         ({"env": {"RANK": "0"}}, "env: RANK is set by Fairlead itself"),
         ({"env": {"A": "\0"}}, "env.A: must not hold a NUL"),
         ({"env": {"A": "x" * 200_000}}, "env: at most 131,072 bytes"),
+        ({"max_retries": -1}, "max_retries: must be from 0 to 1000000, got -1"),
+        ({"retry_on": (1, 256)}, "retry_on: must be from 1 to 255, got 256"),
+        ({"no_retry_on": (0,)}, "no_retry_on: must be from 1 to 255, got 0"),
+        ({"retry_on": (1,), "no_retry_on": (2,)}, "no_retry_on: cannot be combined with retry_on"),
+        ({"stall_timeout_s": -1.0}, "stall_timeout_s: must be from 0"),
+        ({"start_timeout_s": float("nan")}, "start_timeout_s: must be from 0"),
+        ({"on_stall": "shrug"}, "on_stall: must be 'restart' or 'report', got 'shrug'"),
     ],
 )
 def test_what_no_cluster_could_run_is_refused(change: dict[str, Any], said: str) -> None:

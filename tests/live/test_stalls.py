@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.live.cluster import running, until
-from tests.live.test_retries import LIMIT_S, training
+from tests.live.test_retries import LIMIT_S, training, two_nodes
 
 from fairlead.live.client import Client
 
@@ -45,7 +45,7 @@ def test_a_hung_rank_is_told_with_its_stack_and_the_job_started_again(tmp_path: 
 
 def test_where_it_is_only_to_be_told_it_goes_on(tmp_path: Path) -> None:
     step = HANG.format(flag=tmp_path / "hung", seconds="15")
-    with one_node(tmp_path, 60) as client:
+    with two_nodes(tmp_path, ("--round", "60")) as client:  # rank 1 is on the other node
         limits = {"stall_timeout_s": 1.5, "on_stall": "report"}
         (job,) = client.submit([training(tmp_path, step, scale_factor=2, **limits)])
         until(lambda: "rank 1 is in" in client.job(job).reason, LIMIT_S)

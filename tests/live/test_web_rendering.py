@@ -295,3 +295,13 @@ def test_a_question_is_read_from_a_form() -> None:
 def test_what_is_wrong_with_a_question_is_said(form: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=re.escape(words)):
         whatif.question(form)
+
+
+def test_the_last_traceback_is_on_the_page_and_nothing_in_it_becomes_html() -> None:
+    failed = msgspec.structs.replace(STINT, why="failed: ValueError: no", traceback=HOSTILE)
+    later = msgspec.structs.replace(STINT, epoch=2, ended_s=None, why="")
+    (section,) = jobpage.tracebacks([failed, later])
+    assert "<script>" not in str(section.body)
+    assert "&lt;script&gt;" in str(section.body)
+    assert "Start 1, on a: failed: ValueError: no." in str(section.body)
+    assert jobpage.tracebacks([STINT, later]) == []

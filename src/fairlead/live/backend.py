@@ -454,7 +454,8 @@ class LiveBackend:
         if stall == row.stall or held.state == "ended":
             return
         row.stall = stall
-        start.stint.traceback = "\n\n".join(h.stacks for h in start.held.values() if h.stacks)
+        stacks = [h.stacks for h in start.held.values() if h.stacks and stall]
+        start.stint.traceback = "\n\n".join(stacks)
         self.book.dirty_jobs.add(row.id)
         self.book.dirty_stints[start.key] = start.stint
 

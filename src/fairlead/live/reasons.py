@@ -140,12 +140,15 @@ def _placed(reader: Reader, job: JobView, start: LiveStart) -> Iterator[str]:
         held = engine.fleet.held(start.first_node, start.key)
         if doing == "stuck" and held is not None:
             yield f"It has made no step for {_span(held.step_age_s)}: it may hang."
+            yield f"Its agent says: {held.stall}." if held.stall else ""
     elif doing == "finishing":
         yield f"All its steps are done; the code behind its training loop runs on {place}."
         yield "It is complete when that has ended with exit code 0."
     else:
         yield f"It is to run on {place}, and has not begun to train."
         yield _start_up(reader, job, start)
+        held = engine.fleet.held(start.first_node, start.key)
+        yield f"Its agent says: {held.stall}." if held is not None and held.stall else ""
     for name in start.nodes:
         node = engine.fleet.nodes.get(name)
         state = None if node is None else condition(node, now)
