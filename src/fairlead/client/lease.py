@@ -359,6 +359,11 @@ class Lease:
             self._count_step(self.step)
         self._running = False
 
+    def catch_sigterm(self) -> None:
+        """Be the handler of SIGTERM again, after a framework has put its own there."""
+        if threading.current_thread() is threading.main_thread() and self._side is not None:
+            signal.signal(signal.SIGTERM, self._terminate)
+
     def _catch_sigterm(self) -> None:
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGTERM, self._terminate)
