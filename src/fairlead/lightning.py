@@ -81,7 +81,7 @@ class FairleadCallback(*_callback_bases()):  # type: ignore[misc]
             self.lease.__enter__()
         return self._path
 
-    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage != "fit":
             return
         self._trainer = trainer
@@ -95,7 +95,7 @@ class FairleadCallback(*_callback_bases()):  # type: ignore[misc]
             raise ConfigError("this version of Lightning is not known: 2.2 to 2.6 are")
         trainer.fit_loop._load_combined_loader_states = self._take_loader
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if self.lease.step and not trainer.global_step:
             raise ConfigError(
                 "the checkpoint was not loaded: trainer.fit needs ckpt_path=callback.ckpt_path"
@@ -105,8 +105,8 @@ class FairleadCallback(*_callback_bases()):  # type: ignore[misc]
     def on_train_batch_start(
         self,
         trainer: Any,
-        pl_module: Any,  # noqa: ARG002
-        batch: Any,  # noqa: ARG002
+        pl_module: Any,
+        batch: Any,
         batch_idx: int,
     ) -> None:
         if trainer.global_step == self._seen_step:  # gradients are being accumulated
@@ -117,25 +117,25 @@ class FairleadCallback(*_callback_bases()):  # type: ignore[misc]
             trainer.should_stop = True
             raise StopIteration  # this batch is not trained; Lightning ends the epoch
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         if self._ended:
             return
         self._at = None
         if self.lease.next():
             self.lease.end_of_data()
 
-    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         if not self._ended:  # all was done in an earlier start
             self.lease.end_of_data()
 
-    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit" and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._sigterm)  # the Trainer has put ours back
 
     def on_save_checkpoint(
         self,
-        trainer: Any,  # noqa: ARG002
-        pl_module: Any,  # noqa: ARG002
+        trainer: Any,
+        pl_module: Any,
         checkpoint: dict[str, Any],
     ) -> None:
         """The batch that is about to be trained has not begun, for whoever loads this."""

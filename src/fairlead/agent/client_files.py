@@ -8,7 +8,16 @@ from fairlead.errors import ConfigError
 from fairlead.version import __version__
 
 # Below the package: what the distribution fairlead-client consists of (client/pyproject.toml).
-CLIENT_FILES = ("__init__.py", "client", "errors.py", "py.typed", "torch.py", "version.py")
+CLIENT_FILES = (
+    "__init__.py",
+    "client",
+    "errors.py",
+    "lightning.py",
+    "py.typed",
+    "torch.py",
+    "transformers.py",
+    "version.py",
+)
 
 
 def offer_client(state: Path) -> Path:
