@@ -12,6 +12,7 @@ of training metrics over an epoch cover the batches since the move.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import signal
 import sys
@@ -35,10 +36,8 @@ def _callback_bases() -> tuple[Any, ...]:
     if names:
         return tuple(sys.modules[name].Callback for name in names)
     for name in PACKAGES:
-        try:
+        if importlib.util.find_spec(name.partition(".")[0]):
             return (importlib.import_module(name).Callback,)
-        except ImportError:
-            continue
     raise ConfigError(
         "fairlead.lightning needs Lightning: install lightning>=2.2 or pytorch_lightning>=2.2"
     )
