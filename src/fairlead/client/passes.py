@@ -145,7 +145,7 @@ class StatefulPasses:
         position: int,
         state: dict[str, Any],
     ) -> Batches[Any]:
-        if "loader" in state:
+        if state.get("loader") is not None:
             self._loader.load_state_dict(state["loader"])
         elif position:
             raise ConfigError(

@@ -448,6 +448,15 @@ class StatefulLoaderPasses(StatefulPasses):
         iterable = isinstance(self._loader.dataset, torch_data.IterableDataset)
         return None if iterable else super().expected_length()
 
+    def resume(
+        self, epoch: int, batch_size: int, position: int, state: dict[str, Any]
+    ) -> Iterator[Any]:
+        if position or "loader" not in state:
+            return super().resume(epoch, batch_size, position, state)
+        self._loader.load_state_dict(state["loader"])
+        self._loader.state_dict()  # takes the state in: of a pass that is over, so that iter opens one
+        return super().resume(epoch, batch_size, 0, {**state, "loader": None})
+
     def open(self, epoch: int, batch_size: int) -> Iterator[Any]:
         loader = self._loader
         if not loader.num_workers or isinstance(loader.dataset, torch_data.IterableDataset):
