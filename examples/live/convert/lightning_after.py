@@ -28,8 +28,7 @@ x = torch.randn(64, 4)
 loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=8, shuffle=True)
 model = Model()
 fairlead = FairleadCallback()
-trainer = lightning.Trainer(
-    max_epochs=3, logger=False, enable_checkpointing=False, callbacks=[fairlead]
-)
+options = {"max_epochs": 3, "logger": False, "enable_checkpointing": False}
+trainer = lightning.Trainer(**options, callbacks=[fairlead])
 trainer.fit(model, loader, ckpt_path=fairlead.ckpt_path)
 print(f"done: {sum(p.double().sum().item() for p in model.parameters()):.17g}", flush=True)

@@ -25,6 +25,7 @@ torch.manual_seed(0)
 x = torch.randn(64, 4)
 loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=8, shuffle=True)
 model = Model()
-trainer = lightning.Trainer(max_epochs=3, logger=False, enable_checkpointing=False, callbacks=[])
+options = {"max_epochs": 3, "logger": False, "enable_checkpointing": False}
+trainer = lightning.Trainer(**options)
 trainer.fit(model, loader)
 print(f"done: {sum(p.double().sum().item() for p in model.parameters()):.17g}", flush=True)
