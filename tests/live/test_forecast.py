@@ -10,6 +10,7 @@ from fairlead.commands import EndJobs
 from fairlead.core.state import SchedulerState, state_of
 from fairlead.events import JobsHeld
 from fairlead.journal import encode
+from fairlead.live.arrivals import History
 from fairlead.live.forecast import Question, eta, forecast
 from fairlead.mechanism.profile import DEFAULT
 from fairlead.model.cluster import Cluster
@@ -160,3 +161,31 @@ def test_an_idle_cluster_has_a_future_too() -> None:
     assert one.finish_s == {1: pytest.approx(100.0)}
     costly = replace(setup(), overlap_solves=True)
     assert forecast(costly, state_of(build(costly)))[0].complete
+
+
+@pytest.mark.parametrize(("early_s", "end_s"), [(np.inf, 460.0), (10.0, 200.0), (150.0, 250.0)])
+def test_rounds_end_early_where_those_of_the_cluster_do(early_s: float, end_s: float) -> None:
+    one = replace(setup("fifo", Cluster.of({"fast": 2}, 2)), restart_costs=RestartCosts())
+    three = [job(0, 0.0, 9_000.0), job(1, 0.0, 1_000.0), job(2, 0.0, 1_000.0)]
+    core = build(one)
+    backend = SimBackend(three, one.cluster, TABLE, core.planner.solve, World())
+    event = backend.next()
+    assert event is not None
+    for command in core.handle(event):
+        backend.perform(command)
+    (outcome,) = forecast(one, state_of(core), Question(early_s=early_s))
+    assert outcome.finish_s == pytest.approx({0: 900.0, 1: 100.0, 2: end_s})
+
+
+def test_jobs_that_are_expected_take_their_part_and_are_not_told_of() -> None:
+    one = setup("las_aware", Cluster.of({"fast": 1}, 1))
+    state, _ = middle(one, [job(0, 0.0, 100_000.0)], 1)
+    mine = job(9, 0.0, 20_000.0).job
+    came = History(tuple((state.time_s - 40_000.0 + 4_000.0 * i, (mine,)) for i in range(10)))
+    (alone,) = forecast(one, state)
+    for cpu_s in (np.inf, 0.0):
+        outcomes = forecast(one, state, Question(history=came, cpu_s=cpu_s), range(8))
+        assert all(set(outcome.finish_s) == {0} for outcome in outcomes)
+        mean_s = float(np.mean([outcome.finish_s[0] for outcome in outcomes]))
+        assert 1.2 * alone.finish_s[0] < mean_s < 3 * alone.finish_s[0]
+        assert all(outcome.complete for outcome in outcomes)

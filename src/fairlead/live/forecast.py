@@ -52,6 +52,7 @@ class Question:
     cluster: Cluster | None = None  # None: as it is
     policy: str | None = None
     history: History = field(default_factory=History)  # by which jobs are expected; none: none are
+    early_s: float = np.inf  # a round of this age ends where devices are free and jobs wait
     cpu_s: float = np.inf  # of this process that rounds may be simulated for
 
 
@@ -153,6 +154,7 @@ def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> 
         until_s=now_s + asked.horizon_s,
         now_s=now_s,
         adopted=adopted,
+        early_s=asked.early_s,
     )
     watch = _Watch(now_s, float(scheduler.capacity.sum()), to_come.first_id)
     for command in first:

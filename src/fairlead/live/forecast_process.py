@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -33,6 +34,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 class ForecastError(FairleadError):
     """No forecast could be made."""
+
+
+def _ignore(_: list[Outcome]) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,15 @@ class ForecastProcess:
         with self._turn:
             self._started()
 
-    def run(self, task: Task, patience_s: float = float("inf")) -> list[Outcome]:
+    def run(
+        self,
+        task: Task,
+        patience_s: float = float("inf"),
+        early: Callable[[list[Outcome]], None] = _ignore,
+    ) -> list[Outcome]:
         """One outcome for each seed that the time was enough for, one at least. patience_s: after which the
-        coarse forecast will do, as soon as there is one. Raises ForecastError where the process fails, and
-        the task's own error where it cannot be answered."""
+        coarse forecast will do, as soon as there is one; early: told of that one. Raises ForecastError where
+        the process fails, and the task's own error where it cannot be answered."""
         with self._turn:
             process, connection = self._started()
             began, before_s = time.monotonic(), _cpu_s(process.pid)
@@ -77,7 +87,7 @@ class ForecastProcess:
             self._number += 1
             try:
                 connection.send((self._number, replace(task, cpu_s=cpu_s)))
-                found = self._answer(process, connection, task, began + patience_s)
+                found = self._answer(process, connection, task, began + patience_s, early)
                 self._learn_pace(time.monotonic() - began, _cpu_s(process.pid) - before_s)
                 return found
             except (EOFError, OSError):
@@ -90,7 +100,12 @@ class ForecastProcess:
         self._end()
 
     def _answer(
-        self, process: BaseProcess, connection: Connection, task: Task, until: float
+        self,
+        process: BaseProcess,
+        connection: Connection,
+        task: Task,
+        until: float,
+        early: Callable[[list[Outcome]], None],
     ) -> list[Outcome]:
         most_s = _cpu_s(process.pid) + STARTING_CPU_S + PATIENCE * task.cpu_s
         coarse: list[Outcome] = []
@@ -101,6 +116,7 @@ class ForecastProcess:
                     continue
                 if said == "coarse":
                     coarse = value
+                    early(coarse)
                 elif said == "done":
                     return list(value)
                 else:

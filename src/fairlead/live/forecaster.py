@@ -17,7 +17,7 @@ from fairlead.commands import End, EndJobs
 from fairlead.errors import FairleadError, StoreError
 from fairlead.live.calibration import Calibrated, Calibration, Kind, Pending
 from fairlead.live.forecast import Outcome, middle_s
-from fairlead.live.forecast_process import ForecastProcess, Task
+from fairlead.live.forecast_process import ForecastError, ForecastProcess, Task
 from fairlead.live.outcomes import Outcomes
 
 _log = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ CPU_S = 4.0  # of a forecast
 AT_LEAST_S = 2.0  # between two forecasts, and
 TIMES_COST = 2.0  # as many times what one takes
 REUSED_COST = 5.0  # times what it takes to make another, until which a question is asked of one
+PATIENCE_S = 5.0  # that a question waits for more than a coarse one
 UNASKED_S = 120.0  # between two that nobody asked for, and
 UNASKED_COST = 50.0  # as many times what one takes
 
@@ -40,6 +41,7 @@ class Latest:
     jobs: frozenset[int]  # that it speaks of
     outcomes: tuple[Outcome, ...]
     cost_s: float
+    final: bool  # False: a better one is being made
 
     @property
     def age_s(self) -> float:
@@ -81,6 +83,7 @@ class Forecaster:
         self._wanted = False
         self._closed = False
         self._failures = 0
+        self._problem = ""  # of the last failure
         self._began = time.monotonic()
         self._tried = -float("inf")  # when the last one was ready, or had failed
         self._thread = threading.Thread(target=self._run, name="forecasts", daemon=True)
@@ -106,11 +109,13 @@ class Forecaster:
     def of(self, job: int, wait_s: float = 0.0) -> JobForecast | None:
         """What is forecast of a job; None = nothing yet. Where one can be expected within ``wait_s`` it is
         waited for."""
+        failures = self._failures
         self._want()
         latest = self.latest
         if (latest is None or job not in latest.jobs) and latest is not None:
             until = time.monotonic() + (wait_s if latest.cost_s < wait_s else 0.0)
-            latest = self._wait(lambda one: job in one.jobs, until)
+            with contextlib.suppress(ForecastError):
+                latest = self._wait(lambda one: job in one.jobs, until, failures)
         if latest is None or job not in latest.jobs:
             return None
         age_s = latest.age_s
@@ -136,12 +141,19 @@ class Forecaster:
         """A forecast no older than it is worth to make another; waits for it. Raises FairleadError."""
         asked = time.monotonic()
         latest = self.latest
-        if latest is not None and asked - latest.at <= REUSED_COST * latest.cost_s:
+        reusable = latest is not None and asked - latest.at <= REUSED_COST * latest.cost_s
+        if latest is not None and latest.final and reusable:
             return latest
+        before = self._failures
         self._want(now=True)
-        found = self._wait(lambda one: one.at >= asked or one.cost_s > AT_LEAST_S, float("inf"))
-        if found is None:
-            raise FairleadError("no forecast can be made of the present state")
+        found = self._wait(
+            lambda one: one.final and (one.at >= asked or one.cost_s > AT_LEAST_S),
+            asked + PATIENCE_S,
+            before,
+        )
+        if found is None:  # better a coarse one than none
+            found = self._wait(lambda _: True, float("inf"), before)
+        assert found is not None, "there is one, or the wait has failed"
         return found
 
     def _want(self, now: bool = False) -> None:
@@ -151,10 +163,10 @@ class Forecaster:
                 self._tried = -float("inf")
             self._changed.notify_all()
 
-    def _wait(self, good: Callable[[Latest], bool], until: float) -> Latest | None:
-        """The latest forecast once it is good, or when the time is over; None after a failure."""
+    def _wait(self, good: Callable[[Latest], bool], until: float, failures: int) -> Latest | None:
+        """The latest forecast once it is good, or when the time is over. failures: that there were before
+        it was wanted. Raises ForecastError where there is another."""
         with self._changed:
-            before = self._failures
             while True:
                 latest = self.latest
                 left_s = until - time.monotonic()
@@ -162,8 +174,8 @@ class Forecaster:
                     return latest
                 if left_s <= 0:
                     return latest
-                if self._closed or self._failures > before:
-                    return None
+                if self._closed or self._failures > failures:
+                    raise ForecastError(self._problem or "no forecast could be made")
                 self._changed.wait(min(left_s, 1.0))
 
     # --- what becomes known -----------------------------------------------------------------------------
@@ -210,6 +222,7 @@ class Forecaster:
             _log.info("no forecast: %s", problem)
         with self._changed:
             self._failures += 1
+            self._problem = problem
             self._tried = time.monotonic()
             self._changed.notify_all()
 
@@ -236,13 +249,24 @@ class Forecaster:
             self._wanted = False
         began = time.monotonic()
         now_s, task = self._copy()
-        outcomes = self._process.run(task)
         jobs = frozenset(task.state.books.jobs["id"].tolist())
-        done = time.monotonic()
-        latest = Latest(began, now_s, task, jobs, tuple(outcomes), done - began)
-        self._note(latest)
+
+        def latest(outcomes: list[Outcome], final: bool) -> Latest:
+            cost_s = time.monotonic() - began
+            return Latest(began, now_s, task, jobs, tuple(outcomes), cost_s, final)
+
+        def early(coarse: list[Outcome]) -> None:
+            if self.latest is None or self.latest.kind == "coarse":
+                self._publish(latest(coarse, False))
+
+        found = latest(self._process.run(task, early=early), True)
+        self._note(found)
+        self._tried = time.monotonic()
+        self._publish(found)
+
+    def _publish(self, latest: Latest) -> None:
         with self._changed:
-            self.latest, self._tried = latest, done
+            self.latest = latest
             self._changed.notify_all()
 
     def _note(self, latest: Latest) -> None:

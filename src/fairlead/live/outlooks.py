@@ -158,6 +158,7 @@ class Outlooks:
             steps_done=present.steps_done,
             restart_costs=RestartCosts(present.restart_s),
             history=present.history,
+            early_s=self.engine.options.early_s,
         )
         setup = replace(present.setup, throughputs=_measured(present))
         return present.now_s, Task(setup, present.state, asked, tuple(range(SEEDS)), CPU_S)

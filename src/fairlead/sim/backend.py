@@ -69,12 +69,14 @@ class SimBackend:
         released: bool = False,
         now_s: float = 0.0,
         adopted: Iterable[Adopted] = (),
+        early_s: float = np.inf,
     ) -> None:
         """throughputs: the true rates before noise; solve: the planner's heavy part; whole_steps: cut
         steps per round to integers and split them over devices, as Gavel does; solve_s: how long a
         solve takes in simulated time; released: the world of Shockwave's release
         (``fairlead.sim.released``), whose restart costs are those of the world by its own rule; now_s:
-        when the simulation begins; adopted: jobs that the scheduler has by then. Where no command comes
+        when the simulation begins; early_s: a round of this age ends when one of its units has, if jobs
+        wait, as on a live cluster; adopted: jobs that the scheduler has by then. Where no command comes
         first, the first event, a submission of no jobs, makes the core decide about them."""
         self.now_s = now_s
         self.world = world or World()
@@ -85,6 +87,7 @@ class SimBackend:
         self.window = window
         self.until_s = until_s
         self.solve_s = solve_s
+        self.early_s = early_s
         self.submitted = 0
         self.ended = 0
         self.window_open = 0 if window is None else window.stop - window.first
@@ -270,6 +273,16 @@ class SimBackend:
             self._stages.table,
         )
         self._round = _Round(command, index, column, *work)
+        if self.early_s < np.inf and command.active > int((command.units >= 0).sum()):
+            self._end_early(self._round)
+
+    def _end_early(self, current: "_Round") -> None:
+        """Jobs wait: the round ends when the first of its units has, but not before its age for that."""
+        command = current.command
+        over = current.finish_s[current.finish_s < command.time_s + command.length_s - 1e-9]
+        if len(over):
+            first_s = max(float(over.min()), command.time_s + self.early_s)
+            current.end_s = min(current.end_s, first_s)
 
     def _columns(self, command: StartRound) -> Ints:
         """(units,) columns of the table: what the devices are, whatever the scheduler takes them for."""
