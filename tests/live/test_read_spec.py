@@ -187,3 +187,9 @@ def test_the_value_is_quoted_from_deep_inside() -> None:
     said = told(wrong.value, content)
     assert said.startswith("total_steps: expected int, got 'xxx")
     assert len(said) < 100
+
+
+def test_progress_that_is_kept_is_said_of_plain_jobs_alone() -> None:
+    check_spec(msgspec.structs.replace(GOOD, plain=True, keeps_progress=True))
+    with pytest.raises(InputError, match="job: keeps_progress: is for jobs with plain = true"):
+        check_spec(msgspec.structs.replace(GOOD, keeps_progress=True))

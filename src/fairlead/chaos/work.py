@@ -135,6 +135,7 @@ class Work:
             grace_s=GRACE_S,
             max_retries=MAX_RETRIES,
             plain=expected.plain,
+            keeps_progress=expected.plain,
             prefork=prefork,
         )
 

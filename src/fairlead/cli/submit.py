@@ -53,6 +53,13 @@ def submit(
         bool | None,
         typer.Option("--plain", help="It has no iterator: progress by time, SIGTERM to stop."),
     ] = None,
+    keeps_progress: Annotated[
+        bool | None,
+        typer.Option(
+            "--keeps-progress",
+            help="With --plain: it goes on where it was stopped by its own means.",
+        ),
+    ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME=VALUE", help="Variable for it; may be repeated."),
@@ -170,6 +177,7 @@ def submit(
         "name": name,
         "rates": _pairs("--rate", rate, float),
         "plain": plain,
+        "keeps_progress": keeps_progress,
         "slo_s": slo,
         "cwd": None if cwd is None else str(cwd.resolve()),
         "python": None if python is None else str(python.absolute()),  # not what it is a link to

@@ -515,6 +515,8 @@ class LiveBackend:
         keeps = (
             row.total_steps if completed else start.survives()
         )  # it may need fewer than announced
+        if row.spec.starts_over and not completed and (over := start.progress()) > 0:
+            self._lose_steps(start, over)
         self._measure(start)
         self._write_stint(start, now, keeps, failure, completed)
         self.book.drop(start)

@@ -71,6 +71,7 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
     """Raise InputError, with ``where``, field and value, for what no cluster could run."""
     _check_command(where, "command", spec.command)
     _check_runtime(where, spec)
+    _check_progress(where, spec)
     for name, (least, most) in BOUNDS.items():
         value = getattr(spec, name)
         if value is not None:
@@ -147,6 +148,13 @@ def _check_command(where: str, name: str, command: tuple[str, ...]) -> None:
     for position, word in enumerate(command):
         _check_bytes(where, f"{name}[{position}]", word)
     _check_size(where, name, command, COMMAND_BYTES)
+
+
+def _check_progress(where: str, spec: JobSpec) -> None:
+    if spec.keeps_progress and not spec.plain:
+        raise InputError(
+            f"{where}: keeps_progress: is for jobs with plain = true; others keep theirs as it is"
+        )
 
 
 def _check_runtime(where: str, spec: JobSpec) -> None:

@@ -102,8 +102,14 @@ def _facts(reader: Reader, job: JobView, stints: Sequence[StintView]) -> Iterato
         yield from _waiting(reader, job, start)
     yield _share(engine, job)
     yield _pair(reader, job)
+    yield starts_over(job)
     yield stated(job)
     yield past(job, stints, engine.clock.now_s())
+
+
+def starts_over(job: JobView) -> str:
+    """A sentence on a job whose progress is not kept; "" for others."""
+    return "It starts again from zero when it is stopped." if job.starts_over else ""
 
 
 def stated(job: JobView) -> str:

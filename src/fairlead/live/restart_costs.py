@@ -48,6 +48,8 @@ class RestartCostsOfJobs:
         that many times its cost, and work is lost once."""
         assert self.engine.setup is not None
         profile = self.engine.setup.profile
+        if start.row.spec.starts_over and start.leader is not None:
+            return start.leader.ran_s / profile.patience
         if not start.finishing or start.finishing_since is None:
             return 0.0
         lasted_s = now - start.finishing_since

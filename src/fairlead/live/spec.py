@@ -27,6 +27,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     )
     colocated_fractions: dict[str, float] = {}  # the same beside jobs of this family, or name
     plain: bool = False  # no iterator in it: progress by wall time, stopped by SIGTERM
+    keeps_progress: bool = False  # a plain job that goes on where it was stopped, by its own means
     env: dict[str, str] = {}
     python: str = ""  # path of the interpreter on the node; at most one of this and the next three
     venv: str = ""  # directory of a virtual environment there
@@ -44,6 +45,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     start_timeout_s: float | None = None  # to the first step; None = by what is usual, 0 = none
     stall_timeout_s: float | None = None  # without a step; the same
     on_stall: Literal["restart", "report"] = "restart"
+
+    @property
+    def starts_over(self) -> bool:
+        """Does each start of it begin with nothing?"""
+        return self.plain and not self.keeps_progress
 
     @property
     def longest_grace_s(self) -> float:

@@ -96,7 +96,7 @@ class LiveStart:
     def survives(self) -> float:
         """Steps that the next start can go on from, as far as is known."""
         if self.row.spec.plain:
-            return self.progress()
+            return 0.0 if self.row.spec.starts_over else self.progress()
         known = [h.saved_step for h in self.held.values()] + [self.row.saved_step]
         leader = self.leader
         if leader is not None and leader.loaded_step >= 0:

@@ -75,7 +75,12 @@ def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
         ("Devices", f"{job.scale_factor}, weight {job.weight:g}"),
         ("Runs on", tables.place(job)),
         ("Left if it keeps its devices", duration(tables.left_s(job))),
-        ("Steps in its newest checkpoint", count(job.saved_step)),
+        (
+            "Steps in its newest checkpoint",
+            "none: it starts again from zero when it is stopped"
+            if job.starts_over
+            else count(job.saved_step),
+        ),
         ("In the system for", duration(ended - job.submitted_s)),
         ("First step", started),
         ("On devices for", duration(job.run_s)),
