@@ -290,7 +290,7 @@ class Load:
         self.seen.submit_s.clear()
         while (
             not self.seen.status
-            or self.seen.status[-1][2].jobs.get("running", 0) < self.given.running
+            or self.seen.status[-1][2].jobs.get("running", 0) < 0.98 * self.given.running
         ):
             if time.monotonic() - began > 300.0:
                 print("not all devices are in use after 300 s", flush=True)

@@ -82,7 +82,8 @@ class Retries:
         program = program_of(start.row.user, start.row.spec.command)
         for node in start.nodes:
             self.nodes.went_well(GoodStart(start.row.id, node, since_s, program))
-        self.judge_nodes()
+        if self.nodes.failures:  # mostly there are none, and thousands of starts in a round
+            self.judge_nodes()
 
     def _did_well(self, start: LiveStart) -> bool:
         """Of a start that has ended, and did not fail."""
