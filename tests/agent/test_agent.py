@@ -313,6 +313,30 @@ def test_strangers_on_the_socket_change_nothing(play: Play) -> None:
     play(scenario)
 
 
+def test_who_outlives_a_start_out_of_reach_may_not_go_on(play: Play) -> None:
+    """As a container of a daemon does when the command that started it is killed."""
+
+    async def scenario(server: Server, agent: RunningAgent) -> None:
+        show = ("sh", "-c", "env; sleep 1000")
+        await server.order(job(122, command=show, grace_s=0.0))
+        said = await server.until_output(122, "FAIRLEAD_TOKEN=")
+        token = said.partition("FAIRLEAD_TOKEN=")[2].splitlines()[0]
+        reader, writer = await asyncio.open_unix_connection(str(agent.state / "agent.sock"))
+        writer.write(frame(Hello(122, 1, token, 1)))
+        frames: Frames[FromAgent] = Frames(FromAgent)
+        heard: list[FromAgent] = []
+        await server.until_state((122, 1), "running")
+        await server.order()
+        async with asyncio.timeout(120):
+            while not any(isinstance(message, Refused) for message in heard):
+                heard += frames.feed(await reader.read(4096))
+        writer.close()
+        await writer.wait_closed()
+        assert heard[-1] == Refused("this start of the job is over")
+
+    play(scenario)
+
+
 def test_a_long_state_directory_still_has_a_socket(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path / ("d" * 120)) as (server, _):

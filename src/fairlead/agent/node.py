@@ -38,6 +38,7 @@ from fairlead.client.wire import (
     Hello,
     Loaded,
     Progress,
+    Refused,
     Stop,
 )
 from fairlead.errors import ConfigError
@@ -317,7 +318,14 @@ class Node:
                     self._end(start, terminate=start.assignment.plain)
             case Gone():
                 start.gone(now)
+                self._disown(start)
         self._changed()
+
+    def _disown(self, start: Start) -> None:
+        """Who still speaks for a start that is over is none of our processes, and could not be ended: a
+        container of a daemon, whose command was killed. It may not go on."""
+        if self.ranks is not None:
+            self.ranks.tell(start.key, Refused(reason="this start of the job is over"))
 
     def _failure(self, start: Start, rank: int, code: int) -> Failure | None:
         """How a rank ended, None: well."""
