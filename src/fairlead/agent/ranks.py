@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Awaitable
-from dataclasses import astuple
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from fairlead.client.wire import (
     FromAgent,
     FromRank,
     Hello,
+    Loaded,
     Progress,
     Refused,
     frame,
@@ -26,6 +26,7 @@ from fairlead.version import __version__
 
 _PATH_BYTES = 100  # sun_path has 108
 _MOST = 1e12  # steps, samples, seconds
+_MAY_BE_UNKNOWN = frozenset({(Progress, "step"), (Loaded, "lost_steps")})  # -1 says so
 _HELLO_S = 10.0  # for the first message of a connection
 
 Key = tuple[int, int]  # (job, epoch)
@@ -178,11 +179,13 @@ async def _read(reader: asyncio.StreamReader) -> FromRank:
 def _is_sane(message: FromRank) -> bool:
     """Are all numbers such as the server accepts, and is all text Unicode (JSON may hold half a pair of
     surrogates)? The server would refuse the report of the whole node."""
-    values = astuple(message)
-    numbers = [value for value in values if isinstance(value, int | float)]
-    least = -1 if isinstance(message, Progress) else 0  # steps that are not known yet
-    sane = all(least <= number <= _MOST for number in numbers)
-    return sane and all(_is_unicode(value) for value in values if isinstance(value, str))
+    for name, value in vars(message).items():
+        least = -1 if (type(message), name) in _MAY_BE_UNKNOWN else 0
+        if isinstance(value, int | float) and not least <= value <= _MOST:
+            return False
+        if isinstance(value, str) and not _is_unicode(value):
+            return False
+    return True
 
 
 def _is_unicode(text: str) -> bool:
