@@ -24,6 +24,8 @@ def _node(**more: object) -> LiveNode:
         ({"cordoned": "3 jobs failed there"}, "unhealthy", "3 jobs failed there"),
         ({"problems": ("disk full", "clock wrong")}, "unhealthy", "disk full; clock wrong"),
         ({"problems": ("x",), "cordoned": "y"}, "unhealthy", "x; y"),
+        ({"waits_until": 107.0, "waits_for": "restored"}, "waiting", "restored; for 7 s more"),
+        ({"waits_until": 99.0, "waits_for": "restored"}, "up", ""),
         ({"suspect": True, "cordoned": "y"}, "suspect", "silent for 10 s; its lease ends in 30 s"),
     ],
 )

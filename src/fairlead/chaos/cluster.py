@@ -14,6 +14,7 @@ from fairlead.chaos.disk import SmallDisk, children, command_of, who_mentions
 from fairlead.chaos.proxy import Loop, Proxy
 from fairlead.errors import CheckError, FairleadError
 from fairlead.live.client import Client
+from fairlead.live.node_states import NodeState
 
 NODES = {"node-a": "v100=2", "node-b": "v100=2", "node-c": "k80=2"}
 ROUND_S = 1.0
@@ -190,6 +191,7 @@ class Cluster:
         try:
             with self.client() as client:
                 nodes = {node.name: node.state for node in client.nodes()}
+                self._use_again(client, nodes)
         except FairleadError as problem:
             return str(problem)
         bad = [
@@ -198,6 +200,12 @@ class Cluster:
             if name not in self.dead and nodes.get(name) not in ("up", "drained")
         ]
         return ", ".join(bad)
+
+    def _use_again(self, client: Client, nodes: dict[str, NodeState]) -> None:
+        """As an operator does with nodes that were cordoned for what was done to them here."""
+        for name, state in nodes.items():
+            if state == "unhealthy":
+                client.undrain(name)
 
     # --- the end ---------------------------------------------------------------------------------
 

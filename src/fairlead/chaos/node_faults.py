@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from fairlead.chaos.cluster import Cluster
-from fairlead.chaos.faults import Hurt, nothing, persist
-from fairlead.errors import CheckError, FairleadError
+from fairlead.chaos.faults import Hurt, nothing
+from fairlead.errors import CheckError
 
 ONE_LEFT_S = 60.0  # until one of two agents of a name has gone
 NOWHERE = "/nonexistent"
@@ -100,36 +100,22 @@ def fill_agent(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
     if not disk.mounted:
         return None
     disk.fill()
-
-    def repair() -> None:
-        disk.empty()
-        _use_again(cluster, node)
-
-    return Hurt(f"no space left for the agent of {node}", repair)
+    return Hurt(f"no space left for the agent of {node}", disk.empty)
 
 
 def break_starts(cluster: Cluster, node: str, _: random.Random) -> Hurt:
     """Every start with a lease ends at once, as where a library is missing."""
     mark = cluster.control / f"broken-{node}"
     mark.touch()
-
-    def repair() -> None:
-        mark.unlink()
-        _use_again(cluster, node)
-
-    return Hurt(f"starts on {node} fail", repair)
+    return Hurt(f"starts on {node} fail", mark.unlink)
 
 
 def break_path(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
     """Some of the jobs name a command that is found on the PATH."""
     _kill(cluster, node, rng)
     cluster.start_agent(node, env={"PATH": NOWHERE})
-
-    def repair() -> None:
-        _restart(cluster, node)
-        _use_again(cluster, node)
-
-    return Hurt(f"agent of {node} with a PATH that leads nowhere", repair)
+    what = f"agent of {node} with a PATH that leads nowhere"
+    return Hurt(what, lambda: _restart(cluster, node))
 
 
 def bury_node(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
@@ -154,14 +140,3 @@ def _restart(cluster: Cluster, node: str) -> None:
     if cluster.processes[node].poll() is None:
         cluster.kill(node)
     cluster.start_agent(node)
-
-
-def _use_again(cluster: Cluster, node: str) -> None:
-    """As an operator does who has repaired a node that was cordoned."""
-
-    def undrain() -> None:
-        with cluster.client() as client:
-            client.undrain(node)
-
-    with suppress(FairleadError):  # if it is still not in use, that is told as such
-        persist(undrain, 30.0)

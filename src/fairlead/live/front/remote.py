@@ -8,9 +8,11 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+
 from fairlead.errors import StoreError
 from fairlead.live.access import Caller
-from fairlead.live.backup import stream
+from fairlead.live.backup import backup_age_s, stream
 from fairlead.live.facade import Facade, ForbiddenError
 from fairlead.live.front.committed import Committed
 from fairlead.live.front.errors import unpack
@@ -122,7 +124,8 @@ class RemoteFacade:
         shown = self.shown.status(caller)
         if shown is None:
             shown = self._calls.call("status", caller)
-        return shown
+        age_s = backup_age_s(self._directory)  # of now: no commit says that there is a newer one
+        return msgspec.structs.replace(shown, backup_age_s=age_s)
 
     def nodes(self, caller: Caller) -> list[NodeView]:
         """All nodes."""
