@@ -94,7 +94,9 @@ def test_a_process_that_dies_is_an_error_and_the_next_one_works(process: Forecas
             failed.append(problem)
 
     thread = threading.Thread(target=ask)
+    before = process._number
     thread.start()
+    until(lambda: process._number > before, what="the question")
     os.kill(child.pid, signal.SIGKILL)
     thread.join(LIMIT_S)
     assert failed
