@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fairlead.cli.replay import replay
 from fairlead.errors import StaleError
 from fairlead.live.access import Caller
 from fairlead.live.front.local import LocalFront
@@ -129,10 +130,12 @@ class EngineNodes:
 
 
 @contextmanager
-def engine_nodes(directory: Path, round_s: float = 1.0) -> Iterator[EngineNodes]:
+def engine_nodes(
+    directory: Path, round_s: float = 1.0, lease_s: float = LEASE_S
+) -> Iterator[EngineNodes]:
     """The engine runs beside the block."""
     options = live_options(
-        None, "las", "default", round_s, "builtin", 0, LEASE_S, HEARTBEAT_S, 30.0
+        None, "las", "default", round_s, "builtin", 0, lease_s, HEARTBEAT_S, 30.0
     )
     service = Service(directory, options)
     cluster = EngineNodes(service)
@@ -141,3 +144,4 @@ def engine_nodes(directory: Path, round_s: float = 1.0) -> Iterator[EngineNodes]
         yield cluster
     finally:
         service.stop()
+    replay(directory)  # whatever was done to nodes, the core can be led to the same decisions again

@@ -19,8 +19,10 @@ class Time:
 class Cluster(Fleet):
     """Driver and front of a node in one, on a clock that a test turns."""
 
-    def __init__(self, time: Time, noticed: list[str], lease_s: float = 10.0) -> None:
-        super().__init__(lease_s, 0.01, time, noticed.append)
+    def __init__(
+        self, time: Time, noticed: list[str], lease_s: float = 10.0, shortest_s: float = 0.0
+    ) -> None:
+        super().__init__(lease_s, 0.01, time, noticed.append, shortest_s)
         self.front = LocalFront(self)
         self.report = self.front.report
 
@@ -30,8 +32,8 @@ class Cluster(Fleet):
         return self.silent(lambda _: patience_s)
 
 
-def _fleet(time: Time, noticed: list[str]) -> Cluster:
-    fleet = Cluster(time, noticed)
+def _fleet(time: Time, noticed: list[str], shortest_s: float = 0.0) -> Cluster:
+    fleet = Cluster(time, noticed, shortest_s=shortest_s)
     fleet.add("a", "v100", 2)
     fleet.register(_register())
     fleet.publish()
@@ -377,3 +379,51 @@ def test_what_was_renewed_while_a_takeover_was_made_durable_is_waited_for() -> N
     fleet.publish()
     assert fleet.nodes["a"].inherited[1, 1].until == pytest.approx(before + 5.0)
     assert fleet.outlived("a") == [(1, 1)]
+
+
+def test_two_heartbeats_of_silence_are_suspicious_and_a_word_ends_it() -> None:
+    time, noticed = Time(), list[str]()
+    fleet = _fleet(time, noticed, shortest_s=2.0)
+    node = fleet.nodes["a"]
+    time.now += 3.9
+    fleet.find_suspects()
+    assert not node.suspect
+    time.now += 0.2
+    fleet.find_suspects()
+    assert node.suspect
+    fleet.report(_report(0))
+    assert not node.suspect
+    assert noticed == ["a"], "the driver hears of it at once"
+
+
+def test_a_broken_connection_is_suspicious_unless_it_comes_back() -> None:
+    time = Time()
+    fleet = _fleet(time, [], shortest_s=2.0)
+    node = fleet.nodes["a"]
+    time.now += 1.0
+    fleet.front.table.disconnected("a", "another")
+    assert not node.broke
+    fleet.front.table.disconnected("a", "one")
+    fleet.find_suspects()
+    assert not node.suspect, "it gets the time to connect again"
+    time.now += 0.6
+    fleet.find_suspects()
+    assert node.suspect
+    fleet.report(_report(0))
+    fleet.find_suspects()
+    assert not node.suspect
+
+
+def test_a_start_cannot_begin_once_it_is_taken_back_without_a_lease() -> None:
+    fleet = _fleet(Time(), [])
+    for job in (1, 2):
+        fleet.want("a", _assignment(job))
+    fleet.publish()
+    fleet.report(_report(0, _held()))
+    for job in (1, 2):
+        fleet.unwant("a", job, 1, "node a is suspect")
+        assert not fleet.cannot_begin("a", (job, 1)), "the orders in force still have it"
+    fleet.publish()
+    fleet.cannot_begin("a", (2, 1))  # the front is asked
+    assert fleet.cannot_begin("a", (2, 1))
+    assert not fleet.cannot_begin("a", (1, 1)), "it was granted a lease"

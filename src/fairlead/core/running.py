@@ -63,6 +63,9 @@ class Running:
         self.first: Ints = np.zeros(1, np.int64)  # unit u holds devices[first[u]:first[u + 1]]
         self.told: Told | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
+        self.left: dict[
+            int, tuple[int, Ints]
+        ] = {}  # held job -> slot and devices that it had alone
 
     def reported(self) -> int:
         """How many rows the report of the round has."""
@@ -89,6 +92,8 @@ class Running:
         if self.told is not None:  # who has lost its devices in between holds none
             unit = np.where(self.slot >= 0, unit, -1)
         before = (unit, self.slot, self.first, self.devices)
+        if self.left:
+            before = self._with_returned(plan, *before)
         if self.profile.keep_in_order:
             order, first, devices, kept = in_order(
                 plan.unit,
@@ -131,9 +136,34 @@ class Running:
 
     def forget(self, jobs: Ints) -> None:
         """Jobs have left: (jobs,) ids."""
-        if self.avoids:
-            for job in jobs.tolist():
-                self.avoids.pop(job, None)
+        for job in jobs.tolist() if self.avoids or self.left else ():
+            self.avoids.pop(job, None)
+            self.left.pop(job, None)
+
+    def put_aside(self, jobs: Ints, rows: Ints) -> None:
+        """Jobs are held: note where they run, for they may come back. rows: (jobs,) of their own units."""
+        at = {row: k for k, row in enumerate(self.unit.tolist()) if row >= 0}
+        for job, row in zip(jobs.tolist(), rows.tolist(), strict=True):
+            k = at.get(row)
+            if k is not None and self.slot[k] >= 0:
+                devices = self.devices[self.first[k] : self.first[k + 1]].copy()
+                self.left[job] = int(self.slot[k]), devices
+
+    def _with_returned(
+        self, plan: RoundPlan, unit: Ints, slot: Ints, first: Ints, devices: Ints
+    ) -> tuple[Ints, Ints, Ints, Ints]:
+        """Who ran where, with jobs of the plan that were held meanwhile, unless others are there now."""
+        ids, known = self.ledger.unit_ids()[plan.unit], set(unit.tolist())
+        taken = set(devices[np.repeat(unit >= 0, np.diff(first))].tolist())
+        for row, members in zip(plan.unit.tolist(), ids.tolist(), strict=True):
+            alone = [job for job in members if job >= 0]
+            found = self.left.pop(alone[0], None) if len(alone) == 1 else None
+            if found is None or row in known or taken.intersection(found[1].tolist()):
+                continue
+            unit, slot = np.append(unit, row), np.append(slot, found[0])
+            first = np.append(first, first[-1] + len(found[1]))
+            devices = np.append(devices, found[1])
+        return unit, slot, first, devices
 
     def _move_away(self, unit: Ints, placed: Placement) -> tuple[Ints, Bools]:
         """(devices, kept) with units off the nodes that their jobs avoid. unit: (rows,) of the ledger."""

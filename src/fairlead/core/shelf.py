@@ -48,6 +48,7 @@ def shelve(s: "Scheduler", named: list[int], time_s: float) -> None:
     rows = s.ledger.alone()[gone]
     s.held.units.received_s[mine] = accounts.received_s[rows]
     s.held.units.deficit_s[mine] = accounts.deficit_s[rows]
+    s.running.put_aside(jobs.id[gone], rows)
     s.running.renumber(s.ledger.remove(gone))
     s.changed |= Change.JOBS
 

@@ -42,6 +42,8 @@ class Admission:
             waits = row.state in ("waiting", "preempted") and row.retry_s is None
             if not waits or self.outside(row.id):
                 continue
+            if self.engine.backend.detained(row.id):
+                continue
             if kind not in fitting:
                 able = {name for name, rate in self.rates(row).items() if rate > 0}
                 fitting[kind] = any(free.get(name, 0) >= kind[1] for name in able)
@@ -70,7 +72,7 @@ class Admission:
         """Jobs that fit the cluster now join, or go on; those that no longer do are held aside."""
         assert self.engine.setup is not None
         for job, row in sorted(self.engine.book.jobs.items()):
-            if not row.open or row.state == "paused":
+            if not row.open or row.state == "paused" or self.engine.backend.detained(job):
                 continue
             good = fits(self.rates(row), row.spec, self.engine.setup.cluster)
             if job in self.unplaced and good:

@@ -120,6 +120,10 @@ class LiveBackend:
         self.learn_batch: Callable[[JobRow], None] = _know_already
         self.learn_costs: Callable[[LiveRound, float], Event | None] = _know_costs
         self.watch_nodes: Callable[[], None] = _hurry  # twice a second: states of nodes
+        self.close_nodes: Callable[[], None] = _hurry  # before a decision: of nodes not to be used
+        self.detained: Callable[[int], bool] = (
+            _nobody  # may it run where nothing is placed any more?
+        )
         self.corrections: dict[int, float] = {}  # job -> steps that count, to be told to the core
         self.lost_nodes: set[str] = set()  # out of service, as the core has been told
         self.noticed: set[str] = set()  # nodes whose reports brought something new
@@ -284,6 +288,7 @@ class LiveBackend:
         """Report the round in force, if any. After a restart of the server nodes get time to come back."""
         if self.round is None or (now < self.settled_s and self._expects_nodes()):
             return
+        self.close_nodes()
         nodes = {node for start in self.round.starts.values() for node in start.nodes}
         for node in sorted(nodes):
             self._fold(node)  # progress alone is no news, so it has not been taken over yet
@@ -368,6 +373,10 @@ class LiveBackend:
             self.corrections[job] = counts
             return 0.0
         return float(counts - before)
+
+    def tell_corrections(self) -> None:
+        """Before the core may go by the steps of a job that ran outside of the rounds."""
+        self._tell_corrections(self.now_s())
 
     def _tell_corrections(self, now: float) -> None:
         told, self.corrections = self.corrections, {}
@@ -635,7 +644,10 @@ class LiveBackend:
         for job in list(self.book.live):
             if job not in starts:
                 paused = self.book.jobs[job].state == "paused"
-                self._stop(job, "paused" if paused else "preempted")
+                if self.detained(job) and not paused:
+                    self._stop(job, "preempted", ordered=False)
+                else:
+                    self._stop(job, "paused" if paused else "preempted")
         self._set_states(starts)
         self.round, self.chance = None, False
         if starts:
@@ -714,10 +726,20 @@ class LiveBackend:
                     node, start.assignment(node, self.checkpoint_s(start), self.checkpoints)
                 )
 
-    def _stop(self, job: int, reason: str) -> None:
+    def goes_on(self, job: int) -> bool:
+        """Does a detained job run on, outside of the rounds?"""
+        start = self.book.newest(job)
+        runs = start is not None and start.ordered and not start.stopping and not start.lost
+        return runs and self.detained(job)
+
+    def stop(self, job: int, reason: str) -> None:
         """Tell all starts of a job to stop."""
+        self._stop(job, reason)
+
+    def _stop(self, job: int, reason: str, ordered: bool = True) -> None:
+        """Tell all starts of a job to stop. ordered: also those that their nodes know of."""
         for start in list(self.book.live.get(job, ())):
-            if start.stopping or start.lost:
+            if start.stopping or start.lost or (start.ordered and not ordered):
                 continue
             start.stopping = reason
             if not start.ordered:
@@ -729,10 +751,15 @@ class LiveBackend:
 
     def _set_states(self, starts: dict[int, LiveStart]) -> None:
         for job, row in self.book.jobs.items():
+            if row.reason_node and not self.detained(job):
+                # It is where it is for what was decided now, not for what became of a node before.
+                row.reason = row.reason_node = ""
+                self.book.dirty_jobs.add(job)
             if job in starts:
                 state: JobState = "finishing" if starts[job].finishing else "running"
             else:
-                state = "preempted" if row.state in ON_DEVICES else row.state
+                on_devices = row.state in ON_DEVICES and not self.goes_on(job)
+                state = "preempted" if on_devices else row.state
             if row.state != state:
                 row.state = state
                 self.book.dirty_jobs.add(job)
@@ -766,19 +793,24 @@ class LiveBackend:
 
     def abandon(self, name: str, starts: list[LiveStart], reason: str) -> None:
         """These starts no longer exist on a node; on their other nodes they must stop."""
-        self.doom(starts, reason)
+        self.doom(starts, reason, name)
         for start in starts:
-            start.gone.add(name)
-            if len(start.gone) == len(start.nodes):
-                self._ended(start)
+            self.part_over(name, start)
 
-    def doom(self, starts: list[LiveStart], reason: str) -> None:
-        """These starts cannot go on, though parts of them may still run: all of them must stop."""
+    def part_over(self, name: str, start: LiveStart) -> None:
+        """Nothing of a start is on this node, and nothing will be."""
+        start.gone.add(name)
+        if len(start.gone) == len(start.nodes):
+            self._ended(start)
+
+    def doom(self, starts: list[LiveStart], reason: str, node: str) -> None:
+        """These starts cannot go on, though parts of them may still run: all of them must stop.
+        node: what the reason is about."""
         for start in starts:
             start.lost = True
             for other in start.nodes:
                 self.fleet.unwant(other, start.row.id, start.stint.epoch, reason)
-            start.row.reason = reason
+            start.row.reason, start.row.reason_node = reason, node
 
     def take_out(self, name: str) -> None:
         """The core may no longer use a node."""
@@ -792,6 +824,13 @@ class LiveBackend:
             self.lost_nodes.discard(name)
             self.chance = True
             self.events.append(NodeRecovered(self.now_s(), name))
+
+    def forget_reasons(self, node: str) -> None:
+        """Whatever was the matter with a node is so no longer."""
+        for row in self.book.jobs.values():
+            if row.reason_node == node:
+                row.reason = row.reason_node = ""
+                self.book.dirty_jobs.add(row.id)
 
 
 class RetriesLike(Protocol):
@@ -825,6 +864,11 @@ def _know_already(row: JobRow) -> None:
 
 def _know_costs(current: LiveRound, now: float) -> None:
     del current, now
+
+
+def _nobody(job: int) -> bool:
+    del job
+    return False
 
 
 def _hurry() -> None:

@@ -121,6 +121,8 @@ class Engine:
         self.backend.learn_costs = RestartCostsOfJobs(self).learned
         self.retries = self.backend.retries = Retries(self)
         self.backend.watch_nodes = self.membership.watch.look
+        self.backend.close_nodes = self.membership.watch.close
+        self.backend.detained = self.membership.detained.has
         self.solving = Solving(self, options.solve_limit_s)
         self.scheduler: Scheduler | None = None
         self.setup: Setup | None = None

@@ -6,6 +6,7 @@ silence may be old, since the driver may have stood still itself. Shared by the 
 that listens to the front. Times are monotonic seconds, never wall-clock times.
 """
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from fairlead.live.protocol import Assignment, Held, Orders, Register, Report
 Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
 REMEMBERED = 16  # incarnations of a node that are known to be superseded
 ToldOfNodes: TypeAlias = PublishedNode | NodeRemoved | AskLoss
+SUSPECT_S = 1.0  # silence that raises no suspicion, however short heartbeats are
+BROKEN_S = 0.5  # for an agent whose connection broke to come back
 _NONE = Orders(seq=0, wanted=())
 _REPORT = msgspec.msgpack.Decoder(Report)
 _encode = msgspec.msgpack.Encoder().encode
@@ -61,6 +64,8 @@ class LiveNode:
     cordoned: str = ""  # why the server itself gives it no jobs; "" = it does
     waits_until: float = 0.0  # monotonic; before, what is not known here may still run on it
     waits_for: str = ""  # why that is so
+    broke: float = 0.0  # when a connection of its agent broke last
+    in_force: int = -1  # the newest orders that the front is known to go by
     state_since: float = 0.0  # monotonic; in the state that was noted last
     noted: str = ""  # that state
     incarnation: str = ""  # "" = has not registered with this server
@@ -138,6 +143,7 @@ class Fleet:
         self.hold_until = 0.0  # monotonic; no node is given a job before
         self.hold_reason = ""
         self._seq = 0
+        self._excused = 0.0  # monotonic; silence before says nothing about nodes
         self._changed: dict[str, None] = {}  # names of nodes, to be published
         self._given_up: set[str] = (
             set()
@@ -169,7 +175,8 @@ class Fleet:
             node.seq = message.seq
             node.followed = max(node.followed, message.followed)
             node.said(message.report)
-        if message.changed:
+            recovered, node.suspect = node.suspect, False
+        if message.changed or recovered:
             self.notice(message.node)
 
     def stands(self, message: Standing) -> None:
@@ -184,6 +191,9 @@ class Fleet:
             node.lease_until = max(node.lease_until, message.lease_until)
             if message.registration == node.registration and not node.lost:
                 node.seen = max(node.seen, message.seen)
+                node.broke = max(node.broke, message.broke)
+                node.granted.update(message.granted)
+                node.in_force = max(node.in_force, message.orders_seq)
                 if message.lost:
                     self._given_up.add(node.name)
 
@@ -191,8 +201,10 @@ class Fleet:
         """All that was published, for a front that was started anew. The one before it may have granted
         leases up to the moment of its death."""
         until = self.monotonic() + self.lease_s * (1 + self.rate_bound)
+        self.excuse_silence()
         with self.lock:
             for node in self.nodes.values():
+                node.in_force = -1
                 if node.registered:
                     self._prolong(node, until)
                 if node.told is not None and node.told.registration == node.registration:
@@ -263,7 +275,7 @@ class Fleet:
             node.host, node.fake = message.host, message.fake
             node.incarnation = message.incarnation
             node.registration += 1
-            node.seq, node.followed, node.lost = -1, -1, False
+            node.seq, node.followed, node.lost, node.suspect = -1, -1, False, False
             node.seen = self.monotonic()
             held = set(node.holds)
             node.holds = {(one.job, one.epoch): one for one in message.holds}
@@ -424,6 +436,33 @@ class Fleet:
                 return False
             follows = not node.changed and node.followed >= node.decisive
             return follows and start not in node.holds
+
+    def cannot_begin(self, name: str, start: Start) -> bool:
+        """Is a start that was taken back known not to run, and never to? Nothing is started without a lease,
+        and the front grants one only for what the orders have that it knows. It is asked until it says so."""
+        with self.lock:
+            node = self.nodes[name]
+            wanted = {(a.job, a.epoch) for a in (*node.orders.wanted, *node.wanted.values())}
+            if start in wanted or start in node.granted or name in self._changed:
+                return False
+            if node.in_force >= node.orders.seq:
+                return True
+            self.tell(AskLoss(node=name, registration=node.registration, patience_s=math.inf))
+            return False
+
+    def excuse_silence(self) -> None:
+        """Until now, what nodes said may not have been heard here: silence counts anew."""
+        self._excused = self.monotonic()
+
+    def find_suspects(self) -> None:
+        """Mark nodes that have been silent for two heartbeats, or whose connection broke."""
+        now = self.monotonic()
+        patience_s = max(2 * self.heartbeat_s, SUSPECT_S)
+        for node in list(self.nodes.values()):
+            heard = max(node.seen, self._excused)
+            broke = node.broke > heard and now - node.broke > BROKEN_S
+            if node.registered and (broke or now - heard > patience_s):
+                node.suspect = True
 
     def lose(self, name: str) -> None:
         """The node is lost: it holds nothing that counts, and must register to come back."""

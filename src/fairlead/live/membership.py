@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fairlead.errors import ConfigError
+from fairlead.live.detained import Detained
 from fairlead.live.facade import ConflictError
 from fairlead.live.fleet import LiveNode, has_cleared
 from fairlead.live.node_watch import NodeWatch
@@ -19,7 +20,8 @@ class Membership:
 
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
-        self.watch = NodeWatch(engine)
+        self.detained = Detained(engine)
+        self.watch = NodeWatch(engine, self.detained)
 
     def register(self, message: Register) -> Welcome:
         """A node comes up, or back."""
@@ -43,7 +45,7 @@ class Membership:
         over = [s for s in starts if s.key not in node.inherited]
         backend.abandon(name, over, "the agent restarted")
         left = [s for s in starts if s.key in node.inherited]
-        backend.doom(left, "another agent has taken the name of its node over")
+        backend.doom(left, f"another agent has taken over the name {name!r} of its node", name)
         self.keep_node(node)
         self.watch.settle(node)
         backend.noticed.add(name)

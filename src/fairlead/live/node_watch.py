@@ -3,6 +3,7 @@
 import logging
 from typing import TYPE_CHECKING
 
+from fairlead.live.detained import Detained
 from fairlead.live.fleet import LiveNode
 from fairlead.live.node_states import condition
 from fairlead.live.restored import release
@@ -10,22 +11,38 @@ from fairlead.live.restored import release
 if TYPE_CHECKING:
     from fairlead.live.engine import Engine
 
+AWAY_S = 2.0  # without a look for so long: the driver stood still, and has heard nobody
 _log = logging.getLogger(__name__)
 
 
 class NodeWatch:
     """Part of the engine, on the driver's thread."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "Engine", detained: Detained) -> None:
         self.engine = engine
+        self.detained = detained
+        self._looked = 0.0  # monotonic
 
     def look(self) -> None:
         """Note what time alone has changed. Called twice a second."""
         release(self.engine)
-        for node in list(self.engine.fleet.nodes.values()):
+        fleet = self.engine.fleet
+        now = fleet.monotonic()
+        away_s, self._looked = now - self._looked, now
+        if away_s > AWAY_S:
+            fleet.excuse_silence()
+        fleet.find_suspects()
+        for node in list(fleet.nodes.values()):
             if node.inherited:
                 self._outlive(node)
             self.settle(node)
+        self.detained.update()
+
+    def close(self) -> None:
+        """Before a decision: the core shall use no node that is suspect by now."""
+        for node in list(self.engine.fleet.nodes.values()):
+            self.settle(node, deciding=True)
+        self.detained.update()
 
     def _outlive(self, node: LiveNode) -> None:
         """Book the starts of earlier agents of a node that are over by now."""
@@ -33,11 +50,14 @@ class NodeWatch:
         if over:
             mine = self.engine.book.on_node.get(node.name, {})
             starts = [mine[key] for key in over if key in mine]
-            self.engine.backend.abandon(node.name, starts, "its agent was replaced by another one")
+            reason = f"another agent has taken over the name {node.name!r} of its node"
+            self.engine.backend.abandon(node.name, starts, reason)
             self.engine.membership.keep_node(node)
 
-    def settle(self, node: LiveNode) -> None:
-        """Note the state of a node, and let the core use it or not, as that says."""
+    def settle(self, node: LiveNode, deciding: bool = False) -> None:
+        """Note the state of a node, and let the core use it or not, as that says. Of one that has just become
+        suspect the core is told when it decides, so that a hiccup costs nothing; at once if it is silent for
+        too long for that, or was given a job that it cannot have begun."""
         now, backend = self.engine.fleet.monotonic(), self.engine.backend
         current = condition(node, now)
         if current.state != node.noted:
@@ -45,9 +65,18 @@ class NodeWatch:
             self.engine.showcase.touch(node.name)
             why = f": {current.reason}" if current.reason else ""
             _log.info("node %s is %s%s", node.name, current.state, why)
+            if current.state == "up":
+                backend.forget_reasons(node.name)
         if current.state == "up":
             backend.put_back(node.name)
-        elif (
-            node.registered
-        ):  # of one that has not come back yet the core has been told, or will be
-            backend.take_out(node.name)
+        elif node.registered and (
+            current.state != "suspect" or deciding or self._presses(node, now)
+        ):
+            backend.take_out(node.name)  # of a lost one it has been told
+
+    def _presses(self, node: LiveNode, now: float) -> bool:
+        """Must the core hear of a suspect node before its next decision?"""
+        if self.engine.backend.round is None or now - node.seen > self.engine.fleet.silence_s:
+            return True
+        starts = self.engine.book.on_node.get(node.name, {}).items()
+        return any(s.ordered and key not in node.granted for key, s in starts)

@@ -234,7 +234,8 @@ class Retries:
         told = row.id in self.waiting and row.id not in self._to_hold
         self.forget(row.id)
         self.engine.backend.chance = True
-        if told and not self.engine.admission.outside(row.id):
+        elsewhere = self.engine.admission.outside(row.id) or self.engine.backend.detained(row.id)
+        if told and not elsewhere:
             now = self.engine.clock.now_s()
             self.engine.backend.events.append(JobsHeld(now, np.array([row.id]), False))
 

@@ -39,6 +39,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     reached_step: float = 0.0  # by its starts since the last one of them was loaded, as was heard
     overhead_s: float = 0.0
     reason: str = ""
+    reason_node: str = ""  # the node that it is about, "" = about none
     batch: int = 0  # samples per step now, 0 = the script's own
     total_steps: float
     told_total: float = 0.0  # of the whole job, as the core knows it

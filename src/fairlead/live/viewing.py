@@ -85,8 +85,9 @@ class Viewer:
         if row.retry_s is not None and row.open:
             why = reason.removeprefix("failed: ")
             reason = waiting(failures_in_a_row(row), row.retry_s - self._now(), why)
-        if row.state not in ON_DEVICES or over is None:
-            return row.state, row.ended_s, reason
+        detained = self.engine.membership.detained.reason(row.id)
+        if row.state not in ON_DEVICES or over is None or detained:
+            return row.state, row.ended_s, detained or reason
         if over.completed:
             return "completed", over.time_s, row.reason
         return "preempted", None, reason or "takes part again in the next round"

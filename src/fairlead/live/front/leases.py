@@ -66,7 +66,7 @@ class LeaseTable:
         lease_s: float,
         rate_bound: float,
         monotonic: Callable[[], float],
-        forward: Callable[[Reported], None],
+        forward: Callable[[Reported | Standing], None],
         shortest_s: float = 0.0,
     ) -> None:
         """forward: is given what the driver should hear of; shortest_s: between heartbeats of a node."""
@@ -177,6 +177,12 @@ class LeaseTable:
             self.told(node.name)
         return _standing(node, anew=True) if anew else None
 
+    def disconnected(self, name: str, incarnation: str) -> None:
+        """A stream of orders to an agent broke; one that lives comes back at once."""
+        node = self.nodes.get(name)
+        if node is not None and node.incarnation == incarnation and not node.lost:
+            self.forward(_standing(node, broke=self.monotonic()))
+
     def remove(self, message: NodeRemoved) -> None:
         """Forget a node."""
         self.nodes.pop(message.node, None)
@@ -221,7 +227,7 @@ def _without_progress(held: Held) -> tuple[object, ...]:
     )
 
 
-def _standing(node: LeasedNode, anew: bool = False) -> Standing:
+def _standing(node: LeasedNode, anew: bool = False, broke: float = 0.0) -> Standing:
     return Standing(
         node=node.name,
         registration=node.registration,
@@ -229,6 +235,9 @@ def _standing(node: LeasedNode, anew: bool = False) -> Standing:
         seen=node.seen,
         lease_until=node.lease_until,
         anew=anew,
+        broke=broke,
+        orders_seq=node.orders.seq,
+        granted=tuple(node.granted),
     )
 
 

@@ -4,7 +4,14 @@ import msgspec
 
 from fairlead.live.fleet import Fleet, ToldOfNodes
 from fairlead.live.front.leases import LeaseTable
-from fairlead.live.front.messages import AskLoss, NodeRemoved, PublishedNode, PublishedOrders
+from fairlead.live.front.messages import (
+    AskLoss,
+    NodeRemoved,
+    PublishedNode,
+    PublishedOrders,
+    Reported,
+    Standing,
+)
 from fairlead.live.protocol import Orders, Report
 
 _ORDERS = msgspec.msgpack.Decoder(Orders)
@@ -19,10 +26,16 @@ class LocalFront:
             fleet.lease_s,
             fleet.rate_bound,
             lambda: fleet.monotonic(),  # which a test may replace
-            fleet.heard,
+            self._forward,
             fleet.shortest_s,
         )
         fleet.tell = self._take
+
+    def _forward(self, message: Reported | Standing) -> None:
+        if isinstance(message, Reported):
+            self._fleet.heard(message)
+        else:
+            self._fleet.stands(message)
 
     def report(self, message: Report) -> Orders:
         """The orders of the node, with its leases renewed. Raises StaleError."""

@@ -240,11 +240,16 @@ class Standing(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     anew: (
         bool  # it is the first of this registration: nothing is granted to the one before any more
     )
+    broke: float = 0.0  # monotonic; when a stream of orders to its agent broke, 0 = none did
+    orders_seq: int = -1  # the orders that the front goes by
+    granted: tuple[tuple[int, int], ...] = ()  # starts that ever got a lease
 
     def over(self, older: "Standing") -> "Standing":
         """This in place of one that the driver has not been sent."""
-        same = older.registration == self.registration
-        return msgspec.structs.replace(self, anew=True) if same and older.anew else self
+        if older.registration != self.registration:
+            return self
+        anew, broke = self.anew or older.anew, max(self.broke, older.broke)
+        return msgspec.structs.replace(self, anew=anew, broke=broke)
 
     @property
     def key(self) -> str:

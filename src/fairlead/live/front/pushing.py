@@ -48,6 +48,7 @@ class Pushing:
                 else:
                     await event.wait()
         finally:
+            self._table.disconnected(message.node, message.incarnation)
             streams.discard(event)
             if not streams and self._streams.get(message.node) is streams:
                 del self._streams[message.node]

@@ -1,0 +1,133 @@
+"""Nodes that fall silent, and nodes that are not well: nothing new goes there, and nothing runs twice."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.live.engine_nodes import ADMIN, LEASE_S, EngineNodes, PlayedNode, engine_nodes
+
+
+def _begin(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
+    """Let the newest start of a job on a node train."""
+
+    def leased() -> list[tuple[int, int]]:
+        return [key for key in node.leased & node.held.keys() if key[0] == job]
+
+    job, epoch = cluster.until(leased)[0]
+    node.run(job, epoch, loaded_step=0, step=5, saved_step=0)
+    node.say()
+
+
+def _state(cluster: EngineNodes, name: str, wanted: str) -> Callable[[], bool]:
+    return lambda: cluster.view(name).state == wanted
+
+
+def test_a_silent_node_gets_nothing_new_and_loses_nothing_by_a_hiccup(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=30.0) as cluster:
+        one, two = cluster.node("one"), cluster.node("two")
+        one.register()
+        job = cluster.submit()
+        _begin(cluster, one, job)
+        two.register()
+        other = cluster.submit()
+        _begin(cluster, two, other)
+        cluster.silence(one)
+        cluster.until(_state(cluster, "one", "suspect"))
+        cluster.until(lambda: "one" in cluster.service.engine.backend.lost_nodes)
+        more = cluster.submit()
+        rounds = cluster.service.status(ADMIN).round
+        cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
+        assert more not in one.jobs
+        view = cluster.job(job)
+        assert (view.state, view.epoch) == ("running", 1), (
+            "neither told to stop nor started elsewhere"
+        )
+        assert view.reason.startswith("its node one is suspect: silent for ")
+        cluster.service.cancel(ADMIN, more)
+        cluster.until(lambda: cluster.job(more).state == "cancelled")
+        cluster.nodes.append(one)
+        cluster.until(_state(cluster, "one", "up"))
+        rounds = cluster.service.status(ADMIN).round
+        cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
+        view = cluster.job(job)
+        assert view.epoch == 1, "it runs on where it was"
+        assert view.reason == ""
+        assert one.jobs == {job}
+
+
+def test_a_node_that_dies_with_an_order_that_it_never_took_up_gives_it_back(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+        one = cluster.node("one")
+        one.register()
+        cluster.silence(one)
+        job = cluster.submit()
+        cluster.until(lambda: cluster.job(job).epoch == 1, "the order to the dead node")
+        two = cluster.node("two")
+        two.register()
+        began = time.monotonic()
+        cluster.until(lambda: job in two.jobs)
+        assert time.monotonic() - began < 50.0, "no lease to wait for"
+        starts = cluster.service.stints(ADMIN, job)
+        assert sum("one" in stint.node for stint in starts) == 1
+        assert one.leased == set()
+
+
+def test_what_waits_for_a_silent_node_says_so_until_that_is_over(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=3.0) as cluster:
+        one = cluster.node("one")
+        one.register()
+        job = cluster.submit()
+        _begin(cluster, one, job)
+        cluster.silence(one)
+        cluster.service.pause(ADMIN, job)  # so that it is told to stop, and does not hear of it
+        cluster.until(lambda: "one" in cluster.service.engine.backend.lost_nodes)
+        cluster.service.resume(ADMIN, job)
+        found = cluster.until(
+            lambda: cluster.job(job).reason if "waits for" in cluster.job(job).reason else ""
+        )
+        assert found.startswith("waits for node one, silent for ")
+        assert "its lease ends in " in found
+        two = cluster.node("two")
+        two.register()
+        cluster.until(lambda: job in two.jobs)
+        assert cluster.view("one").state == "lost"
+        assert cluster.job(job).reason == ""
+
+
+def test_a_gang_with_a_silent_node_gives_up_its_devices_elsewhere(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+        one, two = cluster.node("one"), cluster.node("two")
+        one.register()
+        two.register()
+        gang = cluster.submit(scale_factor=2)
+        _begin(cluster, one, gang)
+        _begin(cluster, two, gang)
+        cluster.silence(one)
+        other = cluster.submit()
+        cluster.until(lambda: two.jobs == {other}, "the device of the gang on the other node")
+        view = cluster.job(gang)
+        assert view.reason.startswith("waits for node one, silent for ")
+        assert view.epoch == 1, "it may still run on the silent node"
+        assert cluster.job(other).state == "running"
+
+
+def test_what_runs_on_an_unhealthy_node_runs_on_and_nothing_follows_it(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        job = cluster.submit()
+        _begin(cluster, one, job)
+        cluster.do(lambda: cluster.service.engine.membership.cordon("one", "it eats jobs"))
+        other = cluster.submit()
+        rounds = cluster.service.engine.fleet.monotonic()
+        cluster.until(lambda: cluster.service.engine.fleet.monotonic() > rounds + 3 * LEASE_S)
+        view = cluster.job(job)
+        assert (view.state, view.epoch) == ("running", 1)
+        assert view.reason == "its node one is unhealthy: it eats jobs"
+        assert one.jobs == {job}
+        assert one.held[job, 1].state == "running"
+        one.end(job, 1, exit_code=0, completed=True, loaded_step=0, step=1_000_000)
+        cluster.until(lambda: cluster.job(job).state == "completed")
+        assert one.jobs == set(), "the other one waits"
+        cluster.service.undrain(ADMIN, "one")
+        cluster.until(lambda: one.jobs == {other})
