@@ -25,6 +25,7 @@ from fairlead.live.protocol import (
     Rank,
     Register,
     Report,
+    StartCheck,
     WatchRequest,
     Welcome,
 )
@@ -45,6 +46,8 @@ class Server:
         self.grants = True
         self.heartbeat_s = 0.2
         self.reports = 0
+        self.newest: Report | None = None
+        self.check: StartCheck | None = None  # that the agent is to make
         self.registered: list[Register] = []
         self.held: dict[Key, Held] = {}
         self.output: dict[tuple[int, int, int], bytes] = {}
@@ -112,9 +115,12 @@ class Server:
             raise StaleError(f"node {message.node!r}: register again")
         self.held = {(h.job, h.epoch): h for h in message.holds}
         self.reports += 1
+        self.newest = message
         await self._wake()
         leases = {h.job: self.lease_s for h in message.holds} if self.grants else {}
-        return msgspec.structs.replace(self.orders, leases=leases, heartbeat_s=self.heartbeat_s)
+        return msgspec.structs.replace(
+            self.orders, leases=leases, heartbeat_s=self.heartbeat_s, check=self.check
+        )
 
     async def log(self, message: LogChunk) -> LogWanted:
         key = message.job, message.epoch, message.rank

@@ -19,6 +19,7 @@ from tests.live.served import Served, served
 from fairlead.live.spec import JobSpec
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "fairlead.json"
+ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
 SPEC = JobSpec(command=("true",), total_steps=10, rates={"v100": 2.0})
 LIMIT_S = 120.0
 
@@ -165,3 +166,45 @@ def _free_port() -> int:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
         return port
+
+
+@pytest.mark.prometheus
+def test_the_alerts_on_nodes_fire_as_they_should(tmp_path: Path) -> None:
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("no promtool is installed here")
+    subprocess.run([program, "check", "rules", str(ALERTS)], check=True, capture_output=True)
+    states = {"NodeSuspect": "suspect", "NodeUnhealthy": "unhealthy", "NodeLost": "lost"}
+    series = [
+        {"series": f'fairlead_node_state{{node="n-{state}",state="{state}"}}', "values": "1x10"}
+        for state in ("up", "drained", *states.values())
+    ]
+    expected = [
+        {"eval_time": "5m", "alertname": alert, "exp_alerts": [_alert(alert, state)]}
+        for alert, state in states.items()
+    ]
+    test = {
+        "rule_files": [str(ALERTS)],
+        "evaluation_interval": "15s",
+        "tests": [
+            {"interval": "1m", "input_series": series, "alert_rule_test": expected},
+        ],
+    }
+    (tmp_path / "test.yml").write_bytes(msgspec.yaml.encode(test))
+    done = subprocess.run(
+        [program, "test", "rules", "test.yml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _alert(alert: str, state: str) -> dict[str, Any]:
+    """As it should fire: the labels and the summary of the rule, for the node in that state."""
+    rules = msgspec.yaml.decode(ALERTS.read_bytes())["groups"][0]["rules"]
+    rule = next(rule for rule in rules if rule["alert"] == alert)
+    summary = rule["annotations"]["summary"].replace("{{ $labels.node }}", f"n-{state}")
+    labels = {"node": f"n-{state}", "state": state, **rule["labels"]}
+    return {"exp_labels": labels, "exp_annotations": {"summary": summary}}

@@ -104,3 +104,61 @@ def test_a_restarted_server_still_waits_and_knows_who_was_superseded(tmp_path: P
         cluster.nodes.append(new)
         cluster.until(lambda: new.jobs == {job})
         assert time.monotonic() - began > LEASE_S, "it cannot know when the lease was granted"
+
+
+def test_a_node_whose_checks_fail_is_unhealthy_until_they_pass(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        recovery = cluster.service.engine.membership.recovery
+        recovery.first_s = 3.0
+        one.report(problems=("the disk is full",))
+        cluster.nodes.remove(one)  # it says no more, and is not silent for long
+        node = cluster.service.engine.fleet.nodes["one"]
+        cluster.until(lambda: node.noted == "unhealthy")
+        assert cluster.view("one").reason == "the disk is full"
+        cluster.nodes.append(one)
+        cluster.until(lambda: node.noted == "up", "recovery at once, the first time")
+        cluster.nodes.remove(one)
+        one.report(problems=("the disk is full",))
+        cluster.until(lambda: node.noted == "unhealthy")
+        began = time.monotonic()
+        cluster.nodes.append(one)
+        found = cluster.until(
+            lambda: (
+                cluster.view("one").reason if "was not well" in cluster.view("one").reason else ""
+            )
+        )
+        assert found.endswith(" s if it stays so")
+        cluster.until(lambda: cluster.view("one").state == "up")
+        assert time.monotonic() - began > 2.5, "it relapsed, and so is not trusted at once"
+
+
+def test_a_cordoned_node_comes_back_by_a_test_start_that_works(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        membership = cluster.service.engine.membership
+        membership.recovery.first_s = 0.5
+        cluster.do(lambda: membership.cordon("one", "3 jobs failed there"))
+        cluster.nodes.remove(one)
+        first = _asked(one)
+        assert first > 0
+        one.report(checked=first, check_problem="command not found: 'python'")
+        second = _asked(one, checked=first, check_problem="command not found: 'python'")
+        assert second > first, "tried again"
+        assert cluster.view("one").state == "unhealthy"
+        one.report(checked=second)
+        cluster.until(lambda: cluster.view("one").state == "up")
+        assert one.report(checked=second).check is None
+
+
+def _asked(node: PlayedNode, **said: object) -> int:
+    """Report until a new test start is asked for; its number."""
+    end = time.monotonic() + 60.0
+    while time.monotonic() < end:
+        check = node.report(**said).check
+        if check is not None and check.number != said.get("checked"):
+            return check.number
+        time.sleep(0.05)
+    raise AssertionError("no test start was asked for")

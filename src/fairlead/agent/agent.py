@@ -8,18 +8,20 @@ import re
 import secrets
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import fairlead
 from fairlead.agent import locks
 from fairlead.agent.client_files import offer_client
 from fairlead.agent.devices import Devices
+from fairlead.agent.health import CheckResult, HealthChecks, HealthOptions, try_start
 from fairlead.agent.launching import Place
 from fairlead.agent.logs import Logs
 from fairlead.agent.machine import RunRecord, machine_identity, record_of, remove_old
 from fairlead.agent.node import Node
 from fairlead.agent.ranks import RankServer
+from fairlead.agent.runtimes import agents_environment
 from fairlead.agent.spawning import SpawnerLink
 from fairlead.errors import ConfigError
 from fairlead.live.agent_client import (
@@ -28,7 +30,8 @@ from fairlead.live.agent_client import (
     RegisterAgainError,
     UnreachableError,
 )
-from fairlead.live.protocol import PROTOCOL, Register, Report, WatchRequest, Welcome
+from fairlead.live.protocol import PROTOCOL, Register, Report, StartCheck, WatchRequest, Welcome
+from fairlead.live.runtime import Runtime
 
 _LOGS_S = 0.5  # between looks at the output of ranks
 _TELL_S = 2.0  # for the server to take output; files may grow meanwhile
@@ -55,6 +58,7 @@ class Options:
     ca: Path | None = None
     host: str = "127.0.0.1"  # where ranks of other nodes reach this one's
     prefork: str = ""  # modules, comma-separated
+    health: HealthOptions = field(default_factory=HealthOptions)
 
 
 class Agent:
@@ -69,6 +73,12 @@ class Agent:
         self._logs = Logs(options.state)
         self._node = Node(self._spawner, self._logs, self._wake, self.ask)
         self._ranks = RankServer(options.state, self._node)
+        self._health = HealthChecks(
+            options.health, options.devices, self._directories, self._node.troubles
+        )
+        self._check = CheckResult()
+        self._trial: asyncio.Task[None] | None = None  # the test start under way
+        self._checking = 0  # number of the newest test start that was begun
         self._seq = 0
         self._news = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []  # for the answer to the next report
@@ -120,6 +130,7 @@ class Agent:
                     self._tell_logs(),
                     self._watch_leases(),
                     self._touch_record(),
+                    self._health.run(self._wake),
                     self._spawner.listen(self._node.hear_spawner, self._node.lose_spawner),
                     self._leave.wait(),
                 )
@@ -189,6 +200,8 @@ class Agent:
             )
         _log.info("node %s is part of the cluster at %s", options.node, options.server)
         self._heartbeat_s = welcome.heartbeat_s
+        if welcome.wall_s:
+            self._health.clock.learn(welcome.wall_s)
         self._node.welcome(welcome)
         self._registered.set()
 
@@ -227,12 +240,19 @@ class Agent:
                     seq=self._seq,
                     holds=self._node.holds(),
                     orders_seq=self._node.orders_seq,
+                    problems=self._health.report.problems[:_TOLD],
+                    dead=self._health.report.dead,
+                    checked=self._check.number,
+                    check_problem=self._check.problem,
                 )
             )
         except BaseException:
             self._waiting = waiting + self._waiting
             raise
         self._node.follow(orders, asked)
+        if orders.check is not None and orders.check.number > self._checking:
+            self._checking = orders.check.number
+            self._trial = asyncio.create_task(self._try_start(orders.check))
         self._heartbeat_s = orders.heartbeat_s or self._heartbeat_s
         for answered in waiting:
             if not answered.done():
@@ -258,6 +278,17 @@ class Agent:
             self._node.expire()
             self._node.watch_stalls()
             await asyncio.sleep(_TICK_S)
+
+    async def _try_start(self, check: StartCheck) -> None:
+        """Make a test start, and report what came of it."""
+        env, state = agents_environment(Runtime()), self._options.state
+        problem = await asyncio.to_thread(try_start, check, env, state)
+        self._check = CheckResult(check.number, problem)
+        self._wake()
+
+    def _directories(self) -> set[Path]:
+        """Where jobs of this node write."""
+        return {self._options.state, *self._node.checkpoint_directories()}
 
     async def _touch_record(self) -> None:
         while True:

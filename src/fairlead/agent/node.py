@@ -3,7 +3,9 @@
 import asyncio
 import hmac
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 
@@ -53,6 +55,10 @@ from fairlead.live.protocol import (
     Welcome,
 )
 
+_RECENT_S = 600.0  # within which
+_MANY_LOST = 3  # deaths of the spawner are no accident
+_STUCK_S = 300.0  # a start that cannot begin for so long says something about the node
+
 
 class Node:
     """The starts of a node. ``changed`` is called when there is news for the server, ``ask`` waits until
@@ -72,6 +78,7 @@ class Node:
         self._starts: dict[Key, Start] = {}
         self._newest: dict[int, int] = {}  # job -> highest epoch ever held
         self._wanted: set[Key] = set()
+        self._spawners_lost: deque[float] = deque()  # when
         self._orphaned: set[Key] = set()  # starts of a spawner that died
         self._leaving = False
         self._inspector = Inspector()
@@ -92,6 +99,25 @@ class Node:
     def busy(self) -> bool:
         """Is there a start that has not ended?"""
         return any(not start.ended for start in self._starts.values())
+
+    def checkpoint_directories(self) -> set[Path]:
+        """Where jobs that were named a directory save, as far as it exists."""
+        named = {s.assignment.checkpoint_dir for s in self._starts.values() if not s.ended}
+        return {Path(name) for name in named if name and Path(name).is_dir()}
+
+    def troubles(self) -> list[str]:
+        """What keeps this agent from doing what it is told to."""
+        now = time.monotonic()
+        while self._spawners_lost and now - self._spawners_lost[0] > _RECENT_S:
+            self._spawners_lost.popleft()
+        found = []
+        if len(self._spawners_lost) >= _MANY_LOST:
+            times = f"{len(self._spawners_lost)} times within {_RECENT_S / 60:.0f} min"
+            found.append(f"the process that owns the ranks died {times}")
+        waits = [
+            s for s in self._starts.values() if s.state == "starting" and s.waits_s(now) > _STUCK_S
+        ]
+        return found + [f"job {s.key[0]} cannot start: {s.reason}" for s in waits]
 
     # --- the server ------------------------------------------------------------------------------
     def welcome(self, welcome: Welcome) -> None:
@@ -309,7 +335,7 @@ class Node:
             case Started():
                 start.started(message.free_s)
             case Waits():
-                start.waits(message.reason)
+                start.waits(message.reason, now)
             case Failed():
                 start.failed(message.rank, message.reason, now)
             case Exited():
@@ -340,6 +366,7 @@ class Node:
     async def lose_spawner(self) -> None:
         """It was killed. The next one ends its ranks, and says when."""
         now = time.monotonic()
+        self._spawners_lost.append(now)
         for start in self._starts.values():
             if start.launched and not start.ended:
                 start.stop(ORPHANED, now)

@@ -43,6 +43,7 @@ class Start:
         self._save_s = -1.0
         self._ordered = now
         self._free: float | None = None
+        self._waiting: float | None = None  # since when it cannot start
         self._hello: float | None = None
         self._began: float | None = None  # training
         self._paused: float | None = None  # training ended, or a plain job was told to stop
@@ -84,9 +85,15 @@ class Start:
         return self._hello is not None
 
     # --- what happens ----------------------------------------------------------------------------
-    def waits(self, reason: str) -> None:
+    def waits(self, reason: str, now: float) -> None:
         """It cannot start yet."""
         self.reason = reason
+        self._waiting = now if self._waiting is None else self._waiting
+
+    def waits_s(self, now: float) -> float:
+        """Seconds since it was found that it cannot start; 0 = it can, or has."""
+        waits = self._waiting is not None and self._free is None
+        return now - self._waiting if waits and self._waiting is not None else 0.0
 
     def started(self, free: float) -> None:
         """The ranks run; the devices were free at ``free``."""

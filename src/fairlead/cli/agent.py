@@ -13,6 +13,7 @@ import typer
 
 from fairlead.agent.agent import Agent, Options
 from fairlead.agent.devices import Devices, find_devices
+from fairlead.agent.health import HealthOptions
 from fairlead.agent.zygote import missing
 from fairlead.errors import ConfigError
 from fairlead.live.agent_client import RefusedError
@@ -33,6 +34,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     ca: str = ""
     host: str = ""
     prefork: str = ""
+    health: str = ""
+    health_interval: float | None = None
 
 
 def agent(
@@ -96,6 +99,23 @@ def agent(
             help="Import these once, as numpy,torch, and fork jobs that ask for it: faster starts.",
         ),
     ] = None,
+    health: Annotated[
+        str | None,
+        typer.Option(
+            "--health",
+            metavar="CMD",
+            help="Ask this command whether the node is well: it gets no new jobs while that ends with "
+            "another code than 0, or not within 30 s.",
+        ),
+    ] = None,
+    health_interval: Annotated[
+        float | None,
+        typer.Option(
+            "--health-interval",
+            metavar="S",
+            help="Seconds between checks of the node's health (default: 30).",
+        ),
+    ] = None,
 ) -> None:
     """Hold the devices of this node and run the ranks of jobs on them.
 
@@ -114,6 +134,10 @@ def agent(
         ca=Path(given.ca) if ca is None and given.ca else ca,
         host=host or given.host or _own_address(address),
         prefork=_modules(prefork or given.prefork),
+        health=_health(
+            health or given.health,
+            given.health_interval if health_interval is None else health_interval,
+        ),
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     print(_description(name, found), flush=True)
@@ -135,6 +159,14 @@ def _read(path: Path) -> _File:
         raise ConfigError(f"{path}: {problem.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{path}: {problem}") from None
+
+
+def _health(command: str, interval_s: float | None) -> HealthOptions:
+    if interval_s is None:
+        return HealthOptions(command)
+    if not 0.1 <= interval_s <= 86400.0:
+        raise ConfigError(f"--health-interval: must be from 0.1 to 86400 s, got {interval_s:g}")
+    return HealthOptions(command, interval_s)
 
 
 def _address(text: str) -> str:

@@ -60,6 +60,9 @@ class Detained:
         if start.key not in node.granted and start.key not in node.inherited:
             self._give_up(node, start)
             return False
+        mine = {device for rank in start.nodes[node.name] for device in rank.devices}
+        if not node.suspect and mine.intersection(node.dead):
+            return False  # nothing goes on there
         if any(other not in backend.lost_nodes for other in start.nodes):
             backend.stop(row.id, f"node {node.name} is {self._state(node.name)}")
             return node.suspect or bool(node.inherited)

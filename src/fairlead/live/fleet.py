@@ -23,7 +23,7 @@ from fairlead.live.front.messages import (
     Reported,
     Standing,
 )
-from fairlead.live.protocol import Assignment, Held, Orders, Register, Report
+from fairlead.live.protocol import Assignment, Held, Orders, Register, Report, StartCheck
 
 Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
 REMEMBERED = 16  # incarnations of a node that are known to be superseded
@@ -61,6 +61,11 @@ class LiveNode:
     lost: bool = False
     suspect: bool = False  # silent for longer than it should be
     problems: tuple[str, ...] = ()  # what its agent's own checks find, a sentence each
+    dead: tuple[int, ...] = ()  # devices that its agent finds do not work any more
+    checked: int = 0  # number of its newest test start
+    check_problem: str = ""  # why that failed
+    check: StartCheck | None = None  # that it is to make
+    well_from: float = 0.0  # monotonic; it was not well, and is not trusted again before
     cordoned: str = ""  # why the server itself gives it no jobs; "" = it does
     waits_until: float = 0.0  # monotonic; before, what is not known here may still run on it
     waits_for: str = ""  # why that is so
@@ -175,6 +180,8 @@ class Fleet:
             node.seq = message.seq
             node.followed = max(node.followed, message.followed)
             node.said(message.report)
+            node.problems, node.dead = message.problems, message.dead
+            node.checked, node.check_problem = message.checked, message.check_problem
             recovered, node.suspect = node.suspect, False
         if message.changed or recovered:
             self.notice(message.node)
@@ -379,6 +386,7 @@ class Fleet:
                 wanted=msgspec.Raw(_encode(orders.wanted)),
                 forget=msgspec.Raw(_encode(orders.forget)),
                 reasons=msgspec.Raw(_encode(orders.reasons)),
+                check=node.check,
             ),
             starts=tuple((a.job, a.epoch) for a in orders.wanted),
             push=pushed,
@@ -436,6 +444,12 @@ class Fleet:
                 return False
             follows = not node.changed and node.followed >= node.decisive
             return follows and start not in node.holds
+
+    def ask_check(self, name: str, check: StartCheck | None) -> None:
+        """The node shall make a test start; None: it need not."""
+        with self.lock:
+            self.nodes[name].check = check
+            self._changed[name] = None
 
     def cannot_begin(self, name: str, start: Start) -> bool:
         """Is a start that was taken back known not to run, and never to? Nothing is started without a lease,

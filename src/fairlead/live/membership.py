@@ -1,11 +1,13 @@
 """Which nodes there are, and which of them may be used."""
 
+import time
 from typing import TYPE_CHECKING
 
 from fairlead.errors import ConfigError
 from fairlead.live.detained import Detained
 from fairlead.live.facade import ConflictError
 from fairlead.live.fleet import LiveNode, has_cleared
+from fairlead.live.node_recovery import NodeRecovery
 from fairlead.live.node_watch import NodeWatch
 from fairlead.live.protocol import Register, Welcome
 from fairlead.live.restored import learn_jobs
@@ -21,7 +23,8 @@ class Membership:
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
         self.detained = Detained(engine)
-        self.watch = NodeWatch(engine, self.detained)
+        self.recovery = NodeRecovery(engine)
+        self.watch = NodeWatch(engine, self.detained, self.recovery)
 
     def register(self, message: Register) -> Welcome:
         """A node comes up, or back."""
@@ -55,6 +58,7 @@ class Membership:
             rate_bound=self.engine.options.rate_bound,
             orders=node.orders,
             wait_s=self._wait_s(node),
+            wall_s=time.time(),
         )
 
     def _wait_s(self, node: LiveNode) -> float:

@@ -6,7 +6,7 @@ what can be asked, so that no number is kept twice. Nothing here uses prometheus
 
 import os
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -111,7 +111,7 @@ class ClusterCollector(Collector):
         status = self.facade.status(SCRAPER)
         yield from _of_tenants(status.tenants)
         yield from _of_status(status)
-        yield _of_nodes(self.facade.nodes(SCRAPER))
+        yield from _of_nodes(self.facade.nodes(SCRAPER))
 
 
 def cluster_registry(facade: Facade) -> CollectorRegistry:
@@ -204,9 +204,16 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
     )
 
 
-def _of_nodes(nodes: Iterable[NodeView]) -> Metric:
+def _of_nodes(nodes: Sequence[NodeView]) -> Iterable[Metric]:
     family = GaugeMetricFamily("fairlead_nodes", "Nodes by state.", labels=("state",))
     states = dict.fromkeys(NODE_STATES, 0)
     for state, number in (states | Tally(node.state for node in nodes)).items():
         family.add_metric((state,), number)
-    return family
+    each = GaugeMetricFamily(
+        "fairlead_node_state",
+        "1 for the state that a node is in.",
+        labels=("node", "state"),
+    )
+    for node in nodes:
+        each.add_metric((node.name, node.state), 1)
+    return family, each

@@ -44,6 +44,11 @@ def condition(node: "LiveNode", now: float) -> NodeCondition:
         return NodeCondition("suspect", _silence(node, now))
     if node.problems or node.cordoned:
         return NodeCondition("unhealthy", "; ".join((*node.problems, node.cordoned)).rstrip("; "))
+    if now < node.well_from:
+        left_s = node.well_from - now
+        return NodeCondition(
+            "unhealthy", f"was not well; used again in {left_s:.0f} s if it stays so"
+        )
     if now < node.waits_until:
         return NodeCondition(
             "waiting", f"{node.waits_for}; for {node.waits_until - now:.0f} s more"

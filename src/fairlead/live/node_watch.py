@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.live.detained import Detained
 from fairlead.live.fleet import LiveNode
+from fairlead.live.node_recovery import NodeRecovery
 from fairlead.live.node_states import condition
 from fairlead.live.restored import release
 
@@ -18,9 +19,10 @@ _log = logging.getLogger(__name__)
 class NodeWatch:
     """Part of the engine, on the driver's thread."""
 
-    def __init__(self, engine: "Engine", detained: Detained) -> None:
+    def __init__(self, engine: "Engine", detained: Detained, recovery: NodeRecovery) -> None:
         self.engine = engine
         self.detained = detained
+        self.recovery = recovery
         self._looked = 0.0  # monotonic
 
     def look(self) -> None:
@@ -58,6 +60,7 @@ class NodeWatch:
         """Note the state of a node, and let the core use it or not, as that says. Of one that has just become
         suspect the core is told when it decides, so that a hiccup costs nothing; at once if it is silent for
         too long for that, or was given a job that it cannot have begun."""
+        self.recovery.look(node)
         now, backend = self.engine.fleet.monotonic(), self.engine.backend
         current = condition(node, now)
         if current.state != node.noted:

@@ -42,6 +42,7 @@ Name: TypeAlias = Annotated[
 ]  # may be a file's
 Text: TypeAlias = Annotated[str, Meta(max_length=4096)]
 Traceback: TypeAlias = Annotated[str, Meta(max_length=1 << 16)]
+Problems: TypeAlias = Annotated[tuple[Text, ...], Meta(max_length=64)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 53)]  # -1 = not known, none
 SecondsOrNone: TypeAlias = Annotated[float, Meta(ge=-1, le=1e12)]  # -1 = not known
@@ -70,6 +71,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float
     rate_bound: float  # relative drift between the clocks of two machines that is allowed for
     orders: "Orders"
+    wall_s: float = 0.0  # the server's clock, seconds since 1970; 0 = not told
     wait_s: float = 0.0  # no jobs for so long: the agent before this one may still run some
 
 
@@ -141,6 +143,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seq: Count  # ascending within an incarnation
     holds: tuple[Held, ...]
     orders_seq: CountOrNone = -1  # the newest orders that it follows
+    problems: Problems = ()  # what is wrong with the node, a sentence each
+    dead: tuple[Count, ...] = ()  # devices that do not work any more
+    checked: Count = 0  # number of the newest test start that was made
+    check_problem: Text = ""  # why it failed; "" = it did not
+
+
+class StartCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A test start that the node is to make: a process that does nothing, started as a job's would be."""
+
+    number: int
+    programs: tuple[str, ...] = ()  # of which one at least must be found
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -200,6 +213,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reasons: dict[
         int, str
     ] = {}  # job -> why it is no longer wanted: preempted | cancelled | paused ...
+    check: StartCheck | None = None  # to be made once; None = none is wanted
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):

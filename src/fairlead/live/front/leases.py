@@ -49,6 +49,7 @@ class LeasedNode:
     lease_until: float = 0.0  # every lease that it was granted is over by then
     granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
     said: tuple[Held, ...] = ()  # all that it holds, as it said last
+    health: tuple[object, ...] = ((), (), 0)  # what it said last of problems and test starts
     contested: int = 0  # registrations of another incarnation that are being decided
     holds: dict[Start, tuple[object, ...]] = field(default_factory=dict)  # without progress
 
@@ -99,6 +100,8 @@ class LeaseTable:
         node.followed = max(node.followed, message.orders_seq)
         node.answered = node.orders.seq
         changed = self._take(node, message.holds) or follows
+        health = (message.problems, message.dead, message.checked)
+        changed, node.health = changed or health != node.health, health
         leases = self._renew(node)
         if leases:
             node.lease_until = now + self.lease_s * (1 + self.rate_bound)
@@ -112,6 +115,10 @@ class LeaseTable:
                 lease_until=node.lease_until,
                 changed=changed,
                 granted=tuple(node.granted),
+                problems=message.problems,
+                dead=message.dead,
+                checked=message.checked,
+                check_problem=message.check_problem,
                 report=msgspec.Raw(msgspec.msgpack.encode(message)),
             )
         )

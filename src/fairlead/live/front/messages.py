@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from fairlead.live.protocol import StartCheck
 from fairlead.live.rows import UserRow
 from fairlead.live.views import NodeView, StatusView
 
@@ -27,6 +28,7 @@ class PublishedOrders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     leases: dict[int, float] = {}
     heartbeat_s: float = 0.0
     reasons: msgspec.Raw = _NOTHING
+    check: StartCheck | None = None
 
 
 # --- from the driver to the front --------------------------------------------------------------------
@@ -214,6 +216,10 @@ class Reported(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     lease_until: float
     changed: bool  # is there more to it than progress?
     granted: tuple[tuple[int, int], ...]  # starts that ever got a lease
+    problems: tuple[str, ...] = ()  # these four: as in ``protocol.Report``
+    dead: tuple[int, ...] = ()
+    checked: int = 0
+    check_problem: str = ""
     report: msgspec.Raw  # as the node sent it
 
     @property
