@@ -150,7 +150,7 @@ def test_a_cordoned_node_comes_back_by_a_test_start_that_works(tmp_path: Path) -
         assert cluster.view("one").state == "unhealthy"
         one.report(checked=second)
         cluster.until(lambda: cluster.view("one").state == "up")
-        assert one.report(checked=second).check is None
+        cluster.until(lambda: one.report(checked=second).check is None, "the end of the test")
 
 
 def _asked(node: PlayedNode, **said: object) -> int:

@@ -131,3 +131,22 @@ def test_what_runs_on_an_unhealthy_node_runs_on_and_nothing_follows_it(tmp_path:
         assert one.jobs == set(), "the other one waits"
         cluster.service.undrain(ADMIN, "one")
         cluster.until(lambda: one.jobs == {other})
+
+
+def test_all_jobs_of_a_node_that_was_silent_for_a_while_run_on(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+        one = cluster.node("one", devices=2)
+        one.register()
+        jobs = [cluster.submit(plain=True) for _ in range(2)]
+        for job in jobs:
+            _begin(cluster, one, job)
+        cluster.silence(one)
+        cluster.until(lambda: "one" in cluster.service.engine.backend.lost_nodes)
+        detained = cluster.service.engine.membership.detained
+        cluster.until(lambda: set(detained.nodes) == set(jobs))
+        cluster.nodes.append(one)
+        cluster.until(_state(cluster, "one", "up"))
+        rounds = cluster.service.status(ADMIN).round
+        cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
+        assert [cluster.job(job).epoch for job in jobs] == [1, 1]
+        assert one.jobs == set(jobs)

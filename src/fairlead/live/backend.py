@@ -8,7 +8,7 @@ then published: what an agent is ordered or a person is told is durable (group c
 import queue
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
@@ -120,6 +120,7 @@ class LiveBackend:
         self.learn_batch: Callable[[JobRow], None] = _know_already
         self.learn_costs: Callable[[LiveRound, float], Event | None] = _know_costs
         self.watch_nodes: Callable[[], None] = _hurry  # twice a second: states of nodes
+        self.decided: Callable[[Collection[int], bool], None] = _take_no_note  # on a round
         self.close_nodes: Callable[[], None] = _hurry  # before a decision: of nodes not to be used
         self.detained: Callable[[int], bool] = (
             _nobody  # may it run where nothing is placed any more?
@@ -641,6 +642,7 @@ class LiveBackend:
             for job in unit:
                 if job >= 0:
                     starts[job] = self._run(job, placement, accelerator, command.time_s)
+        self.decided(starts, self.solving)
         for job in list(self.book.live):
             if job not in starts:
                 paused = self.book.jobs[job].state == "paused"
@@ -864,6 +866,10 @@ def _know_already(row: JobRow) -> None:
 
 def _know_costs(current: LiveRound, now: float) -> None:
     del current, now
+
+
+def _take_no_note(jobs: Collection[int], solving: bool) -> None:
+    del jobs, solving
 
 
 def _nobody(job: int) -> bool:

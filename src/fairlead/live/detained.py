@@ -4,6 +4,7 @@ The core is told to leave them be: it neither starts them elsewhere, which would
 devices for them meanwhile. A start that can go on goes on outside the rounds; what it does is credited later.
 """
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,10 +28,23 @@ class Detained:
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
         self.nodes: dict[int, str] = {}  # job -> the node that it is detained by
+        self._releasing: set[int] = set()  # let go, and not in a decision of the core yet
+        self._told: set[int] = set()  # of these, those that the core knows to be let go
 
     def has(self, job: int) -> bool:
-        """Is it detained?"""
-        return job in self.nodes
+        """Is it detained, or has the core not decided since it was let go?"""
+        return job in self.nodes or job in self._releasing
+
+    def let_go(self, jobs: Iterable[int]) -> None:
+        """The core is told now that these jobs are let go."""
+        self._told.update(self._releasing.intersection(jobs))
+
+    def decided(self, jobs: Collection[int], solving: bool) -> None:
+        """The core has decided on a round with these jobs. solving: by shares of before the last changes."""
+        self._releasing.difference_update(jobs)
+        if not solving:
+            self._releasing -= self._told
+        self._told &= self._releasing
 
     def update(self) -> None:
         """Find the jobs anew, and tell the core of those that are detained now and of those no longer."""
@@ -78,12 +92,16 @@ class Detained:
 
     def _tell(self, jobs: list[int], held: bool) -> None:
         rows = [self.engine.book.jobs[job] for job in jobs if job in self.engine.book.jobs]
+        if held:
+            self._releasing.difference_update(jobs)
         told = [row.id for row in rows if self._is_cores(row) and (held or not self._is_held(row))]
         if told:
             self.engine.backend.chance = True
             self.engine.backend.tell_corrections()
             now = self.engine.clock.now_s()
             self.engine.backend.events.append(JobsHeld(now, np.array(sorted(told)), held))
+            if not held:
+                self._releasing.update(told)
 
     def _is_cores(self, row: JobRow) -> bool:
         """Is it for the core to hold the job, or let it go?"""

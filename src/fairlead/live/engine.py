@@ -25,7 +25,7 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.core.state import state_of
 from fairlead.driver import drive
 from fairlead.errors import FairleadError, StoreError
-from fairlead.events import Event, JobsSubmitted, NodeLost, RatesLearned, Solved
+from fairlead.events import Event, JobsHeld, JobsSubmitted, NodeLost, RatesLearned, Solved
 from fairlead.live.admission import Admission
 from fairlead.live.arrivals import Recent
 from fairlead.live.backend import LiveBackend
@@ -123,6 +123,7 @@ class Engine:
         self.backend.watch_nodes = self.membership.watch.look
         self.backend.close_nodes = self.membership.watch.close
         self.backend.detained = self.membership.detained.has
+        self.backend.decided = self.membership.detained.decided
         self.solving = Solving(self, options.solve_limit_s)
         self.scheduler: Scheduler | None = None
         self.setup: Setup | None = None
@@ -219,6 +220,8 @@ class Engine:
             self.backend.solving = False
         elif isinstance(event, RatesLearned):
             self.estimating.learned(event)
+        elif isinstance(event, JobsHeld) and not event.held:
+            self.membership.detained.let_go(event.jobs.tolist())
 
     def command(self, command: Command) -> None:
         """An observer of the driver: the journal."""

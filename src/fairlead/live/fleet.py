@@ -29,6 +29,7 @@ Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
 REMEMBERED = 16  # incarnations of a node that are known to be superseded
 ToldOfNodes: TypeAlias = PublishedNode | NodeRemoved | AskLoss
 SUSPECT_S = 1.0  # silence that raises no suspicion, however short heartbeats are
+RECONNECT_S = 6.0  # for agents to find a front that was started anew
 BROKEN_S = 0.5  # for an agent whose connection broke to come back
 _NONE = Orders(seq=0, wanted=())
 _REPORT = msgspec.msgpack.Decoder(Report)
@@ -208,7 +209,7 @@ class Fleet:
         """All that was published, for a front that was started anew. The one before it may have granted
         leases up to the moment of its death."""
         until = self.monotonic() + self.lease_s * (1 + self.rate_bound)
-        self.excuse_silence()
+        self._excused = self.monotonic() + RECONNECT_S
         with self.lock:
             for node in self.nodes.values():
                 node.in_force = -1
@@ -466,7 +467,11 @@ class Fleet:
 
     def excuse_silence(self) -> None:
         """Until now, what nodes said may not have been heard here: silence counts anew."""
-        self._excused = self.monotonic()
+        self._excused = max(self._excused, self.monotonic())
+
+    def front_lost(self) -> None:
+        """Nodes are not heard until there is a front again, and agents have found it."""
+        self._excused = math.inf
 
     def find_suspects(self) -> None:
         """Mark nodes that have been silent for two heartbeats, or whose connection broke."""

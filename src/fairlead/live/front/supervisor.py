@@ -125,6 +125,7 @@ class FrontSupervisor:
             finally:
                 with self._lock:
                     self._link = None
+                self.fleet.front_lost()
                 self.process.kill()  # whatever has closed the socket is not to go on listening
                 self.process.wait()
 
