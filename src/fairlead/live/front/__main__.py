@@ -4,12 +4,14 @@ FD: of the socket to the driver's process; PARENT: its process id; DIRECTORY: of
 people who look at the list of processes.
 """
 
+import contextlib
 import ctypes
 import os
 import resource
 import signal
 import sys
 
+PRIORITY = -10  # nice; only root may
 _PR_SET_PDEATHSIG = 1
 
 
@@ -21,6 +23,8 @@ def main() -> None:
         os._exit(1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(PermissionError):  # before the driver, where both share a core
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection for each agent
     from fairlead.live.front.process import run
