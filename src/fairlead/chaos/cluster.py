@@ -38,10 +38,10 @@ class Cluster:
         self.lease_s = lease_s
         self.submitting = threading.Lock()  # held by whoever submits, or wants nothing submitted
         self.dead: set[str] = set()  # nodes that stay dead
-        self.disks = {node: SmallDisk(directory / f"disk-{node}", 16) for node in NODES}
+        self.disks = {node: SmallDisk(directory / f"disk-{node}", 128) for node in NODES}
         self.agent_states = {node: self.disks[node].folder / f"agent-{node}" for node in NODES}
         self.state = SmallDisk(directory / "server", 64)
-        self.checkpoints = SmallDisk(directory / "checkpoints", 64)
+        self.checkpoints = SmallDisk(directory / "checkpoints", 192)
         self.control = directory / "control"
         self.ledger = directory / "ledger"
         self.url = ""
