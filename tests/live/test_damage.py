@@ -282,9 +282,13 @@ def test_a_state_of_the_version_before_is_brought_up_to_date(
             old.execute(f"INSERT INTO {table} SELECT {columns} FROM new.{table}")
         old.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
         old.commit()
+    old_copy = (tmp_path / "state.db").read_bytes()
     for _ in range(2):
         with Store(tmp_path) as store:
             assert content(store) == closed[1]
+    (tmp_path / "state.db").write_bytes(old_copy)
+    with pytest.raises(RunError, match=r"is of an earlier version than its state\.mark"):
+        Store(tmp_path).open()
     (tmp_path / "state.db").unlink()
     with pytest.raises(RunError, match="is missing, but commit 1 was acknowledged"):
         Store(tmp_path).open()

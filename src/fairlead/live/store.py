@@ -161,7 +161,7 @@ class Store:
     def _prepare_marker(self, found: Found, *, new: bool) -> None:
         """It is there before the first commit that it shall mark. Raises RunError."""
         try:
-            if new and found.exists and found.mark is None:
+            if new and found.exists and (found.mark is None or found.mark.number):
                 raise DamageError(self.path, "is of an earlier version than its state.mark")
             self.marker.open()
         except OSError as problem:
