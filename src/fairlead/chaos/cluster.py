@@ -20,6 +20,7 @@ NODES = {"node-a": "v100=2", "node-b": "v100=2", "node-c": "k80=2"}
 ROUND_S = 1.0
 LEASE_S = 3.0  # unless it is chosen
 PYTHON = "chaos-python"  # a command that is found on the PATH of agents
+AGENT_DISK = 128  # megabytes; agents with less than 64 free call their node unhealthy
 SOLVE_S = 2.0  # limit of a solve
 READY_S = 60.0  # for a server or an agent to be there, on a busy machine
 END_S = 60.0  # to end after SIGTERM
@@ -38,7 +39,7 @@ class Cluster:
         self.lease_s = lease_s
         self.submitting = threading.Lock()  # held by whoever submits, or wants nothing submitted
         self.dead: set[str] = set()  # nodes that stay dead
-        self.disks = {node: SmallDisk(directory / f"disk-{node}", 128) for node in NODES}
+        self.disks = {node: SmallDisk(directory / f"disk-{node}", AGENT_DISK) for node in NODES}
         self.agent_states = {node: self.disks[node].folder / f"agent-{node}" for node in NODES}
         self.state = SmallDisk(directory / "server", 64)
         self.checkpoints = SmallDisk(directory / "checkpoints", 192)

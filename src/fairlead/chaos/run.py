@@ -20,6 +20,7 @@ from fairlead.chaos.work import Work
 from fairlead.errors import CheckError, FairleadError
 
 PER_CLUSTER = 20  # trials, before all is checked and a new cluster begins
+GONE_S = 10.0  # for helpers of a process that has ended to notice it
 ATTEMPTS = 500  # to find something to hurt
 AT_ONCE = 2  # faults in force
 SLOWER = 3.0  # leases that it may take beyond the following limits
@@ -283,6 +284,9 @@ def _grown(cluster: Cluster, before: dict[str, tuple[int, int]]) -> Iterator[str
 
 def _leftovers(cluster: Cluster) -> Iterator[str]:
     """What a cluster that has ended must not leave."""
+    until = time.monotonic() + GONE_S
+    while cluster.orphans() and time.monotonic() < until:
+        time.sleep(0.1)
     for pid in cluster.orphans():
         yield f"process {pid} is left: {command_of(pid)[:200]}"
     for node in NODES:

@@ -152,6 +152,7 @@ class Work:
                     for job in left
                 )
                 return
+            self.cluster.missing()  # takes nodes back that were cordoned meanwhile
             time.sleep(0.2)
 
     def check(self, disk_was_full: bool) -> Iterator[str]:
