@@ -189,6 +189,20 @@ def test_the_value_is_quoted_from_deep_inside() -> None:
     assert len(said) < 100
 
 
+def test_a_progress_url_is_for_plain_jobs_and_their_own_node() -> None:
+    good = msgspec.structs.replace(
+        GOOD, plain=True, progress_url="http://127.0.0.1:{port}/progress"
+    )
+    check_spec(good)
+    with pytest.raises(InputError, match="job: progress_url: is for jobs with plain = true"):
+        check_spec(msgspec.structs.replace(good, plain=False))
+    far = msgspec.structs.replace(good, progress_url="http://10.0.0.1/")
+    with pytest.raises(
+        InputError, match=r"job: progress_url: must be on 127\.0\.0\.1.*10\.0\.0\.1/"
+    ):
+        check_spec(far)
+
+
 def test_progress_that_is_kept_is_said_of_plain_jobs_alone() -> None:
     check_spec(msgspec.structs.replace(GOOD, plain=True, keeps_progress=True))
     with pytest.raises(InputError, match="job: keeps_progress: is for jobs with plain = true"):

@@ -36,6 +36,7 @@ from fairlead.live.runtime import Runtime
 _LOGS_S = 0.5  # between looks at the output of ranks
 _TELL_S = 2.0  # for the server to take output; files may grow meanwhile
 _TICK_S = 0.1  # between looks at the leases
+_PROGRESS_S = 1.0  # between looks at what jobs without the iterator say of their progress
 _EXTRA_S = 15.0  # beyond the grace of jobs, for the spawner to bury them
 _GAP_S = 0.003  # between reports: what changes meanwhile is told in one
 _TOUCH_S = 3600.0  # between marks that the files on this machine are in use
@@ -129,6 +130,7 @@ class Agent:
                     self._watch(),
                     self._tell_logs(),
                     self._watch_leases(),
+                    self._watch_progress(),
                     self._touch_record(),
                     self._health.run(self._wake),
                     self._spawner.listen(self._node.hear_spawner, self._node.lose_spawner),
@@ -289,6 +291,11 @@ class Agent:
     def _directories(self) -> set[Path]:
         """Where jobs of this node write."""
         return {self._options.state, *self._node.checkpoint_directories()}
+
+    async def _watch_progress(self) -> None:
+        while True:
+            self._node.look_at_progress()
+            await asyncio.sleep(_PROGRESS_S)
 
     async def _touch_record(self) -> None:
         while True:

@@ -54,6 +54,11 @@ def failure_path(state: Path, job: int, epoch: int, rank: int) -> Path:
     return state / "logs" / str(job) / f"{epoch}-{rank}.failure"
 
 
+def progress_path(state: Path, job: int, epoch: int) -> Path:
+    """Where an unmanaged job says how far it is."""
+    return failure_path(state, job, epoch, 0).with_suffix(".progress")
+
+
 def addresses(
     assignment: Assignment, host: str, taken: AbstractSet[int] = frozenset()
 ) -> tuple[str, str]:
@@ -108,7 +113,7 @@ def _rank(place: Place, start: Start, rank: Rank, local: int, master: str) -> Ra
     own = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, start, checkpoints)
     stacks = failure.with_suffix(".stacks")
     own |= {"FAIRLEAD_FAILURE_FILE": str(failure), "FAIRLEAD_STACKS_FILE": str(stacks)}
-    own |= _devices(place.devices, assignment.ranks, rank)
+    own |= _progress(place.state, start, rank) | _devices(place.devices, assignment.ranks, rank)
     own |= _rendezvous(assignment, rank, local, master)
     own["PYTHONPATH"] = _python_path(place.client, (base | own).get("PYTHONPATH", ""))
     try:
@@ -156,6 +161,16 @@ def _identity(place: Place, start: Start, checkpoints: str) -> dict[str, str]:
         env["FAIRLEAD_SOCKET"] = place.socket_path
     if assignment.batch:
         env["FAIRLEAD_BATCH"] = str(assignment.batch)
+    return env
+
+
+def _progress(state: Path, start: Start, rank: Rank) -> dict[str, str]:
+    """Where an unmanaged job may say how far it is; one rank speaks for all."""
+    if not start.may_tell or rank.rank != 0:
+        return {}
+    env = {"FAIRLEAD_PROGRESS_FILE": str(progress_path(state, *start.key))}
+    if start.progress_port:
+        env["FAIRLEAD_PROGRESS_PORT"] = str(start.progress_port)
     return env
 
 

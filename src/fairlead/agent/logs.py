@@ -104,7 +104,7 @@ class Logs:
                 del self._logs[key]
                 with contextlib.suppress(OSError):
                     log.path.unlink(missing_ok=True)
-                    for suffix in (".failure", ".stacks"):
+                    for suffix in (".failure", ".stacks", ".progress"):
                         log.path.with_suffix(suffix).unlink(missing_ok=True)
                     log.path.parent.rmdir()
 

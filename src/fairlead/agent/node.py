@@ -11,7 +11,16 @@ import msgspec
 
 from fairlead.agent.failures import exit_failure, read_report
 from fairlead.agent.inspecting import Inspector
-from fairlead.agent.launching import Place, addresses, check, failure_path, launch, ports_of
+from fairlead.agent.launching import (
+    Place,
+    addresses,
+    check,
+    failure_path,
+    launch,
+    log_path,
+    ports_of,
+    progress_path,
+)
 from fairlead.agent.leases import Lease
 from fairlead.agent.logs import Logs
 from fairlead.agent.messages import (
@@ -26,6 +35,8 @@ from fairlead.agent.messages import (
     Until,
     Waits,
 )
+from fairlead.agent.ports import free_ports
+from fairlead.agent.progress import ProgressReader
 from fairlead.agent.ranks import Key, RankServer
 from fairlead.agent.spawning import SpawnerLink
 from fairlead.agent.stacks import together, where
@@ -44,6 +55,7 @@ from fairlead.client.wire import (
     Stop,
 )
 from fairlead.errors import ConfigError
+from fairlead.live.progress_url import PORT
 from fairlead.live.protocol import (
     EXPIRED,
     LEAVES,
@@ -83,6 +95,7 @@ class Node:
         self._leaving = False
         self._inspector = Inspector()
         self._inspections: dict[Key, asyncio.Task[None]] = {}
+        self._progress = ProgressReader()
         self._lease_s = 0.0
         self._rate_bound = 0.0
         self.orders_seq = -1
@@ -191,6 +204,8 @@ class Node:
         try:
             check(assignment, self.place.devices)
             start.master, start.address = addresses(assignment, self.place.host, self._ports())
+            if PORT in assignment.progress_url and start.may_tell:
+                (start.progress_port,) = free_ports(1, self._ports())
         except ConfigError as problem:
             start.failed(-1, str(problem), now)
             start.gone(now)
@@ -199,8 +214,9 @@ class Node:
 
     def _ports(self) -> set[int]:
         """Those that starts on this node were given, whether they listen there yet or not."""
-        given = (start.master for start in self._starts.values() if not start.ended)
-        return {port for master in given for port in ports_of(master)}
+        given = [start for start in self._starts.values() if not start.ended]
+        ports = {port for start in given if start.master for port in ports_of(start.master)}
+        return ports | {start.progress_port for start in given}
 
     def _launch_all(self) -> None:
         for start in list(self._starts.values()):
@@ -300,6 +316,25 @@ class Node:
         )
         self._changed()
 
+    def look_at_progress(self) -> None:
+        """Take over what jobs without the iterator say of theirs."""
+        now = time.monotonic()
+        for start in self._starts.values():
+            if start.may_tell and start.state in ("running", "stopping"):
+                self._take_progress(start, now)
+
+    def _take_progress(self, start: Start, now: float, *, last: bool = False) -> None:
+        assert self.place is not None
+        path = progress_path(self.place.state, *start.key)
+        log = log_path(self.place.state, *start.key, 0)
+        before = start.tells_progress
+        if not last:
+            self._progress.look(start, path, log, now)
+        elif not start.assignment.progress_url:
+            self._progress.read(start, path, log, now)
+        if start.tells_progress and not before:
+            self._changed()
+
     def _kill(self, start: Start) -> None:
         job, epoch = start.key
         self._spawner.send(End(job=job, epoch=epoch, terminate=False, kill_after_s=0.0))
@@ -339,11 +374,14 @@ class Node:
             case Failed():
                 start.failed(message.rank, message.reason, now)
             case Exited():
+                if start.may_tell:  # what it said as it ended
+                    self._take_progress(start, now, last=True)
                 failure = self._failure(start, message.rank, message.code)
                 if start.exited(message.rank, message.code, failure, now):
                     self._end(start, terminate=start.assignment.plain)
             case Gone():
                 start.gone(now)
+                self._progress.forget(start.key)
                 self._disown(start)
         self._changed()
 

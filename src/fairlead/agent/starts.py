@@ -37,6 +37,8 @@ class Start:
         self._step_at = now
         self._saved_step = -1
         self._loaded: Loaded | None = None
+        self._told_from = -1  # steps that an unmanaged job told of first
+        self.progress_port = 0  # on which it answers how far it is, 0 = the agent chose none
         self._batch = 0
         self._total_steps = 0
         self._said_complete = False
@@ -67,6 +69,16 @@ class Start:
     def speaks(self) -> bool:
         """Will its rank 0 speak to this agent?"""
         return self.assignment.has_rank_0 and not self.assignment.plain
+
+    @property
+    def may_tell(self) -> bool:
+        """Is it one that may say in a file, or at a URL, how far it is?"""
+        return self.assignment.has_rank_0 and self.assignment.plain
+
+    @property
+    def tells_progress(self) -> bool:
+        """Has it done so?"""
+        return self._told_from >= 0
 
     @property
     def finishing(self) -> bool:
@@ -129,6 +141,16 @@ class Start:
         if isinstance(message, Ended):
             self._said_complete = message.completed
             self._pause(now)
+
+    def told(self, step: int, saved_step: int, now: float) -> None:
+        """An unmanaged job says how many steps are done, and how many its own checkpoints keep, -1 = that
+        is not said. The first time it says from where it goes on."""
+        if not self.tells_progress:
+            self._told_from = step
+            self._began = now if self._paused is None else self._began
+        if step != self._step or self._step_at < (self._began or 0.0):
+            self._step, self._step_at = step, now
+        self._saved_step = saved_step
 
     def adapt(self, message: Adapt) -> None:
         """Another batch size, and with it another count of steps."""
@@ -208,7 +230,7 @@ class Start:
             epoch=self.assignment.epoch,
             state=self.state,
             step=self._step,
-            loaded_step=-1 if loaded is None else loaded.step,
+            loaded_step=self._told_from if loaded is None else loaded.step,
             lost_steps=-1 if loaded is None else loaded.lost_steps,
             saved_step=self._saved_step,
             batch=self._batch,
@@ -221,7 +243,7 @@ class Start:
             wait_s=_between(self._ordered, self._free),
             start_s=_between(self._free, self._hello),
             load_s=-1.0 if loaded is None else loaded.load_s,
-            step_age_s=-1.0 if loaded is None else now - self._step_at,
+            step_age_s=self._step_age_s(now),
             ran_s=0.0 if self._began is None else (self._paused or now) - self._began,
             save_s=self._save_s,
             stop_s=_between(self._stop, self._gone),
@@ -229,6 +251,13 @@ class Start:
             stall=self.stall[:_REASON] if self._in_question else "",
             stacks=self.stacks if self._in_question else "",
         )
+
+    def _step_age_s(self, now: float) -> float:
+        if self._loaded is None and not self.tells_progress:
+            return -1.0
+        if self.tells_progress and self._paused is not None:
+            now = self._paused  # as ``ran_s``: their difference is what its steps have taken
+        return max(0.0, now - self._step_at)
 
     @property
     def _in_question(self) -> bool:

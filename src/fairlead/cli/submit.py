@@ -51,13 +51,21 @@ def submit(
     ] = None,
     plain: Annotated[
         bool | None,
-        typer.Option("--plain", help="It has no iterator: progress by time, SIGTERM to stop."),
+        typer.Option("--plain", help="It has no iterator: SIGTERM to stop."),
     ] = None,
     keeps_progress: Annotated[
         bool | None,
         typer.Option(
             "--keeps-progress",
             help="With --plain: it goes on where it was stopped by its own means.",
+        ),
+    ] = None,
+    progress_url: Annotated[
+        str | None,
+        typer.Option(
+            "--progress-url",
+            metavar="URL",
+            help="With --plain: it answers there how far it is, as http://127.0.0.1:{port}/.",
         ),
     ] = None,
     env: Annotated[
@@ -178,6 +186,7 @@ def submit(
         "rates": _pairs("--rate", rate, float),
         "plain": plain,
         "keeps_progress": keeps_progress,
+        "progress_url": progress_url,
         "slo_s": slo,
         "cwd": None if cwd is None else str(cwd.resolve()),
         "python": None if python is None else str(python.absolute()),  # not what it is a link to

@@ -424,7 +424,9 @@ class LiveBackend:
         if node == start.first_node:
             start.heard = self.fleet.nodes[node].seen
         row = start.row
-        if held.loaded_step >= 0 and start.stint.trained_s is None and node == start.first_node:
+        if held.loaded_step >= 0 and node == start.first_node and row.spec.plain:
+            self._told(start, held)
+        elif held.loaded_step >= 0 and start.stint.trained_s is None and node == start.first_node:
             start.stint.trained_s = self.now_s()
             row.reason = ""  # whatever went wrong before
             self.retries.trains(start)
@@ -476,8 +478,6 @@ class LiveBackend:
         row = start.row
         if row.started_s is None:
             row.started_s = self.now_s()
-        if row.spec.plain:
-            return
         step = float(held.loaded_step)
         start.stint.from_step = step
         more = max(row.reached_step - step, held.lost_steps - row.lost_steps)
@@ -485,6 +485,25 @@ class LiveBackend:
             self._lose_steps(start, more)
         row.reached_step, row.saved_step = step, held.loaded_step
         self.correct(row, step)
+
+    def _told(self, start: LiveStart, held: Held) -> None:
+        """A job without the iterator says how far it is: from its first word on its steps count, not its
+        time; what an earlier start did beyond that is lost."""
+        row, stint = start.row, start.stint
+        if held.saved_step >= 0:
+            row.tells_saved = True
+        if start.told:
+            return
+        start.told = row.tells_steps = True
+        if row.started_s is None:
+            row.started_s = self.now_s()
+        step = float(held.loaded_step)
+        if row.reached_step > step:
+            self._lose_steps(start, row.reached_step - step)
+        stint.from_step = row.reached_step = step
+        row.saved_step = min(row.saved_step, held.loaded_step)
+        self.correct(row, float(held.step))
+        self.book.dirty_stints[start.key] = stint
 
     def _lose_steps(self, start: LiveStart, steps: float) -> None:
         row = start.row
@@ -525,7 +544,8 @@ class LiveBackend:
         keeps = (
             row.total_steps if completed else start.survives()
         )  # it may need fewer than announced
-        if row.spec.starts_over and not completed and (over := start.progress()) > 0:
+        timed = row.starts_over and not start.tells  # else the next start says what it goes on from
+        if timed and not completed and (over := start.progress()) > 0:
             self._lose_steps(start, over)
         self._measure(start)
         self._write_stint(start, now, keeps, failure, completed)

@@ -104,10 +104,12 @@ class Estimating:
         What a round reports is off by as much as reports are late, which is much in a round of seconds.
         Those of a plain job are only guessed by its rate."""
         row, start = self.engine.book.jobs.get(job), self.engine.book.newest(job)
-        if row is None or row.spec.plain:
+        if row is None or (row.spec.plain and not row.tells_steps):
             return None
         late_s = self.engine.fleet.heartbeat_s
         if start is None or start.leader is None:  # it ended in this round
+            if row.spec.plain:  # with steps that were done and do not count
+                return None
             return (steps, seconds) if seconds >= late_s / INEXACT else None
         leader, epoch = start.leader, start.stint.epoch
         if leader.loaded_step < 0 or leader.step_age_s < 0:

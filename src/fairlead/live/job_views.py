@@ -50,7 +50,7 @@ def job_view(
         reason=reason,
         rho=row.rho,
         claimed=row.spec.rates,
-        starts_over=row.spec.starts_over,
+        starts_over=row.starts_over,
         measured_on=measured_on,
         failure=_failure(row.failure),
         retry_in_s=None if row.retry_s is None else max(row.retry_s - now_s, 0.0),

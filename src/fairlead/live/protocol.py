@@ -177,7 +177,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     # host:port:gang_port:secret of rank 0 where that is another node; "" = not known yet, or here
     master: str = ""
     has_rank_0: bool = True
-    plain: bool = False  # without iterator: progress by wall time, SIGTERM to stop
+    plain: bool = False  # without iterator: progress as it says, or by wall time; SIGTERM to stop
     total_steps: int = 0
     batch: int = 0  # samples per step to begin with, 0 = the script's own
     checkpoint_s: float = 600.0  # save this often
@@ -192,6 +192,9 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usual_start_s: float = -1.0  # to the first step, as it was measured; -1 = not known
     inspect: bool = False  # say where its ranks stand: those of another node hang
     runtime: Runtime = Runtime()  # where the command runs
+    progress_url: str = (
+        ""  # where a plain job answers how far it is; "" = it may write it to a file
+    )
     node_rank: int = 0  # of this node among those of the start
     nodes: int = 1
 

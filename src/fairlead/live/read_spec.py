@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from fairlead.errors import InputError
+from fairlead.live.progress_url import parse_progress_url
 from fairlead.live.runtime import CONDA_NAME, named, wrong_container
 from fairlead.live.spec import JobSpec
 
@@ -155,6 +156,18 @@ def _check_progress(where: str, spec: JobSpec) -> None:
         raise InputError(
             f"{where}: keeps_progress: is for jobs with plain = true; others keep theirs as it is"
         )
+    if not spec.progress_url:
+        return
+    if not spec.plain:
+        raise InputError(
+            f"{where}: progress_url: is for jobs with plain = true; the iterator tells of others"
+        )
+    try:
+        parse_progress_url(spec.progress_url)
+    except ValueError as problem:
+        raise InputError(
+            f"{where}: progress_url: {problem}, got {shown(spec.progress_url)}"
+        ) from None
 
 
 def _check_runtime(where: str, spec: JobSpec) -> None:

@@ -48,8 +48,8 @@ class RestartCostsOfJobs:
         that many times its cost, and work is lost once."""
         assert self.engine.setup is not None
         profile = self.engine.setup.profile
-        if start.row.spec.starts_over and start.leader is not None:
-            return start.leader.ran_s / profile.patience
+        if start.row.spec.plain and start.leader is not None:
+            return _unkept_s(start) / profile.patience
         if not start.finishing or start.finishing_since is None:
             return 0.0
         lasted_s = now - start.finishing_since
@@ -57,3 +57,12 @@ class RestartCostsOfJobs:
             return 0.0
         # The step that the core still counts takes less than what this start is worth: it is left alone.
         return lasted_s / profile.patience + 1.0 / max(start.rate, 1e-9)
+
+
+def _unkept_s(start: LiveStart) -> float:
+    """Seconds that a job without the iterator has run for what its own checkpoints do not keep."""
+    assert start.leader is not None
+    if start.row.starts_over:
+        return start.leader.ran_s
+    rate, lost = start.measured(), start.progress() - start.survives()
+    return min(lost / rate, start.leader.ran_s) if rate and lost > 0 else 0.0

@@ -207,7 +207,7 @@ class Retries:
             place=failure.place,
             step=failure.step,
             ran_s=ran_s,
-            progressed=long or (start.survives() > stint.from_step and not row.spec.plain),
+            progressed=long or (start.survives() > stint.from_step and _saves(row)),
             program=program_of(row.user, row.spec.command),
         )
 
@@ -276,6 +276,11 @@ class Retries:
 def failures_in_a_row(row: JobRow) -> int:
     """That count against a job."""
     return len(in_a_row(row.recent_failures))
+
+
+def _saves(row: JobRow) -> bool:
+    """Does it tell of its checkpoints?"""
+    return row.tells_saved or not row.spec.plain
 
 
 def _not_counted(record: FailureRecord) -> FailureRecord:

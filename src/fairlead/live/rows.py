@@ -56,12 +56,19 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     failure: Failure | None = None  # the last one, without its traceback
     recent_failures: tuple[FailureRecord, ...] = ()  # since it last did well, oldest first
     retry_s: float | None = None  # it is not tried again before this time
+    tells_steps: bool = False  # a plain job that has said how many are done
+    tells_saved: bool = False  # and how many of them its own checkpoints keep
     avoids: tuple[str, ...] = ()  # nodes that it is not placed on, as the core has been told
 
     @property
     def open(self) -> bool:
         """Has it not ended yet?"""
         return self.state in OPEN_STATES
+
+    @property
+    def starts_over(self) -> bool:
+        """Does each start of it begin with nothing, as far as is known?"""
+        return self.spec.starts_over and not self.tells_saved
 
     def countable(self, steps: float) -> float:
         """How many of these the core may count of a job that is not complete: one is kept back, for a job

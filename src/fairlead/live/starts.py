@@ -27,6 +27,7 @@ class LiveStart:
     heard: float = 0.0  # monotonic time of the report in which rank 0's node said that
     lost: bool = False  # a node of it was lost
     stalled: bool = False  # its first node says that it makes no progress
+    told: bool = False  # has a plain job's first word of its steps been booked?
     finishing_since: float | None = None  # its steps are done, as the server heard then
 
     @property
@@ -53,16 +54,24 @@ class LiveStart:
         """Node -> indices of the devices held."""
         return {n: tuple(d for r in ranks for d in r.devices) for n, ranks in self.nodes.items()}
 
+    @property
+    def tells(self) -> bool:
+        """Has it said how many steps are done? Of a job without the iterator that says nothing, running time
+        is all that is known."""
+        return self.leader is not None and self.leader.loaded_step >= 0
+
     def progress(self) -> float:
         """Steps of the job done so far, as far as is known; the last one waits for the end."""
         row, leader = self.row, self.leader
         if leader is None:
             known = max(self.from_step, row.credited) if row.spec.plain else self.from_step
             return row.countable(known)
-        if row.spec.plain:
+        if self.tells:
+            done = float(leader.step)
+        elif row.spec.plain and not row.tells_steps:
             done = self.from_step + leader.ran_s * self.rate
         else:
-            done = float(leader.step) if leader.loaded_step >= 0 else self.from_step
+            done = self.from_step
         return row.countable(done)
 
     def expected(self, now: float) -> float:
@@ -71,7 +80,7 @@ class LiveStart:
         if leader is None or leader.state != "running" or self.stopping:
             return known
         age_s, rate = max(now - self.heard, 0.0), self.rate
-        if not self.row.spec.plain:
+        if self.tells or self.row.tells_steps or not self.row.spec.plain:
             trained_s = leader.ran_s - leader.step_age_s
             if leader.step_age_s < 0 or leader.loaded_step < 0:
                 return known
@@ -82,11 +91,8 @@ class LiveStart:
         return max(known, self.row.countable(done))
 
     def measured(self) -> float | None:
-        """steps/s of this start so far; None = not known, or of a plain job."""
-        leader = self.leader
-        if leader is None or leader.loaded_step < 0 or leader.ran_s <= 1.0 or self.row.spec.plain:
-            return None
-        return (leader.step - leader.loaded_step) / leader.ran_s
+        """steps/s of this start so far; None = not known."""
+        return None if self.leader is None else measured_rate(self.leader, self.row.spec.plain)
 
     def reached(self) -> float:
         """The last step that it told of, counted or not; 0 while none is known."""
@@ -95,11 +101,11 @@ class LiveStart:
 
     def survives(self) -> float:
         """Steps that the next start can go on from, as far as is known."""
-        if self.row.spec.plain:
-            return 0.0 if self.row.spec.starts_over else self.progress()
+        if self.row.spec.plain and not self.row.tells_saved:
+            return 0.0 if self.row.starts_over else self.progress()
         known = [h.saved_step for h in self.held.values()] + [self.row.saved_step]
         leader = self.leader
-        if leader is not None and leader.loaded_step >= 0:
+        if leader is not None and leader.loaded_step >= 0 and not self.row.spec.plain:
             known.append(leader.loaded_step)
         return float(max(known))
 
@@ -191,9 +197,19 @@ class LiveStart:
             usual_start_s=self.row.usual_start_s,
             inspect=self.stalled and node != first,
             runtime=spec.runtime,
+            progress_url=spec.progress_url,
             node_rank=list(self.nodes).index(node),
             nodes=len(self.nodes),
         )
+
+
+def measured_rate(held: Held, plain: bool) -> float | None:
+    """steps/s of a start so far, as rank 0's node tells; None = not known. A plain job may tell seldom: what
+    it has done since it did so last is not counted, neither is the time."""
+    trained_s = held.ran_s - max(held.step_age_s, 0.0) if plain else held.ran_s
+    if held.loaded_step < 0 or trained_s <= KNOWN_S:
+        return None
+    return (held.step - held.loaded_step) / trained_s
 
 
 def _follows(failure: Failure | None) -> bool:

@@ -16,7 +16,7 @@ from fairlead.live.job_views import job_view, stint_view
 from fairlead.live.node_states import condition
 from fairlead.live.retries import failures_in_a_row
 from fairlead.live.rows import ON_DEVICES, JobRow, StintRow, TenantSums
-from fairlead.live.starts import LiveStart
+from fairlead.live.starts import LiveStart, measured_rate
 from fairlead.live.tally import Tally, TenantTally
 from fairlead.live.tenants_shown import tenants_for
 from fairlead.live.views import (
@@ -96,10 +96,11 @@ class Viewer:
         return self.engine.clock.now_s()
 
     def _measured(self, row: JobRow, running: LiveStart | None) -> float | None:
-        if running is not None and running.leader is not None and not row.spec.plain:
+        if running is not None and running.leader is not None:
             held = self.engine.fleet.held(running.first_node, running.key)
-            if held is not None and held.loaded_step >= 0 and held.ran_s > 1.0:
-                return (held.step - held.loaded_step) / held.ran_s
+            now = None if held is None else measured_rate(held, row.spec.plain)
+            if now is not None:
+                return now
         return row.measured_rate
 
     def _measured_on(self, row: JobRow, running: LiveStart | None) -> str:
