@@ -110,7 +110,8 @@ def test_a_job_that_fits_nowhere_waits_for_a_node(cluster: Running, admin: Clien
 def test_what_if_and_explain(admin: Client) -> None:
     ids = admin.submit([_sleeper() for _ in range(5)])
     until(lambda: sum(_state(admin, job, "running") for job in ids) == 4)
-    assert "of the time on" in admin.explain(ids[0]).why_here, "at once, forecast or not"
+    assert admin.explain(ids[0]).why_here, "at once, forecast or not"
+    until(lambda: "of the time on" in admin.explain(ids[0]).why_here, what="a share")
     until(lambda: admin.explain(ids[0]).forecast_kind == "exact", what="a forecast")
     told = admin.explain(ids[0])
     assert told.finish_s is not None

@@ -1,6 +1,6 @@
 import numpy as np
 
-from fairlead.live.rates import fits, kind_of, own_rates, table_for
+from fairlead.live.rates import fits, kind_of, own_rates, table_for, with_kinds_of
 from fairlead.live.rows import JobRow
 from fairlead.live.spec import JobSpec
 from fairlead.model.cluster import Cluster, SlotType
@@ -116,3 +116,14 @@ def test_what_is_stated_of_pairs_makes_another_kind() -> None:
     one, two = (_spec(rates={"v100": 2.0}, colocated_fraction=f) for f in (0.5, 0.6))
     kinds = {kind_of(spec, CATALOGUE) for spec in (one, two, _spec(rates={"v100": 2.0}))}
     assert len(kinds) == 3
+
+
+def test_a_table_for_other_nodes_keeps_the_kinds_of_jobs_that_have_ended_since() -> None:
+    row = _row(_spec(rates={"v100": 2.0, "new": 3.0}))
+    before = table_for(CATALOGUE, MIXED, {0: row})
+    kind = (row.kind, 1)
+    after = table_for(CATALOGUE, Cluster.of({"new": 1, "newest": 1}), {}, before)
+    assert after.row(*kind) is None, "the job has ended"
+    kept = with_kinds_of(after, before)
+    rates = dict(zip([s.accelerator for s in kept.slots], kept.rate[kept.row(*kind)], strict=True))
+    assert rates == {"v100": 2.0, "new": 3.0, "newest": 0.0}

@@ -216,19 +216,27 @@ def test_pages_fit_the_screen_in_light_and_dark(
     calm(driver, cluster)
 
 
+def all_named(chrome: webdriver.Chrome) -> bool:
+    controls = chrome.find_elements(
+        By.CSS_SELECTOR, "main a, main button, main select, main svg[role]"
+    )
+    controls += chrome.find_elements(
+        By.CSS_SELECTOR, "main input:not([type=hidden]), main textarea, progress"
+    )
+    assert controls
+    for control in controls[:60]:
+        assert control.accessible_name, (chrome.current_url, control.get_attribute("outerHTML"))
+    return True
+
+
 def test_every_control_has_a_name(driver: webdriver.Chrome, cluster: Running) -> None:
     """As a screen reader would say it: the names that the browser computes."""
     for page in ("/", "/jobs", "/jobs/0", "/nodes", "/what-if"):
         driver.get(cluster.url + page)
-        controls = driver.find_elements(
-            By.CSS_SELECTOR, "main a, main button, main select, main svg[role]"
-        )
-        controls += driver.find_elements(
-            By.CSS_SELECTOR, "main input:not([type=hidden]), main textarea, progress"
-        )
-        assert controls
-        for control in controls[:60]:
-            assert control.accessible_name, (page, control.get_attribute("outerHTML"))
+        # Anew where the page has just put newer copies in their place.
+        WebDriverWait(
+            driver, PATIENCE_S, ignored_exceptions=(StaleElementReferenceException,)
+        ).until(all_named)
         assert driver.execute_script("return document.documentElement.lang") == "en"
 
 

@@ -23,7 +23,7 @@ from fairlead.live.forecast import Outcome, Question
 from fairlead.live.forecast_process import ForecastProcess, Task
 from fairlead.live.forecaster import CPU_S, SEEDS, Forecaster, JobForecast
 from fairlead.live.outcomes import Outcomes
-from fairlead.live.rates import extended, fits, kind_of, own_rates, table_for
+from fairlead.live.rates import extended, fits, kind_of, own_rates, table_for, with_kinds_of
 from fairlead.live.reasons import facts
 from fairlead.live.spec import JobSpec
 from fairlead.live.turns import Turns
@@ -223,6 +223,7 @@ class Outlooks:
         table = table_for(
             self.engine.options.catalogue, cluster, self.engine.book.jobs.copy(), setup.throughputs
         )
+        table = with_kinds_of(table, setup.throughputs)
         here = table.columns(cluster.slots)
         able = {
             s.accelerator for s, rates in zip(here.slots, here.rate.T, strict=True) if rates.any()

@@ -129,6 +129,20 @@ def _usual_fraction(table: Throughputs) -> Floats:
     return np.asarray(total / np.maximum(count, 1) / alone)
 
 
+def with_kinds_of(table: Throughputs, other: Throughputs) -> Throughputs:
+    """The table with the kinds of another one that it lacks, at their rates there; 0 on slot types that the
+    other does not have. A state that was copied earlier may hold jobs that have ended since."""
+    missing = [kind for kind in other.kinds if table.row(*kind) is None]
+    here = {slot: column for column, slot in enumerate(table.slots)}
+    shared = [(here[slot], column) for column, slot in enumerate(other.slots) if slot in here]
+    more = {}
+    for kind in missing:
+        more[kind] = np.zeros(len(table.slots))
+        for mine, theirs in shared:
+            more[kind][mine] = other.rate[other.row(*kind), theirs]
+    return extended(table, more)
+
+
 def extended(table: Throughputs, more: Mapping[Kind, Floats]) -> Throughputs:
     """The table with more rows; of these, nothing is known beside others."""
     if not more:
