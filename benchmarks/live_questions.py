@@ -4,12 +4,14 @@
 
 The server and its nodes are those of ``live_load.py``, without a core of its own for the server. Two people
 ask one question after another, one of them for the story of any job, the other what would be with other
-nodes. Printed are the times that answers took, and what kind of forecast they got. Exits with 1 where an
-`explain` took more than 1 s or a what-if more than 10 s.
+nodes. Printed are the times that answers took, what kind of forecast they got, the CPU time that the
+forecasting processes spent meanwhile, and how busy the machine was. Exits with 1 where an `explain` took more
+than 1 s or a what-if more than 10 s.
 """
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import time
@@ -65,22 +67,34 @@ class Questions(Load):
         return took
 
     async def _compare(self, end: float) -> list[float]:
-        took, kinds, errors = [], Counter[str](), []
+        took, kinds, errors, spent, exact = [], Counter[str](), [], [], []
         body = msgspec.json.encode(WhatIf(add_nodes={"v100": 80}))
         while time.monotonic() < end:
-            asked = time.monotonic()
+            asked, before_s = time.monotonic(), self._forecasting_s()
             answer = await self.http.post(
                 "/v1/what-if", content=body, headers={"Content-Type": "application/json"}
             )
             took.append(time.monotonic() - asked)
+            spent.append(self._forecasting_s() - before_s)
             answer.raise_for_status()
             told = msgspec.json.decode(answer.content, type=Comparison)
+            exact.append(told.forecast_exact_s or 0.0)
             kinds[told.forecast_kind] += 1
             errors.append(told.forecast_error or 0.0)
             await asyncio.sleep(1.0)
         _print("what-if", took, kinds)
-        print(f"  stated error {np.median(errors):.0%}")
+        print(f"  stated error {np.median(errors):.0%}, exact for {np.median(exact) / 3600:.2f} h")
+        print(
+            f"  CPU time of forecasting processes: median {np.median(spent):.1f}, {max(spent):.1f} s"
+        )
+        load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+        print(f"load average {load} on {os.cpu_count()} cores")
         return took
+
+    def _forecasting_s(self) -> float:
+        """CPU seconds so far of the server's processes other than driver, front and solver."""
+        others = [part for name, part in self.parts().items() if name.startswith("other")]
+        return sum(sum(part.cpu_times()[:2]) for part in others)
 
 
 def _print(name: str, took: list[float], kinds: "Counter[str]") -> None:
@@ -93,6 +107,7 @@ def main() -> int:
     """Print the times; exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--agents", type=int, default=100)
+    parser.add_argument("--devices", type=int, default=8, help="of a node")
     parser.add_argument("--running", type=int, default=800)
     parser.add_argument("--queued", type=int, default=10_000)
     parser.add_argument("--round", type=float, default=5.0, help="seconds")

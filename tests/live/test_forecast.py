@@ -139,15 +139,24 @@ def test_how_sure_a_forecast_is() -> None:
     state, ends = middle(setup(), jobs(), 20)
     last = max(ends, key=lambda number: ends[number])
     unsure = Question(rate_noise=0.1, rate_bias=0.2)
-    outcomes = forecast(setup(), state, unsure, seeds=range(12))
+    outcomes = forecast(setup(), state, unsure, seeds=range(6))
     when = eta(outcomes, last)
-    assert when.forecasts == 12
+    assert when.forecasts == 6
     assert when.low_s is not None
     assert when.finish_s is not None
     assert when.high_s is not None
     assert 0 < when.low_s < when.finish_s < when.high_s
-    assert eta(outcomes, last) == eta(forecast(setup(), state, unsure, seeds=range(12)), last)
+    assert forecast(setup(), state, unsure, seeds=[3]) == outcomes[3:4]
     assert eta([], last).forecasts == 0
+
+
+def test_rounds_are_simulated_for_as_long_as_is_wanted() -> None:
+    state, ends = middle(setup(), jobs(), 20)
+    first = min(ends.values()) - state.time_s
+    (some,) = forecast(setup(), state, Question(rounds_s=first))
+    assert first <= some.exact_s < first + 2 * DEFAULT.round_s
+    assert set(some.finish_s) == set(ends)
+    assert forecast(setup(), state, Question(wall_s=0.0))[0].exact_s == 0.0
 
 
 def test_an_idle_cluster_has_a_future_too() -> None:

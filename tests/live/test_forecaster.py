@@ -18,8 +18,14 @@ from fairlead.live import forecast_process
 from fairlead.live.access import Caller
 from fairlead.live.arrivals import History
 from fairlead.live.forecast import Question
-from fairlead.live.forecast_process import ForecastError, ForecastProcess, Task, within_time
-from fairlead.live.forecaster import Forecaster
+from fairlead.live.forecast_process import (
+    ForecastError,
+    ForecastProcess,
+    Task,
+    within_time,
+    without_rounds,
+)
+from fairlead.live.forecaster import Forecaster, Latest
 from fairlead.live.outcomes import Outcomes
 from fairlead.live.spec import JobSpec
 from fairlead.live.views import WhatIf
@@ -30,7 +36,7 @@ LIMIT_S = 180.0
 def task(count: int = 12, **question: object) -> Task:
     state, _ = middle(setup(), jobs(count), 20)
     asked = Question(now_s=state.time_s, **question)  # type: ignore[arg-type]
-    return Task(setup(), state, asked, (0, 1, 2))
+    return Task(setup(), state, asked, (0, 1, 2), wall_s=np.inf)
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +47,23 @@ def process() -> Iterator[ForecastProcess]:
 
 
 @pytest.fixture(scope="module")
-def forecaster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forecaster]:
+def forecaster(
+    tmp_path_factory: pytest.TempPathFactory, process: ForecastProcess
+) -> Iterator[Forecaster]:
     outcomes = Outcomes(tmp_path_factory.mktemp("outcomes") / "forecasts.db")
     outcomes.open()
     copied = task()
-    one = Forecaster(lambda: (copied.state.time_s, copied), 360.0, outcomes)
+    one = Forecaster(lambda: (copied.state.time_s, copied), 360.0, outcomes, process)
     one.start()
     yield one
     one.close()
     outcomes.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("served")) as running:
+        yield running
 
 
 def test_the_process_answers_as_this_one_does(process: ForecastProcess) -> None:
@@ -58,7 +72,8 @@ def test_the_process_answers_as_this_one_does(process: ForecastProcess) -> None:
     wrong = replace(asked, question=replace(asked.question, policy="nobody"))
     with pytest.raises(FairleadError, match="nobody"):
         process.run(wrong)
-    assert process.run(replace(asked, cpu_s=0.0))[0].coarse
+    for limited in (replace(asked, cpu_s=0.0), replace(asked, wall_s=0.0)):
+        assert process.run(limited)[0].exact_s == 0.0
 
 
 def test_a_forecast_that_does_not_end_is_answered_by_the_coarse_one(
@@ -75,9 +90,9 @@ def test_a_forecast_that_does_not_end_is_answered_by_the_coarse_one(
     found = process.run(Task(asked.setup, asked.state, forever, (0,), 0.5))
     assert found[0].coarse
     assert set(found[0].finish_s) >= set(asked.state.books.jobs["id"].tolist())
-    assert process.run(asked)[0].complete, "and the next one is made"
 
 
+@pytest.mark.long
 def test_a_process_that_dies_is_an_error_and_the_next_one_works(process: ForecastProcess) -> None:
     asked = task()
     process.run(asked)
@@ -144,10 +159,34 @@ def test_forecasts_are_held_against_what_came_of_them(
     assert found.left_s == pytest.approx(latest.outcomes[0].finish_s[11], rel=0.2)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("served")) as running:
-        yield running
+@pytest.mark.parametrize(("within_s", "final"), [(3600.0, True), (3600.0, False), (0.0, True)])
+def test_a_question_compares_forecasts_of_one_kind(
+    server: Served,
+    process: ForecastProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    within_s: float,
+    final: bool,
+) -> None:
+    """Where either had no time for rounds, both are told without them, and that is said."""
+    asked = task()
+    coarse, exact = without_rounds(asked)[0], within_time(asked)[0]
+    assert coarse.mean_left_s != pytest.approx(exact.mean_left_s)
+    jobs = frozenset(exact.finish_s)
+    told = exact if final else coarse
+    latest = Latest(0.0, asked.state.time_s, asked, jobs, (told,), 1.0, final, coarse)
+    outlooks = server.server.service.outlooks
+    monkeypatch.setattr(outlooks.forecaster, "recent", lambda until: latest)
+    monkeypatch.setattr(outlooks, "_questions", process)
+    monkeypatch.setattr("fairlead.live.outlooks.WITHIN_S", within_s)
+    monkeypatch.setattr("fairlead.live.outlooks.QUESTION_CPU_S", np.inf)
+    same = asked.setup.policy
+    answer = outlooks.compare(Caller("admin", "", "admin"), WhatIf(policy=same))
+    assert answer.forecast_kind == ("exact" if within_s and final else "coarse")
+    expected = exact if within_s and final else coarse
+    assert answer.now.finish_s == pytest.approx(dict(expected.finish_s))
+    # The same policy: nothing changes.
+    assert answer.then.finish_s == pytest.approx(dict(expected.finish_s), rel=0.05)
+    assert bool(answer.notes) == (answer.forecast_kind == "coarse")
 
 
 def test_a_reason_is_given_while_the_driver_stands_still(server: Served) -> None:

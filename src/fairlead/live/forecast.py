@@ -5,8 +5,8 @@ true ones. The round in force goes on to its end; it is cut where the question h
 and whoever it was taken from, are not touched.
 
 Rounds are simulated one by one: 1,000 jobs take seconds, and the time grows with jobs, solves and rounds.
-Where that takes more CPU time than is allowed, the rest follows without rounds (``fluid``): an outcome says
-up to when it is exact.
+Where that takes longer than is allowed, the rest follows without rounds (``fluid``): an outcome says up to
+when it is exact.
 """
 
 import itertools
@@ -54,6 +54,8 @@ class Question:
     history: History = field(default_factory=History)  # by which jobs are expected; none: none are
     early_s: float = np.inf  # a round of this age ends where devices are free and jobs wait
     cpu_s: float = np.inf  # of this process that rounds may be simulated for
+    wall_s: float = np.inf  # that rounds may be simulated for, whatever the process got of them
+    rounds_s: float = np.inf  # from now on that are simulated round by round, if there is time
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Outcome:
 
     @property
     def coarse(self) -> bool:
-        """Was the CPU time too short for rounds to the end?"""
+        """Was the time too short for rounds to the end?"""
         return self.exact_s < np.inf
 
     @property
@@ -119,7 +121,7 @@ def middle_s(outcomes: Sequence[Outcome], job: int) -> float | None:
 
 
 def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> Outcome:
-    deadline_s = time.process_time() + asked.cpu_s
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
     costs = asked.restart_costs or setup.restart_costs
     ahead = replace(
         setup,
@@ -163,7 +165,16 @@ def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> 
             backend.perform(command)
     to_the_end = True
     with suppress(SimulationError):  # where the rest would wait for ever: not within the horizon
-        to_the_end = drive(scheduler, backend, [watch], lambda: time.process_time() >= deadline_s)
+        to_the_end = drive(
+            scheduler,
+            backend,
+            [watch],
+            lambda: (
+                time.process_time() - began_cpu_s >= asked.cpu_s
+                or time.monotonic() - began_s >= asked.wall_s
+                or scheduler.now_s - now_s >= asked.rounds_s
+            ),
+        )
     open_ = scheduler.ledger.jobs.id
     complete = not (open_ < to_come.first_id).any()
     if to_the_end:

@@ -1,9 +1,9 @@
-"""Forecasts in a process of their own, bounded by the CPU time that they take there.
+"""Forecasts in a process of their own, bounded by the CPU time that they take there, and by the clock.
 
 Of each task the process first makes a forecast without rounds, which takes a fraction of a second, and sends
-it; then better ones, as far as its CPU time goes. A process that computes on beyond that (one solve cannot be
-interrupted) is ended, and the coarse forecast is the answer. A slow machine, or a busy one, changes how
-exact an answer is and how long it takes, never whether there is one.
+it; then better ones, as far as its time goes. A process that computes on for long beyond that (one solve
+cannot be interrupted) is ended, and the coarse forecast is the answer. A slow machine, or a busy one, changes
+how exact an answer is, never whether there is one.
 """
 
 import logging
@@ -18,17 +18,19 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import numpy as np
+
 from fairlead.core.state import SchedulerState
 from fairlead.errors import FairleadError
 from fairlead.live.forecast import Outcome, Question, forecast
+from fairlead.model.arrays import Floats
 from fairlead.setup import Setup
 
 _log = logging.getLogger(__name__)
 PATIENCE = 3.0  # times its CPU time that a task may really take, and
 STARTING_CPU_S = 30.0  # seconds more: the process imports and compiles first
 LOOK_S = 0.25  # between looks at the process
-WANTED_S = 5.0  # within which people would like an answer: on a busy machine for less CPU time
-LEAST_CPU_S = 0.3  # of a task, however busy the machine
+WALL_S = 5.0  # for which rounds are simulated at most, on a busy machine too
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -48,7 +50,8 @@ class Task:
     state: SchedulerState
     question: Question
     seeds: tuple[int, ...] = (0,)
-    cpu_s: float = 4.0  # of all seeds together
+    cpu_s: float = 4.0  # of all seeds together; 0 = without rounds
+    wall_s: float = WALL_S  # from when the process has it, likewise
 
 
 class ForecastProcess:
@@ -64,7 +67,6 @@ class ForecastProcess:
         self._process: BaseProcess | None = None
         self._connection: Connection | None = None
         self._closed = False
-        self._pace = 1.0  # seconds that a CPU second of the process took lately
 
     def start(self) -> None:
         """Have the process ready for a question that is about to come."""
@@ -82,14 +84,11 @@ class ForecastProcess:
         the process fails, and the task's own error where it cannot be answered."""
         with self._turn:
             process, connection = self._started()
-            began, before_s = time.monotonic(), _cpu_s(process.pid)
-            cpu_s = max(min(task.cpu_s, WANTED_S / self._pace), min(LEAST_CPU_S, task.cpu_s))
+            until = time.monotonic() + patience_s
             self._number += 1
             try:
-                connection.send((self._number, replace(task, cpu_s=cpu_s)))
-                found = self._answer(process, connection, task, began + patience_s, early)
-                self._learn_pace(time.monotonic() - began, _cpu_s(process.pid) - before_s)
-                return found
+                connection.send((self._number, task))
+                return self._answer(process, connection, task, until, early)
             except (EOFError, OSError):
                 self._end()
                 raise ForecastError("the process that makes forecasts has ended") from None
@@ -131,10 +130,6 @@ class ForecastProcess:
                     return coarse
                 raise ForecastError(f"a forecast took more than {most_s:.0f} s of CPU time")
 
-    def _learn_pace(self, seconds: float, cpu_s: float) -> None:
-        if cpu_s >= LEAST_CPU_S:  # what is shorter is mostly waiting
-            self._pace = (self._pace + max(seconds / cpu_s, 1.0)) / 2
-
     def _started(self) -> tuple[BaseProcess, Connection]:
         with self._lock:
             if self._closed:
@@ -174,8 +169,9 @@ def _serve(connection: Connection, parent: int, niceness: int) -> None:
         except (EOFError, OSError):
             return
         try:
-            connection.send((number, "coarse", without_rounds(task)))
-            connection.send((number, "done", within_time(task)))
+            coarse = without_rounds(task)
+            connection.send((number, "coarse", coarse))
+            connection.send((number, "done", coarse if task.cpu_s <= 0 else within_time(task)))
         except FairleadError as problem:
             connection.send((number, "failed", problem))
         except Exception as problem:  # a question that shows a defect must not end the process
@@ -191,17 +187,23 @@ def without_rounds(task: Task) -> list[Outcome]:
 
 
 def within_time(task: Task) -> list[Outcome]:
-    """With rounds, for as many seeds as there is CPU time for; the first may take all of it."""
+    """With rounds, for as many seeds as there is time for; the first may take all of it."""
     outcomes: list[Outcome] = []
-    deadline_s = time.process_time() + task.cpu_s
+    left = np.array([task.cpu_s, task.wall_s])
     for seed in task.seeds:
-        began_s = time.process_time()
-        asked = replace(task.question, cpu_s=deadline_s - began_s)
+        before = _clocks()
+        asked = replace(task.question, cpu_s=float(left[0]), wall_s=float(left[1]))
         outcomes += forecast(task.setup, task.state, asked, (seed,))
-        now_s = time.process_time()
-        if outcomes[-1].coarse or deadline_s - now_s < now_s - began_s:
+        took = _clocks() - before
+        left = left - took
+        if outcomes[-1].coarse or (left < took).any():
             break
     return outcomes
+
+
+def _clocks() -> Floats:
+    """(2,) CPU seconds of this process, and monotonic seconds."""
+    return np.array([time.process_time(), time.monotonic()])
 
 
 def _end_with(parent: int) -> None:

@@ -26,7 +26,6 @@ CPU_S = 4.0  # of a forecast
 AT_LEAST_S = 2.0  # between two forecasts, and
 TIMES_COST = 2.0  # as many times what one takes
 REUSED_COST = 5.0  # times what it takes to make another, until which a question is asked of one
-PATIENCE_S = 5.0  # that a question waits for more than a coarse one
 UNASKED_S = 120.0  # between two that nobody asked for, and
 UNASKED_COST = 50.0  # as many times what one takes
 
@@ -42,6 +41,7 @@ class Latest:
     outcomes: tuple[Outcome, ...]
     cost_s: float
     final: bool  # False: a better one is being made
+    coarse: Outcome  # the one without rounds, of the same state
 
     @property
     def age_s(self) -> float:
@@ -69,16 +69,21 @@ class Forecaster:
     """See the module. Any thread may call it."""
 
     def __init__(
-        self, copy: Callable[[], tuple[float, Task]], round_s: float, outcomes: Outcomes
+        self,
+        copy: Callable[[], tuple[float, Task]],
+        round_s: float,
+        outcomes: Outcomes,
+        process: ForecastProcess | None = None,
     ) -> None:
-        """copy: the present state and its time, as a task for the process; may wait for the driver."""
+        """copy: the present state and its time, as a task for the process; may wait for the driver. process:
+        None = one of its own; closed with this."""
         self.latest: Latest | None = None
         self.calibration = Calibration(round_s)
         self._copy = copy
         self._outcomes = outcomes
         self._pending = Pending()
         self._ended: deque[tuple[int, float | None]] = deque()
-        self._process = ForecastProcess("forecasts")
+        self._process = process or ForecastProcess("forecasts")
         self._changed = threading.Condition()
         self._wanted = False
         self._closed = False
@@ -137,8 +142,9 @@ class Forecaster:
         """Relative: half of such forecasts were further off."""
         return self.calibration.of(kind, max(left_s, 1.0)).error
 
-    def recent(self) -> Latest:
-        """A forecast no older than it is worth to make another; waits for it. Raises FairleadError."""
+    def recent(self, until: float) -> Latest:
+        """A forecast no older than it is worth to make another. Waits for it, and from the (monotonic) time
+        ``until`` on for any at all. Raises FairleadError."""
         asked = time.monotonic()
         latest = self.latest
         reusable = latest is not None and asked - latest.at <= REUSED_COST * latest.cost_s
@@ -148,7 +154,7 @@ class Forecaster:
         self._want(now=True)
         found = self._wait(
             lambda one: one.final and (one.at >= asked or one.cost_s > AT_LEAST_S),
-            asked + PATIENCE_S,
+            until,
             before,
         )
         if found is None:  # better a coarse one than none
@@ -251,11 +257,14 @@ class Forecaster:
         now_s, task = self._copy()
         jobs = frozenset(task.state.books.jobs["id"].tolist())
 
+        at_once: list[Outcome] = []
+
         def latest(outcomes: list[Outcome], final: bool) -> Latest:
-            cost_s = time.monotonic() - began
-            return Latest(began, now_s, task, jobs, tuple(outcomes), cost_s, final)
+            cost_s, coarse = time.monotonic() - began, (at_once or outcomes)[0]
+            return Latest(began, now_s, task, jobs, tuple(outcomes), cost_s, final, coarse)
 
         def early(coarse: list[Outcome]) -> None:
+            at_once.extend(coarse)
             if self.latest is None or self.latest.kind == "coarse":
                 self._publish(latest(coarse, False))
 

@@ -5,6 +5,7 @@ is kept of the present state (``forecaster``); questions are forecasts in anothe
 who ask. Nobody waits for the driver or for a forecast to be told why a job is where it is.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,7 +42,9 @@ HORIZON_S = 30 * 86_400.0
 COPY_S = 120.0  # that the driver may take until it copies the state; it may be writing
 WAIT_S = 0.5  # that whoever asks for a reason waits for a forecast, if one can come by then
 QUESTION_CPU_S = 3.0  # of the forecast with a change, where nobody else asks
-PATIENCE_S = 6.0  # that they wait for more than a coarse one
+WITHIN_S = 8.0  # from when they asked: then a coarse answer will do, as soon as there is one, and
+PRESENT_S = 4.0  # of it for the forecast of what will be without the change
+ENDING_S = 1.0  # of it for what follows without rounds on those that were simulated
 LISTED = 50  # jobs of a comparison that are named
 HISTORY = 500  # newest jobs that tell which ones to expect, after a restart of the server
 
@@ -114,22 +117,25 @@ class Outlooks:
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be, beside what will be."""
+        asked_at = time.monotonic()
         with self._turns.of(caller.user) as waiting:
             self._questions.start()
-            latest = self.forecaster.recent()
+            latest = self.forecaster.recent(asked_at + PRESENT_S)
             base = latest.task
             setup = self._changed(base.setup, question)
             setup, jobs, notes = self._added(setup, caller, question.add_jobs)
             policy = question.policy or None
             if policy is not None:
                 registry.make(policy, seed=setup.seed, profile=setup.profile.name)
-            asked = replace(base.question, add_jobs=tuple(jobs), policy=policy)
-            cpu_s = QUESTION_CPU_S / (1 + waiting)
             now = latest.outcomes[0]
+            # Both with as many rounds as the other, or the difference would be one of methods.
+            asked = replace(
+                base.question, add_jobs=tuple(jobs), policy=policy, rounds_s=now.exact_s
+            )
             then = now
             if question != WhatIf():
-                task = Task(setup, base.state, asked, (0,), cpu_s)
-                then = self._questions.run(task, PATIENCE_S)[0]
+                then = self._then(Task(setup, base.state, asked), asked_at + WITHIN_S, waiting)
+                now = now if then.exact_s > 0 else latest.coarse
         changed = [
             (job, now.finish_s[job], then.finish_s[job])
             for job in sorted(now.finish_s.keys() & then.finish_s.keys())
@@ -148,6 +154,14 @@ class Outlooks:
             forecast_exact_s=min(now.exact_s, then.exact_s) if coarse else None,
             forecast_error=self.forecaster.error(kind, now.mean_left_s),  # type: ignore[arg-type]
         )
+
+    def _then(self, task: Task, until: float, waiting: int) -> Outcome:
+        """What would be. until: when a coarse answer will do (monotonic); waiting: how many others do."""
+        left_s = until - time.monotonic()
+        wall_s = left_s - ENDING_S
+        rounds = wall_s > 0 and task.question.rounds_s > 0
+        cpu_s = QUESTION_CPU_S / (1 + waiting) if rounds else 0.0
+        return self._questions.run(replace(task, cpu_s=cpu_s, wall_s=wall_s), max(left_s, 0.0))[0]
 
     def _task(self) -> tuple[float, Task]:
         """The present state, to be run forward as it is."""
