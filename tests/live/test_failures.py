@@ -1,5 +1,7 @@
+
 """Who is to blame for starts that fail, and what is done."""
 
+import msgspec
 import pytest
 
 from fairlead.live.failures import (
@@ -227,6 +229,15 @@ def test_a_node_that_was_dealt_with_begins_anew() -> None:
     assert list(judge.suspects(60.0, "ab")) == ["a"]
     judge.forgive("a")
     assert judge.suspects(60.0, "ab") == {}
+
+
+def test_after_a_restart_failures_that_were_dealt_with_do_not_count_again() -> None:
+    bad = [failed(job, "a", float(job)) for job in (3, 2, 1)]
+    good = [went_well(9, "b")]
+    assert list(NodeJudge.of(bad, good).suspects(60.0, "ab")) == ["a"]
+    dealt_with = [msgspec.structs.replace(record, blames_node=True) for record in bad]
+    assert NodeJudge.of(dealt_with, good).suspects(60.0, "ab") == {}
+    assert NodeJudge.of(bad, [*good, went_well(8, "a", 15.0)]).suspects(60.0, "ab") == {}
 
 
 def test_a_program_is_a_user_and_the_first_words() -> None:

@@ -217,6 +217,16 @@ class NodeJudge:
         self.failures: deque[FailureRecord] = deque(maxlen=REMEMBERED)
         self.good: deque[GoodStart] = deque(maxlen=REMEMBERED)
 
+    @classmethod
+    def of(cls, failures: Iterable[FailureRecord], good: Iterable[GoodStart]) -> "NodeJudge":
+        """As it was before the server was started anew. Failures that a node was blamed for have been dealt
+        with, and do not count a second time."""
+        judge = cls()
+        counted = [record for record in failures if not record.blames_node]
+        judge.failures.extend(sorted(counted, key=lambda record: record.time_s))
+        judge.good.extend(sorted(good, key=lambda start: start.time_s))
+        return judge
+
     def failed(self, record: FailureRecord) -> None:
         """A start has failed."""
         self.failures.append(record)

@@ -33,8 +33,8 @@ def recover(engine: "Engine") -> None:
     engine.policy = engine.options.policy or store.meta("policy") or DEFAULT_POLICY
     engine.write(lambda t: t.set_meta("policy", engine.policy))
     _load_core(engine)
-    engine.retries.recover()
     _load_starts(engine)
+    engine.retries.recover()
     _load_grants(engine)
     _load_round(engine)
     for start in [s for starts in engine.book.live.values() for s in starts]:

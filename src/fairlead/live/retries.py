@@ -55,10 +55,11 @@ class Retries:
 
     def recover(self) -> None:
         """After a restart of the server."""
-        core = self.engine.scheduler
-        for row in self.engine.book.jobs.values():
-            for record in row.recent_failures:
-                self.nodes.failed(record)
+        core, book = self.engine.scheduler, self.engine.book
+        records = [record for row in book.jobs.values() for record in row.recent_failures]
+        training = [start for starts in book.live.values() for start in starts]
+        self.nodes = NodeJudge.of(records, [g for start in training for g in _good_starts(start)])
+        for row in book.jobs.values():
             if row.open and row.retry_s is not None:
                 self.waiting.add(row.id)
                 if core is None or JobId(row.id) not in core.held:
@@ -276,6 +277,14 @@ class Retries:
 def failures_in_a_row(row: JobRow) -> int:
     """That count against a job."""
     return len(in_a_row(row.recent_failures))
+
+
+def _good_starts(start: LiveStart) -> list[GoodStart]:
+    """One for each node of a start that trains."""
+    since_s = start.stint.trained_s
+    program = program_of(start.row.user, start.row.spec.command)
+    nodes = () if since_s is None else start.nodes
+    return [GoodStart(start.row.id, node, since_s or 0.0, program) for node in nodes]
 
 
 def _saves(row: JobRow) -> bool:
