@@ -1,4 +1,3 @@
-
 """Who is to blame for starts that fail, and what is done."""
 
 import msgspec
