@@ -90,7 +90,7 @@ def test_more_steps_than_were_needed_at_first_are_done(folder: Path) -> None:
     assert train(lease(Script(), folder, 200)) == 195
 
 
-def test_work_behind_the_loop_is_kept(folder: Path) -> None:
+def test_work_after_the_loop_is_kept(folder: Path) -> None:
     script = Script()
     held = lease(script, folder)
     train(held)
@@ -172,7 +172,7 @@ def test_a_loop_that_returns_is_told_by_the_value(
         assert not held.checkpoint()
 
 
-def test_an_agent_that_was_away_behind_the_loop_hears_again_that_the_steps_are_done(
+def test_an_agent_that_was_away_after_the_loop_hears_again_that_the_steps_are_done(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with agent(tmp_path, monkeypatch) as served:

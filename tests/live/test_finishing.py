@@ -1,4 +1,4 @@
-"""A job is complete when its processes have ended with 0 behind their last step, and not before."""
+"""A job is complete when its processes have ended with 0 after their last step, and not before."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ LIMIT_S = 180.0
 
 
 class Job:
-    """One that evaluates behind its loop until it may end."""
+    """One that evaluates after its loop until it may end."""
 
     def __init__(self, client: Client, here: Path, **changes: object) -> None:
         here.mkdir()
@@ -65,7 +65,7 @@ def admin(cluster: Running) -> Iterator[Client]:
         until(lambda: not any(held for n in client.nodes() for held in n.jobs), LIMIT_S)
 
 
-def test_a_job_that_is_paused_behind_its_loop_finishes_later(admin: Client, tmp_path: Path) -> None:
+def test_a_job_that_is_paused_after_its_loop_finishes_later(admin: Client, tmp_path: Path) -> None:
     job = Job(admin, tmp_path / "job")
     job.until_evaluates(1)
     shown = admin.job(job.id)
@@ -113,7 +113,7 @@ def test_rounds_leave_a_finishing_job_where_it_is(admin: Client, tmp_path: Path)
     job.until_complete(starts=1)
 
 
-def test_a_failure_behind_the_loop_is_one_and_is_tried_again(admin: Client, tmp_path: Path) -> None:
+def test_a_failure_after_the_loop_is_one_and_is_tried_again(admin: Client, tmp_path: Path) -> None:
     job = Job(admin, tmp_path / "job")
     job.until_evaluates(1)
     (job.here / "fail").touch()
@@ -123,7 +123,7 @@ def test_a_failure_behind_the_loop_is_one_and_is_tried_again(admin: Client, tmp_
     assert admin.stints(job.id)[0].why.startswith("failed: ")
 
 
-def test_a_rank_that_is_killed_behind_the_loop(admin: Client, tmp_path: Path) -> None:
+def test_a_rank_that_is_killed_after_the_loop(admin: Client, tmp_path: Path) -> None:
     job = Job(admin, tmp_path / "job")
     job.until_evaluates(1)
     pid = int((job.here / "evaluates-1-0").read_text())
@@ -147,7 +147,7 @@ def test_all_ranks_have_to_end(admin: Client, tmp_path: Path) -> None:
     assert (job.here / "final-1.txt").exists()
 
 
-def test_a_job_that_is_cancelled_behind_its_loop(admin: Client, tmp_path: Path) -> None:
+def test_a_job_that_is_cancelled_after_its_loop(admin: Client, tmp_path: Path) -> None:
     job = Job(admin, tmp_path / "job")
     job.until_evaluates(1)
     admin.cancel(job.id)

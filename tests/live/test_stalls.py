@@ -56,7 +56,7 @@ def test_where_it_is_only_to_be_told_it_goes_on(tmp_path: Path) -> None:
         assert client.stints(job)[0].traceback == ""
 
 
-def test_the_code_behind_the_loop_is_not_a_hang_and_a_start_may_be_one(tmp_path: Path) -> None:
+def test_the_code_after_the_loop_is_not_a_hang_and_a_start_may_be_one(tmp_path: Path) -> None:
     ends, hangs = tmp_path / "ends", tmp_path / "hangs"
     ends.mkdir()
     hangs.mkdir()

@@ -258,7 +258,7 @@ class Node:
             start.gone(now)
         elif start.speaks:
             told = self.ranks is not None and self.ranks.tell(start.key, Stop(reason=reason))
-            # Behind its loop a script that does not ask goes on for its grace, and may come to its end.
+            # After its loop a script that does not ask goes on for its grace, and may come to its end.
             self._end(start, terminate=not told and not start.finishing)
         else:
             self._end(start, terminate=start.assignment.plain)

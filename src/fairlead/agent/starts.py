@@ -289,7 +289,7 @@ class Start:
 
     def _was_asked(self, code: int) -> bool:
         """Was it told to stop, and may such a job end like this? One that trains with an iterator saves
-        and exits with 0; behind its loop it may be killed; where rank 0 is elsewhere, that node judges."""
+        and exits with 0; after its loop it may be killed; where rank 0 is elsewhere, that node judges."""
         if self._stop is None:
             return False
         return self._loaded is None or code == 0 or self.finishing

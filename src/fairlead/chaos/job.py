@@ -147,7 +147,7 @@ def _train(work: Work) -> None:
 
 
 def _evaluate(work: Work) -> None:
-    """What comes behind the loop: it may be stopped anywhere, and is then done again."""
+    """What comes after the loop: it may be stopped anywhere, and is then done again."""
     seconds = float(os.environ.get("CHAOS_EVALUATION_S", "0"))
     if not seconds or os.environ.get("RANK", "0") != "0":
         return

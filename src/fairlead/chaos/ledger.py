@@ -88,7 +88,7 @@ class Expected:
     step_s: float  # the least that a step takes
     ranks: int = 1
     plain: bool = False  # without a lease: steps are counted by time, and saved by the job itself
-    evaluation_s: float = 0.0  # behind its loop; 0 = it has none
+    evaluation_s: float = 0.0  # after its loop; 0 = it has none
 
 
 def check_job(
@@ -179,7 +179,7 @@ def _check_end(leaders: list[Start], expected: Expected) -> Iterator[str]:
 def _check_evaluation(
     leaders: list[Start], expected: Expected, folder: Path, chain: list[str]
 ) -> Iterator[str]:
-    """Did what comes behind the loop run to its end, behind the last step?"""
+    """Did what comes after the loop run to its end, after the last step?"""
     if not expected.evaluation_s:
         return
     path = evaluation_path(folder)

@@ -18,7 +18,7 @@ STEPS = (60, 300)
 RANKS = (1, 1, 1, 1, 2, 2, 4)
 GRACE_S = 3.0
 MAX_RETRIES = 1_000  # whatever fails here fails by our own hand
-EVALUATES = 0.5  # of those with a lease: they have something to do behind their loop
+EVALUATES = 0.5  # of those with a lease: they have something to do after their loop
 EVALUATION_S = (0.1, 2.0)
 PLAIN = 0.3  # of those of one rank: without a lease
 

@@ -94,7 +94,7 @@ class Iterator(Generic[Batch]):
 
     @property
     def epoch(self) -> int:
-        """The pass that is under way, from 0; behind a pass with ``epochs``: that pass."""
+        """The pass that is under way, from 0; after a pass with ``epochs``: that pass."""
         if self._epochs is not None and not self._entered:
             self._enter()
             self._next_pass = self._epoch
@@ -184,7 +184,7 @@ class Iterator(Generic[Batch]):
         return self._lease.finished
 
     def checkpoint(self) -> bool:
-        """Save at the next step; behind the loop at once (see ``Lease.checkpoint``)."""
+        """Save at the next step; after the loop at once (see ``Lease.checkpoint``)."""
         return self._lease.checkpoint()
 
     def complete(self) -> None:

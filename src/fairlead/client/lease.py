@@ -51,7 +51,7 @@ class Lease:
     ``save_ranks="all"`` every rank has its own part.
 
     The job is complete when all its processes have ended with 0 after ``finished`` has become true. What a
-    script does behind the loop (a last evaluation, an upload) is done at least once: a job that is stopped
+    script does after the loop (a last evaluation, an upload) is done at least once: a job that is stopped
     there is started again at its last step, and comes there again. ``checkpoint`` keeps its work there.
 
     exit: how a process ends that the scheduler stops. "quick": after ``finally`` blocks, threads and
@@ -197,7 +197,7 @@ class Lease:
         """Save. In the loop: at the next step. Behind it: now, so that the work done there is kept; rank 0
         saves, for other ranks nothing happens.
 
-        Returns whether the script may go on. Behind the loop a process that is to stop exits with 0 once it
+        Returns whether the script may go on. After the loop a process that is to stop exits with 0 once it
         has saved, and is started again later; with ``on_stop="return"`` False is returned instead.
         """
         if self._side is not None:
@@ -208,7 +208,7 @@ class Lease:
             return not self.preempted
         if self._sharded and self._place.world_size > 1:
             raise ConfigError(
-                "checkpoint: behind the loop rank 0 saves alone, which save_ranks='all' does not allow"
+                "checkpoint: after the loop rank 0 saves alone, which save_ranks='all' does not allow"
             )
         reason = self._behind.save_finishing(self._manifest(finished=True), self._terminated)
         if not reason:

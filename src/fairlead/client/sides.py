@@ -182,7 +182,7 @@ class Lead:
         self._link.save_wanted = True
 
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str:
-        """Save behind the loop. Returns why the process has to stop now, "" = it may go on."""
+        """Save after the loop. Returns why the process has to stop now, "" = it may go on."""
         link, now = self._link, monotonic()
         link.look(now)
         if link.refused:

@@ -118,7 +118,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     completed: bool = (
         False  # rank 0 said that no more steps are needed, or a plain job exited with 0
     )
-    finishing: bool = False  # rank 0 said so, and the code behind its loop runs, or ran to its end
+    finishing: bool = False  # rank 0 said so, and the code after its loop runs, or ran to its end
     reason: Text = (
         ""  # why it failed, in one sentence: "exit code 1", "killed by signal 9 (out of memory?)"
     )
