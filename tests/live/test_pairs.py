@@ -44,6 +44,10 @@ def test_a_pair_appears_and_where_there_is_none_it_is_said_why(tmp_path: Path) -
         steps = {job: client.job(job).steps for job in both}
         until(lambda: all(client.job(j).steps > steps[j] + 20 for j in both), what="work")
         assert f"on the same devices as job {two}" in client.explain(one).why_here
+        until(
+            lambda: all((j := client.job(n)).measured_rate and not j.measured_on for n in both),
+            what="rates measured beside another, told as no job's own",
+        )
         for job in both:
             client.cancel(job)
         until(lambda: all(client.job(j).state == "cancelled" for j in both))

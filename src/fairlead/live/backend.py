@@ -662,6 +662,7 @@ class LiveBackend:
             for job in unit:
                 if job >= 0:
                     starts[job] = self._run(job, placement, accelerator, command.time_s)
+                    self._share(starts[job], sum(other >= 0 for other in unit) > 1)
         self.decided(starts, self.solving)
         for job in list(self.book.live):
             if job not in starts:
@@ -677,6 +678,12 @@ class LiveBackend:
                 command.round, command.time_s, command.length_s, command.units, starts
             )
 
+    def _share(self, start: LiveStart, packed: bool) -> None:
+        """What a start does beside another job is not its rate: up to then it is measured."""
+        if packed and not start.packed:
+            self._measure(start)
+        start.shares(packed)
+
     def resume_round(
         self, command: StartRound, starts: dict[int, LiveStart]
     ) -> dict[int, LiveStart]:
@@ -685,6 +692,7 @@ class LiveBackend:
             command.round, command.time_s, command.length_s, command.units, starts
         )
         for job, start in starts.items():
+            start.shares(self._packed(self.round, job))
             ended_s, why = start.stint.ended_s, start.stint.why
             if ended_s is not None:
                 failed = why.startswith("failed")

@@ -29,6 +29,8 @@ class LiveStart:
     stalled: bool = False  # its first node says that it makes no progress
     told: bool = False  # has a plain job's first word of its steps been booked?
     finishing_since: float | None = None  # its steps are done, as the server heard then
+    packed: bool = False  # does it share its devices with another job in the round in force?
+    alone_from: tuple[float, float] | None = None  # step and seconds trained when it no longer did
 
     @property
     def key(self) -> Start:
@@ -90,9 +92,18 @@ class LiveStart:
         done = float(math.floor(known + rate * min(age_s, STALE_S)))
         return max(known, self.row.countable(done))
 
+    def shares(self, packed: bool) -> None:
+        """A round begins in which it shares its devices with another job, or has them for itself."""
+        leader = self.leader
+        if self.packed and not packed and leader is not None and leader.loaded_step >= 0:
+            self.alone_from = float(leader.step), _trained_s(leader, self.row.spec.plain)
+        self.packed = packed
+
     def measured(self) -> float | None:
-        """steps/s of this start so far; None = not known."""
-        return None if self.leader is None else measured_rate(self.leader, self.row.spec.plain)
+        """steps/s for as long as it has had its devices for itself; None = not known, or it shares them."""
+        if self.leader is None or self.packed:
+            return None
+        return measured_rate(self.leader, self.row.spec.plain, self.alone_from)
 
     def reached(self) -> float:
         """The last step that it told of, counted or not; 0 while none is known."""
@@ -203,13 +214,21 @@ class LiveStart:
         )
 
 
-def measured_rate(held: Held, plain: bool) -> float | None:
+def measured_rate(
+    held: Held, plain: bool, since: tuple[float, float] | None = None
+) -> float | None:
     """steps/s of a start so far, as rank 0's node tells; None = not known. A plain job may tell seldom: what
-    it has done since it did so last is not counted, neither is the time."""
-    trained_s = held.ran_s - max(held.step_age_s, 0.0) if plain else held.ran_s
+    it has done since it did so last is not counted, neither is the time. since: step and seconds trained
+    from which on it counts."""
+    step, before_s = since or (float(held.loaded_step), 0.0)
+    trained_s = _trained_s(held, plain) - before_s
     if held.loaded_step < 0 or trained_s <= KNOWN_S:
         return None
-    return (held.step - held.loaded_step) / trained_s
+    return (held.step - step) / trained_s
+
+
+def _trained_s(held: Held, plain: bool) -> float:
+    return held.ran_s - max(held.step_age_s, 0.0) if plain else held.ran_s
 
 
 def _follows(failure: Failure | None) -> bool:

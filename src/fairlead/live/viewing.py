@@ -98,16 +98,17 @@ class Viewer:
     def _measured(self, row: JobRow, running: LiveStart | None) -> float | None:
         if running is not None and running.leader is not None:
             held = self.engine.fleet.held(running.first_node, running.key)
-            now = None if held is None else measured_rate(held, row.spec.plain)
+            since = None if running.packed else running.alone_from
+            now = None if held is None else measured_rate(held, row.spec.plain, since)
             if now is not None:
                 return now
         return row.measured_rate
 
     def _measured_on(self, row: JobRow, running: LiveStart | None) -> str:
-        """Where the rate was measured that ``_measured`` gives."""
+        """Where the rate was measured that ``_measured`` gives, "" = beside another job."""
         if running is None or self._measured(row, running) == row.measured_rate:
             return row.measured_on
-        return running.stint.accelerator
+        return "" if running.packed else running.stint.accelerator
 
     def stint(self, row: StintRow) -> StintView:
         """One start of a job."""

@@ -70,7 +70,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     )
     claimed: dict[str, float] = {}  # steps/s that its owner stated, by accelerator type
     starts_over: bool = False  # without its progress, whenever it is stopped: it keeps none
-    measured_on: str = ""  # accelerator type of the measured rate
+    measured_on: str = ""  # accelerator type of the measured rate, "" = beside another job, or none
     failure: FailureView | None = None  # the last one
     retry_in_s: float | None = None  # it failed, and is not tried again before so many seconds
 

@@ -1,0 +1,65 @@
+"""What is measured of a start."""
+
+import msgspec
+import pytest
+
+from fairlead.live.protocol import Held
+from fairlead.live.rows import JobRow, StintRow
+from fairlead.live.spec import JobSpec
+from fairlead.live.starts import LiveStart, ranks_on
+
+
+def start() -> LiveStart:
+    """On one device of node "a", before its first step."""
+    spec = JobSpec(command=("true",), total_steps=1000, rates={"v100": 10.0}, cwd="/")
+    row = JobRow(
+        id=1,
+        name="",
+        tenant="t",
+        user="u",
+        spec=spec,
+        state="running",
+        submitted_s=0.0,
+        total_steps=1000.0,
+    )
+    stint = StintRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    return LiveStart(row, stint, ranks_on({"a": (0,)}), 10.0, 0.0, ordered=True)
+
+
+def trains(one: LiveStart, step: int, ran_s: float) -> None:
+    one.held["a"] = msgspec.convert(
+        {
+            "job": 1,
+            "epoch": 1,
+            "state": "running",
+            "step": step,
+            "loaded_step": 100,
+            "ran_s": ran_s,
+        },
+        Held,
+    )
+
+
+def test_a_rate_is_measured_alone() -> None:
+    one = start()
+    assert one.measured() is None
+    trains(one, 110, 1.0)
+    assert one.measured() is None, "a second is too short"
+    trains(one, 200, 10.0)
+    assert one.measured() == pytest.approx(10.0)
+
+
+def test_what_a_job_does_beside_another_is_not_its_rate() -> None:
+    one = start()
+    one.shares(True)
+    trains(one, 200, 20.0)
+    assert one.measured() is None
+    one.shares(False)
+    assert one.measured() is None, "not yet for a second"
+    trains(one, 300, 30.0)
+    assert one.measured() == pytest.approx(10.0), "since it has been alone"
+    one.shares(False)
+    trains(one, 400, 40.0)
+    assert one.measured() == pytest.approx(10.0)
+    one.shares(True)
+    assert one.measured() is None
