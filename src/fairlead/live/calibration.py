@@ -20,7 +20,9 @@ Kind: TypeAlias = Literal["exact", "coarse"]
 COVERAGE = 0.8  # that intervals aim at
 NEWEST = 200  # scores of a class that count
 PRIOR_WORTH = 20  # scores that what is assumed at the beginning is worth
-LEARNING_RATE = 0.1  # of the level, by outcome
+LEARNING_RATE = (
+    0.05  # of the level, by outcome: more overshoots where a sweep of equal jobs ends at once
+)
 LEVELS = (0.5, 0.98)  # between which it moves
 NEAR_ROUNDS, FAR_ROUNDS = 4.0, 30.0  # forecasts of so many rounds: near, middle, far
 LEAST_S = 1.0  # what is shorter counts as this
