@@ -198,7 +198,7 @@ def test_a_prepared_process_forks_ranks_that_are_like_new(tmp_path: Path) -> Non
             raises.write_text("raise ValueError('no luck')\n")
             await server.order(plain(4, sys.executable, str(raises), prefork=True))
             held = await server.until_state((4, 1), "ended")
-            assert (held.exit_code, held.reason) == (1, "exit code 1: ValueError: no luck")
+            assert (held.exit_code, held.reason) == (1, "ValueError: no luck (raises.py:1)")
 
     asyncio.run(scenario())
 

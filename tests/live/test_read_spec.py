@@ -203,6 +203,15 @@ def test_a_progress_url_is_for_plain_jobs_and_their_own_node() -> None:
         check_spec(far)
 
 
+def test_prefork_is_a_truth_value_or_auto(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text('command = "x"\ntotal_steps = 1\nprefork = "auto"\n')
+    assert read_spec(path).prefork == "auto"
+    path.write_text('command = "x"\ntotal_steps = 1\nprefork = "always"\n')
+    with pytest.raises(InputError, match="prefork"):
+        read_spec(path)
+
+
 def test_progress_that_is_kept_is_said_of_plain_jobs_alone() -> None:
     check_spec(msgspec.structs.replace(GOOD, plain=True, keeps_progress=True))
     with pytest.raises(InputError, match="job: keeps_progress: is for jobs with plain = true"):

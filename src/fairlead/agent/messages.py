@@ -32,7 +32,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     ranks: tuple[RankLaunch, ...]
     beside: tuple[tuple[int, int], ...] = ()  # (job, epoch) that may share devices with this one
     grace_s: float
-    prefork: bool = False
+    prefork: bool = False  # from the process that the node's operator named
+    modules: str = ""  # comma-separated: from a process that has imported these, if there is one
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -51,6 +52,12 @@ class Until(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     job: int
     epoch: int
     until_s: float  # monotonic time
+
+
+class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Have a process at hand that has imported these modules, comma-separated."""
+
+    modules: str
 
 
 class Inspect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -117,7 +124,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     cleared: tuple[str, ...] = ()  # incarnations of agents of this node of which nothing lives
 
 
-ToSpawner: TypeAlias = Launch | End | Until | Inspect
+ToSpawner: TypeAlias = Launch | End | Until | Inspect | Prepare
 FromSpawner: TypeAlias = Inspected | Started | Waits | Failed | Exited | Gone | Ready
 
 encode = msgspec.msgpack.encode

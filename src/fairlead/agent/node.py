@@ -30,6 +30,8 @@ from fairlead.agent.messages import (
     FromSpawner,
     Gone,
     Inspected,
+    Launch,
+    Prepare,
     Ready,
     Started,
     Until,
@@ -38,6 +40,7 @@ from fairlead.agent.messages import (
 from fairlead.agent.ports import free_ports
 from fairlead.agent.progress import ProgressReader
 from fairlead.agent.ranks import Key, RankServer
+from fairlead.agent.script_imports import ScriptImports
 from fairlead.agent.spawning import SpawnerLink
 from fairlead.agent.stacks import together, where
 from fairlead.agent.starts import Start
@@ -96,6 +99,7 @@ class Node:
         self._inspector = Inspector()
         self._inspections: dict[Key, asyncio.Task[None]] = {}
         self._progress = ProgressReader()
+        self._imports = ScriptImports(lambda modules: spawner.send(Prepare(modules=modules)))
         self._lease_s = 0.0
         self._rate_bound = 0.0
         self.orders_seq = -1
@@ -236,8 +240,16 @@ class Node:
             start.gone(now)
             self._changed()
             return
-        start.launched = self._spawner.send(order)
+        start.launched = self._spawner.send(self._with_modules(start, order))
         self._tell_until(start)
+
+    def _with_modules(self, start: Start, order: Launch) -> Launch:
+        """With what its script imports, as far as that is known, where it is to be prepared."""
+        if not start.assignment.prepare:
+            return order
+        rank = order.ranks[0]
+        modules = self._imports.of(rank.argv, rank.env, rank.cwd, start.assignment.env)
+        return msgspec.structs.replace(order, modules=modules)
 
     def _beside(self, start: Start) -> tuple[Key, ...]:
         """Other starts that are wanted on its devices: it shares them."""

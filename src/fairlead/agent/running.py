@@ -42,6 +42,7 @@ class Running:
     held: dict[int | None, int] | None = None  # lock of each device; None = it waits for them
     retry_s: float = 0.0  # not before this time
     waits_for: str = ""  # as the agent was told
+    zygote: Zygote | None = None  # that its ranks are forked from
     forking: dict[int, float] = field(default_factory=dict)  # rank -> until when
     leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
     sessions: set[int] = field(default_factory=set)
@@ -111,9 +112,9 @@ class Running:
             if not self.born:
                 raise  # later the token that is on disk already must do
 
-    def start(self, rank: RankLaunch, log: int, zygote: Zygote, ground: Ground) -> None:
+    def start(self, rank: RankLaunch, log: int, ground: Ground) -> None:
         """Fork it or exec it. Raises NotStartedError."""
-        if self.launch.prefork and self._fork(rank, log, zygote, ground):
+        if self.zygote is not None and self._fork(rank, log, self.zygote, ground):
             return
         try:
             child = subprocess.Popen(

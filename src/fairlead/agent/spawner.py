@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,6 @@ import msgspec
 from fairlead.agent import locks, proc
 from fairlead.agent.device_locks import DeviceLocks
 from fairlead.agent.devices import Devices
-from fairlead.agent.environment import base_environment
 from fairlead.agent.machine import RunRecord, clear
 from fairlead.agent.messages import (
     End,
@@ -32,6 +32,7 @@ from fairlead.agent.messages import (
     Inspect,
     Inspected,
     Launch,
+    Prepare,
     Ready,
     Started,
     ToSpawner,
@@ -40,6 +41,7 @@ from fairlead.agent.messages import (
     framed,
     receive,
 )
+from fairlead.agent.prepared import PreparedProcesses
 from fairlead.agent.running import Ground, Key, NotStartedError, Running, open_log
 from fairlead.agent.survivors import end_survivors, read_records, remove_record
 from fairlead.agent.zygote import PLACEHOLDER, Zygote
@@ -68,8 +70,7 @@ class Spawner:
         self._agent = agent
         self._frames = Frames()
         self._starts: dict[Key, Running] = {}
-        self._zygote = Zygote(prefork)
-        self._prefork = prefork
+        self._prepared = PreparedProcesses(prefork)
         self._selector = selectors.DefaultSelector()
         self._leaving = False
         self._early: dict[
@@ -83,9 +84,8 @@ class Spawner:
         wakeup = self._watch_signals()
         held = self._take_over()
         self._selector.register(self._agent, selectors.EVENT_READ, self._hear_agent)
-        if self._prefork:
-            peer = self._zygote.start(base_environment())
-            self._selector.register(peer, selectors.EVENT_READ, self._hear_zygote)
+        if (peer := self._prepared.start_named()) is not None and self._prepared.named is not None:
+            self._listen_to(self._prepared.named, peer)
         while not self._leaving or self._starts:
             for key, _ in self._selector.select(self._patience()):
                 key.data()
@@ -93,7 +93,8 @@ class Spawner:
             self._clear()
             self._launch_waiting()
             self._kill_late()
-        self._zygote.stop()
+        for zygote in self._prepared.all():
+            zygote.stop()
         signal.set_wakeup_fd(-1)
         self._selector.close()
         for one in wakeup:
@@ -164,6 +165,8 @@ class Spawner:
                         self._starts[launch.job, launch.epoch] = Running(launch)
                 case End() as end:
                     self._end(end)
+                case Prepare(modules=modules):
+                    self._prepare(modules)
                 case Inspect() as inspect:
                     self._inspect(inspect)
                 case Until() as until:
@@ -267,14 +270,16 @@ class Spawner:
             start.dead_s = time.monotonic()
 
     def _start_ranks(self, start: Running, logs: list[int]) -> None:
+        start.zygote = self._prepared.of(start.launch)
         for rank, log in zip(start.launch.ranks, logs, strict=True):
             try:
-                start.start(rank, log, self._zygote, self._ground)
+                start.start(rank, log, self._ground)
             except NotStartedError as problem:
                 self._fail(start, rank.rank, str(problem))
                 return
         start.record(self._ground)
         self._say_started(start)
+        self._prepare(start.launch.modules)  # for the next one
 
     def _fail(self, start: Running, rank: int, reason: str) -> None:
         job, epoch = start.key
@@ -286,8 +291,24 @@ class Spawner:
             job, epoch = start.key
             self._tell(Started(job=job, epoch=epoch, free_s=start.free_s))
 
-    def _hear_zygote(self) -> None:
-        answers = self._zygote.answers()
+    def _prepare(self, modules: str) -> None:
+        """Make a process with these modules, unless there is one; the least recently used one goes for it."""
+        if self._leaving or not self._prepared.wants(modules):
+            return
+        busy = {s.zygote for s in self._starts.values() if s.forking and s.zygote is not None}
+        if (old := self._prepared.in_the_way(busy)) is not None:
+            self._lose_zygote(old, evicted=True)
+        if self._prepared.full:
+            return
+        with contextlib.suppress(OSError):  # no room for it now: ranks are exec'd
+            zygote, peer = self._prepared.start(modules)
+            self._listen_to(zygote, peer)
+
+    def _listen_to(self, zygote: Zygote, peer: socket.socket) -> None:
+        self._selector.register(peer, selectors.EVENT_READ, partial(self._hear_zygote, zygote))
+
+    def _hear_zygote(self, zygote: Zygote) -> None:
+        answers = zygote.answers()
         for forked in answers or ():
             start = self._starts.get((forked.job, forked.epoch))
             if start is None or start.forking.pop(forked.rank, None) is None:
@@ -298,14 +319,14 @@ class Spawner:
             if forked.pid in self._early:
                 self._buried(start, forked.pid, self._early.pop(forked.pid))
         if answers is None:
-            self._lose_zygote()
+            self._lose_zygote(zygote)
 
-    def _lose_zygote(self) -> None:
+    def _lose_zygote(self, zygote: Zygote, *, evicted: bool = False) -> None:
         """From now on ranks are exec'd; those that it was asked for fail."""
-        for key in [k for k in self._selector.get_map().values() if k.data == self._hear_zygote]:
-            self._selector.unregister(key.fileobj)
-        self._zygote.stop()
-        for start in self._starts.values():
+        if zygote.peer is not None:
+            self._selector.unregister(zygote.peer)
+        self._prepared.lose(zygote, evicted=evicted)
+        for start in [s for s in self._starts.values() if s.zygote is zygote]:
             for rank in [r for r in start.launch.ranks if start.forking.pop(r.rank, None)]:
                 self._fail(
                     start, rank.rank, f"rank {rank.rank}: the prepared process (--prefork) ended"
@@ -327,8 +348,8 @@ class Spawner:
             start = next((s for s in self._starts.values() if pid in s.leaders), None)
             if start is not None:
                 proc.kill_group(pid, signal.SIGKILL)
-            if pid == self._zygote.pid:
-                self._lose_zygote()
+            if (zygote := self._prepared.with_pid(pid)) is not None:
+                self._lose_zygote(zygote)
                 continue
             _, status = os.waitpid(pid, 0)
             if start is not None:
@@ -348,8 +369,8 @@ class Spawner:
         if not any(s.forking for s in self._starts.values()):
             self._early.clear()
         for start in [s for s in self._starts.values() if s.forking]:
-            if min(start.forking.values()) < time.monotonic():
-                self._lose_zygote()
+            if min(start.forking.values()) < time.monotonic() and start.zygote is not None:
+                self._lose_zygote(start.zygote)
                 break
         ended = [s for s in self._starts.values() if s.dead_s is not None]
         if not ended or self._kill_strays():
@@ -360,9 +381,12 @@ class Spawner:
     def _kill_strays(self) -> bool:
         """Were there any? Orphans have become our children, so all strays hang below these."""
         living = [s for s in self._starts.values() if s.dead_s is None and s.held is not None]
-        leaders = {pid for s in living for pid in s.leaders} | {self._zygote.pid}
+        leaders = {pid for s in living for pid in s.leaders}
+        leaders |= {zygote.pid for zygote in self._prepared.all()}
         sessions = {session for s in living for session in s.sessions}
-        tokens = {s.launch.token for s in living} | ({PLACEHOLDER} if self._prefork else set())
+        tokens = {s.launch.token for s in living} | (
+            {PLACEHOLDER} if self._prepared.used else set()
+        )
         strays = []
         for pid in proc.children():
             found = None if pid in leaders else proc.process(pid)

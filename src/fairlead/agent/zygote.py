@@ -27,6 +27,7 @@ from fairlead.agent.proc import TOKEN, show_token
 PLACEHOLDER = (
     "0" * 32
 )  # where the token of a rank will be, in its environment as the kernel shows it
+MOST_BYTES = 2 << 30  # of memory, of a process for scripts
 _LARGEST = 1 << 17  # bytes of a request; longer ones are exec'd instead
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -42,13 +43,19 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
 
 
-class Forked(msgspec.Struct, frozen=True, kw_only=True):
+class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The rank's own answer: it has a session and can be signalled."""
 
     job: int
     epoch: int
     rank: int
     pid: int
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All is imported, and it can be forked."""
+
+    loaded: tuple[str, ...]  # names of all modules at the top level
 
 
 def can_fork(argv: Sequence[str], env: dict[str, str], cwd: str) -> bool:
@@ -58,7 +65,7 @@ def can_fork(argv: Sequence[str], env: dict[str, str], cwd: str) -> bool:
         return False
     if not _is_ours(Path(program)):
         return False
-    script = _script(argv)
+    script = script_of(argv)
     return bool(script) and (script[0] == "-m" or (Path(cwd) / script[0]).is_file())
 
 
@@ -68,7 +75,7 @@ def _is_ours(program: Path) -> bool:
     return program.absolute().parent == own.absolute().parent and program.samefile(own)
 
 
-def _script(argv: Sequence[str]) -> Sequence[str]:
+def script_of(argv: Sequence[str]) -> Sequence[str]:
     """What follows the interpreter and -u; empty for a command of another form."""
     rest = list(argv[1:])
     while rest and rest[0] == "-u":
@@ -107,15 +114,23 @@ def _exists(module: str) -> bool:
 class Zygote:
     """The spawner's side."""
 
-    def __init__(self, modules: str) -> None:
-        self._modules = modules
+    def __init__(self, modules: str, *, for_script: bool = False) -> None:
+        """for_script: nobody has named these modules, so it looks whether it may be forked with them."""
+        self.modules = modules
+        self.loaded: frozenset[str] = frozenset()  # once it is ready
+        self._for_script = for_script
         self._process: subprocess.Popen[bytes] | None = None
-        self._peer: socket.socket | None = None
+        self.peer: socket.socket | None = None
 
     @property
     def pid(self) -> int:
         """0 = it does not run."""
         return 0 if self._process is None else self._process.pid
+
+    @property
+    def ready(self) -> bool:
+        """Has it imported everything?"""
+        return bool(self.loaded)
 
     def start(self, base_env: dict[str, str]) -> socket.socket:
         """Its answers arrive on the socket that is returned."""
@@ -124,22 +139,26 @@ class Zygote:
         env = {**dict.fromkeys(_THREADS, "1"), **base_env, TOKEN: PLACEHOLDER}
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno()), self._modules],
+                [
+                    *(sys.executable, "-m", __name__, str(theirs.fileno()), self.modules),
+                    *(["for-script"] if self._for_script else []),
+                ],
                 env=env,
+                cwd="/" if self._for_script else None,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._peer = ours
+        self.peer = ours
         return ours
 
     def fork(self, request: Fork, descriptors: Sequence[int]) -> bool:
         """False: it cannot take this one now."""
         message = msgspec.msgpack.encode(request)
-        if self._peer is None or len(message) > _LARGEST:
+        if self.peer is None or len(message) > _LARGEST:
             return False
         try:
-            socket.send_fds(self._peer, [message], descriptors)
+            socket.send_fds(self.peer, [message], descriptors)
         except OSError:
             return False
         return True
@@ -147,23 +166,27 @@ class Zygote:
     def answers(self) -> list[Forked] | None:
         """Those that have arrived; None when the zygote has gone."""
         found: list[Forked] = []
-        while self._peer is not None:
+        while self.peer is not None:
             try:
-                data = self._peer.recv(_LARGEST)
+                data = self.peer.recv(_LARGEST)
             except BlockingIOError:
                 return found
             except OSError:
                 data = b""
             if not data:
                 break
-            found.append(msgspec.msgpack.decode(data, type=Forked))
+            answer = msgspec.msgpack.decode(data, type=Forked | Prepared)
+            if isinstance(answer, Prepared):
+                self.loaded = frozenset(answer.loaded)
+            else:
+                found.append(answer)
         return found or None
 
     def stop(self) -> None:
         """It ends when its socket is closed; it owns nothing."""
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None
+        if self.peer is not None:
+            self.peer.close()
+            self.peer = None
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -171,23 +194,41 @@ class Zygote:
 
 
 def main() -> None:
-    """``python -m fairlead.agent.zygote DESCRIPTOR MODULES``."""
+    """``python -m fairlead.agent.zygote DESCRIPTOR MODULES [for-script]``."""
+    for_script = len(sys.argv) > 3
+    who = f"prepared process {sys.argv[2]}" if for_script else f"--prefork {sys.argv[2]}"
     peer = socket.socket(fileno=int(sys.argv[1]))
     for module in filter(None, sys.argv[2].split(",")):
         try:
             __import__(module)
         except Exception as problem:
             told = f"{type(problem).__name__}: {problem}"
-            sys.exit(f"fairlead: --prefork {module}: cannot be imported: {told}; jobs are exec'd")
+            sys.exit(f"fairlead: {who}: {module} cannot be imported: {told}; jobs are exec'd")
     if threading.active_count() > 1:
-        sys.exit(
-            f"fairlead: --prefork {sys.argv[2]}: an import has started threads; jobs are exec'd"
-        )
+        sys.exit(f"fairlead: {who}: an import has started threads; jobs are exec'd")
+    if for_script and (why := unfit()):
+        sys.exit(f"fairlead: {who}: {why}; jobs are exec'd")
     gc.collect()
     gc.freeze()  # else the collector would write to, and so copy, every page after a fork
+    loaded = tuple({name.partition(".")[0] for name in sys.modules})
+    with contextlib.suppress(OSError):
+        peer.send(msgspec.msgpack.encode(Prepared(loaded=loaded)))
     request = _serve(peer)
     if request is not None:
         _run(request)
+
+
+def unfit() -> str:
+    """Why this process, with what it has imported, may not be forked; "" = it may."""
+    if len(os.listdir("/proc/self/task")) > 1:
+        return "an import has started threads"
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return "an import has initialised CUDA"
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    if pages * os.sysconf("SC_PAGE_SIZE") > MOST_BYTES:
+        return f"it takes more than {MOST_BYTES >> 20} MiB"
+    return ""
 
 
 def _serve(peer: socket.socket) -> Fork | None:
@@ -232,7 +273,7 @@ def _run(request: Fork) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     _fresh_randomness()
-    script = list(_script(request.argv))
+    script = list(script_of(request.argv))
     extra = [entry for entry in request.env.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[1:1] = [entry for entry in extra if entry not in sys.path]
     if script[0] == "-m":

@@ -120,6 +120,10 @@ def submit(
         bool | None,
         typer.Option("--prefork", help="Start from the agent's prepared process."),
     ] = None,
+    auto_prefork: Annotated[
+        bool,
+        typer.Option("--auto-prefork", help="From one with what the script imports."),
+    ] = False,
     log_bytes: Annotated[
         int | None,
         typer.Option("--log-bytes", metavar="N", help="Newest output kept. Default: 10,000,000."),
@@ -196,7 +200,7 @@ def submit(
         "checkpoint_dir": None if checkpoint_dir is None else str(checkpoint_dir.resolve()),
         "grace_s": grace,
         "finish_grace_s": finish_grace,
-        "prefork": prefork,
+        "prefork": "auto" if auto_prefork else prefork,
         "log_bytes": log_bytes,
         "max_retries": max_retries,
         "retry_on": tuple(retry_on) if retry_on else None,

@@ -185,6 +185,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finish_grace_s: float = -1.0  # the same once all steps are done; -1 = as before that
     finishing: bool = False  # they are, as the node of rank 0 says
     prefork: bool = False  # start from the agent's prepared process
+    prepare: bool = False  # from one with what its script imports
     log_bytes: int = 10_000_000  # the newest so many bytes of output are kept
     start_timeout_s: float | None = None  # from the start of ranks to the first step; 0 = none
     stall_timeout_s: float | None = None  # without a step; None = by what is usual, 0 = none

@@ -38,7 +38,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     checkpoint_dir: str = ""  # "" = chosen by the agent
     grace_s: float = 30.0
     finish_grace_s: float | None = None  # the same once all steps are done; None = grace_s
-    prefork: bool = False
+    prefork: bool | Literal["auto"] = (
+        False  # from the agent's prepared process; auto: by its imports
+    )
     log_bytes: int = 10_000_000
     max_retries: int = 5  # failures in a row after which it is tried again
     retry_on: tuple[int, ...] = ()  # exit codes after which it is; () = all; 128 + n for signal n
