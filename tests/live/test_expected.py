@@ -61,3 +61,14 @@ def test_nor_much_of_what_is_not_heard_of_and_never_the_last_step() -> None:
     assert start.expected(1e6) == 200 + STALE_S * 10
     start = _start(step=998, loaded_step=100, ran_s=10.0, step_age_s=0.0)
     assert start.expected(60.0) == TOTAL - 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [(False, (False, False)), (True, (True, False)), ("auto", (False, True))],
+)
+def test_a_node_is_told_from_what_to_start(wanted: object, expected: tuple[bool, bool]) -> None:
+    start = _start()
+    start.row.spec = msgspec.structs.replace(start.row.spec, prefork=wanted)
+    order = start.assignment("a", 1.0)
+    assert (order.prefork, order.prepare) == expected
