@@ -23,7 +23,7 @@ PRIOR_WORTH = 20  # scores that what is assumed at the beginning is worth
 LEARNING_RATE = (
     0.05  # of the level, by outcome: more overshoots where a sweep of equal jobs ends at once
 )
-LEVELS = (0.5, 0.98)  # between which it moves
+LEVELS = (0.6, 0.98)  # between which it moves: a row of hits is often one sweep
 NEAR_ROUNDS, FAR_ROUNDS = 4.0, 30.0  # forecasts of so many rounds: near, middle, far
 LEAST_S = 1.0  # what is shorter counts as this
 SHIFT = 0.5  # the most that the median of scores may move a forecast by
