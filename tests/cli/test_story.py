@@ -132,6 +132,8 @@ def test_a_failure_that_comes_again_and_again_is_told_once() -> None:
 
 def test_an_end_that_is_not_known_is_not_made_up() -> None:
     change = msgspec.structs.replace
+    still = change(TOLD, stands_still=True, finish_s=None, forecasts=0)
+    assert end(still) == "No end is forecast: it stands still."
     none = change(TOLD, finish_s=None, forecasts=0)
     assert end(none) == "No forecast: it takes no part now."
     assert "No end within" in end(change(TOLD, finish_s=None))

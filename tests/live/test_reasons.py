@@ -11,7 +11,7 @@ import pytest
 from fairlead.live.fleet import Fleet
 from fairlead.live.front.local import LocalFront
 from fairlead.live.protocol import Held, Register, Report
-from fairlead.live.reasons import facts, past, stated
+from fairlead.live.reasons import facts, past, stands_still, stated
 from fairlead.live.rows import JobRow, StintRow
 from fairlead.live.spec import JobSpec
 from fairlead.live.standing import Standing
@@ -149,6 +149,64 @@ def test_who_hangs_starts_stops_or_finishes_is_not_said_to_train() -> None:
     assert "in training" not in told
 
 
+def test_what_the_agent_says_of_a_hang_is_said_first() -> None:
+    stall = "no step for 92 s, usual 0.2 s; rank 0 is in fails.py:15 (train)"
+    state = State(a=3)
+    state.start(MINE, (0,), **TRAINS | {"step_age_s": 9.0, "stall": stall})
+    state.start(OTHER, (1,), state="starting", wait_s=0.0, stall="no first step for 600 s")
+    told = state.told("running", node="a", accelerator="v100", devices=(0,))
+    assert told.startswith(f"It stands still, and may hang: {stall}. It holds 1 x v100 of a.")
+    assert "runs on" not in told
+    assert stands_still(state, MINE)  # type: ignore[arg-type]
+    assert stands_still(state, OTHER)  # type: ignore[arg-type]
+    state.job(THIRD)
+    waits = view(id=THIRD, state="waiting", rates={"v100": 1.0}, claimed={})
+    told = " ".join(facts(state, waits))  # type: ignore[arg-type]
+    assert "2 devices held by jobs 1, 2 without a step for long, perhaps hanging" in told
+    assert "in training" not in told
+    assert "still starting" not in told
+
+
+def test_a_job_that_is_told_to_stop_or_finishes_does_not_hang() -> None:
+    state = State(a=3)
+    state.start(MINE, (0,), **TRAINS | {"stall": "no step"}).stopping = "preempted"
+    state.start(OTHER, (1,), **TRAINS | {"finishing": True, "step_age_s": 1e4})
+    state.start(THIRD, (2,), **TRAINS)
+    assert not any(stands_still(state, job) for job in (MINE, OTHER, THIRD, 9))  # type: ignore[arg-type]
+
+
+def test_a_device_that_is_passed_on_is_held_once() -> None:
+    state = State(a=4)
+    state.job(MINE)
+    state.start(70, (0, 1), **TRAINS | {"wait_s": 0.0}).stopping = "preempted"
+    state.start(49, (0, 1), state="starting")  # waits for the devices of 70
+    state.start(73, (2,))  # its node has not taken it up
+    state.start(71, (2, 3), **TRAINS | {"wait_s": 0.0}).stopping = "preempted"
+    told = state.told()
+    assert (
+        "4 devices held by jobs 70, 71 told to stop and not ended yet (next: jobs 49, 73)" in told
+    )
+    assert "starting" not in told
+    assert "free" not in told
+
+
+def test_a_pair_holds_its_devices_once() -> None:
+    state = State(a=2)
+    state.job(MINE)
+    state.start(OTHER, (0, 1), **TRAINS)
+    state.start(THIRD, (0, 1), **TRAINS)
+    assert "2 devices held by jobs 2, 3 in training" in state.told()
+
+
+def test_a_device_that_the_job_itself_has_to_give_up_is_said_to_go_to_another() -> None:
+    state = State(a=1)
+    state.start(MINE, (0,), **TRAINS).stopping = "preempted"
+    state.start(OTHER, (0,), state="starting")
+    told = state.told("preempted")
+    assert "Its start 1 is being stopped (preempted)." in told
+    assert "No device of v100 is free." in told
+
+
 def test_free_devices_are_said_to_be_free() -> None:
     state = State()
     state.job(MINE)
@@ -238,7 +296,8 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
     assert "Node a is suspect" in state.told("running", **place)
     state = State()
     state.start(MINE, (0,), **TRAINS | {"step_age_s": 100.0})
-    assert "It has made no step for 100 s: it may hang." in state.told("running", **place)
+    told = state.told("running", **place)
+    assert told.startswith("It stands still, and may hang: no step for 100 s. It holds 1 x v100 of")
     state = State()
     start = state.start(MINE, (0,), **TRAINS)
     start.stopping = "moved"

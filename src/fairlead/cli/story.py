@@ -40,6 +40,8 @@ def end(told: Explanation) -> str:
     job = told.job
     if job.ended_s is not None:
         return f"Ended after {span(job.ended_s - job.submitted_s)}."
+    if told.stands_still:
+        return "No end is forecast: it stands still."
     if told.forecast_kind == "none yet":
         return "The forecast is being made: ask again in a moment."
     if not told.forecasts:

@@ -25,7 +25,7 @@ from fairlead.live.forecast_process import ForecastProcess, Task
 from fairlead.live.forecaster import CPU_S, SEEDS, Forecaster, JobForecast
 from fairlead.live.outcomes import Outcomes
 from fairlead.live.rates import extended, fits, kind_of, own_rates, table_for, with_kinds_of
-from fairlead.live.reasons import facts
+from fairlead.live.reasons import facts, stands_still
 from fairlead.live.spec import JobSpec
 from fairlead.live.turns import Turns
 from fairlead.live.views import Comparison, Explanation, JobView, Outlook, StintView, WhatIf
@@ -91,7 +91,8 @@ class Outlooks:
 
     def explain(self, caller: Caller, job: JobView, stints: list[StintView]) -> Explanation:
         """The story of a job."""
-        known = job.state in ("running", "finishing", "waiting", "preempted")
+        still = stands_still(self.engine, job.id)
+        known = job.state in ("running", "finishing", "waiting", "preempted") and not still
         told: JobForecast | None = None
         kind = ""
         if known and job.retry_in_s is None and not self.engine.admission.outside(job.id):
@@ -111,6 +112,7 @@ class Outlooks:
             forecast_age_s=None if told is None else told.age_s,
             forecast_exact_s=None if told is None else told.exact_s,
             forecast_error=None if given is None else given.error,
+            stands_still=still,
             stints=tuple(stints),
             events=_story(job, stints),
         )

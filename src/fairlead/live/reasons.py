@@ -5,7 +5,7 @@ Read from any thread without waiting for the driver: what the core decided is co
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from fairlead.live.node_states import condition
@@ -21,26 +21,30 @@ WORTH_SAYING = 0.1  # relative difference of a stated rate from the measured one
 STUCK_S = 30.0  # without a step, and
 STUCK_STEPS = 20.0  # as many times what a step takes, after which a job may hang
 NAMED = 3  # jobs or nodes that a sentence names
+# What a device is said to be held for, where the jobs on it do different things.
+FIRST_SAID: tuple["Doing", ...] = ("stuck", "training", "finishing", "stopping", "starting")
 ENDINGS = ("failed", "node lost")  # how starts end that somebody should hear of
 
 Doing: TypeAlias = Literal["training", "starting", "stopping", "stuck", "finishing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """A job that holds devices."""
-
-    job: int
-    doing: Doing
-
-
-@dataclass(frozen=True, slots=True)
 class Devices:
-    """The devices on which a job could run, by what is in their way."""
+    """The devices on which a job could run, by what is in their way. Each counts once."""
 
     free: int
-    held: dict[int, tuple[Holder, int]]  # job -> what it does, devices that it holds
+    jobs: dict[int, Doing]  # other jobs that hold some, or are to have some -> what they do
+    held: dict[Doing, "Holding"]  # by what those jobs do that hold them
     away: dict[str, int]  # state of nodes that may not be used -> their free devices
+
+
+@dataclass(slots=True)
+class Holding:
+    """Devices held by jobs that do the same."""
+
+    devices: int = 0
+    jobs: set[int] = field(default_factory=set)
+    next: set[int] = field(default_factory=set)  # jobs whose starts wait for these devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,25 +145,37 @@ def _placed(reader: Reader, job: JobView, start: LiveStart) -> Iterator[str]:
     place = f"{len(start.stint.devices)} x {start.stint.accelerator} of {start.stint.node}"
     now = engine.fleet.monotonic()
     doing = what_it_does(engine, start)
-    if doing in ("training", "stuck"):
+    if doing == "stuck":
+        yield f"It stands still, and may hang: {_standstill(engine, start)}."
+        yield f"It holds {place}."
+    elif doing == "training":
         yield f"It runs on {place}{_faster(job)}."
-        held = engine.fleet.held(start.first_node, start.key)
-        if doing == "stuck" and held is not None:
-            yield f"It has made no step for {_span(held.step_age_s)}: it may hang."
-            yield f"Its agent says: {held.stall}." if held.stall else ""
     elif doing == "finishing":
         yield f"All its steps are done; the code behind its training loop runs on {place}."
         yield "It is complete when that has ended with exit code 0."
     else:
         yield f"It is to run on {place}, and has not begun to train."
         yield _start_up(reader, job, start)
-        held = engine.fleet.held(start.first_node, start.key)
-        yield f"Its agent says: {held.stall}." if held is not None and held.stall else ""
     for name in start.nodes:
         node = engine.fleet.nodes.get(name)
         state = None if node is None else condition(node, now)
         if state is not None and state.state != "up":
             yield f"Node {name} is {state.state}: {state.reason}."
+
+
+def _standstill(engine: "Engine", start: LiveStart) -> str:
+    """For how long it has come no further, and where its ranks are, if its agents say so."""
+    held = engine.fleet.held(start.first_node, start.key)
+    if held is None or not held.stall:
+        return f"no step for {_span(0.0 if held is None else held.step_age_s)}"
+    others = [start.held[node].stall for node in start.nodes if node in start.held]
+    return "; ".join(dict.fromkeys([held.stall, *filter(None, others)]))
+
+
+def stands_still(engine: "Engine", job: int) -> bool:
+    """Does the start of a job hang, as far as can be told? Nothing can be said of its end then."""
+    start = engine.book.newest(job)
+    return start is not None and what_it_does(engine, start) == "stuck"
 
 
 def _start_up(reader: Reader, job: JobView, start: LiveStart) -> str:
@@ -173,7 +189,7 @@ def _start_up(reader: Reader, job: JobView, start: LiveStart) -> str:
     if held is None:
         return f"It was ordered {begun_s} ago, and {start.first_node} has not taken it up yet."
     others = _sharers(engine, start)
-    if held.wait_s < 0 and others:
+    if waits_for_devices(engine, start) and others:
         return f"It waits for devices {_list(_by(reader, jobs, doing) for doing, jobs in others.items())}."
     return f"It was ordered {begun_s} ago and is starting."
 
@@ -194,12 +210,16 @@ def what_it_does(engine: "Engine", start: LiveStart) -> Doing:
     if start.stopping:
         return "stopping"
     held = engine.fleet.held(start.first_node, start.key)
-    if held is None or held.state == "starting":
+    if held is None:
         return "starting"
     if held.state == "ended" or held.completed or held.finishing:
         return "finishing"
     if held.state == "stopping":
         return "stopping"
+    if held.stall:
+        return "stuck"
+    if held.state == "starting":
+        return "starting"
     if start.row.spec.plain:
         return "training"
     if held.loaded_step < 0:
@@ -209,6 +229,12 @@ def what_it_does(engine: "Engine", start: LiveStart) -> Doing:
     if made > 0 and held.step_age_s > max(STUCK_S, STUCK_STEPS * usual_s):
         return "stuck"
     return "training"
+
+
+def waits_for_devices(engine: "Engine", start: LiveStart) -> bool:
+    """Has the node of rank 0 not said yet that the devices of a start are free for it?"""
+    held = engine.fleet.held(start.first_node, start.key)
+    return held is None or (held.state == "starting" and held.wait_s < 0)
 
 
 def _faster(job: JobView) -> str:
@@ -242,26 +268,49 @@ def _waiting(reader: Reader, job: JobView, start: LiveStart | None) -> Iterator[
 def devices(engine: "Engine", types: set[str], job: int) -> Devices:
     """Those of these accelerator types. job: whose own starts do not count as others."""
     now = engine.fleet.monotonic()
-    free, held, away = 0, dict[int, tuple[Holder, int]](), dict[str, int]()
+    found = Devices(0, {}, {}, {})
+    free = 0
     for node in list(engine.fleet.nodes.values()):
         if node.accelerator not in types:
             continue
-        taken: set[int] = set()
-        for start in list(engine.book.on_node.get(node.name, {}).values()):
-            mine = start.placement().get(node.name, ())
-            if not start.ordered or not mine:
-                continue
-            taken.update(mine)
-            if start.row.id != job:
-                holder = Holder(start.row.id, what_it_does(engine, start))
-                before = held[start.row.id][1] if start.row.id in held else 0
-                held[start.row.id] = holder, before + len(mine)
-        state = condition(node, now)
-        if state.state == "up":
-            free += node.devices - len(taken)
-        else:
-            away[state.state] = away.get(state.state, 0) + node.devices - len(taken)
-    return Devices(free, held, {why: count for why, count in away.items() if count})
+        starts = _by_device(engine, node.name)
+        for those in starts.values():
+            _hold(engine, found, those, job)
+        state, left = condition(node, now).state, node.devices - len(starts)
+        if state == "up":
+            free += left
+        elif left:
+            found.away[state] = found.away.get(state, 0) + left
+    return replace(found, free=free)
+
+
+def _by_device(engine: "Engine", node: str) -> dict[int, list[LiveStart]]:
+    """Index of a device of a node -> starts that have it or wait for it; those of free ones are left out."""
+    found: dict[int, list[LiveStart]] = {}
+    for start in list(engine.book.on_node.get(node, {}).values()):
+        for device in start.placement().get(node, ()) if start.ordered else ():
+            found.setdefault(device, []).append(start)
+    return found
+
+
+def _hold(engine: "Engine", found: Devices, starts: list[LiveStart], job: int) -> None:
+    """Count a device that these starts have or wait for. It is held by those that have it, while there are
+    any: a start that it is passed on to has yet to get it."""
+    have = [start for start in starts if not waits_for_devices(engine, start) or start.stopping]
+    others = [start for start in have or starts if start.row.id != job]
+    passed = {start.row.id for start in starts if start not in others and start.row.id != job}
+    doing = {start.row.id: what_it_does(engine, start) for start in others}
+    for start in starts:
+        if start.row.id in passed:
+            found.jobs.setdefault(start.row.id, what_it_does(engine, start))
+    found.jobs.update(doing)
+    if not doing:
+        return
+    said = min(doing.values(), key=FIRST_SAID.index)
+    holding = found.held.setdefault(said, Holding())
+    holding.devices += 1
+    holding.jobs.update(one for one, does in doing.items() if does == said)
+    holding.next.update(passed - doing.keys())
 
 
 def _occupied(reader: Reader, found: Devices, usable: list[str]) -> str:
@@ -276,15 +325,16 @@ def _occupied(reader: Reader, found: Devices, usable: list[str]) -> str:
             if found.free
             else f"No device of {names} is free."
         )
-    by: dict[Doing, list[int]] = {}
-    count: dict[Doing, int] = {}
-    for job, (holder, devices_) in found.held.items():
-        by.setdefault(holder.doing, []).append(job)
-        count[holder.doing] = count.get(holder.doing, 0) + devices_
     parts = [
-        f"{_many(count[doing])} {_by(reader, jobs, doing)}" for doing, jobs in sorted(by.items())
+        f"{_many(holding.devices)} {_by(reader, sorted(holding.jobs), doing)}{_passed(reader, holding)}"
+        for doing, holding in sorted(found.held.items())
     ]
     return f"Of {names}: {_list([*([free] if found.free else []), *parts])}."
+
+
+def _passed(reader: Reader, holding: Holding) -> str:
+    """For whom the devices are meant next, "" = for nobody yet."""
+    return f" (next: {reader.names(holding.next)})" if holding.next else ""
 
 
 _WORDS: dict[Doing, str] = {
@@ -314,9 +364,18 @@ def _next_chance(reader: Reader, job: JobView, found: Devices) -> str:
     if left_s > 0:
         early = " or earlier, for there is room" if found.free >= job.scale_factor else ""
         return f"Who runs is decided anew in {_span(left_s)}{early}."
-    late = [one for one, (holder, _) in found.held.items() if holder.doing == "starting"]
+    late = [one for one, doing in found.jobs.items() if _begins(engine, one, doing)]
     waits = f": {_by(reader, late, 'starting').removeprefix(_HELD)}" if late else ""
     return f"The round has been over for {_span(-left_s)} and has not ended yet{waits}."
+
+
+def _begins(engine: "Engine", job: int, doing: Doing) -> bool:
+    """Has it not begun to train, whether it still starts or hangs in doing so?"""
+    start = engine.book.newest(job)
+    if doing != "stuck" or start is None:
+        return doing == "starting"
+    held = engine.fleet.held(start.first_node, start.key)
+    return held is None or held.loaded_step < 0
 
 
 # --- what was decided -----------------------------------------------------------------------------------

@@ -184,6 +184,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     forecast_age_s: float | None = None  # of the state that the forecast is about
     forecast_exact_s: float | None = None  # for so long from now rounds were simulated
     forecast_error: float | None = None  # relative: half of such forecasts were further off
+    stands_still: bool = False  # it makes no progress, and may hang: no end is forecast
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

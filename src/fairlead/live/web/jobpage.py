@@ -164,6 +164,8 @@ def story(told: Explanation, now_s: float) -> Section:
 def _finish(told: Explanation) -> tuple[object, ...]:
     if told.job.state in ENDED:
         return (f"It has ended: {told.job.state}.",)
+    if told.stands_still:
+        return ("No end is forecast: it stands still.",)
     if told.forecast_kind == "none yet":
         return ("The forecast is being made.",)
     if not told.forecasts:
