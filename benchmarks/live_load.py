@@ -29,6 +29,7 @@ import httpx
 import msgspec
 import numpy as np
 import psutil
+from load_users import UsersPlan, UsersSeen, run_users
 from simulated_nodes import TYPES, Node, families, job_spec, rates_of
 
 import fairlead
@@ -51,11 +52,9 @@ class Seen:
     registered: int = 0
     lag_at: list[float] = field(default_factory=list)
     lag_s: list[float] = field(default_factory=list)  # of this process's own event loop
-    submit_at: list[float] = field(default_factory=list)
-    submit_s: list[float] = field(default_factory=list)
+    users: UsersSeen = field(default_factory=UsersSeen)
     status: list[tuple[float, float, StatusView]] = field(default_factory=list)  # asked, took
     memory: list[int] = field(default_factory=list)  # bytes of the server
-    asked_s: list[float] = field(default_factory=list)  # that questions about jobs took
 
 
 class Agent:
@@ -201,10 +200,10 @@ class Load:
         self.random = np.random.default_rng(0)
         self.nodes: list[Node] = []
         self.submitted = 0
-        token = (state / "admin.token").read_text().strip()
+        self.token = (state / "admin.token").read_text().strip()
         self.agent_token = (state / "agent.token").read_text().strip()
         self.http = httpx.AsyncClient(
-            base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60.0,
+            base_url=url, headers={"Authorization": f"Bearer {self.token}"}, timeout=60.0,
             limits=httpx.Limits(max_connections=32),
         )  # fmt: skip
 
@@ -218,13 +217,10 @@ class Load:
             await self._fill()
             gc.freeze()  # a search for cycles would hold up the load, and be taken for the server
             gc.disable()
-            tasks += [asyncio.create_task(self._ask(i)) for i in range(given.askers)]
             before = {name: sum(p.cpu_times()[:2]) for name, p in self.parts().items()}
             began = time.monotonic()
             print(f"measuring for {given.seconds:.0f} s", flush=True)
-            await asyncio.sleep(given.seconds / 2)
-            await self._submit_singly()
-            await asyncio.sleep(max(given.seconds - (time.monotonic() - began), 0.0))
+            self.seen.users = await run_users(self._plan(began))
             samples = msgspec.json.decode(
                 (await self.http.get("/v1/samples")).content, type=list[Sample]
             )
@@ -268,14 +264,11 @@ class Load:
 
     async def _post(self, n: int, tenant: str) -> None:
         body = self._specs(n)
-        asked = time.monotonic()
         answer = await self.http.post(
             "/v1/jobs", params={"tenant": tenant}, content=body,
             headers={"Content-Type": "application/json"},
         )  # fmt: skip
         answer.raise_for_status()
-        self.seen.submit_at.append(asked)
-        self.seen.submit_s.append(time.monotonic() - asked)
 
     async def _fill(self) -> None:
         """All jobs but those that come singly, then wait until they run."""
@@ -286,8 +279,6 @@ class Load:
             await self._post(min(left, 1000), f"team-{left // 1000 % 10}")
             left -= 1000
         print(f"{total} jobs submitted in batches in {time.monotonic() - began:.1f} s", flush=True)
-        self.seen.submit_at.clear()
-        self.seen.submit_s.clear()
         while (
             not self.seen.status
             or self.seen.status[-1][2].jobs.get("running", 0) < 0.98 * self.given.running
@@ -298,23 +289,19 @@ class Load:
             await asyncio.sleep(0.5)
         print(f"all devices in use after {time.monotonic() - began:.1f} s", flush=True)
 
-    async def _submit_singly(self) -> None:
-        """So many a second for a while; each answered when it is durable."""
-        given, began, posts = self.given, time.monotonic(), []
-        for number in range(int(given.rate * given.submit_s)):
-            await asyncio.sleep(began + number / given.rate - time.monotonic())
-            posts.append(asyncio.create_task(self._post(1, f"team-{number % 10}")))
-        await asyncio.gather(*posts)
-
-    async def _ask(self, number: int) -> None:
-        """A user who asks about one job after the other, without a pause."""
-        draws = random.Random(number)
-        while True:
-            asked = time.monotonic()
-            job = draws.randrange(max(self.submitted, 1))
-            answer = await self.http.get(f"/v1/jobs/{job}/explain")
-            self.seen.failures += answer.status_code != 200
-            self.seen.asked_s.append(time.monotonic() - asked)
+    def _plan(self, began: float) -> UsersPlan:
+        """What users do from now on."""
+        given = self.given
+        return UsersPlan(
+            url=str(self.http.base_url),
+            token=self.token,
+            askers=given.askers,
+            jobs=self.submitted,
+            rate=given.rate,
+            submit_from=began + given.seconds / 2,
+            submit_s=given.submit_s,
+            ends=began + given.seconds,
+        )
 
     def parts(self) -> dict[str, psutil.Process]:
         """The processes of the server, by what they do."""
@@ -358,7 +345,8 @@ class Load:
         at, took_s = np.array(seen.report_at), np.array(seen.report_s) * 1e3
         inside = (at >= began) & (at < ended)
         burst = inside & _within(at, ends, BURST_S)
-        single = _within(at, [seen.submit_at[0]], seen.submit_at[-1] - seen.submit_at[0])
+        users = seen.users
+        single = _within(at, [users.submit_at[0]], users.submit_at[-1] - users.submit_at[0])
         seconds = ended - began
         print(
             f"\n{len(self.nodes)} nodes x {self.given.devices} devices, jobs: {dict(status_of(seen).jobs)}"
@@ -382,11 +370,11 @@ class Load:
         solves = {s.solve_s for a, _, s in seen.status if a > began and s.solve_s is not None}
         _row("solve", np.array(sorted(solves)), "s")
         _row("status", np.array([t for a, t, _ in seen.status if a > began]) * 1e3, "ms")
-        done_s = seen.submit_at[-1] + seen.submit_s[-1] - seen.submit_at[0]
-        rate = f"{len(seen.submit_s) / done_s:.0f}/s"
-        _row("single submissions, durable", np.array(seen.submit_s) * 1e3, "ms", rate)
+        done_s = users.submit_at[-1] + users.submit_s[-1] - users.submit_at[0]
+        rate = f"{len(users.submit_s) / done_s:.0f}/s"
+        _row("single submissions, durable", np.array(users.submit_s) * 1e3, "ms", rate)
         _row("memory of the server", np.array(seen.memory) / 1e6, "MB")
-        _row("questions about jobs", np.array(seen.asked_s), "s", f"{self.given.askers} askers")
+        _row("questions about jobs", np.array(users.asked_s), "s", f"{users.failures} failed")
         for line in metrics.splitlines():
             if line.startswith("fairlead_commit_seconds"):
                 print(line)

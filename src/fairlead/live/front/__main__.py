@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 
-PRIORITY = -10  # nice; only root may
+PRIORITY = -10  # nicer than the driver by so much; only root may
 _PR_SET_PDEATHSIG = 1
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(PermissionError):  # before the driver, where both share a core
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+        os.nice(PRIORITY)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection for each agent
     from fairlead.live.front.process import run
