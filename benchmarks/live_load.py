@@ -14,8 +14,10 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import math
 import os
 import random
+import re
 import resource
 import subprocess
 import sys
@@ -47,7 +49,6 @@ class Seen:
 
     report_at: list[float] = field(default_factory=list)
     report_s: list[float] = field(default_factory=list)
-    ordered: list[tuple[float, str]] = field(default_factory=list)  # time, node: other jobs wanted
     failures: int = 0
     registered: int = 0
     lag_at: list[float] = field(default_factory=list)
@@ -66,9 +67,10 @@ class Agent:
         self.client = AgentClient(address, token)
         self.seen = seen
         self.news = asyncio.Event()
+        self.urgent = asyncio.Event()
+        self.gap_s = 0.0
         self.seq = 0
         self.heartbeat_s = 1.0
-        self.wanted: set[tuple[int, int]] = set()
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -116,8 +118,12 @@ class Agent:
                 async with asyncio.timeout(max(wait_s, 0.0)):
                     await self.news.wait()
             self.news.clear()
+            self.urgent.clear()
             await self._report()
             await asyncio.sleep(GAP_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(self.gap_s - GAP_S, 0.0)):
+                    await self.urgent.wait()
 
     async def _report(self) -> None:
         self.seq += 1
@@ -137,6 +143,7 @@ class Agent:
             return
         now = time.monotonic()
         self.heartbeat_s = orders.heartbeat_s or self.heartbeat_s
+        self.gap_s = orders.gap_s
         self.seen.report_at.append(asked)
         self.seen.report_s.append(now - asked)
         self._follow(orders, now, asked)
@@ -150,13 +157,11 @@ class Agent:
             await asyncio.sleep(0.5)
 
     def _follow(self, orders: Orders, now: float, asked: float | None) -> None:
-        before, wanted = self.node.orders_seq, self.wanted
+        before = self.node.orders_seq
         self.node.follow(orders, now, asked)
         if self.node.orders_seq > before:
             self.news.set()
-            self.wanted = {(order.job, order.epoch) for order in orders.wanted}
-            if self.wanted != wanted:
-                self.seen.ordered.append((now, self.node.name))
+            self.urgent.set()
 
 
 @contextlib.contextmanager
@@ -200,6 +205,7 @@ class Load:
         self.random = np.random.default_rng(0)
         self.nodes: list[Node] = []
         self.submitted = 0
+        self.orders_before: dict[float, float] = {}
         self.token = (state / "admin.token").read_text().strip()
         self.agent_token = (state / "agent.token").read_text().strip()
         self.http = httpx.AsyncClient(
@@ -220,6 +226,7 @@ class Load:
             before = {name: sum(p.cpu_times()[:2]) for name, p in self.parts().items()}
             began = time.monotonic()
             print(f"measuring for {given.seconds:.0f} s", flush=True)
+            self.orders_before = orders_followed((await self.http.get("/metrics")).text)
             self.seen.users = await run_users(self._plan(began))
             samples = msgspec.json.decode(
                 (await self.http.get("/v1/samples")).content, type=list[Sample]
@@ -366,7 +373,7 @@ class Load:
         gaps = np.array([node.longest_gap_s for node in self.nodes])
         _row("longest gap without renewal", gaps, "s", f"{seen.failures} calls failed")
         _row("decision of a round", decisions(seen, began), "s")
-        _row("end of round -> orders at all nodes", np.array(self._published(ends)), "s")
+        self._report_orders(orders_followed(metrics))
         solves = {s.solve_s for a, _, s in seen.status if a > began and s.solve_s is not None}
         _row("solve", np.array(sorted(solves)), "s")
         _row("status", np.array([t for a, t, _ in seen.status if a > began]) * 1e3, "ms")
@@ -387,17 +394,24 @@ class Load:
             print(f"{name}: {busy_s / seconds:.0%} of its core, {mb:.0f} MB")
         print("load average: {:.1f} {:.1f} {:.1f}".format(*os.getloadavg()))
 
-    def _published(self, ends: list[float]) -> list[float]:
-        """Seconds from the end of each round to the first new orders of the last node."""
-        found = []
-        for end in ends:
-            first: dict[str, float] = {}
-            for at, node in self.seen.ordered:
-                if end <= at < end + min(0.8 * self.given.round, 4 * BURST_S):
-                    first.setdefault(node, at)
-            if first:
-                found.append(max(first.values()) - end)
-        return found
+    def _report_orders(self, after: dict[float, float]) -> None:
+        """Print how soon behind the ends of rounds nodes followed what was ordered then."""
+        counts = {bound: n - self.orders_before.get(bound, 0.0) for bound, n in after.items()}
+        in_all = counts.get(math.inf, 0.0)
+        if not in_all:
+            print("end of round -> orders followed: none seen")
+            return
+        last_s = next(bound for bound, n in counts.items() if n == in_all)
+        parts = [f"{counts[s] / in_all:.1%} in {s:g} s" for s in (0.5, 1.0, 2.0, 5.0, 10.0)]
+        print(
+            f"end of round -> orders followed: {', '.join(parts)}, all in {last_s:g} s; n {in_all:.0f}"
+        )
+
+
+def orders_followed(metrics: str) -> dict[float, float]:
+    """Seconds -> how many orders of rounds nodes followed within them, ascending."""
+    found = re.findall(r'fairlead_round_orders_seconds_bucket{le="(.*?)"} (.*)', metrics)
+    return {float(bound): float(n) for bound, n in found}
 
 
 def status_of(seen: Seen) -> StatusView:

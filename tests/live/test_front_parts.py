@@ -111,7 +111,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.calls: DriverCalls | None = None
-        self.desk = CallDesk(self, self.answer)  # type: ignore[arg-type]
+        self.desk = CallDesk(self, self.answer, lambda: None)  # type: ignore[arg-type]
         self.asked: list[tuple[Any, ...]] = []
 
     def answer(self, answer: Answer) -> None:
@@ -247,3 +247,56 @@ def test_users_are_told_as_a_whole() -> None:
     outbox.put(Users(rows=()))
     (one,) = Frames().feed(outbox.take(1000))
     assert b"Users" in one
+
+
+def test_the_time_from_a_rounds_end_until_a_node_follows() -> None:
+    """Of orders that follow a round, once, also where newer orders have replaced them."""
+    now, seen = 100.0, list[float]()
+    table = LeaseTable(10.0, 0.0, lambda: now, lambda _: None)
+    table.followed_s = seen.append
+
+    def node(seq: int, round_end: float) -> PublishedNode:
+        return PublishedNode(
+            node="a",
+            incarnation="i",
+            registration=1,
+            lost=False,
+            orders=PublishedOrders(seq=seq),
+            starts=(),
+            push=True,
+            round_end=round_end,
+        )
+
+    table.publish(node(1, 0.0))
+    table.report(Report(node="a", incarnation="i", seq=1, holds=(), orders_seq=1))
+    table.publish(node(2, 99.0).over(node(1, 0.0)))
+    table.publish(node(3, 0.0))
+    table.report(Report(node="a", incarnation="i", seq=2, holds=(), orders_seq=1))
+    assert seen == []
+    table.report(Report(node="a", incarnation="i", seq=3, holds=(), orders_seq=3))
+    table.report(Report(node="a", incarnation="i", seq=4, holds=(), orders_seq=3))
+    assert seen == [1.0]
+    assert node(4, 0.0).over(node(3, 99.0)).round_end == 99.0
+
+
+def test_many_nodes_are_told_to_pause_between_reports() -> None:
+    """One of few need not; of a thousand each second, so that renewals of all are in time."""
+    table = LeaseTable(10.0, 0.0, lambda: 1.0, lambda _: None)
+    for number in range(1000):
+        name = f"n{number}"
+        table.publish(
+            PublishedNode(
+                node=name,
+                incarnation="i",
+                registration=1,
+                lost=False,
+                orders=PublishedOrders(seq=1),
+                starts=(),
+                push=False,
+            )
+        )
+        if number == 0:
+            few = table.report(Report(node="n0", incarnation="i", seq=1, holds=()))
+    many = table.report(Report(node="n0", incarnation="i", seq=2, holds=()))
+    assert few.gap_s == 0.001
+    assert many.gap_s == 1.0

@@ -30,7 +30,15 @@ from fairlead.live.agent_client import (
     RegisterAgainError,
     UnreachableError,
 )
-from fairlead.live.protocol import PROTOCOL, Register, Report, StartCheck, WatchRequest, Welcome
+from fairlead.live.protocol import (
+    PROTOCOL,
+    Orders,
+    Register,
+    Report,
+    StartCheck,
+    WatchRequest,
+    Welcome,
+)
 from fairlead.live.runtime import Runtime
 
 _LOGS_S = 0.5  # between looks at the output of ranks
@@ -84,6 +92,10 @@ class Agent:
         self._news = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []  # for the answer to the next report
         self._heartbeat_s = 1.0
+        self._gap_s = (
+            0.0  # between reports, unless there are new orders or somebody waits for an answer
+        )
+        self._urgent = asyncio.Event()
         self._signals = 0
         self._leave = asyncio.Event()
         self._registered = asyncio.Event()
@@ -159,6 +171,7 @@ class Agent:
         """Report at once, and wait for the answer."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(answered)
+        self._urgent.set()
         self._wake()
         await answered
 
@@ -228,9 +241,14 @@ class Agent:
             self._wake()
             await patience.sleep()
         await asyncio.sleep(_GAP_S)
+        if self._gap_s > _GAP_S:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._gap_s - _GAP_S):
+                    await self._urgent.wait()
 
     async def _report(self) -> None:
         self._news.clear()
+        self._urgent.clear()
         waiting, self._waiting = self._waiting, []
         self._seq += 1
         asked = time.monotonic()
@@ -251,14 +269,21 @@ class Agent:
         except BaseException:
             self._waiting = waiting + self._waiting
             raise
-        self._node.follow(orders, asked)
+        self._follow(orders, asked)
         if orders.check is not None and orders.check.number > self._checking:
             self._checking = orders.check.number
             self._trial = asyncio.create_task(self._try_start(orders.check))
         self._heartbeat_s = orders.heartbeat_s or self._heartbeat_s
+        self._gap_s = orders.gap_s
         for answered in waiting:
             if not answered.done():
                 answered.set_result(None)
+
+    def _follow(self, orders: Orders, asked: float | None) -> None:
+        before = self._node.orders_seq
+        self._node.follow(orders, asked)
+        if self._node.orders_seq > before:
+            self._urgent.set()  # others are told once this node has said that it follows
 
     async def _watch(self) -> None:
         """Orders as they are pushed."""
@@ -269,7 +294,7 @@ class Agent:
             try:
                 async for orders in self._client.watch(request):
                     patience.reset()
-                    self._node.follow(orders, None)
+                    self._follow(orders, None)
             except (UnreachableError, RegisterAgainError):
                 self._wake()  # the next report finds out which it is
             await patience.sleep()

@@ -31,6 +31,7 @@ from fairlead.events import (
     Stalled,
 )
 from fairlead.live.fleet import Fleet, LiveNode
+from fairlead.live.precedence import MANY, Precedence
 from fairlead.live.protocol import EXPIRED, LEAVES, ORPHANED, Held
 from fairlead.live.rows import ON_DEVICES, JobRow, StintRow
 from fairlead.live.starts import ENDED, Book, LiveStart, ranks_on
@@ -107,6 +108,7 @@ class LiveBackend:
         self.rate = rate
         self.at_end = at_end
         self.at_stop = at_stop
+        self.precedence = Precedence()  # over questions, while a round is reported and published
         self.inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.events: deque[Event] = deque()
         self.round: LiveRound | None = None
@@ -152,6 +154,7 @@ class LiveBackend:
                     return event
                 continue
             self.commit()
+            self.precedence.give_back()
             if self.wanted():
                 return None
             self._collect()
@@ -202,6 +205,8 @@ class LiveBackend:
         except queue.Empty:
             pass
         noticed, self.noticed = self.noticed, set()
+        if len(noticed) >= MANY:
+            self.precedence.take()
         for node in noticed:
             self._fold(node)
         if self.ready:
@@ -289,6 +294,8 @@ class LiveBackend:
         """Report the round in force, if any. After a restart of the server nodes get time to come back."""
         if self.round is None or (now < self.settled_s and self._expects_nodes()):
             return
+        self.precedence.take()
+        self.fleet.round_ended()
         self.close_nodes()
         nodes = {node for start in self.round.starts.values() for node in start.nodes}
         for node in sorted(nodes):

@@ -151,6 +151,9 @@ class Fleet:
         self._seq = 0
         self._excused = 0.0  # monotonic; silence before says nothing about nodes
         self._changed: dict[str, None] = {}  # names of nodes, to be published
+        self._round_end = (
+            0.0  # monotonic; of the round whose successor is not published yet, 0 = none
+        )
         self._given_up: set[str] = (
             set()
         )  # nodes that the front has given up, and the driver not yet
@@ -218,7 +221,9 @@ class Fleet:
                 if node.told is not None and node.told.registration == node.registration:
                     node.granted.update(node.told.starts)
             return [
-                msgspec.structs.replace(n.told, seen=n.seen, lease_until=n.lease_until)
+                msgspec.structs.replace(
+                    n.told, seen=n.seen, lease_until=n.lease_until, round_end=0.0
+                )
                 for n in self.nodes.values()
                 if n.told is not None
             ]
@@ -361,7 +366,12 @@ class Fleet:
                     self.tell(NodeRemoved(node=name))
                 else:
                     self._publish(node)
+        self._round_end = 0.0
         return set(names)
+
+    def round_ended(self) -> None:
+        """What is published next follows from that."""
+        self._round_end = self.monotonic()
 
     @property
     def unpublished(self) -> bool:
@@ -391,6 +401,7 @@ class Fleet:
             ),
             starts=tuple((a.job, a.epoch) for a in orders.wanted),
             push=pushed,
+            round_end=self._round_end if pushed else 0.0,
             seen=node.seen,
             lease_until=node.lease_until,
         )

@@ -33,6 +33,7 @@ _FAST = (
     0.25,
     1.0,
 )  # seconds
+_ORDERS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 60.0)
 _SLOW = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 
 
@@ -85,6 +86,12 @@ class FrontCounters:
             "fairlead_lease_renewal_seconds",
             "Time to answer an agent's report, which renews its leases.",
             buckets=_FAST,
+            registry=r,
+        )
+        self.orders_seconds = Histogram(
+            "fairlead_round_orders_seconds",
+            "From the end of a round until a node follows the orders that the next one has for it.",
+            buckets=_ORDERS,
             registry=r,
         )
         self.http_seconds = Histogram(

@@ -204,7 +204,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a node shall hold. What it holds beyond that it stops.
 
     In the answer to a report only: leases: job -> seconds from the moment that report was *sent*;
-    heartbeat_s: until the next, if nothing happens before; 0 = as before.
+    heartbeat_s: until the next, if nothing happens before; 0 = as before; gap_s: at least so long until the
+    next that tells of the node's own news, and not of orders that it follows.
     """
 
     seq: int
@@ -214,6 +215,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ] = ()  # (job, epoch) of ended starts that the server has booked
     leases: dict[int, float] = {}
     heartbeat_s: float = 0.0
+    gap_s: float = 0.0
     reasons: dict[
         int, str
     ] = {}  # job -> why it is no longer wanted: preempted | cancelled | paused ...

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from fairlead.live.service import Service
 from fairlead.live.transport import Tls
 from fairlead.policies import registry
 
+SWITCH_S = 0.001  # the driver shares the interpreter with questions, and lets go of it at every row it writes
 BACKLOG = 2048
 
 
@@ -40,7 +42,7 @@ class Server:
         self.service = Service(directory, options)
         self.listening = listening
         self.directory = directory
-        self.desk = CallDesk(self.service, self._tell)
+        self.desk = CallDesk(self.service, self._tell, self.service.engine.backend.precedence.wait)
         self.front = FrontSupervisor(directory, self.service.engine.fleet, self.desk.take)
         self.url = ""
         self.agent_address = ""
@@ -122,6 +124,7 @@ async def serve(
     ready: Callable[[Server], None],
 ) -> None:
     """Run a server until SIGTERM or SIGINT, or until it cannot go on (that problem is raised)."""
+    sys.setswitchinterval(SWITCH_S)
     server = Server(directory, options, listening)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

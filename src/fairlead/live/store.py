@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fairlead.errors import RunError
+from fairlead.live.checkpointer import Checkpointer
 from fairlead.live.checksums import SIZE
 from fairlead.live.database import TROUBLE, connect, readable, reader, version_of, written_whole
 from fairlead.live.marker import NAME as MARKER
@@ -92,6 +93,8 @@ class Store:
             stack.callback(os.close, lock(self.directory))
             self._writer = self._open_state()
             stack.callback(self._writer.close)
+            self._checkpointer = Checkpointer(self.path, self._writer)
+            stack.callback(self._checkpointer.close)
             stack.callback(self.marker.close)
             self._reader = reader(self.path)
             stack.callback(self._reader.close)
@@ -200,6 +203,7 @@ class Store:
                 yield transaction
                 commit = transaction.seal()
             self._mark(commit)
+            self._checkpointer.committed()
 
     def _mark(self, commit: Commit) -> None:
         """The commit is durable, so it stands even if this fails; then only the guard against losing it is

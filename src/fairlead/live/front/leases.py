@@ -22,6 +22,7 @@ from fairlead.live.protocol import Held, Register, Report
 
 Start = tuple[int, int]  # (job, epoch): one start of a job
 RENEWALS = 250.0  # reports a second, of all nodes, that heartbeats alone shall bring at most
+NEWS = 1000.0  # reports a second, of all nodes, that news shall bring at most
 NO_ORDERS = PublishedOrders()
 AWAY_S = 2.0  # without a look for so long: this process itself was away (frozen, swapped out)
 
@@ -44,6 +45,7 @@ class LeasedNode:
     starts: frozenset[Start] = frozenset()  # wanted
     seq: int = -1  # of its newest report
     followed: int = -1  # the newest orders that it says it follows
+    awaited: tuple[int, float] | None = None  # orders of a round, not followed yet, and its end
     answered: int = -1  # the newest orders that went out with the answer to a report
     seen: float = 0.0
     lease_until: float = 0.0  # every lease that it was granted is over by then
@@ -78,6 +80,7 @@ class LeaseTable:
         self.shortest_s = shortest_s
         self.nodes: dict[str, LeasedNode] = {}
         self.told: Callable[[str], None] = _tell_nobody
+        self.followed_s: Callable[[float], object] = _take_no_time  # from a round's end
         self._looked = monotonic()
 
     @property
@@ -98,6 +101,9 @@ class LeaseTable:
         node.seq = message.seq
         follows = message.orders_seq > node.followed
         node.followed = max(node.followed, message.orders_seq)
+        if node.awaited is not None and node.followed >= node.awaited[0]:
+            self.followed_s(now - node.awaited[1])
+            node.awaited = None
         node.answered = node.orders.seq
         changed = self._take(node, message.holds) or follows
         health = (message.problems, message.dead, message.checked)
@@ -122,7 +128,12 @@ class LeaseTable:
                 report=msgspec.Raw(msgspec.msgpack.encode(message)),
             )
         )
-        return msgspec.structs.replace(node.orders, leases=leases, heartbeat_s=self.heartbeat_s)
+        return msgspec.structs.replace(
+            node.orders,
+            leases=leases,
+            heartbeat_s=self.heartbeat_s,
+            gap_s=len(self.nodes) / NEWS,
+        )
 
     def _renew(self, node: LeasedNode) -> dict[int, float]:
         """Job -> seconds of its lease. While another agent registers under the name, whoever decides on that
@@ -179,6 +190,8 @@ class LeaseTable:
         node.lease_until = max(node.lease_until, state.lease_until)
         newer = state.orders.seq > node.orders.seq
         node.orders, node.starts = state.orders, frozenset(state.starts)
+        if newer and state.round_end:
+            node.awaited = state.orders.seq, state.round_end
         node.granted &= node.starts | node.holds.keys()
         if newer and state.push:
             self.told(node.name)
@@ -250,3 +263,7 @@ def _standing(node: LeasedNode, anew: bool = False, broke: float = 0.0) -> Stand
 
 def _tell_nobody(name: str) -> None:
     del name
+
+
+def _take_no_time(seconds: float) -> None:
+    del seconds

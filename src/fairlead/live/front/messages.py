@@ -27,6 +27,7 @@ class PublishedOrders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     forget: msgspec.Raw = _EMPTY
     leases: dict[int, float] = {}
     heartbeat_s: float = 0.0
+    gap_s: float = 0.0
     reasons: msgspec.Raw = _NOTHING
     check: StartCheck | None = None
 
@@ -65,6 +66,7 @@ class PublishedNode(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     orders: PublishedOrders
     starts: tuple[tuple[int, int], ...]  # (job, epoch) of what is wanted
     push: bool  # are the orders worth telling before the node reports by itself?
+    round_end: float = 0.0  # monotonic; of the round that these orders follow, 0 = they follow none
     seen: float = 0.0  # monotonic seconds; as far as the driver knows
     lease_until: float = 0.0
 
@@ -75,7 +77,10 @@ class PublishedNode(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
     def over(self, older: "PublishedNode") -> "PublishedNode":
         """This state in place of one that the front has not been sent."""
-        return msgspec.structs.replace(self, push=True) if older.push else self
+        if not older.push:
+            return self
+        round_end = self.round_end or older.round_end
+        return msgspec.structs.replace(self, push=True, round_end=round_end)
 
 
 class NodeRemoved(msgspec.Struct, tag=True, frozen=True, kw_only=True):

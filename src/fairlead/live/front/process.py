@@ -188,6 +188,7 @@ class Front:
         self._logs = LogDesk(Path(configure.directory))
         self._facade = RemoteFacade(self._calls, self._logs, Path(configure.directory), self._table)
         self._counters = FrontCounters()
+        self._table.followed_s = self._counters.orders_seconds.observe
         self._agents = AgentServer(self, configure.host, configure.agent_port, _tls_of(configure))
         self._ended = asyncio.Event()
 

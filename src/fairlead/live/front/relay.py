@@ -23,6 +23,9 @@ from fairlead.live.protocol import Register, Welcome
 _log = logging.getLogger(__name__)
 THREADS = 64  # calls that wait for the driver at once
 LOCAL = frozenset(("authenticate", "log", "backup"))  # of the facade: answered by the front itself
+ASIDE = frozenset(  # answered without the driver's thread
+    ("job", "jobs", "stints", "explain", "what_if", "status", "samples", "metrics_text")
+)
 REGISTER = "register"  # a call of an agent, whose answer comes as a future
 
 
@@ -73,7 +76,10 @@ class CallDesk:
         self,
         driver: DriverDoor,
         tell: Callable[[Answer], None],
+        wait: Callable[[], None],
     ) -> None:
+        """wait: for the driver's thread, before a question is answered beside it."""
+        self._wait = wait
         self._driver = driver
         self._tell = tell
         self._pool = ThreadPoolExecutor(THREADS, "call")
@@ -91,6 +97,8 @@ class CallDesk:
 
     def _answer(self, call: Call) -> None:
         try:
+            if call.method in ASIDE:
+                self._wait()
             arguments = signature(call.method).arguments.decode(call.arguments)
             result = getattr(self._driver, call.method)(*arguments)
         except Exception as problem:
