@@ -8,7 +8,7 @@ from fairlead.live.front.leases import LeasedNode, LeaseTable
 from fairlead.live.front.messages import PublishedOrders
 from fairlead.live.protocol import WatchRequest
 
-WINDOW = 32  # nodes that have been told and have not answered yet
+WINDOW = 16  # nodes that have been told and have not answered yet
 DEAF_S = 1.0  # a node that does not answer for so long holds up the others no more
 
 
