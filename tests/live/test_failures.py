@@ -220,6 +220,21 @@ def test_never_all_nodes_are_to_blame() -> None:
     assert suspects(*history, nodes="a") == set()
 
 
+def test_the_word_of_one_user_takes_no_node_from_others() -> None:
+    def judged(*bad: FailureRecord, users: str) -> list[str]:
+        judge = NodeJudge.of(bad, [went_well(9, "b")])
+        return list(judge.suspects(60.0, "ab", users.split()))
+
+    ecc = "uncorrectable ECC error"
+    forged = [failed(job, "a", reason=ecc) for job in (1, 2, 3)]
+    assert judged(*forged, users="ann bob") == []
+    assert judged(*forged, users="ann") == ["a"], "nobody else suffers from it"
+    other = msgspec.structs.replace(forged[0], job=4, program=("bob", "python", "his.py"))
+    assert judged(*forged, other, users="ann bob") == ["a"]
+    not_theirs = [msgspec.structs.replace(record, forgeable=False) for record in forged]
+    assert judged(*not_theirs, users="ann bob") == ["a"]
+
+
 def test_a_node_that_was_dealt_with_begins_anew() -> None:
     judge = NodeJudge()
     judge.went_well(went_well(9, "b"))

@@ -71,6 +71,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     progressed: bool = False  # had it got further than the starts before it?
     program: Program = ()  # user and first words of the command
     blames_node: bool = False  # the node is to blame: it does not count against the job
+    forgeable: bool = True  # could its owner have brought it about on purpose?
 
     @property
     def passing(self) -> bool:
@@ -78,6 +79,11 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         name = self.place.partition("@")[0].rpartition(".")[2]
         text = self.reason.lower()
         return name in PASSING or "nccl" in text or "cuda error" in text or "out of memory" in text
+
+    @property
+    def user(self) -> str:
+        """Whose job it is; "" = not known."""
+        return self.program[0] if self.program else ""
 
     @property
     def of_node(self) -> bool:
@@ -211,6 +217,9 @@ class NodeJudge:
     fail in the same way on another node. It is strong if the job itself has done well on another node, or
     if its error is one that a healthy node does not bring about; it is weak if the same program does well
     on another node. ``STRONG`` jobs of the first kind are enough, or ``WEAK`` of both kinds together.
+
+    What one user's jobs say of themselves (exceptions, exit codes, files that are missing) that user can
+    forge, and so take a node from others: where others have jobs too, it is not enough by itself.
     """
 
     def __init__(self) -> None:
@@ -247,16 +256,20 @@ class NodeJudge:
             for start in self.good
         )
 
-    def suspects(self, now_s: float, nodes: Collection[str]) -> dict[str, str]:
-        """Nodes that are to blame -> why, of those given; never all of these."""
+    def suspects(
+        self, now_s: float, nodes: Collection[str], users: Collection[str] = ()
+    ) -> dict[str, list[FailureRecord]]:
+        """Nodes that are to blame -> the newest failure there of each job that speaks against them, oldest
+        first; of the nodes given, but never all of these. users: who has jobs in the cluster."""
         recent = [r for r in self.failures if now_s - r.time_s <= WINDOW_S]
         found = {}
         for node in sorted({r.node for r in recent} & set(nodes)):
-            if why := self._against(node, recent):
-                found[node] = why
+            records = self._against(node, recent)
+            if records and not _one_mans_word(records, users):
+                found[node] = records
         return found if len(found) < len(nodes) else {}
 
-    def _against(self, node: str, recent: Sequence[FailureRecord]) -> str:
+    def _against(self, node: str, recent: Sequence[FailureRecord]) -> list[FailureRecord]:
         since = max((g.time_s for g in self.good if g.node == node), default=-1.0)
         mine = [r for r in recent if r.node == node and r.time_s > since]
         strong: dict[int, FailureRecord] = {}
@@ -270,9 +283,8 @@ class NodeJudge:
                 weak[record.job] = record
         jobs = strong | weak
         if len(strong) < STRONG and len(jobs) < WEAK:
-            return ""
-        last = max(jobs.values(), key=lambda r: r.time_s)
-        return f"{len(jobs)} jobs failed here that run elsewhere; the last: {last.reason}"
+            return []
+        return sorted(jobs.values(), key=lambda r: r.time_s)
 
     def _fails_elsewhere(self, record: FailureRecord, recent: Iterable[FailureRecord]) -> bool:
         """Has this job, or one that runs the same program in the same place, failed on another node, and
@@ -293,6 +305,12 @@ class NodeJudge:
 
     def _did_well_elsewhere(self, record: FailureRecord) -> bool:
         return any(good.job == record.job and good.node != record.node for good in self.good)
+
+
+def _one_mans_word(records: Sequence[FailureRecord], users: Collection[str]) -> bool:
+    """Can all of this be one user's doing, and would others suffer from it?"""
+    said_by = {record.user for record in records}
+    return len(said_by) == 1 and bool(set(users) - said_by) and all(r.forgeable for r in records)
 
 
 def _same_command(program: Program, record: FailureRecord) -> bool:

@@ -21,6 +21,7 @@ from fairlead.live.failures import (
 from fairlead.live.node_states import usable
 from fairlead.live.protocol import Failure
 from fairlead.live.rows import JobRow
+from fairlead.live.spec import JobSpec
 from fairlead.live.starts import LiveStart
 from fairlead.model.job import JobId
 
@@ -131,11 +132,16 @@ class Retries:
         fleet = self.engine.fleet
         now = fleet.monotonic()
         up = [node.name for node in fleet.nodes.values() if usable(node, now)]
-        for name, why in self.nodes.suspects(self.engine.clock.now_s(), up).items():
-            self._blame_node(name, why)
+        users = {row.user for row in self.engine.book.jobs.values() if row.open}
+        found = self.nodes.suspects(self.engine.clock.now_s(), up, users)
+        for name, records in found.items():
+            self._blame_node(name, records)
 
-    def _blame_node(self, name: str, why: str) -> None:
-        _log.warning("node %s is cordoned: %s", name, why)
+    def _blame_node(self, name: str, records: list[FailureRecord]) -> None:
+        why = f"{len(records)} jobs failed here that run elsewhere"
+        _log.warning("node %s is cordoned: %s; the last: %s", name, why, records[-1].reason)
+        if not records[-1].forgeable:  # all see it: nothing that a job says of itself
+            why += f"; the last: {records[-1].reason}"
         self.engine.counters.nodes_cordoned.inc()
         blamed = {(r.job, r.epoch) for r in self.nodes.failures if r.node == name}
         self.nodes.forgive(name)
@@ -210,6 +216,7 @@ class Retries:
             ran_s=ran_s,
             progressed=long or (start.survives() > stint.from_step and _saves(row)),
             program=program_of(row.user, row.spec.command),
+            forgeable=not _is_nodes_own(failure, row.spec),
         )
 
     # --- what the core is told -------------------------------------------------------------------
@@ -277,6 +284,15 @@ class Retries:
 def failures_in_a_row(row: JobRow) -> int:
     """That count against a job."""
     return len(in_a_row(row.recent_failures))
+
+
+def _is_nodes_own(failure: Failure, spec: JobSpec) -> bool:
+    """Could the node not start one of its own commands, found on the agent's PATH? The job's owner cannot
+    bring that about."""
+    if failure.kind != "not_started" or "/" in spec.command[0] or "PATH" in spec.env:
+        return False
+    elsewhere = spec.python or spec.venv or spec.conda or spec.container
+    return not elsewhere and not (spec.cwd and spec.cwd in failure.message)
 
 
 def _good_starts(start: LiveStart) -> list[GoodStart]:
