@@ -45,15 +45,25 @@ class TrainingState:
     metrics and all else that has ``state_dict`` and ``load_state_dict``; generators (PyTorch's, NumPy's,
     Python's); and dictionaries of plain data, which are changed in place.
 
+    Gradients of the models' and the optimizers' parameters are kept too, where there are any, so that a script
+    that accumulates them over several batches may be moved between two of them: as much again as the weights.
+    keep_gradients=False leaves them out, for scripts that begin each step with ``zero_grad``.
+
     map_location: where tensors are read to; the objects bring them to their own devices.
     weights_only: read without pickle. What cannot be read so is refused when it is saved.
     """
 
     def __init__(
-        self, *, map_location: Any = "cpu", weights_only: bool = True, **objects: Any
+        self,
+        *,
+        map_location: Any = "cpu",
+        weights_only: bool = True,
+        keep_gradients: bool = True,
+        **objects: Any,
     ) -> None:
         self._map_location = map_location
         self._weights_only = weights_only
+        self._keep_gradients = keep_gradients
         self._objects = {name: _bare(name, one) for name, one in objects.items()}
         if not objects:
             raise ConfigError("TrainingState: expected at least one object, such as model=model")
@@ -74,7 +84,10 @@ class TrainingState:
         if self._weights_only:
             objects = {name: _safe(state, name) for name, state in objects.items()}
         random = encode_state(capture_random(), "random").decode()
-        torch.save({"format": FORMAT, "objects": objects, "random": random}, path)
+        state = {"format": FORMAT, "objects": objects, "random": random}
+        if self._keep_gradients:
+            state["gradients"] = _gradients(self._objects)
+        torch.save(state, path)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read the state from a file. Raises CheckpointError where it is that of other objects."""
@@ -88,6 +101,8 @@ class TrainingState:
                 )
         for name, one in self._objects.items():
             _restore(one, _unsafe(saved[name]))
+        if self._keep_gradients and "gradients" in state:
+            _restore_gradients(self._objects, state["gradients"])
         if read_place(os.environ).rank == 0:  # whose they are
             restore_random(decode_state(state["random"].encode()))
 
@@ -95,6 +110,32 @@ class TrainingState:
         self.load(path)
         if is_state(lease.loaded.loader_state):
             restore_random(decode_state(lease.loaded.loader_state))
+
+
+def _parameters(objects: dict[str, Any]) -> dict[str, torch.nn.Parameter]:
+    """All that may have gradients, each once, by the names of the models or their places in the optimizers."""
+    found: dict[int, tuple[str, torch.nn.Parameter]] = {}
+    for name, one in objects.items():
+        if isinstance(one, torch.nn.Module):
+            for key, weight in one.named_parameters():
+                found.setdefault(id(weight), (f"{name}.{key}", weight))
+    for name, one in objects.items():
+        if isinstance(one, torch.optim.Optimizer):
+            weights = [weight for group in one.param_groups for weight in group["params"]]
+            for i, weight in enumerate(weights):
+                found.setdefault(id(weight), (f"{name}[{i}]", weight))
+    return dict(found.values())
+
+
+def _gradients(objects: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Of the parameters that have one."""
+    named = _parameters(objects)
+    return {name: weight.grad for name, weight in named.items() if weight.grad is not None}
+
+
+def _restore_gradients(objects: dict[str, Any], saved: dict[str, torch.Tensor]) -> None:
+    for name, weight in _parameters(objects).items():
+        weight.grad = saved[name].to(weight.device) if name in saved else None
 
 
 def _random_position() -> Position:

@@ -201,6 +201,12 @@ class Iterator(Generic[Batch]):
         is the end of the pass."""
         return self._all_passes() if self._epochs is None else self._one_pass(self._epochs)
 
+    def indexed(self) -> Batches[tuple[int, Batch]]:
+        """The loop with the index of each batch in its pass, from 0: what ``enumerate`` would give if the job
+        were never interrupted. ``enumerate(batches)`` itself begins at 0 after every move."""
+        for batch in self:
+            yield self.batch_index, batch
+
     def close(self) -> None:
         """Let go of the lease, where a script with ``epochs`` ends before the job does."""
         if not self.completed and not self.preempted:
