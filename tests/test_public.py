@@ -1,3 +1,8 @@
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
 import fairlead
 
 
@@ -26,3 +31,15 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "simulate",
     ]
     assert all(hasattr(fairlead, name) for name in fairlead.__all__)
+
+
+def test_an_older_python_is_told_which_one_is_needed() -> None:
+    old = "import sys; sys.version_info = (3, 8, 10, 'final', 0); import fairlead"
+    done = subprocess.run(
+        [sys.executable, "-c", old], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    said = f"ImportError: fairlead needs Python 3.9 or newer; this is Python 3.8 ({sys.executable})"
+    assert done.stderr.splitlines()[-1] == said
+    source = Path(fairlead.__file__).read_text()
+    ast.parse(source, feature_version=(3, 7))  # so that it gets that far

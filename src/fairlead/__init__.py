@@ -8,12 +8,17 @@ Two distributions fill this package: ``fairlead-client`` (this file, ``client``,
 needs besides; the standard library alone, Python 3.9 on) and ``fairlead`` (all the rest).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 9):  # noqa: UP036 # the agent's copy meets whatever Python a job has
+    raise ImportError(
+        "fairlead needs Python 3.9 or newer; this is Python {}.{} ({})".format(  # noqa: UP032
+            sys.version_info[0], sys.version_info[1], sys.executable
+        )
+    )
 
 from fairlead.version import __version__
 

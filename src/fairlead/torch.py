@@ -45,12 +45,10 @@ class TrainingState:
     metrics and all else that has ``state_dict`` and ``load_state_dict``; generators (PyTorch's, NumPy's,
     Python's); and dictionaries of plain data, which are changed in place.
 
-    Gradients of the models' and the optimizers' parameters are kept too, where there are any, so that a script
-    that accumulates them over several batches may be moved between two of them: as much again as the weights.
-    keep_gradients=False leaves them out, for scripts that begin each step with ``zero_grad``.
-
     map_location: where tensors are read to; the objects bring them to their own devices.
     weights_only: read without pickle. What cannot be read so is refused when it is saved.
+    keep_gradients: keep those that are there of the models' and optimizers' parameters, as much again as the
+        weights, so that a script that accumulates them may be moved between any two batches.
     """
 
     def __init__(
@@ -113,7 +111,7 @@ class TrainingState:
 
 
 def _parameters(objects: dict[str, Any]) -> dict[str, torch.nn.Parameter]:
-    """All that may have gradients, each once, by the names of the models or their places in the optimizers."""
+    """All that may have gradients, each once, by names in models or places in optimizers."""
     found: dict[int, tuple[str, torch.nn.Parameter]] = {}
     for name, one in objects.items():
         if isinstance(one, torch.nn.Module):

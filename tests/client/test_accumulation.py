@@ -1,4 +1,4 @@
-"""Gradients that are accumulated over several batches: interrupted at any of them, the weights are the same."""
+"""Gradients accumulated over several batches: interrupted at any of them, the weights are the same."""
 
 import importlib.util
 import os
