@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.agent import locks
+from fairlead.agent import locks, survivors
 from fairlead.agent.proc import process
 from fairlead.agent.survivors import (
     Record,
@@ -108,12 +108,12 @@ def test_no_half_of_a_record_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert read_records(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
-    def full(path: Path, data: bytes) -> int:
+    def full(path: Path, data: bytes) -> None:
         path.touch()
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
+        patch.setattr(survivors, "write_anew", full)
         with pytest.raises(OSError, match="No space left"):
             write_record(tmp_path, record(1, 1, ""))
     assert list(tmp_path.iterdir()) == []

@@ -15,6 +15,7 @@ import fairlead
 from fairlead.agent import locks
 from fairlead.agent.client_files import offer_client
 from fairlead.agent.devices import Devices
+from fairlead.agent.failures import one_line
 from fairlead.agent.health import CheckResult, HealthChecks, HealthOptions, try_start
 from fairlead.agent.launching import Place
 from fairlead.agent.logs import Logs
@@ -23,9 +24,11 @@ from fairlead.agent.node import Node
 from fairlead.agent.ranks import RankServer
 from fairlead.agent.runtimes import agents_environment
 from fairlead.agent.spawning import SpawnerLink
+from fairlead.agent.untrusted import read_regular, write_anew
 from fairlead.errors import ConfigError
 from fairlead.live.agent_client import (
     AgentClient,
+    MalformedError,
     RefusedError,
     RegisterAgainError,
     UnreachableError,
@@ -236,8 +239,10 @@ class Agent:
         try:
             await self._report()
             patience.reset()
-        except UnreachableError as problem:
+        except (UnreachableError, MalformedError) as problem:
             patience.complain(problem)
+            if isinstance(problem, MalformedError):  # a server of another version: tell it less
+                self._node.sendable.details = False
             self._wake()
             await patience.sleep()
         await asyncio.sleep(_GAP_S)
@@ -260,10 +265,10 @@ class Agent:
                     seq=self._seq,
                     holds=self._node.holds(),
                     orders_seq=self._node.orders_seq,
-                    problems=self._health.report.problems[:_TOLD],
+                    problems=tuple(map(one_line, self._health.report.problems[:_TOLD])),
                     dead=self._health.report.dead,
                     checked=self._check.number,
-                    check_problem=self._check.problem,
+                    check_problem=one_line(self._check.problem),
                 )
             )
         except BaseException:
@@ -403,14 +408,14 @@ def _identity(state: Path) -> str:
     anew: to the server this is another agent then, that takes the name over. Raises ConfigError."""
     path = state / "identity"
     try:
-        known = path.read_bytes() if path.exists() else None
+        known = read_regular(path, 64) if path.exists() else None
         if known is not None and _IDENTITY.fullmatch(known):
             return known.decode()
         if known is not None:
             _log.warning("%s: is damaged; this agent is a new one to the server", path)
         made = secrets.token_hex(8)
         whole = path.with_suffix(".new")
-        whole.write_text(made)
+        write_anew(whole, made.encode())
         whole.replace(path)
     except OSError as problem:
         raise ConfigError(f"{path}: {problem.strerror}") from None

@@ -1,21 +1,28 @@
 """Why a rank has ended badly: by what it has left behind, what it has printed, and how it ended."""
 
-import contextlib
+import logging
 import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from fairlead.agent.proc import signal_name
 from fairlead.agent.tracebacks import last_traceback
+from fairlead.agent.untrusted import read_regular
 from fairlead.client.place import EXIT_GANG
 from fairlead.live.protocol import Failure
+from fairlead.live.wrong import UNREADABLE
+
+_log = logging.getLogger(__name__)
 
 LARGEST_REPORT = 1 << 18  # bytes
 MOST_TEXT, MOST_TRACEBACK = 500, 32_000  # characters
-LINE = 200  # characters of a line of output
+LINE = 200  # characters of a line of output that are told
+_LOOKED_AT = 2000  # and of one in which words are looked for: that takes the square of its length
 
 # Words of errors that have no traceback, or that say more than it.
 TELLING = re.compile(
@@ -46,25 +53,33 @@ BROKEN_TYPES = frozenset(
     }
 )
 
+_Whole = Annotated[int, Meta(ge=-(1 << 53), le=1 << 53)]
+
 
 class Report(msgspec.Struct, frozen=True):
-    """What ``fairlead.client.crash`` leaves behind."""
+    """What ``fairlead.client.crash`` leaves behind. It is the job's: nothing but its bounds is certain."""
 
     type: str = ""
     message: str = ""
     file: str = ""
-    line: int = 0
+    line: _Whole = 0
     function: str = ""
-    step: int = -1
-    time_s: float = 0.0
+    step: _Whole = -1
+    time_s: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
     traceback: str = ""
 
 
 def read_report(path: Path) -> Report | None:
-    """None: the process has left none, or nothing that can be read."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
-        if path.stat().st_size <= LARGEST_REPORT:
-            return msgspec.json.decode(path.read_bytes(), type=Report)
+    """None: the process has left none, or nothing that can be used."""
+    try:
+        return msgspec.json.decode(read_regular(path, LARGEST_REPORT), type=Report)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        why = problem.strerror
+    except UNREADABLE as problem:
+        why = str(problem)
+    _log.warning("%s: is not used: %s", path, why)
     return None
 
 
@@ -99,9 +114,9 @@ def exit_failure(
         kind="exception",
         rank=rank,
         exit_code=code,
-        type=clean(report.type, MOST_TEXT),
+        type=one_line(report.type),
         message=one_line(report.message),
-        file=clean(report.file, MOST_TEXT),
+        file=one_line(report.file),
         line=max(report.line, 0),
         function=one_line(report.function),
         step=max(report.step, -1),
@@ -141,7 +156,7 @@ def first_to_fail(failures: Sequence[Failure]) -> Failure | None:
 
 def telling_line(output: str) -> str:
     """The last line that names an error, else the last one that is not empty."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line.strip()[:_LOOKED_AT] for line in output.splitlines() if line.strip()]
     known = [line for line in lines[-100:] if TELLING.search(line)]
     return one_line((known or lines or [""])[-1])[:LINE]
 

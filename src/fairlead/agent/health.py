@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fairlead.agent.devices import Devices
 from fairlead.agent.gpu_health import GpuHealth
+from fairlead.agent.untrusted import write_anew
 from fairlead.live.protocol import StartCheck
 
 LEAST_DISK_BYTES = 64 << 20  # free, for output and checkpoints
@@ -79,7 +80,7 @@ def disk_problems(path: Path) -> list[str]:
     """Can something be written there? path: a directory."""
     probe = path / f".fairlead-health-{os.getpid()}"
     try:
-        probe.write_bytes(b"well")
+        write_anew(probe, b"well")
         probe.unlink()
         free = shutil.disk_usage(path).free
     except OSError as problem:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.agent.messages import Inspect, Inspected
 from fairlead.agent.stacks import RankStack, read_stack
+from fairlead.agent.untrusted import opened, read_from, size_of
 
 if TYPE_CHECKING:
     from fairlead.agent.spawning import SpawnerLink
@@ -40,7 +41,7 @@ class Inspector:
 
         files: rank -> what it writes its stacks to.
         """
-        sizes = {rank: _size(file) for rank, file in files.items()}
+        sizes = {rank: size_of(file) for rank, file in files.items()}
         found = await self._ask(start, spawner)
         if found is None:
             return {}
@@ -104,17 +105,9 @@ async def _dump(program: str, pid: int) -> str:
     return out[:LARGEST].decode(errors="replace")
 
 
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
-
-
 def _read(file: Path, offset: int) -> str:
     try:
-        with file.open("rb") as opened:
-            opened.seek(offset)
-            return opened.read(LARGEST).decode(errors="replace")
+        with opened(file) as descriptor:
+            return read_from(descriptor, offset, LARGEST).decode(errors="replace")
     except OSError:
         return ""

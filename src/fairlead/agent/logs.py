@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.agent.launching import log_path
+from fairlead.agent.untrusted import opened, read_end, read_from, size_of
 from fairlead.live.agent_client import AgentClient, RefusedError
 from fairlead.live.protocol import Assignment, LogChunk
 
 CHUNK = 1 << 18  # bytes told at once
 _ROUND = 8  # chunks of one file before it is another's turn
+_LARGEST = 1 << 52  # bytes of output of a rank
 KEEP_S = 600.0  # a file stays for so long after the server has booked its start
 _OLD_S = 86_400.0  # and so long if its agent has died
 TAIL = 1 << 17  # bytes in which the reason of an end is looked for
@@ -32,10 +34,7 @@ class _Log:
 
     def size(self) -> int:
         """Bytes in the file, 0 if it is not there."""
-        try:
-            return self.path.stat().st_size
-        except OSError:
-            return 0
+        return size_of(self.path)
 
     def cut(self) -> None:
         """Keep the newer half of a file above the limit. Its writers append, so they go on behind that;
@@ -43,27 +42,23 @@ class _Log:
         size = self.size()
         if size <= self.limit:
             return
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND)
-        try:
+        with opened(self.path, os.O_RDWR | os.O_APPEND) as descriptor:
             drop = size - self.limit // 2
-            kept = _read_from(descriptor, drop)
+            kept = read_from(descriptor, drop, self.limit)
             os.ftruncate(descriptor, 0)
             self.begin += drop
             os.write(descriptor, kept)
-        finally:
-            os.close(descriptor)
 
     def piece(self) -> tuple[int, bytes]:
         """(offset, data) of what is to be told next; no data: nothing."""
         offset = max(self.told, self.begin)
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY)
-        except OSError:
+        if offset > _LARGEST:  # the job has made its file that long: it is none
             return offset, b""
         try:
-            return offset, os.pread(descriptor, CHUNK, offset - self.begin)
-        finally:
-            os.close(descriptor)
+            with opened(self.path) as descriptor:
+                return offset, os.pread(descriptor, CHUNK, offset - self.begin)
+        except OSError:
+            return offset, b""
 
 
 class Logs:
@@ -112,9 +107,7 @@ class Logs:
         """The end of the output; "" where there is none."""
         path = log_path(self._state, job, epoch, rank)
         try:
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - TAIL))
-                return file.read().decode(errors="replace")
+            return read_end(path, TAIL).decode(errors="replace")
         except OSError:
             return ""
 
@@ -147,11 +140,3 @@ class Logs:
             else:
                 left = True
         return not left
-
-
-def _read_from(descriptor: int, offset: int) -> bytes:
-    parts = []
-    while part := os.pread(descriptor, 1 << 20, offset):
-        parts.append(part)
-        offset += len(part)
-    return b"".join(parts)

@@ -41,6 +41,7 @@ from fairlead.agent.ports import free_ports
 from fairlead.agent.progress import ProgressReader
 from fairlead.agent.ranks import Key, RankServer
 from fairlead.agent.script_imports import ScriptImports
+from fairlead.agent.sendable import SendableCheck
 from fairlead.agent.spawning import SpawnerLink
 from fairlead.agent.stacks import together, where
 from fairlead.agent.starts import Start
@@ -102,6 +103,7 @@ class Node:
         self._imports = ScriptImports(lambda modules: spawner.send(Prepare(modules=modules)))
         self._lease_s = 0.0
         self._rate_bound = 0.0
+        self.sendable = SendableCheck()
         self.orders_seq = -1
         self.run = ""  # incarnation of the agent
         self.place: Place | None = None
@@ -110,7 +112,7 @@ class Node:
     def holds(self) -> tuple[Held, ...]:
         """All starts."""
         now = time.monotonic()
-        return tuple(start.held(now) for start in self._starts.values())
+        return tuple(self.sendable(start.held(now)) for start in self._starts.values())
 
     @property
     def busy(self) -> bool:
@@ -174,6 +176,7 @@ class Node:
             start = self._starts.get(key)
             if start is not None and start.ended:
                 del self._starts[key]
+                self.sendable.forget(key)
                 self._logs.forget(*key, time.monotonic())
 
     def _reconcile(self, orders: Orders) -> None:

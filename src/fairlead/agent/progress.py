@@ -12,7 +12,6 @@ import logging
 import math
 import os
 import re
-import stat
 import time
 from pathlib import Path
 
@@ -20,7 +19,9 @@ import msgspec
 
 from fairlead.agent.ranks import Key
 from fairlead.agent.starts import Start
+from fairlead.agent.untrusted import NotRegularError, opened, read_end
 from fairlead.live.progress_url import ProgressAddress, parse_progress_url
+from fairlead.live.wrong import UNREADABLE
 
 LARGEST = 1 << 12  # bytes of an answer, or of the end of a file, that are looked at
 ANSWER_S = 1.0  # for an endpoint, from connecting to the last byte
@@ -64,7 +65,7 @@ def parse_progress(text: str, total_steps: int) -> tuple[int, int] | None:
 def _json_words(text: str) -> list[str]:
     try:
         told = msgspec.json.decode(text, type=_Told)
-    except msgspec.MsgspecError as problem:
+    except UNREADABLE as problem:
         raise ProgressError(f"expected {{'step': N, 'saved_step': N}}: {problem}") from None
     return [str(word) for word in (told.step, told.saved_step) if word is not None]
 
@@ -102,28 +103,13 @@ class ProgressFile:
             if seen == self._seen:
                 return ""
             self._seen = seen
-            return self._read() if stat.S_ISREG(found.st_mode) else _no_file()
+            return read_end(self._path, LARGEST).decode(errors="replace")
         except FileNotFoundError:
             return ""
+        except NotRegularError as problem:
+            raise ProgressError(problem.strerror) from None
         except OSError as problem:
             raise ProgressError(f"cannot be read: {problem.strerror}") from None
-
-    def _read(self) -> str:
-        # It may have become something else since: neither a link nor a pipe is followed, or waited for.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(self._path, flags)
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                return _no_file()
-            data = os.pread(descriptor, LARGEST, max(0, found.st_size - LARGEST))
-        finally:
-            os.close(descriptor)
-        return data.decode(errors="replace")
-
-
-def _no_file() -> str:
-    raise ProgressError("is not a regular file")
 
 
 async def ask_progress(address: ProgressAddress) -> str:
@@ -232,10 +218,8 @@ class ProgressReader:
         self._warned.add(start.key)
         _log.warning("job %d: %s; its progress is not known", start.assignment.job, problem)
         line = f"fairlead: {problem}; what it says of its progress is not used\n"
-        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with contextlib.suppress(OSError):
-            descriptor = os.open(log, flags)
-            try:
-                os.write(descriptor, line.encode())
-            finally:
-                os.close(descriptor)
+        with (
+            contextlib.suppress(OSError),
+            opened(log, os.O_WRONLY | os.O_APPEND) as descriptor,
+        ):
+            os.write(descriptor, line.encode())

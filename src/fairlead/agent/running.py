@@ -12,8 +12,10 @@ from fairlead.agent import locks, proc
 from fairlead.agent.device_locks import DeviceLocks
 from fairlead.agent.messages import Launch, RankLaunch
 from fairlead.agent.survivors import Record, boot_id, write_record
+from fairlead.agent.untrusted import read_regular
 from fairlead.agent.zygote import Fork, Zygote, can_fork
 
+_LARGEST_PID = 1 << 22  # that Linux gives
 _FORK_S = 120.0  # for a rank to be forked, imports of the zygote included
 
 Key = tuple[int, int]  # (job, epoch)
@@ -183,17 +185,12 @@ class Running:
 def _listener(path: str) -> tuple[int, int]:
     """(pid, signal) of the process that writes its stacks to a file, (0, 0) = there is none."""
     try:
-        with open(path, encoding="ascii") as file:
-            pid, number = map(int, file.readline(64).split())
+        line, _, _ = read_regular(Path(path), 64).partition(b"\n")
+        pid, number = map(int, line.decode("ascii").split())
     except (OSError, ValueError):
         return 0, 0
-    return (pid, number) if pid > 0 and number > signal.SIGRTMIN else (0, 0)
-
-
-def open_log(path: str) -> int:
-    """To append to. Raises OSError."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    known = 0 < pid <= _LARGEST_PID and signal.SIGRTMIN < number <= signal.SIGRTMAX
+    return (pid, number) if known else (0, 0)
 
 
 def _why_not(rank: RankLaunch, problem: OSError | ValueError) -> str:

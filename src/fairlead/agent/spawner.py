@@ -42,8 +42,9 @@ from fairlead.agent.messages import (
     receive,
 )
 from fairlead.agent.prepared import PreparedProcesses
-from fairlead.agent.running import Ground, Key, NotStartedError, Running, open_log
+from fairlead.agent.running import Ground, Key, NotStartedError, Running
 from fairlead.agent.survivors import end_survivors, read_records, remove_record
+from fairlead.agent.untrusted import open_to_append
 from fairlead.agent.zygote import PLACEHOLDER, Zygote
 
 _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
@@ -262,7 +263,7 @@ class Spawner:
         start.record(self._ground)
         logs: list[int] = []
         try:
-            logs.extend(open_log(rank.log) for rank in start.launch.ranks)
+            logs.extend(open_to_append(Path(rank.log)) for rank in start.launch.ranks)
             self._start_ranks(start, logs)
         finally:
             locks.release(logs)

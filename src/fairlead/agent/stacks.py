@@ -5,13 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from fairlead.agent.failures import clean
+from fairlead.agent.failures import clean, one_line
 from fairlead.agent.tracebacks import LIBRARIES
 
 MOST_OF_RANK = 12_000  # characters of the stacks of one rank
 MOST = 32_000  # of all of them
-_FAULTHANDLER = re.compile(r'^\s+File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
-_PY_SPY = re.compile(r"^\s+(?P<function>.+) \((?P<file>.+):(?P<line>\d+)\)$")
+_FAULTHANDLER = re.compile(
+    r'^\s+File "(?P<file>.+)", line (?P<line>[0-9]{1,9}) in (?P<function>.+)$'
+)
+_PY_SPY = re.compile(r"^\s+(?P<function>.+) \((?P<file>.+):(?P<line>[0-9]{1,9})\)$")
+_LONGEST = 1000  # characters of a line that is understood: searching takes the square of its length
 _THREAD = re.compile(r"^(Current thread|Thread) ")
 # Where a process waits for others: the innermost frames of a hung collective, a queue, a lock.
 _WAITS = re.compile(
@@ -60,6 +63,8 @@ def read_stack(rank: int, text: str) -> RankStack | None:
     """From what ``faulthandler`` or ``py-spy dump`` has written; None where there is no stack in it."""
     threads: list[list[Frame]] = []
     for line in text.splitlines():
+        if len(line) > _LONGEST:
+            continue
         if _THREAD.match(line):
             threads.append([])
         elif (found := _FAULTHANDLER.match(line) or _PY_SPY.match(line)) and threads:
@@ -79,7 +84,7 @@ def where(stacks: Sequence[RankStack]) -> str:
     for stack in sorted(stacks, key=lambda stack: stack.rank):
         places.setdefault(_place(stack.frames), []).append(stack.rank)
     order = sorted(places.items(), key=lambda item: (len(item[1]), item[1]))
-    return "; ".join(f"{_ranks(ranks)} in {place}" for place, ranks in order)
+    return one_line("; ".join(f"{_ranks(ranks)} in {place}" for place, ranks in order))
 
 
 def together(stacks: Sequence[RankStack]) -> str:

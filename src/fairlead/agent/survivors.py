@@ -19,9 +19,12 @@ from pathlib import Path
 import msgspec
 
 from fairlead.agent.proc import Process, kill_exactly, processes, token_of
+from fairlead.agent.untrusted import read_regular, write_anew
+from fairlead.live.wrong import UNREADABLE
 
 MARK_SIZE = 4  # bytes of a run's mark
 UNKNOWN_GRACE_S = 30.0  # of a start whose record is damaged or gone; the default of a job
+_LARGEST = 1 << 24  # bytes of a record
 _TOKEN_SIZE = 16  # bytes of a token, the mark included
 _log = logging.getLogger(__name__)
 _POLL_S = 0.02
@@ -60,7 +63,7 @@ def write_record(folder: Path, record: Record) -> None:
     path = _path(folder, record.job, record.epoch)
     partial = path.with_suffix(".partial")
     try:
-        partial.write_bytes(msgspec.json.encode(record))
+        write_anew(partial, msgspec.json.encode(record))
         partial.replace(path)
     except OSError:  # a full disk
         _remove(partial)
@@ -82,8 +85,8 @@ def read_records(folder: Path, *, keep: bool = False) -> list[Record]:
     records = []
     for path in sorted(folder.glob("*.json")):
         try:
-            records.append(msgspec.json.decode(path.read_bytes(), type=Record))
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+            records.append(msgspec.json.decode(read_regular(path, _LARGEST), type=Record))
+        except (OSError, *UNREADABLE) as problem:
             if keep:
                 continue
             _log.warning(

@@ -16,7 +16,9 @@ LINKS = (
 )
 MOST_BEHIND = 400  # lines of output after the traceback of which a process died
 _PREFIX = re.compile(r"^\[rank\d+\]:\s?")
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
+_FRAME = re.compile(
+    r'^\s*File "(?P<file>[^"]+)", line (?P<line>[0-9]{1,9})(?:, in (?P<function>.+))?$'
+)
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 _GROUP = re.compile(r"^(\s*\|\s|\s*\+[-\s]|\s*\+ Exception Group )")
 LIBRARIES = tuple(

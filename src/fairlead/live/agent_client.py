@@ -42,6 +42,10 @@ class RefusedError(FairleadError):
     """The server refuses, and would refuse again: bad message, token or version."""
 
 
+class MalformedError(RefusedError):
+    """The server cannot understand the message, or finds something in it that cannot be."""
+
+
 class UnreachableError(FairleadError):
     """No answer: the server is away, too slow or in trouble. Try again."""
 
@@ -149,6 +153,8 @@ def _error(address: str, problem: grpc.aio.AioRpcError) -> FairleadError:
     code, said = problem.code(), problem.details() or ""
     if code is grpc.StatusCode.ABORTED:
         return RegisterAgainError(said)
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return MalformedError(f"{address}: {said}")
     if code in _REFUSALS:
         return RefusedError(f"{address}: {said}")
     return UnreachableError(f"{address}: {code.name.lower().replace('_', ' ')} ({said})")

@@ -23,6 +23,7 @@ RESERVED = "reserved_jobs"  # ids below this number are not given out
 JOBS = (
     100_000  # the next id is the next multiple of this, beyond as many that may have been given out
 )
+MOST_JOBS = 1 << 40  # ids from here on are nobody's: a job may have made a folder of such a name
 GRACE_S = 30.0  # at least, of jobs that are not known; the default of a job
 EPOCHS = 10_000  # starts that a job may have had since
 _EPOCH_ORIGIN_S = (
@@ -57,7 +58,7 @@ def newest_trace(*folders: Path) -> int:
     for folder in folders:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         ids = [int(name) for name in names if name.isascii() and name.isdecimal()]
-        newest = max(newest, *ids) if ids else newest
+        newest = max([newest, *(number for number in ids if number < MOST_JOBS)])
     return newest
 
 
@@ -121,7 +122,7 @@ def _hold(engine: "Engine") -> float:
 def learn_jobs(engine: "Engine", message: Register) -> None:
     """After a restore: jobs that an agent holds have ids that are not given out again."""
     newest = max((held.job for held in message.holds), default=-1)
-    if engine.fleet.is_held and engine.next_job <= newest < 1 << 40:
+    if engine.fleet.is_held and engine.next_job <= newest < MOST_JOBS:
         engine.next_job = next_job(engine.next_job - 1, newest)
         reserved = str(engine.next_job)
         engine.write(lambda t: t.set_meta(RESERVED, reserved))
