@@ -63,3 +63,20 @@ def test_what_a_job_does_beside_another_is_not_its_rate() -> None:
     assert one.measured() == pytest.approx(10.0)
     one.shares(True)
     assert one.measured() is None
+
+
+def test_a_start_after_the_last_step_is_at_the_last_step() -> None:
+    one = start()
+    one.from_step = 1000.0
+    assert (one.done(), one.progress()) == (1000.0, 999.0), "one is kept back from the core alone"
+    trains(one, 1000, 10.0)
+    assert (one.done(), one.progress()) == (1000.0, 999.0)
+    trains(one, 1200, 10.0)
+    assert one.done() == 1000.0
+
+
+def test_time_alone_brings_no_job_to_its_last_step() -> None:
+    one = start()
+    one.row.spec = msgspec.structs.replace(one.row.spec, plain=True)
+    one.held["a"] = Held(job=1, epoch=1, state="running", ran_s=1e6)
+    assert one.done() == 999.0

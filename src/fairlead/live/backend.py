@@ -372,7 +372,7 @@ class LiveBackend:
             counts = start.expected(self.fleet.monotonic())
         before = row.credited
         if end is None:
-            row.steps = start.progress()
+            row.steps = start.done()
         if end is not None and end.completed:
             row.steps = row.total_steps
         row.credited = counts
@@ -639,8 +639,9 @@ class LiveBackend:
             overhead_s = sum(max(part, 0.0) for part in parts)
             row.overhead_s += overhead_s + max(leader.wait_s, 0.0)
             self._lost_device_s(start, overhead_s)
-        row.run_s += now - stint.began_s
-        row.preemptions += start.stopping in ("preempted", "moved")
+        if start.ordered:
+            row.run_s += now - stint.since_s
+            row.preemptions += start.stopping in ("preempted", "moved")
 
     # --- what the core wants -------------------------------------------------------------------------
 
@@ -730,7 +731,6 @@ class LiveBackend:
         self._stop(job, "moved")
         row = self.book.jobs[job]
         row.epoch += 1
-        row.starts += 1
         stint = StintRow(
             job=job,
             epoch=row.epoch,
@@ -739,11 +739,11 @@ class LiveBackend:
             devices=tuple(d for devices in placement.values() for d in devices),
             nodes=tuple(node for node, devices in placement.items() for _ in devices),
             began_s=now,
+            ordered=False,
             from_step=row.steps,
         )
         start = LiveStart(row, stint, ranks_on(placement), self.rate(row, accelerator), row.steps)
         self.book.add(start)
-        self.retries.began(start)
         self.order(start)
         return start
 
@@ -756,12 +756,22 @@ class LiveBackend:
             or self.book.live[start.row.id][0] is not start
         ):
             return
-        start.ordered = True
+        if not start.ordered:
+            self._first_order(start)
         for node in start.nodes:
             if node not in start.gone:
                 self.fleet.want(
                     node, start.assignment(node, self.checkpoint_s(start), self.checkpoints)
                 )
+
+    def _first_order(self, start: LiveStart) -> None:
+        """From now on it is one that a process may run of."""
+        start.ordered = start.stint.ordered = True
+        start.stint.ordered_s = self.now_s()
+        start.row.starts += 1
+        self.book.dirty_stints[start.key] = start.stint
+        self.book.dirty_jobs.add(start.row.id)
+        self.retries.began(start)
 
     def goes_on(self, job: int) -> bool:
         """Does a detained job run on, outside of the rounds?"""

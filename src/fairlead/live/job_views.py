@@ -1,5 +1,7 @@
 """Views of jobs and their starts, made from rows and what is known besides."""
 
+from collections.abc import Callable, Iterable
+
 from fairlead.live.protocol import Failure
 from fairlead.live.rows import JobRow, StintRow
 from fairlead.live.views import FailureView, JobState, JobView, StintView
@@ -41,7 +43,7 @@ def job_view(
         starts=row.starts,
         preemptions=row.preemptions,
         failures=row.failures,
-        run_s=row.run_s + (0.0 if stint is None else now_s - stint.began_s),
+        run_s=row.run_s + (0.0 if stint is None or not stint.ordered else now_s - stint.since_s),
         lost_steps=row.lost_steps,
         overhead_s=row.overhead_s,
         rates=rates,
@@ -57,6 +59,12 @@ def job_view(
     )
 
 
+def stint_views(rows: Iterable[StintRow], to_step: Callable[[StintRow], float]) -> list[StintView]:
+    """The starts of a job that were ordered of their nodes: of others no process ever ran. to_step: where
+    one has come to."""
+    return [stint_view(row, to_step(row)) for row in rows if row.ordered]
+
+
 def stint_view(row: StintRow, to_step: float) -> StintView:
     """One start of a job. to_step: where it has come to."""
     return StintView(
@@ -65,7 +73,7 @@ def stint_view(row: StintRow, to_step: float) -> StintView:
         node=row.node,
         accelerator=row.accelerator,
         devices=row.devices,
-        began_s=row.began_s,
+        began_s=row.since_s,
         ended_s=row.ended_s,
         from_step=row.from_step,
         to_step=to_step,

@@ -184,7 +184,7 @@ def _start_up(reader: Reader, job: JobView, start: LiveStart) -> str:
     earlier = [one for one in engine.book.live.get(job.id, ()) if one is not start]
     if earlier:
         return f"Its start {earlier[0].stint.epoch} has not ended yet ({earlier[0].stopping})."
-    begun_s = _span(max(engine.clock.now_s() - start.stint.began_s, 0.0))
+    begun_s = _span(max(engine.clock.now_s() - start.stint.since_s, 0.0))
     held = engine.fleet.held(start.first_node, start.key)
     if held is None:
         return f"It was ordered {begun_s} ago, and {start.first_node} has not taken it up yet."

@@ -124,7 +124,7 @@ def _load_starts(engine: "Engine") -> None:
             engine.book.add(_start(engine, row, stint))
     for starts in engine.book.live.values():
         starts.sort(key=lambda start: start.stint.epoch)
-        starts[0].ordered = True
+        starts[0].ordered = starts[0].stint.ordered = True
         for start in starts[:-1]:
             start.stopping = "moved"
 

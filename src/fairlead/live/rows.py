@@ -85,7 +85,9 @@ class StintRow(msgspec.Struct, kw_only=True, gc=False):
     accelerator: str
     devices: tuple[int, ...]
     nodes: tuple[str, ...] = ()  # one for each device
-    began_s: float
+    began_s: float  # it was decided on then
+    ordered: bool = True  # of its nodes; until an earlier start of its job is over it is not
+    ordered_s: float | None = None  # when, None = as it began
     trained_s: float | None = None  # when training began
     ended_s: float | None = None
     from_step: float = 0.0
@@ -98,6 +100,11 @@ class StintRow(msgspec.Struct, kw_only=True, gc=False):
     save_s: float = -1.0
     stop_s: float = -1.0
     lost_steps: float = 0.0
+
+    @property
+    def since_s(self) -> float:
+        """When it was ordered."""
+        return self.began_s if self.ordered_s is None else self.ordered_s
 
 
 class NodeRow(msgspec.Struct, kw_only=True):

@@ -283,7 +283,7 @@ class Service:
     def stints(self, caller: Caller, job: int) -> list[StintView]:
         """Its starts, oldest first."""
         self._row(caller, job)
-        return [self.viewer.stint(row) for row in self._stints(job)]
+        return self.viewer.stints(self._stints(job))
 
     def _stints(self, job: int) -> list[StintRow]:
         """As new as the job is shown, which the disk may not have yet."""
@@ -298,7 +298,7 @@ class Service:
     def explain(self, caller: Caller, job: int) -> Explanation:
         """Its story."""
         view = self.viewer.job(self._row(caller, job))
-        stints = [self.viewer.stint(row) for row in self._stints(job)]
+        stints = self.viewer.stints(self._stints(job))
         return self.outlooks.explain(caller, view, stints)
 
     # --- cluster ---------------------------------------------------------------------------------

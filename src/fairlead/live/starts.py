@@ -63,18 +63,21 @@ class LiveStart:
         return self.leader is not None and self.leader.loaded_step >= 0
 
     def progress(self) -> float:
-        """Steps of the job done so far, as far as is known; the last one waits for the end."""
+        """Steps of the job done so far that count, as far as is known; the last one waits for the end."""
+        return self.row.countable(self.done())
+
+    def done(self) -> float:
+        """Steps of the job done so far, as far as is known. By its time alone no job is at its last one."""
         row, leader = self.row, self.leader
-        if leader is None:
-            known = max(self.from_step, row.credited) if row.spec.plain else self.from_step
-            return row.countable(known)
-        if self.tells:
+        if leader is not None and self.tells:
             done = float(leader.step)
-        elif row.spec.plain and not row.tells_steps:
-            done = self.from_step + leader.ran_s * self.rate
-        else:
+        elif not row.spec.plain or row.tells_steps:
             done = self.from_step
-        return row.countable(done)
+        elif leader is None:
+            done = row.countable(max(self.from_step, row.credited))
+        else:
+            done = row.countable(self.from_step + leader.ran_s * self.rate)
+        return min(done, row.total_steps)
 
     def expected(self, now: float) -> float:
         """Steps of the job done by ``now``, monotonic: those known of, and what it does since at its rate."""

@@ -12,7 +12,7 @@ from fairlead.live.access import Caller
 from fairlead.live.backup import backup_age_s
 from fairlead.live.failures import waiting
 from fairlead.live.fleet import LiveNode
-from fairlead.live.job_views import job_view, stint_view
+from fairlead.live.job_views import job_view, stint_views
 from fairlead.live.node_states import condition
 from fairlead.live.retries import failures_in_a_row
 from fairlead.live.rows import ON_DEVICES, JobRow, StintRow, TenantSums
@@ -110,15 +110,15 @@ class Viewer:
             return row.measured_on
         return "" if running.packed else running.stint.accelerator
 
-    def stint(self, row: StintRow) -> StintView:
-        """One start of a job."""
-        return stint_view(row, self._reached(row))
+    def stints(self, rows: Iterable[StintRow]) -> list[StintView]:
+        """Starts of a job, in this order."""
+        return stint_views(rows, self._reached)
 
     def _reached(self, row: StintRow) -> float:
         """Where a start has come to, if it goes on."""
         starts = self.engine.book.live.get(row.job, ())
         mine = [start for start in list(starts) if start.stint.epoch == row.epoch]
-        return mine[0].progress() if mine else row.to_step
+        return mine[0].done() if mine else row.to_step
 
     def status(self, caller: Caller, tally: Tally) -> StatusView:
         """The cluster in one screen."""

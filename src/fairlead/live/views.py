@@ -76,7 +76,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StintView(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of a job, from order to end."""
+    """One start of a job, from order to end. What was decided on and withdrawn before it was ordered of its
+    nodes is none, and has no number here."""
 
     job: int
     epoch: int

@@ -11,7 +11,7 @@ from fairlead.live.access import Caller
 from fairlead.live.database import readable, reader
 from fairlead.live.facade import NotFoundError
 from fairlead.live.front.leases import LeaseTable
-from fairlead.live.job_views import job_view, stint_view
+from fairlead.live.job_views import job_view, stint_views
 from fairlead.live.protocol import Held
 from fairlead.live.rows import JobRow, StintRow
 from fairlead.live.store import Store
@@ -56,7 +56,7 @@ class Committed:
     def stints(self, caller: Caller, job: int) -> list[StintView]:
         """Its starts, oldest first."""
         self._row(caller, job)
-        return [stint_view(row, row.to_step) for row in self._reading().stints(job)]
+        return stint_views(self._reading().stints(job), lambda row: row.to_step)
 
     def samples(self, since_s: float) -> list[Sample]:
         """Those from this time on, oldest first."""
