@@ -30,5 +30,5 @@ def test_a_damaged_identity_is_made_anew_with_a_warning(
 
 def test_an_identity_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "identity").mkdir()
-    with pytest.raises(ConfigError, match="identity: Is a directory"):
+    with pytest.raises(ConfigError, match="identity: is not a regular file"):
         _identity(tmp_path)
