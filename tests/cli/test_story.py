@@ -80,6 +80,20 @@ def printed(told: Explanation, now_s: float = 200.0) -> str:
     return caught.get()
 
 
+def test_the_parts_of_a_start_are_named_for_what_they_are() -> None:
+    heads = next(line for line in printed(TOLD).splitlines() if "began" in line).split()
+    assert "wait" not in heads
+    assert heads[heads.index("steps") + 1] == "handover"
+
+
+def test_starts_have_the_numbers_that_events_call_them_by() -> None:
+    change = msgspec.structs.replace
+    later = change(SECOND, epoch=4, why="failed: no", traceback="ValueError: no")
+    text = printed(change(TOLD, stints=(FIRST, later)))
+    assert "Start 4:" in text
+    assert re.search(r"(?m)^ *4 +b k80:0,1", text)
+
+
 def test_a_preemption_costs_its_end_and_the_next_beginning() -> None:
     assert price((FIRST, SECOND), 0) == 0.25 + 1.0 + 2.0 + 0.5 + 0.125
     assert price((FIRST, SECOND), 1) is None
@@ -96,7 +110,7 @@ def test_the_story_is_told() -> None:
         "3.88 s",
         "110 s ago",  # the second start
         "3.2 min ago   submitted",
-        "2 starts, 1 preemption, 0 failures: 5 s of waiting",
+        "2 starts, 1 preemption, 0 failures: 5 s of handing over devices",
         "(5.0% of its time on devices), 4 steps done again.",
     ):
         assert part in text

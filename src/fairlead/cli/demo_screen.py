@@ -120,12 +120,15 @@ def _number(value: float | None, digits: int = 2) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 
+_NAMES = {"wait_s": "handover"}  # of parts that are called otherwise
+
+
 def _costs(summary: Summary) -> list[str]:
     mean: Callable[[str], float | None] = lambda part: summary.mean_s(  # noqa: E731
         part, summary.preempted if part in ("save_s", "stop_s") else summary.stints
     )
     parts = ", ".join(
-        f"{part.removesuffix('_s')} {seconds * 1e3:.0f} ms"
+        f"{_NAMES.get(part, part.removesuffix('_s'))} {seconds * 1e3:.0f} ms"
         for part in PARTS
         if (seconds := mean(part)) is not None
     )

@@ -74,13 +74,13 @@ def cost(told: Explanation) -> str:
     return (
         f"{counted(job.starts, 'start')}, {counted(job.preemptions, 'preemption')}, "
         f"{counted(job.failures, 'failure')}: "
-        f"{span(job.overhead_s)} of waiting for devices, starting, loading, saving and stopping{part}, "
+        f"{span(job.overhead_s)} of handing over devices, starting, loading, saving and stopping{part}, "
         f"{counted(round(job.lost_steps), 'step')} done again."
     )
 
 
 def price(stints: Sequence[StintView], position: int) -> float | None:
-    """Seconds that the end of a stint cost: its save and stop, and the next one's wait, start and load.
+    """Seconds that the end of a stint cost: its save and stop, and the next one's handover, start and load.
 
     None: it has not ended, the job ended with it, or nothing of it is known.
     """
@@ -111,7 +111,7 @@ def _traceback(stints: Sequence[StintView]) -> list[RenderableType]:
     last = next((i for i in range(len(stints) - 1, -1, -1) if stints[i].traceback), None)
     if last is None:
         return []
-    return [Text(), Text(f"Start {last + 1}:"), Text(stints[last].traceback.rstrip())]
+    return [Text(), Text(f"Start {stints[last].epoch}:"), Text(stints[last].traceback.rstrip())]
 
 
 def _ago(at_s: float, now_s: float) -> str:
@@ -137,7 +137,7 @@ def _starts(stints: Sequence[StintView], repeated: dict[str, int], now_s: float)
         ended = stint.ended_s
         rows.append(
             (
-                position + 1,
+                stint.epoch,
                 f"{stint.node} {stint.accelerator}:{','.join(map(str, stint.devices))}",
                 _ago(stint.began_s, now_s),
                 "now" if ended is None else span(ended - stint.began_s),
@@ -148,5 +148,5 @@ def _starts(stints: Sequence[StintView], repeated: dict[str, int], now_s: float)
                 _short(stint.why, repeated) or NOTHING,
             )
         )
-    columns = ">start where >began >for >steps >wait >start >load >save >stop >lost >cost ended"
+    columns = ">start where >began >for >steps >handover >start >load >save >stop >lost >cost ended"
     return table(columns, rows)

@@ -123,7 +123,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         ""  # why it failed, in one sentence: "exit code 1", "killed by signal 9 (out of memory?)"
     )
     # How long things took, seconds; -1 = not known (yet).
-    wait_s: SecondsOrNone = -1.0  # from the order to free devices
+    wait_s: SecondsOrNone = -1.0  # handover: from the order to free devices
     start_s: SecondsOrNone = -1.0  # from there to rank 0's hello
     load_s: SecondsOrNone = -1.0  # to load the checkpoint
     ran_s: SecondsOrNone = 0.0  # since training began

@@ -60,7 +60,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     run_s: float  # time on devices, starts included
     lost_steps: float  # done again after failures; known when the next start has loaded
-    overhead_s: float  # waiting for devices, starting, loading, saving, stopping
+    overhead_s: float  # handover of devices, starting, loading, saving, stopping
     rates: dict[str, float]  # steps/s believed, by accelerator type
     measured_rate: float | None  # steps/s measured where it runs or ran last
     slo_s: float | None
@@ -89,7 +89,7 @@ class StintView(msgspec.Struct, frozen=True, kw_only=True):
     from_step: float
     to_step: float
     why: str  # it ended: preempted | moved | completed | failed: ... | node lost | cancelled | paused
-    wait_s: float  # the breakdown of protocol.Held; -1 = not known
+    wait_s: float  # handover of devices; this and the next: as of protocol.Held, -1 = not known
     start_s: float
     load_s: float
     save_s: float

@@ -121,7 +121,7 @@ def starts(job: JobView, stints: list[StintView], now_s: float) -> Section:
     parts = [picture]
     if stints:
         parts.append(
-            note("Darker: waiting for devices, starting and loading; saving and stopping.")
+            note("Darker: handover of the devices, starting and loading; saving and stopping.")
         )
         parts.append(tables.stints_table(shown, now_s))
     if len(shown) < len(stints):
@@ -197,7 +197,7 @@ def tracebacks(stints: list[StintView]) -> list[Section]:
     if last is None:
         return []
     text = tag("pre", plain(last.traceback), class_="log", tabindex="0", aria_label="Traceback")
-    where = note(f"Start {stints.index(last) + 1}, on {last.node}: {last.why or 'it runs'}.")
+    where = note(f"Start {last.epoch}, on {last.node}: {last.why or 'it runs'}.")
     return [Section("traceback", "The last failure", join(where, text), FAST)]
 
 

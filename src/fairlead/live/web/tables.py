@@ -287,7 +287,7 @@ _STINT_COLUMNS = (
     Column("Began", "n"),
     Column("Took", "n"),
     Column("Steps", "n", "done in this start"),
-    Column("Waited", "n", "from the order to free devices"),
+    Column("Handover", "n", "from the order until the devices are free of who had them"),
     Column("Started", "n", "from there to the first word of the process"),
     Column("Loaded", "n", "its checkpoint"),
     Column("Saved", "n", "the newest checkpoint"),
