@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 from tests.live.cluster import Running, running, until
 
+from fairlead.errors import FairleadError
 from fairlead.live.client import Client
 from fairlead.live.spec import JobSpec
+from fairlead.live.views import WhatIf
 
 LEASE_S = 3.0
 LIMIT_S = 60.0
@@ -89,6 +92,12 @@ def check_is_shown(cluster: Running, client: Client, jobs: Jobs) -> None:
     ]
     assert client.job(jobs.ids[0]).epoch == 1
     assert [stint.node for stint in client.stints(jobs.ids[0])] == ["node"]
+    told = client.explain(jobs.ids[0])
+    assert "has not answered for" in told.why_here
+    assert "the job is running on 1 x v100 of node" in told.why_here
+    assert [sentence for _, sentence in told.events][1].startswith("start 1 on v100")
+    with pytest.raises(FairleadError, match="has not answered for"):
+        client.what_if(WhatIf())
     client.samples()
     client.log(jobs.ids[0])
     head = {"Authorization": f"Bearer {cluster.admin_token}"}

@@ -1,6 +1,6 @@
 """Views of jobs and their starts, made from rows and what is known besides."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from fairlead.live.protocol import Failure
 from fairlead.live.rows import JobRow, StintRow
@@ -94,3 +94,23 @@ def _failure(failure: Failure | None) -> FailureView | None:
         return None
     names = FailureView.__struct_fields__
     return FailureView(**{name: getattr(failure, name) for name in names})
+
+
+def story(job: JobView, stints: Sequence[StintView]) -> tuple[tuple[float, str], ...]:
+    """What happened to a job, oldest first."""
+    events = [(job.submitted_s, f"submitted by {job.user} for {job.tenant}")]
+    for stint in stints:
+        devices = ",".join(map(str, stint.devices))
+        where = f"{stint.accelerator} {devices} of {stint.node}"
+        again = f", does {stint.lost_steps:.0f} steps again" if stint.lost_steps > 0 else ""
+        events.append((stint.began_s, f"start {stint.epoch} on {where}{again}"))
+        if stint.ended_s is not None:
+            events.append(
+                (
+                    stint.ended_s,
+                    f"start {stint.epoch} {stint.why} at step {stint.to_step:.0f}",
+                )
+            )
+    if job.ended_s is not None:
+        events.append((job.ended_s, job.state))
+    return tuple(sorted(events, key=lambda event: event[0]))

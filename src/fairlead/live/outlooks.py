@@ -23,6 +23,7 @@ from fairlead.live.facade import ConflictError
 from fairlead.live.forecast import Outcome, Question
 from fairlead.live.forecast_process import ForecastProcess, Task
 from fairlead.live.forecaster import CPU_S, SEEDS, Forecaster, JobForecast
+from fairlead.live.job_views import story
 from fairlead.live.outcomes import Outcomes
 from fairlead.live.rates import extended, fits, kind_of, own_rates, table_for, with_kinds_of
 from fairlead.live.reasons import facts, stands_still
@@ -46,6 +47,7 @@ WITHIN_S = 8.0  # from when they asked: then a coarse answer will do, as soon as
 PRESENT_S = 4.0  # of it for the forecast of what will be without the change
 ENDING_S = 1.0  # of it for what follows without rounds on those that were simulated
 LISTED = 50  # jobs of a comparison that are named
+NO_NODES = "the cluster has no nodes yet"
 HISTORY = 500  # newest jobs that tell which ones to expect, after a restart of the server
 
 
@@ -114,11 +116,13 @@ class Outlooks:
             forecast_error=None if given is None else given.error,
             stands_still=still,
             stints=tuple(stints),
-            events=_story(job, stints),
+            events=story(job, stints),
         )
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be, beside what will be."""
+        if self.engine.setup is None:
+            raise ConflictError(NO_NODES)
         asked_at = time.monotonic()
         with self._turns.of(caller.user) as waiting:
             self._questions.start()
@@ -186,7 +190,7 @@ class Outlooks:
 
         def copy() -> Present:
             if engine.scheduler is None or engine.setup is None:
-                raise ConflictError("the cluster has no nodes yet")
+                raise ConflictError(NO_NODES)
             starts = [s for starts in engine.book.live.values() for s in starts if not s.stopping]
             believed = engine.scheduler.believed.known
             return Present(
@@ -313,23 +317,3 @@ def _outlook(outcome: Outcome) -> Outlook:
         finish_s=dict(outcome.finish_s),
         utilization=outcome.utilization,
     )
-
-
-def _story(job: JobView, stints: list[StintView]) -> tuple[tuple[float, str], ...]:
-    """What happened to a job, oldest first."""
-    events = [(job.submitted_s, f"submitted by {job.user} for {job.tenant}")]
-    for stint in stints:
-        devices = ",".join(map(str, stint.devices))
-        where = f"{stint.accelerator} {devices} of {stint.node}"
-        again = f", does {stint.lost_steps:.0f} steps again" if stint.lost_steps > 0 else ""
-        events.append((stint.began_s, f"start {stint.epoch} on {where}{again}"))
-        if stint.ended_s is not None:
-            events.append(
-                (
-                    stint.ended_s,
-                    f"start {stint.epoch} {stint.why} at step {stint.to_step:.0f}",
-                )
-            )
-    if job.ended_s is not None:
-        events.append((job.ended_s, job.state))
-    return tuple(sorted(events, key=lambda event: event[0]))

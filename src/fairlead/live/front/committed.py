@@ -11,11 +11,11 @@ from fairlead.live.access import Caller
 from fairlead.live.database import readable, reader
 from fairlead.live.facade import NotFoundError
 from fairlead.live.front.leases import LeaseTable
-from fairlead.live.job_views import job_view, stint_views
+from fairlead.live.job_views import job_view, stint_views, story
 from fairlead.live.protocol import Held
 from fairlead.live.rows import JobRow, StintRow
 from fairlead.live.store import Store
-from fairlead.live.views import JobView, Sample, StintView
+from fairlead.live.views import Explanation, JobView, Sample, StintView
 
 _SAMPLE = msgspec.msgpack.Decoder(Sample)
 
@@ -57,6 +57,29 @@ class Committed:
         """Its starts, oldest first."""
         self._row(caller, job)
         return stint_views(self._reading().stints(job), lambda row: row.to_step)
+
+    def explain(self, caller: Caller, job: int, silent_s: float) -> Explanation:
+        """Its story without a forecast. silent_s: for so long the driver has not answered."""
+        view, stints = self.job(caller, job), self.stints(caller, job)
+        where = f" on {len(view.devices)} x {view.accelerator} of {view.node}" if view.node else ""
+        reason = f" ({view.reason})" if view.reason else ""
+        facts = (
+            f"The scheduler has not answered for {silent_s:.0f} s.",
+            f"As it was written down last, the job is {view.state}{where}{reason}.",
+            "What runs goes on meanwhile: leases are renewed.",
+        )
+        return Explanation(
+            job=view,
+            why_here=" ".join(facts),
+            facts=facts,
+            finish_s=None,
+            finish_low_s=None,
+            finish_high_s=None,
+            forecasts=0,
+            stints=tuple(stints),
+            events=story(view, stints),
+            forecast_kind="none yet",
+        )
 
     def samples(self, since_s: float) -> list[Sample]:
         """Those from this time on, oldest first."""

@@ -23,13 +23,21 @@ from fairlead.live.front.relay import encode_arguments, signature
 from fairlead.live.front.shown import Shown
 from fairlead.live.tenants_shown import without_others
 from fairlead.live.tokens import TokenTable
-from fairlead.live.views import JobView, NodeView, Sample, StatusView, StintView
+from fairlead.live.views import (
+    Comparison,
+    Explanation,
+    JobView,
+    NodeView,
+    Sample,
+    StatusView,
+    StintView,
+    WhatIf,
+)
 
 LIMIT_S = 40.0  # of an answer: longer than the driver itself waits for the disk
-LONG_S = 150.0  # of one that is computed
+LONG_S = 150.0  # of a forecast
 SOON_S = 5.0  # of one for which the last commit can stand in
 METRICS_S = 0.5  # for the driver to say what it counts
-LONG = frozenset(("explain", "what_if"))
 WAITING = 48  # calls for which the driver is waited for at once
 PATIENCE_S = 1.0  # that a further one waits for its turn
 
@@ -75,7 +83,7 @@ class DriverCalls:
         if not self._turns.acquire(timeout=PATIENCE_S):
             raise StoreError("the scheduler has too much to answer now: try again in a moment")
         number = -1
-        limit_s = limit_s or (LONG_S if method in LONG else LIMIT_S)
+        limit_s = limit_s or LIMIT_S
         try:
             number, future = self.begin(method, *given, **named)
             return future.result(limit_s)
@@ -156,6 +164,23 @@ class RemoteFacade:
         """Its starts, oldest first."""
         stints: list[StintView] = self._best("stints", caller, job)
         return stints
+
+    def explain(self, caller: Caller, job: int) -> Explanation:
+        """Its story; without a forecast where the driver does not answer."""
+        if not self.shown.stale:
+            with contextlib.suppress(StoreError):
+                told: Explanation = self._calls.call("explain", caller, job, limit_s=SOON_S)
+                return told
+        return self._committed.explain(caller, job, self.shown.age_s)
+
+    def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
+        """What would be. Raises StoreError at once where the driver does not answer."""
+        if self.shown.stale:
+            raise StoreError(
+                f"the scheduler has not answered for {self.shown.age_s:.0f} s: ask again when it does"
+            )
+        answer: Comparison = self._calls.call("what_if", caller, question, limit_s=LONG_S)
+        return answer
 
     def _best(self, method: str, *given: Any) -> Any:
         """Of the driver, or of the last commit where that does not answer soon."""
