@@ -111,7 +111,10 @@ class Agent:
 
     async def _reports(self) -> None:
         while True:
-            next_s, wait_s = self.node.next_s(), self.heartbeat_s * random.uniform(0.8, 1.0)
+            next_s, wait_s = (
+                self.node.next_s(),
+                self.heartbeat_s * random.uniform(0.8, 1.0) - self.gap_s,
+            )
             if next_s is not None:
                 wait_s = min(wait_s, next_s - time.monotonic())
             with contextlib.suppress(TimeoutError):

@@ -45,6 +45,7 @@ class Server:
         self.lease_s = lease_s
         self.grants = True
         self.heartbeat_s = 0.2
+        self.gap_s = 0.0
         self.reports = 0
         self.newest: Report | None = None
         self.check: StartCheck | None = None  # that the agent is to make
@@ -119,7 +120,11 @@ class Server:
         await self._wake()
         leases = {h.job: self.lease_s for h in message.holds} if self.grants else {}
         return msgspec.structs.replace(
-            self.orders, leases=leases, heartbeat_s=self.heartbeat_s, check=self.check
+            self.orders,
+            leases=leases,
+            heartbeat_s=self.heartbeat_s,
+            gap_s=self.gap_s,
+            check=self.check,
         )
 
     async def log(self, message: LogChunk) -> LogWanted:

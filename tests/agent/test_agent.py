@@ -167,6 +167,25 @@ def test_reports_come_as_often_as_the_newest_answer_says(play: Play) -> None:
     play(scenario)
 
 
+def test_orders_are_followed_at_once_where_news_shall_pause(play: Play) -> None:
+    async def scenario(server: Server, agent: RunningAgent) -> None:
+        def follows() -> bool:
+            return server.newest is not None and server.newest.orders_seq == server.orders.seq
+
+        await server.until(follows)
+        server.gap_s = server.heartbeat_s = 1000.0  # longer than anybody waits here
+        for number in (1, 2, 3):
+            await server.order(plain(number, *SLEEP))
+            await server.until(follows)
+        server.gap_s, server.heartbeat_s = 0.0, 0.2
+        await server.order()
+        await server.until(lambda: {held.state for held in server.held.values()} == {"ended"})
+        await server.order()
+        await server.until(lambda: not server.held)
+
+    play(scenario)
+
+
 def test_nothing_starts_before_its_lease_is_granted(play: Play) -> None:
     async def scenario(server: Server, agent: RunningAgent) -> None:
         server.grants = False

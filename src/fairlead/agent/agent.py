@@ -234,7 +234,8 @@ class Agent:
     async def _report_once(self, patience: "_Patience") -> None:
         with contextlib.suppress(TimeoutError):
             # Not all agents in one moment, though they were all told of a round in one.
-            async with asyncio.timeout(self._heartbeat_s * random.uniform(0.8, 1.0)):
+            wait_s = self._heartbeat_s * random.uniform(0.8, 1.0) - self._gap_s
+            async with asyncio.timeout(max(wait_s, 0.0)):
                 await self._news.wait()
         try:
             await self._report()

@@ -132,7 +132,7 @@ class LeaseTable:
             node.orders,
             leases=leases,
             heartbeat_s=self.heartbeat_s,
-            gap_s=len(self.nodes) / NEWS,
+            gap_s=min(len(self.nodes) / NEWS, self.heartbeat_s / 4),
         )
 
     def _renew(self, node: LeasedNode) -> dict[int, float]:
