@@ -1,6 +1,7 @@
 """Files of a cluster's state that were cut, deleted or changed: refused, or nothing is lost."""
 
 import logging
+import os
 import random
 import shutil
 import sqlite3
@@ -292,3 +293,23 @@ def test_a_state_of_the_version_before_is_brought_up_to_date(
     (tmp_path / "state.db").unlink()
     with pytest.raises(RunError, match="is missing, but commit 1 was acknowledged"):
         Store(tmp_path).open()
+
+
+@pytest.mark.parametrize("name", ["state.db", "state.mark"])
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    with Store(tmp_path):
+        pass
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(RunError, match="not a regular file"):
+        Store(tmp_path).open()
+
+
+def test_plots_that_are_no_file_are_set_aside(tmp_path: Path) -> None:
+    with Store(tmp_path):
+        pass
+    (tmp_path / "samples.db").unlink()
+    os.mkfifo(tmp_path / "samples.db")
+    with Store(tmp_path) as store:
+        assert store.samples() == []
+    assert (tmp_path / "samples.db.damaged-1").is_fifo()

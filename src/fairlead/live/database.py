@@ -38,6 +38,7 @@ def connect(path: Path, layout: Layout, durable: bool) -> sqlite3.Connection:
     durable: a commit returns when it is on the disk; if not, the last ones may be lost with the power, never
     torn. Raises RunError for a file that is damaged, foreign or of a later version.
     """
+    check_regular(path)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as problem:
@@ -56,6 +57,14 @@ def connect(path: Path, layout: Layout, durable: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def check_regular(path: Path) -> None:
+    """Raises RunError where something else than a file is at ``path``: reading a FIFO would never end."""
+    if path.exists() and not path.is_file():
+        raise RunError(
+            f"{path}: cannot be used as the state of a cluster (it is not a regular file)"
+        )
 
 
 def printable(problem: object) -> str:
@@ -115,7 +124,8 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 def reader(path: Path) -> sqlite3.Connection:
     """A connection for reads, beside the writer or without one. The file must be there, and closing leaves
-    it and its log as they are."""
+    it and its log as they are. Raises RunError where it is no file."""
+    check_regular(path)
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro",
         uri=True,

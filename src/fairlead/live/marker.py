@@ -6,6 +6,7 @@ written and synced behind the commit and ahead of its acknowledgement: a databas
 after a crash, but one that is behind has lost something.
 """
 
+import errno
 import os
 import struct
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ class Marker:
 
     def read(self) -> Found:
         """What is there. Raises OSError."""
+        if self.path.exists() and not self.path.is_file():  # reading a FIFO would never end
+            raise OSError(errno.EINVAL, "it is not a regular file")
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
