@@ -14,14 +14,17 @@ from tests.agent.cluster import RANK, RunningAgent, Server, job, plain
 from tests.agent.conftest import Play
 
 from fairlead.agent.failures import exit_failure, read_report, sentence, telling_line
+from fairlead.agent.health import disk_problems
 from fairlead.agent.progress import ProgressError, parse_progress
 from fairlead.agent.sendable import SendableCheck
 from fairlead.agent.stacks import read_stack
+from fairlead.agent.survivors import read_records
 from fairlead.agent.tracebacks import last_traceback
 from fairlead.agent.untrusted import (
     NotRegularError,
     open_regular,
     open_to_append,
+    read_linked,
     read_regular,
     write_anew,
 )
@@ -119,6 +122,33 @@ def test_a_report_out_of_bounds_is_dropped_with_a_warning(
     path.write_text(json.dumps({"type": "ValueError", "message": "no"} | forged))
     assert read_report(path) is None
     assert "is not used" in caplog.text
+
+
+@pytest.mark.usefixtures("limit")
+def test_a_link_of_the_users_own_is_followed_to_a_file_only(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("/envs/a\n")
+    (tmp_path / "link").symlink_to(tmp_path / "list")
+    assert read_linked(tmp_path / "link", 100) == b"/envs/a\n"
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("endless", "pipe"):
+        with pytest.raises(NotRegularError):
+            read_linked(tmp_path / name, 100)
+
+
+@pytest.mark.usefixtures("limit")
+def test_what_a_job_does_to_its_directory_is_no_trouble_of_the_node(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f".fairlead-health-{os.getpid()}")
+    assert disk_problems(tmp_path, of_job=True) == []
+    gone = tmp_path / "gone"
+    assert disk_problems(gone, of_job=True) == []
+    assert disk_problems(gone) == [f"cannot write to {gone}: No such file or directory"]
+
+
+def test_a_forged_record_is_not_waited_for(tmp_path: Path) -> None:
+    forged = {"job": 1, "epoch": 1, "token": "x", "grace_s": 1e300}
+    (tmp_path / "1-1.json").write_text(json.dumps(forged))
+    assert read_records(tmp_path) == []
 
 
 def test_a_report_is_told_in_one_line(tmp_path: Path) -> None:

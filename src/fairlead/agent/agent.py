@@ -86,7 +86,11 @@ class Agent:
         self._node = Node(self._spawner, self._logs, self._wake, self.ask)
         self._ranks = RankServer(options.state, self._node)
         self._health = HealthChecks(
-            options.health, options.devices, self._directories, self._node.troubles
+            options.health,
+            options.devices,
+            lambda: {options.state},
+            self._node.troubles,
+            self._node.checkpoint_directories,
         )
         self._check = CheckResult()
         self._trial: asyncio.Task[None] | None = None  # the test start under way
@@ -318,10 +322,6 @@ class Agent:
         problem = await asyncio.to_thread(try_start, check, env, state)
         self._check = CheckResult(check.number, problem)
         self._wake()
-
-    def _directories(self) -> set[Path]:
-        """Where jobs of this node write."""
-        return {self._options.state, *self._node.checkpoint_directories()}
 
     async def _watch_progress(self) -> None:
         while True:

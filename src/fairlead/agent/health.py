@@ -6,7 +6,9 @@ driver, and so run on threads that nobody waits for longer than they should take
 
 import asyncio
 import contextlib
+import errno
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -25,6 +27,7 @@ LEAST_DISK_BYTES = 64 << 20  # free, for output and checkpoints
 LEAST_MEMORY_FRACTION = 0.02  # available, of all memory
 MOST_SKEW_S = 5.0  # between the clock of this machine and the server's
 LIMIT_S = 30.0  # for a check, and for the health command
+_OF_JOB = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _WORDS = 200  # characters of what the health command says
 
 
@@ -76,9 +79,10 @@ class ClockSkew:
         return [f"the clock is {abs(skew_s):.0f} s {way} the server's"]
 
 
-def disk_problems(path: Path) -> list[str]:
-    """Can something be written there? path: a directory."""
-    probe = path / f".fairlead-health-{os.getpid()}"
+def disk_problems(path: Path, *, of_job: bool = False) -> list[str]:
+    """Can something be written there? path: a directory; of_job: what a job may have done to it, its modes
+    changed or itself replaced, is no trouble of the node."""
+    probe = path / f".fairlead-health-{secrets.token_hex(8)}"  # a name that nobody can take before
     try:
         write_anew(probe, b"well")
         probe.unlink()
@@ -86,6 +90,8 @@ def disk_problems(path: Path) -> list[str]:
     except OSError as problem:
         with contextlib.suppress(OSError):
             probe.unlink(missing_ok=True)
+        if of_job and problem.errno in _OF_JOB:
+            return []
         return [f"cannot write to {path}: {problem.strerror}"]
     if free < LEAST_DISK_BYTES:
         return [f"the disk of {path} is full: {free >> 20} MB free"]
@@ -143,17 +149,19 @@ class HealthChecks:
         devices: Devices,
         directories: Callable[[], set[Path]],
         troubles: Callable[[], list[str]],
+        of_jobs: Callable[[], set[Path]] = set,
     ) -> None:
-        """directories: that jobs write to; troubles: of the agent itself."""
+        """directories: of the agent; troubles: of the agent itself; of_jobs: directories of theirs."""
         self.report = HealthReport()
         self.clock = ClockSkew()
         self._options = options
         self._troubles = troubles
         self._gpus = None if devices.fake else GpuHealth(devices.indices)
         self._directories = directories
+        self._of_jobs = of_jobs
         self._watched = [
             _Watched("memory", memory_problems),
-            _Watched("disks", lambda: [p for d in sorted(directories()) for p in disk_problems(d)]),
+            _Watched("disks", self._disk_problems),
         ]
         if self._gpus is not None:
             self._watched.append(_Watched("devices (NVML)", self._gpus.problems))
@@ -178,6 +186,10 @@ class HealthChecks:
         found = [problem for one in self._watched for problem in one.problems()]
         found += self.clock.problems() + self._troubles() + by_command
         return HealthReport(tuple(found), () if self._gpus is None else self._gpus.dead)
+
+    def _disk_problems(self) -> list[str]:
+        own = [p for d in sorted(self._directories()) for p in disk_problems(d)]
+        return own + [p for d in sorted(self._of_jobs()) for p in disk_problems(d, of_job=True)]
 
     async def _ask_command(self) -> list[str]:
         if not self._options.command:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from fairlead.agent.environment import base_environment
+from fairlead.agent.untrusted import read_linked
 from fairlead.errors import ConfigError
 from fairlead.live.runtime import OPTIONS, PLACEHOLDER, Runtime
 
 _PYTHONS = frozenset({"python", "python3"})  # words of a command that mean the environment's own
 _OURS = frozenset({"PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"})  # of no use to another interpreter
 _HOST = frozenset({"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"})  # nor these inside a container
+_LARGEST = 1 << 20  # bytes of conda's list of environments
 _ROOTS = ("miniforge3", "mambaforge", "miniconda3", "anaconda3")  # of conda, below the home
 
 
@@ -107,7 +109,8 @@ def _conda_candidates(name: str) -> Iterator[Path]:
     yield from (root / "envs" / name for root in roots)
     yield home / ".conda" / "envs" / name
     try:
-        lines = (home / ".conda" / "environments.txt").read_text().splitlines()
+        known = read_linked(home / ".conda" / "environments.txt", _LARGEST)
+        lines = known.decode().splitlines()
     except (OSError, ValueError):
         lines = []
     yield from (Path(line) for line in lines if PurePath(line).name == name)

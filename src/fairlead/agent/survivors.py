@@ -15,8 +15,10 @@ import time
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from fairlead.agent.proc import Process, kill_exactly, processes, token_of
 from fairlead.agent.untrusted import read_regular, write_anew
@@ -37,7 +39,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     job: int
     epoch: int
     token: str
-    grace_s: float
+    grace_s: Annotated[float, Meta(ge=0, le=86_400)]  # as long as a job may ask for
     leaders: tuple[tuple[int, int], ...] = ()  # (pid, start time) of its ranks
     boot: str = ""  # start times count from here
     locks: tuple[str, ...] = ()  # files of device locks that its ranks hold

@@ -51,6 +51,18 @@ def read_regular(path: Path, most: int) -> bytes:
         return read_from(descriptor, 0, most)
 
 
+def read_linked(path: Path, most: int) -> bytes:
+    """``read_regular`` of a file of the user's, who may have put a link there. Raises NotRegularError,
+    OSError."""
+    descriptor = os.open(path, os.O_RDONLY | _SAFELY & ~os.O_NOFOLLOW)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotRegularError(path)
+        return read_from(descriptor, 0, most)
+    finally:
+        os.close(descriptor)
+
+
 def read_end(path: Path, most: int) -> bytes:
     """The last bytes of a regular file, at most so many. Raises NotRegularError, OSError."""
     with opened(path) as descriptor:
