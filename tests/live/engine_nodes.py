@@ -131,11 +131,20 @@ class EngineNodes:
 
 @contextmanager
 def engine_nodes(
-    directory: Path, round_s: float = 1.0, lease_s: float = LEASE_S
+    directory: Path, round_s: float = 1.0, lease_s: float = LEASE_S, full_rounds: bool = True
 ) -> Iterator[EngineNodes]:
     """The engine runs beside the block."""
     options = live_options(
-        None, "las", "default", round_s, "builtin", 0, lease_s, HEARTBEAT_S, 30.0
+        None,
+        "las",
+        "default",
+        round_s,
+        "builtin",
+        0,
+        lease_s,
+        HEARTBEAT_S,
+        30.0,
+        full_rounds=full_rounds,
     )
     service = Service(directory, options)
     cluster = EngineNodes(service)

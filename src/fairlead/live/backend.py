@@ -121,6 +121,9 @@ class LiveBackend:
         self.retries: RetriesLike = NoRetries()
         self.learn_batch: Callable[[JobRow], None] = _know_already
         self.learn_costs: Callable[[LiveRound, float], Event | None] = _know_costs
+        self.heeds_costs: Callable[[], bool] = (
+            bool  # do rounds leave jobs alone that cost too much?
+        )
         self.watch_nodes: Callable[[], None] = _hurry  # twice a second: states of nodes
         self.decided: Callable[[Collection[int], bool], None] = _take_no_note  # on a round
         self.close_nodes: Callable[[], None] = _hurry  # before a decision: of nodes not to be used
@@ -240,26 +243,24 @@ class LiveBackend:
             self.retries.hold(now)
             self._look_idle(now)
             return
-        over = now >= self.round.end_s or self._may_end(self.round, now)
-        if over and not self._begins(self.round, now):
+        over = now >= self.round.end_s and not self._begins(self.round, now)
+        if over or self._may_end(self.round, now):
             self.end_round(now)
 
     def _begins(self, current: LiveRound, now: float) -> bool:
-        """Does a job of the round still start, or has it not trained for as long as its start took? Where
-        starts take longer than rounds, jobs that take turns would never train otherwise."""
-        if now >= current.started_s + LONGEST * current.length_s:
+        """Is a start of the round young? Where starts take longer than rounds, jobs that take turns would
+        never train otherwise."""
+        limit_s = LONGEST * current.length_s
+        if now >= current.started_s + limit_s:
             return False
-        for job, start in current.starts.items():
-            stint = start.stint
-            if job in current.ended or start.row.spec.plain or stint.began_s < current.started_s:
-                continue
-            if stint.trained_s is None or now - stint.trained_s < stint.trained_s - stint.began_s:
-                return True
-        return False
+        return any(
+            job not in current.ended and start.is_young(now, limit_s)
+            for job, start in current.starts.items()
+        )
 
     def _may_end(self, current: LiveRound, now: float) -> bool:
         """Before its time: when all of it has ended, or when jobs wait that could run on free devices. Jobs
-        that go on do not notice."""
+        that go on do not notice, and neither do young starts, unless the policy would take their devices."""
         lasted_s = now - current.started_s
         if len(current.ended) == len(current.starts):
             return True
@@ -268,7 +269,7 @@ class LiveBackend:
             return False
         self._asked_s = now
         self.chance = self.has_room()
-        return self.chance
+        return self.chance and (self.heeds_costs() or not self._begins(current, now))
 
     def _death_s(self, node: LiveNode) -> float:
         """Seconds behind the end of its leases after which no rank of a silent node lives."""
@@ -680,7 +681,7 @@ class LiveBackend:
                 else:
                     self._stop(job, "paused" if paused else "preempted")
         self._set_states(starts)
-        self.round, self.chance = None, False
+        self.round, self.chance = None, bool(self.events)  # what is told only now may be new jobs
         if starts:
             self.round = LiveRound(
                 command.round, command.time_s, command.length_s, command.units, starts

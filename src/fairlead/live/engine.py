@@ -118,7 +118,8 @@ class Engine:
         self.backend.checkpoints = options.checkpoints
         self.backend.has_room = self.admission.has_room
         self.backend.learn_batch = self.admission.learn_batch
-        self.backend.learn_costs = RestartCostsOfJobs(self).learned
+        costs = RestartCostsOfJobs(self)
+        self.backend.learn_costs, self.backend.heeds_costs = costs.learned, costs.heeded
         self.retries = self.backend.retries = Retries(self)
         self.backend.watch_nodes = self.membership.watch.look
         self.backend.close_nodes = self.membership.watch.close

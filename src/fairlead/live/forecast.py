@@ -25,6 +25,7 @@ from fairlead.errors import SimulationError
 from fairlead.events import Event, JobsSubmitted, ProgressCorrected, RoundEnded
 from fairlead.live.arrivals import History
 from fairlead.live.fluid import FluidJobs, finish_times, fluid_jobs, joined
+from fairlead.live.restart_costs import STAYS_S
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
@@ -120,6 +121,13 @@ def middle_s(outcomes: Sequence[Outcome], job: int) -> float | None:
     return found if found < np.inf else None
 
 
+def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
+    """Who keeps its devices for now shall not do so for ever, for nobody will say here that it need not."""
+    for books in (scheduler.ledger, scheduler.held):
+        told = books.jobs.restart_s
+        told[told >= STAYS_S] = costs.default_s
+
+
 def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> Outcome:
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     costs = asked.restart_costs or setup.restart_costs
@@ -132,6 +140,7 @@ def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> 
     )
     now_s = state.time_s if asked.now_s is None else asked.now_s
     scheduler = restore(ahead, state)
+    _forget_stays(scheduler, costs)
     starts = _starts(scheduler, now_s, costs)
     done = _done(scheduler, now_s, asked.steps_done, starts)
     ids = np.array(list(done), np.int64)

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairlead.events import RestartCostsLearned
+from fairlead.live.backend import LONGEST
 from fairlead.live.starts import LiveStart
+from fairlead.mechanism.shares import SharesPlanner
 from fairlead.model.job import JobId
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 WORTH_TELLING = 0.2  # relative difference from what the core believes
 ALONE_ROUNDS = 10  # so many rounds long a job is left alone that does what comes after its steps
+STAYS_S = 1e9  # more than any job is ever owed, or wins by being on one server
 
 
 class RestartCostsOfJobs:
@@ -29,7 +32,7 @@ class RestartCostsOfJobs:
             return None
         usual_s = setup.restart_costs.default_s
         wanted = {
-            job: usual_s + self._extra_s(start, now)
+            job: self._cost_s(start, now)
             for job, start in current.starts.items()
             if job not in current.ended and JobId(job) in core.ledger
         }
@@ -43,20 +46,37 @@ class RestartCostsOfJobs:
             return None
         return RestartCostsLearned(now, np.array(list(wanted), np.int64)[news], cost[news])
 
-    def _extra_s(self, start: LiveStart, now: float) -> float:
+    def heeded(self) -> bool:
+        """Does the policy in force leave jobs alone that cost too much to stop?"""
+        core = self.engine.scheduler
+        return (
+            core is not None
+            and core.profile.patience > 0
+            and isinstance(core.planner, SharesPlanner)
+        )
+
+    def _cost_s(self, start: LiveStart, now: float) -> float:
         """Seconds. One for ``patience`` of lost work: the core has a start wait until another job is owed
         that many times its cost, and work is lost once."""
         assert self.engine.setup is not None
-        profile = self.engine.setup.profile
+        setup = self.engine.setup
+        if self._stays(start, now):
+            return STAYS_S
+        unkept_s = 0.0
         if start.row.spec.plain and start.leader is not None:
-            return _unkept_s(start) / profile.patience
-        if not start.finishing or start.finishing_since is None:
-            return 0.0
-        lasted_s = now - start.finishing_since
-        if lasted_s > ALONE_ROUNDS * profile.round_s:
-            return 0.0
-        # The step that the core still counts takes less than what this start is worth: it is left alone.
-        return lasted_s / profile.patience + 1.0 / max(start.rate, 1e-9)
+            unkept_s = _unkept_s(start)
+        return setup.restart_costs.default_s + unkept_s / setup.profile.patience
+
+    def _stays(self, start: LiveStart, now: float) -> bool:
+        """Is it to keep its devices, whoever is owed them? For as long as its nodes are there."""
+        assert self.engine.setup is not None
+        round_s = self.engine.setup.profile.round_s
+        leaving = start.stopping or start.lost or start.broken
+        if leaving or not self.engine.backend.lost_nodes.isdisjoint(start.nodes):
+            return False
+        if start.finishing_since is not None and start.finishing:
+            return now - start.finishing_since <= ALONE_ROUNDS * round_s
+        return start.is_young(now, LONGEST * round_s)
 
 
 def _unkept_s(start: LiveStart) -> float:

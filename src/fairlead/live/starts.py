@@ -113,6 +113,14 @@ class LiveStart:
         leader = self.leader
         return float(leader.step) if leader is not None and leader.loaded_step >= 0 else 0.0
 
+    def is_young(self, now: float, limit_s: float) -> bool:
+        """Does it still start, or has it not trained for as long as its start took? Of a job without the
+        iterator nobody knows when it trains. limit_s: seconds since its order, after which it is not."""
+        ordered_s, trained_s = self.stint.began_s, self.stint.trained_s
+        if self.row.spec.plain or now >= ordered_s + limit_s:
+            return False
+        return trained_s is None or now - trained_s < trained_s - ordered_s
+
     def survives(self) -> float:
         """Steps that the next start can go on from, as far as is known."""
         if self.row.spec.plain and not self.row.tells_saved:

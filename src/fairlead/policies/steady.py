@@ -20,10 +20,10 @@ EVERY_S = 7200.0  # a share that is withdrawn costs one start in about this time
 def steady(snapshot: Snapshot, made: Allocation, need: Floats, packed: bool = False) -> Allocation:
     """max_x sum_i t_i / p_i - sum_ij m_i (y_ij - x_ij)+   s.t.  t_i >= need_i,  time, devices.
 
-    y the shares of jobs alone in force, m_i = restart_i / EVERY_S * max_j T_ij / p_i what a start costs
-    in normalised rate. need: (jobs,) steps/s that hold the policy's objective within ``GIVEN_UP`` of the
-    optimum that ``made`` has. Without restart costs, with nothing in force, or with more than ``MANY``
-    rates, ``made`` itself; its report stays, for it is about the optimum.
+    y the shares of jobs alone in force, m_i = min(restart_i / EVERY_S, 1) * max_j T_ij / p_i what a
+    start costs in normalised rate. need: (jobs,) steps/s that hold the policy's objective within
+    ``GIVEN_UP`` of the optimum that ``made`` has. Without restart costs, with nothing in force, or with
+    more than ``MANY`` rates, ``made`` itself; its report stays, for it is about the optimum.
     """
     alone = snapshot.member[:, 1] < 0 if snapshot.packed else slice(None)
     kept = snapshot.share[alone]
@@ -34,7 +34,8 @@ def steady(snapshot: Snapshot, made: Allocation, need: Floats, packed: bool = Fa
         return made
     classes = problem.classes
     gain = gain_of(proportional_rate(snapshot))[classes.first]
-    move = snapshot.restart_s[classes.first] / EVERY_S * gain * problem.best
+    restart_s = np.minimum(snapshot.restart_s[classes.first], EVERY_S)
+    move = restart_s / EVERY_S * gain * problem.best
     least = np.minimum(need[classes.first], problem.best)
     program = Program(problem, True, demand=least)
     held = kept[classes.first] * (problem.rate > 0)
