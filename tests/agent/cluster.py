@@ -189,6 +189,16 @@ class RunningAgent:
         children = psutil.Process(self.pid).children()
         return next(c for c in children if "fairlead.agent.spawner" in c.cmdline())
 
+    @property
+    def warden(self) -> psutil.Process:
+        below = self.spawner.children()
+        return next(c for c in below if "fairlead.agent.warden" in c.cmdline())
+
+    @property
+    def own(self) -> set[int]:
+        """Pids of all that belongs to the agent when no job runs."""
+        return {self.pid, self.spawner.pid, self.warden.pid}
+
     def start(self) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", _MAIN, "agent", *self._arguments],

@@ -80,8 +80,7 @@ def test_survivors_are_ended_when_agent_and_spawner_are_killed(tmp_path: Path) -
             assert len(processes_of(state)) >= 3  # they still run
             agent.start()
             await server.until(lambda: len(server.registered) == 2)
-            own = {agent.pid, agent.spawner.pid}
-            assert {p.pid for p in processes_of(state)} == own
+            assert {p.pid for p in processes_of(state)} == agent.own
             assert (state / "checkpoints" / "1" / "last-step").read_text() > ""
             await server.order(plain(1, "true", epoch=2))
             await server.until_state((1, 2), "ended")
@@ -193,7 +192,7 @@ def test_a_prepared_process_forks_ranks_that_are_like_new(tmp_path: Path) -> Non
             assert (await server.until_state((3, 1), "ended")).exit_code == 4
             for n in (1, 2):
                 assert (await server.until_state((n, 1), "ended")).exit_code == 0
-            assert len(agent.spawner.children(recursive=True)) == 1
+            assert len(agent.spawner.children(recursive=True)) == 2  # and the warden
             raises = tmp_path / "raises.py"
             raises.write_text("raise ValueError('no luck')\n")
             await server.order(plain(4, sys.executable, str(raises), prefork=True))
@@ -260,7 +259,7 @@ def test_jobs_end_with_their_leases_when_the_agent_hangs(tmp_path: Path) -> None
         state = tmp_path / "s"
         async with cluster(state, lease_s=2.0) as (server, agent):
             await two_jobs(server)
-            own = {agent.pid, agent.spawner.pid}
+            own = agent.own
             os.kill(agent.pid, signal.SIGSTOP)
             try:
                 assert await gone(lambda: {p.pid for p in processes_of(state)} == own)

@@ -8,11 +8,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from fairlead.agent import locks, proc
 from fairlead.agent.device_locks import DeviceLocks
 from fairlead.agent.messages import Launch, RankLaunch
 from fairlead.agent.survivors import Record, boot_id, write_record
 from fairlead.agent.untrusted import read_regular
+from fairlead.agent.warden import Watched
 from fairlead.agent.zygote import Fork, Zygote, can_fork
 
 _LARGEST_PID = 1 << 22  # that Linux gives
@@ -95,10 +98,14 @@ class Running:
             ground.devices.give_back(self.devices)
             self.held = None
 
-    def record(self, ground: Ground) -> None:
-        """Write down what there is. Raises OSError only before there is a process."""
+    def watched(self, ground: Ground) -> Watched:
+        """What there is, for the warden."""
+        record = msgspec.structs.replace(self._as_record(ground), terminated=self.terminated)
+        return Watched(record=record, until_s=self.until_s, kill_s=self.kill_s)
+
+    def _as_record(self, ground: Ground) -> Record:
         launch = self.launch
-        record = Record(
+        return Record(
             job=launch.job,
             epoch=launch.epoch,
             token=launch.token,
@@ -107,6 +114,10 @@ class Running:
             boot=boot_id(),
             locks=tuple(str(ground.devices.path(device)) for device in sorted(self.devices)),
         )
+
+    def record(self, ground: Ground) -> None:
+        """Write down what there is. Raises OSError only before there is a process."""
+        record = self._as_record(ground)
         try:
             for folder in ground.starts:
                 write_record(folder, record)

@@ -1,9 +1,10 @@
 """The process that owns all ranks of a node: it starts, ends and buries them.
 
 Single-threaded and small, started before anything else of the agent, so that it can always fork. When
-the agent dies it ends all ranks; when it dies itself, the next one does (``survivors``). Its rule for
-what belongs to a start: the ranks' process groups and sessions, whoever carries the token of the start
-in the environment, and every orphan that no running start can claim.
+the agent dies it ends all ranks; when it dies itself, the next one does (``survivors``), or its ``warden``
+where nobody starts a next one. Its rule for what belongs to a start: the ranks' process groups and
+sessions, whoever carries the token of the start in the environment, and every orphan that no running start
+can claim.
 """
 
 import contextlib
@@ -45,6 +46,7 @@ from fairlead.agent.prepared import PreparedProcesses
 from fairlead.agent.running import Ground, Key, NotStartedError, Running
 from fairlead.agent.survivors import end_survivors, read_records, remove_record
 from fairlead.agent.untrusted import open_to_append
+from fairlead.agent.warden import Ended, WardenLink
 from fairlead.agent.zygote import PLACEHOLDER, Zygote
 
 _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
@@ -73,6 +75,7 @@ class Spawner:
         self._starts: dict[Key, Running] = {}
         self._prepared = PreparedProcesses(prefork)
         self._selector = selectors.DefaultSelector()
+        self._warden = WardenLink(state, record)
         self._leaving = False
         self._early: dict[
             int, int
@@ -83,6 +86,7 @@ class Spawner:
         for name in ("locks", "starts"):
             (self._state / name).mkdir(exist_ok=True)
         wakeup = self._watch_signals()
+        self._keep_warden()
         held = self._take_over()
         self._selector.register(self._agent, selectors.EVENT_READ, self._hear_agent)
         if (peer := self._prepared.start_named()) is not None and self._prepared.named is not None:
@@ -92,10 +96,12 @@ class Spawner:
                 key.data()
             self._reap()
             self._clear()
+            self._keep_warden()
             self._launch_waiting()
             self._kill_late()
         for zygote in self._prepared.all():
             zygote.stop()
+        self._warden.dismiss()
         signal.set_wakeup_fd(-1)
         self._selector.close()
         for one in wakeup:
@@ -140,7 +146,7 @@ class Spawner:
 
     def _patience(self) -> float | None:
         """Seconds until something is due."""
-        due: list[float] = []
+        due = [] if self._warden.due_s is None else [self._warden.due_s]
         for start in self._starts.values():
             if start.held is None:
                 due.append(start.retry_s)
@@ -173,6 +179,7 @@ class Spawner:
                 case Until() as until:
                     if (start := self._starts.get((until.job, until.epoch))) is not None:
                         start.until_s = until.until_s
+                        self._watch(start)
 
     def _inspect(self, inspect: Inspect) -> None:
         start = self._starts.get((inspect.job, inspect.epoch))
@@ -180,6 +187,14 @@ class Spawner:
             told = start.ask_for_stacks()
             pids = {rank: pid for pid, rank in start.leaders.items()}
             self._tell(Inspected(job=inspect.job, epoch=inspect.epoch, pids=pids, told=told))
+
+    def _keep_warden(self) -> None:
+        self._warden.keep(s.watched(self._ground) for s in self._starts.values() if s.held)
+
+    def _watch(self, start: Running) -> None:
+        """Tell the warden how it is now, if it has begun."""
+        if start.held is not None:
+            self._warden.tell(start.watched(self._ground))
 
     def _tell(self, message: FromSpawner) -> None:
         with contextlib.suppress(OSError):  # the agent has gone; that is noticed by reading
@@ -208,6 +223,7 @@ class Spawner:
             start.signal(signal.SIGTERM)
         kill_s = time.monotonic() + end.kill_after_s
         start.kill_s = kill_s if start.kill_s is None else min(kill_s, start.kill_s)
+        self._watch(start)
 
     def _kill_late(self) -> None:
         now = time.monotonic()
@@ -261,6 +277,7 @@ class Spawner:
             self._say_waits(start, why)
             return
         start.record(self._ground)
+        self._watch(start)
         logs: list[int] = []
         try:
             logs.extend(open_to_append(Path(rank.log)) for rank in start.launch.ranks)
@@ -279,6 +296,7 @@ class Spawner:
                 self._fail(start, rank.rank, str(problem))
                 return
         start.record(self._ground)
+        self._watch(start)
         self._say_started(start)
         self._prepare(start.launch.modules)  # for the next one
 
@@ -316,6 +334,7 @@ class Spawner:
                 continue
             start.know(forked.rank, forked.pid)
             start.record(self._ground)
+            self._watch(start)
             self._say_started(start)
             if forked.pid in self._early:
                 self._buried(start, forked.pid, self._early.pop(forked.pid))
@@ -352,6 +371,9 @@ class Spawner:
             if (zygote := self._prepared.with_pid(pid)) is not None:
                 self._lose_zygote(zygote)
                 continue
+            if pid == self._warden.pid:
+                self._warden.lose()
+                continue
             _, status = os.waitpid(pid, 0)
             if start is not None:
                 self._buried(start, pid, os.waitstatus_to_exitcode(status))
@@ -383,7 +405,7 @@ class Spawner:
         """Were there any? Orphans have become our children, so all strays hang below these."""
         living = [s for s in self._starts.values() if s.dead_s is None and s.held is not None]
         leaders = {pid for s in living for pid in s.leaders}
-        leaders |= {zygote.pid for zygote in self._prepared.all()}
+        leaders |= {self._warden.pid, *(zygote.pid for zygote in self._prepared.all())}
         sessions = {session for s in living for session in s.sessions}
         tokens = {s.launch.token for s in living} | (
             {PLACEHOLDER} if self._prepared.used else set()
@@ -408,6 +430,7 @@ class Spawner:
             start.give_back(self._ground)
         for folder in self._ground.starts:
             remove_record(folder, job, epoch)
+        self._warden.tell(Ended(job=job, epoch=epoch))
         for other in self._starts.values():
             other.retry_s = 0.0
         self._tell(Gone(job=job, epoch=epoch))

@@ -43,6 +43,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     leaders: tuple[tuple[int, int], ...] = ()  # (pid, start time) of its ranks
     boot: str = ""  # start times count from here
     locks: tuple[str, ...] = ()  # files of device locks that its ranks hold
+    terminated: bool = False  # its ranks have had their SIGTERM
 
 
 def mark_of(run: str) -> str:
@@ -105,17 +106,17 @@ def end_survivors(folder: Path, records: Iterable[Record], run: str = "") -> int
     Where one does not die, inside the kernel, the records stay.
     run: incarnation of an agent of which nothing shall be left, whether there is a record of it or not."""
     records = list(records)
-    mark = mark_of(run) if run else ""
-    found = _survivors(records, mark)
+    found = find_survivors(records, run)
     count = len(found)
-    for one in found:
-        kill_exactly(one, signal.SIGTERM)
+    for one, record in found.items():
+        if not record.terminated:  # scripts take a second one for haste
+            kill_exactly(one, signal.SIGTERM)
     begun = time.monotonic()
-    hopeless = begun + max(found.values(), default=0.0) + _HOPELESS_S
+    hopeless = begun + max((r.grace_s for r in found.values()), default=0.0) + _HOPELESS_S
     # Look again each time: a process may have been forked behind our back.
-    while (left := found | _survivors(records, mark)) and time.monotonic() < hopeless:
-        for one, grace_s in left.items():
-            if time.monotonic() >= begun + grace_s:
+    while (left := found | find_survivors(records, run)) and time.monotonic() < hopeless:
+        for one, record in left.items():
+            if time.monotonic() >= begun + record.grace_s:
                 kill_exactly(one, signal.SIGKILL)
         time.sleep(_POLL_S)
         found = _alive(found)
@@ -125,33 +126,54 @@ def end_survivors(folder: Path, records: Iterable[Record], run: str = "") -> int
     return count
 
 
-def _survivors(records: list[Record], mark: str) -> dict[Process, float]:
-    """Process -> seconds of grace of its start. mark: of a run, "" = none."""
-    if not records and not mark:
+def find_survivors(records: Iterable[Record], run: str = "") -> dict[Process, Record]:
+    """Processes of these starts, and of a run of an agent, with the record of their start. Those of the run
+    that no record tells of get one with what is known of them."""
+    records = list(records)
+    if not records and not run:
         return {}
     everyone = [one for one in processes() if one.pid != os.getpid()]
     boot = boot_id()
-    grace_s = {r.token: r.grace_s for r in records}
-    leaders = {one: r.grace_s for r in records if r.boot == boot for one in r.leaders}
+    by_token = {r.token: r for r in records}
+    leaders = {one: r for r in records if r.boot == boot for one in r.leaders}
     sessions = {  # of leaders that live
         one.pid: leaders[one.pid, one.start_time]
         for one in everyone
         if (one.pid, one.start_time) in leaders
     }
+    mark = mark_of(run) if run else ""
     found = {}
     for one in everyone:
         token = token_of(one.pid)
-        known = sessions.get(one.session, grace_s.get(token))
+        known = sessions.get(one.session) or by_token.get(token)
         if known is None and mark and token.startswith(mark):
-            known = UNKNOWN_GRACE_S
+            known = Record(job=0, epoch=0, token=token, grace_s=UNKNOWN_GRACE_S)
         if known is not None:
             found[one] = known
+    return _with_descendants(found, everyone)
+
+
+def _with_descendants(
+    found: dict[Process, Record], everyone: list[Process]
+) -> dict[Process, Record]:
+    """A child that has left the session and cleared its environment is known by its parent, if that lives."""
+    records = {one.pid: record for one, record in found.items()}
+    grown = True
+    while grown:
+        new = {
+            one: records[one.parent]
+            for one in everyone
+            if one.pid not in records and one.parent in records
+        }
+        found = found | new
+        records |= {one.pid: record for one, record in new.items()}
+        grown = bool(new)
     return found
 
 
-def _alive(known: dict[Process, float]) -> dict[Process, float]:
+def _alive(known: dict[Process, Record]) -> dict[Process, Record]:
     now = {(one.pid, one.start_time) for one in processes()} if known else set()
-    return {one: s for one, s in known.items() if (one.pid, one.start_time) in now}
+    return {one: r for one, r in known.items() if (one.pid, one.start_time) in now}
 
 
 def _path(folder: Path, job: int, epoch: int) -> Path:

@@ -258,8 +258,10 @@ def _become(request: Fork, descriptors: list[int], peer: socket.socket) -> None:
     os.close(null)
     os.close(descriptors[0])  # the others are locks, kept until this process ends
     answer = Forked(job=request.job, epoch=request.epoch, rank=request.rank, pid=os.getpid())
-    with contextlib.suppress(OSError):
+    try:
         peer.send(msgspec.msgpack.encode(answer))
+    except OSError:  # the spawner has died, and who ends its ranks may have looked already
+        os._exit(1)
     peer.close()
     os.environ.clear()
     os.environ.update(request.env)

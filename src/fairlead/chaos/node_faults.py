@@ -103,6 +103,18 @@ def fill_agent(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
     return Hurt(f"no space left for the agent of {node}", disk.empty)
 
 
+def kill_node(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
+    """Agent and spawner die, and nobody starts an agent before its jobs have been started elsewhere."""
+    spawners = cluster.part(node, "fairlead.agent.spawner")
+    if not spawners:
+        return None
+    cluster.signal(spawners, signal.SIGSTOP)  # so that it does not see its agent die
+    cluster.kill(node)
+    cluster.signal(spawners, signal.SIGKILL)
+    what = f"kill -9 of agent and spawner of {node}"
+    return Hurt(what, lambda: _restart(cluster, node))
+
+
 def break_starts(cluster: Cluster, node: str, _: random.Random) -> Hurt:
     """Every start with a lease ends at once, as where a library is missing."""
     mark = cluster.control / f"broken-{node}"
@@ -130,7 +142,7 @@ def bury_node(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
 
 
 def _kill(cluster: Cluster, node: str, rng: random.Random) -> None:
-    """The agent, and at times its spawner: then nobody ends its ranks but the next agent."""
+    """The agent, and at times its spawner: then its warden ends the ranks, or the next agent."""
     spawners = cluster.part(node, "fairlead.agent.spawner") if rng.random() < 0.5 else []
     cluster.kill(node)
     cluster.signal(spawners, signal.SIGKILL)

@@ -1,0 +1,252 @@
+"""The process that ends the ranks of a node when its spawner dies and nobody starts another.
+
+It does nothing but read what the spawner tells it, so that little can end it, and it needs no file: what the
+spawner says of its starts is all that it has to know. When the spawner dies it takes that one's locks, as the
+next spawner would, and ends what is left. Where the next spawner was faster, it waits until that one has done
+so. What has no time left is killed in either case: the server counts on it.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from fairlead.agent import locks
+from fairlead.agent.machine import RunRecord
+from fairlead.agent.messages import Frames, framed
+from fairlead.agent.proc import kill_exactly
+from fairlead.agent.survivors import Record, end_survivors, find_survivors, read_records
+
+_POLL_S = 0.05
+_LOOK_AGAIN_S = 0.2  # a process that was being started shows what it belongs to after that
+_AGAIN_S = 1.0  # between starts of one that does not stay
+_PIPE = 1 << 20  # bytes; what does not fit is more than any node runs
+_DEAF = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A start, as it is now. Times are monotonic."""
+
+    record: Record
+    until_s: float | None = None  # the end of its lease
+    kill_s: float | None = None  # when it is to be killed: it is being ended
+
+    def end_s(self, now: float) -> float:
+        """When it is to be killed, if it is told to end now."""
+        grace_s = self.record.grace_s
+        lease_s = [] if self.until_s is None else [self.until_s + grace_s]
+        kill_s = [] if self.kill_s is None else [self.kill_s]
+        return min([now + grace_s, *lease_s, *kill_s])
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Nothing is left of a start."""
+
+    job: int
+    epoch: int
+
+
+class Farewell(msgspec.Struct, frozen=True, tag=True):
+    """The spawner ends in order, and leaves nothing behind."""
+
+
+Told: TypeAlias = Watched | Ended | Farewell
+
+
+class WardenLink:
+    """The spawner's side: it starts the process, and another when that one dies."""
+
+    def __init__(self, state: Path, record: RunRecord) -> None:
+        """state, record: of the agent."""
+        self._state = state
+        self._record = record
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe = -1
+        self._next_s = 0.0  # no start before
+
+    @property
+    def pid(self) -> int:
+        """0 = it does not run."""
+        return 0 if self._process is None else self._process.pid
+
+    @property
+    def due_s(self) -> float | None:
+        """When it is to be started; None: it runs."""
+        return self._next_s if self._process is None else None
+
+    def keep(self, watched: Iterable[Watched]) -> None:
+        """Start it, unless it runs or has just been started, and tell it of all starts that there are."""
+        if self._process is not None and self._process.returncode is not None:
+            self.lose()
+        now = time.monotonic()
+        if self._process is not None or now < self._next_s:
+            return
+        self._next_s = now + _AGAIN_S
+        with contextlib.suppress(OSError):  # no memory, no process: tried again
+            self._start()
+        for one in watched:
+            self.tell(one)
+
+    def _start(self) -> None:
+        """Raises OSError."""
+        theirs, ours = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", __name__),
+                    *(str(theirs), str(self._state), str(self._record.path)),
+                ],
+                pass_fds=[theirs],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, _PIPE)
+        os.set_blocking(ours, False)
+        self._pipe = ours
+
+    def tell(self, message: Told) -> None:
+        """Never blocks. One that does not hear is killed, and replaced by ``keep``."""
+        if self._process is None:
+            return
+        data = framed(message)
+        try:
+            heard = os.write(self._pipe, data) == len(data)
+        except OSError:  # it has died, or has been standing still for long
+            heard = False
+        if not heard:
+            self._process.kill()
+
+    def lose(self) -> None:
+        """It has ended."""
+        if self._process is not None:
+            self._process.wait()
+            os.close(self._pipe)
+            self._process = None
+
+    def dismiss(self) -> None:
+        """Nothing is left to watch: it ends."""
+        self.tell(Farewell())
+        if self._process is not None:
+            try:
+                self._process.wait(_AGAIN_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self.lose()
+
+
+class Warden:
+    """``run`` until the spawner has ended, and nothing is left of what it started."""
+
+    def __init__(self, pipe: int, state: Path, record: RunRecord) -> None:
+        """pipe: what the spawner says; it alone has the other end. state, record: of the agent."""
+        self._pipe = pipe
+        self._locks = (state / "spawner.lock", record.path / "spawner.lock")
+        self._folders = (state / "starts", record.starts)
+        self._run = record.incarnation
+        self._watched: dict[tuple[int, int], Watched] = {}
+
+    def run(self) -> None:
+        """Blocks."""
+        if self._listen():
+            return
+        ends = self._ends(time.monotonic())
+        while (held := self._take_over()) is None:
+            if not self._kill_late(ends):
+                return  # the next spawner has ended them
+            time.sleep(_POLL_S)
+        self._end(ends)
+        locks.release(held)
+
+    def _ends(self, now: float) -> dict[str, float]:
+        """Token of each start -> when it is to be killed."""
+        return {one.record.token: one.end_s(now) for one in self._watched.values()}
+
+    def _take_over(self) -> list[int] | None:
+        """Descriptors of the locks; None: another has one of them."""
+        held: list[int] = []
+        for path in self._locks:
+            try:
+                lock = locks.take(path)
+            except (
+                OSError
+            ):  # its directory is gone, or nothing can be written there: nobody can have it
+                continue
+            if lock is None:
+                locks.release(held)
+                return None
+            held.append(lock)
+        return held
+
+    def _kill_late(self, ends: dict[str, float]) -> bool:
+        """Another ends them, and may give them more time than they have. Is anything left?"""
+        found = find_survivors(one.record for one in self._watched.values())
+        for process, record in found.items():
+            if ends[record.token] <= time.monotonic():
+                kill_exactly(process, signal.SIGKILL)
+        return bool(found)
+
+    def _end(self, ends: dict[str, float]) -> None:
+        """All that the spawner told of, and what it was to end for those before it. The locks are ours."""
+        now = time.monotonic()
+        records = {r.token: r for folder in self._folders for r in read_records(folder, keep=True)}
+        for one in self._watched.values():
+            left_s = max(0.0, ends[one.record.token] - now)
+            records[one.record.token] = msgspec.structs.replace(one.record, grace_s=left_s)
+        for (
+            folder
+        ) in self._folders:  # the second time there is nothing but the folder's records to remove
+            end_survivors(folder, records.values(), self._run)
+            time.sleep(_LOOK_AGAIN_S)
+
+    def _listen(self) -> bool:
+        """Returns when the spawner has ended. Was that in order?"""
+        frames = Frames()
+        while data := os.read(self._pipe, 1 << 16):
+            for body in frames.feed(data):
+                match msgspec.msgpack.decode(body, type=Told):
+                    case Watched(record=record) as watched:
+                        self._watched[record.job, record.epoch] = watched
+                    case Ended(job=job, epoch=epoch):
+                        self._watched.pop((job, epoch), None)
+                    case Farewell():
+                        return True
+        return False
+
+
+def main() -> None:
+    """``python -m fairlead.agent.warden DESCRIPTOR STATE RECORD``."""
+    for number in (
+        _DEAF
+    ):  # of a service manager, for example, that stops the agent with all that it has started
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):  # needs a privilege
+        Path("/proc/self/oom_score_adj").write_text("-1000")
+    descriptor, state, record = sys.argv[1:4]
+    Warden(int(descriptor), Path(state), RunRecord(Path(record))).run()
+
+
+if __name__ == "__main__":
+    main()
