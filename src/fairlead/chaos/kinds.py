@@ -3,11 +3,13 @@
 from fairlead.chaos import faults, node_faults, state_faults
 from fairlead.chaos.cluster import LEASE_S, NODES, SOLVE_S
 from fairlead.chaos.faults import Kind
+from fairlead.chaos.work import GRACE_S
 
 _NODES = tuple(NODES)
 _SHORT = (0.0, 1.0)
 _LEASE = (LEASE_S * 0.3, LEASE_S * 2.5)  # some outlast the lease, some the node
 _PART = (0.0, LEASE_S)
+_LOST = (LEASE_S * 1.5 + GRACE_S, LEASE_S * 3 + GRACE_S)  # until its jobs have been started elsewhere
 _OTHERS = (
     "state",
     "checkpoints",
@@ -77,6 +79,7 @@ _ALL = (
         "an agent of the same name while the first one is frozen",
         node_faults.twin_takeover,
     ),
+    Kind("kill-node", "agent and spawner", _NODES, _LOST, node_faults.kill_node, leases=True),
     _brief("lose-agent-state", "kill -9, its files deleted", node_faults.lose_agent_state),
     _brief("damage-agent-state", "kill -9, its files damaged", node_faults.damage_agent_state),
     _brief("fill-agent", "disk of an agent", node_faults.fill_agent),
