@@ -9,7 +9,10 @@ _NODES = tuple(NODES)
 _SHORT = (0.0, 1.0)
 _LEASE = (LEASE_S * 0.3, LEASE_S * 2.5)  # some outlast the lease, some the node
 _PART = (0.0, LEASE_S)
-_LOST = (LEASE_S * 1.5 + GRACE_S, LEASE_S * 3 + GRACE_S)  # until its jobs have been started elsewhere
+_LOST = (
+    LEASE_S * 1.5 + GRACE_S,
+    LEASE_S * 3 + GRACE_S,
+)  # until its jobs have been started elsewhere
 _OTHERS = (
     "state",
     "checkpoints",
