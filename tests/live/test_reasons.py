@@ -38,7 +38,9 @@ class State:
         self.admission = SimpleNamespace(outside=lambda _: False)
         self.solving = SimpleNamespace(state="ok", began_s=None)
         self.backend = SimpleNamespace(
-            round=SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
+            round=SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0),
+            early_s=10.0,
+            heeds_costs=lambda: True,
         )
         self._reports = 0
         for name, devices in (nodes or {"a": 2}).items():
@@ -213,6 +215,19 @@ def test_free_devices_are_said_to_be_free() -> None:
     told = state.told()
     assert "2 devices of v100 are free, and no other job holds any" in told
     assert "or earlier, for there is room" in told
+    state.backend.early_s = float("inf")
+    assert "in 90 s." in state.told()
+
+
+def test_a_job_that_starts_is_named_where_a_round_waits_for_it() -> None:
+    state = State(a=1, b=1)
+    state.job(MINE)
+    state.start(OTHER, (0,), state="starting")
+    assert "or earlier, for there is room" in state.told()
+    state.backend.heeds_costs = lambda: False
+    assert "in 90 s, or earlier, once job 2 has trained for as long as its start took" in (
+        state.told()
+    )
 
 
 def test_devices_of_nodes_that_may_not_be_used_are_not_free() -> None:

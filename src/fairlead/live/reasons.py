@@ -362,11 +362,23 @@ def _next_chance(reader: Reader, job: JobView, found: Devices) -> str:
         )
     left_s = current.end_s - engine.clock.now_s()
     if left_s > 0:
-        early = " or earlier, for there is room" if found.free >= job.scale_factor else ""
-        return f"Who runs is decided anew in {_span(left_s)}{early}."
+        return f"Who runs is decided anew in {_span(left_s)}{_early(reader, job, found)}."
     late = [one for one, doing in found.jobs.items() if _begins(engine, one, doing)]
     waits = f": {_by(reader, late, 'starting').removeprefix(_HELD)}" if late else ""
     return f"The round has been over for {_span(-left_s)} and has not ended yet{waits}."
+
+
+def _early(reader: Reader, job: JobView, found: Devices) -> str:
+    """What may end the round before its time; "" where nothing is free, or rounds run to their end."""
+    backend = reader.engine.backend
+    if found.free < job.scale_factor or backend.early_s == float("inf"):
+        return ""
+    late = [one for one, doing in found.jobs.items() if doing == "starting"]
+    if backend.heeds_costs() or not late:
+        return " or earlier, for there is room"
+    have = "has" if len(late) == 1 else "have"
+    whose = "its start" if len(late) == 1 else "their starts"
+    return f", or earlier, once {reader.names(late)} {have} trained for as long as {whose} took"
 
 
 def _begins(engine: "Engine", job: int, doing: Doing) -> bool:
