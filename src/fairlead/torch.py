@@ -12,6 +12,7 @@ for epoch in batches.epochs():
 
 from __future__ import annotations
 
+import io
 import os
 from collections import OrderedDict
 from pathlib import Path
@@ -34,6 +35,7 @@ from fairlead.client.random_state import (
 from fairlead.errors import CheckpointError, ConfigError
 
 FORMAT = 1
+OWN_GRADIENTS = "fairlead_gradients"  # in what a rank other than 0 keeps for itself
 KEPT_AS_TEXT = "fairlead_state"  # the one key of what stands for a value that PyTorch would pickle
 
 
@@ -62,18 +64,27 @@ class TrainingState:
         self._map_location = map_location
         self._weights_only = weights_only
         self._keep_gradients = keep_gradients
+        self._synced = [one for one in objects.values() if isinstance(one, DistributedDataParallel)]
+        self._apart = False  # ranks had other gradients than rank 0 when they were loaded
         self._objects = {name: _bare(name, one) for name, one in objects.items()}
         if not objects:
             raise ConfigError("TrainingState: expected at least one object, such as model=model")
 
     def iterator(self, loader: Any, **options: Any) -> Iterator[Any]:
         """A ``fairlead.Iterator`` over this loader that keeps this state; options: as there."""
-        return Iterator(loader, load=self.load, save=self.save, **options)
+
+        def load(path: Path) -> None:
+            self.load(path)
+            self._take_own(batches.loaded_state)
+
+        batches: Iterator[Any] = Iterator(loader, load=load, save=self.save, **options)
+        batches.rank_state = self._own_state
+        return batches
 
     def lease(self, **options: Any) -> Lease:
         """A ``fairlead.Lease`` that keeps this state, for loops without a loader; options: as there."""
         lease = Lease(load=lambda path: self._load_rank(path, lease), save=self.save, **options)
-        lease.position = _random_position
+        lease.position = self._random_position
         return lease
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -107,7 +118,39 @@ class TrainingState:
     def _load_rank(self, path: Path, lease: Lease) -> None:
         self.load(path)
         if is_state(lease.loaded.loader_state):
-            restore_random(decode_state(lease.loaded.loader_state))
+            own = decode_state(lease.loaded.loader_state)
+            restore_random(own)
+            self._take_own(own)
+
+    def _random_position(self) -> Position:
+        """The generators of each rank, for its own part of a checkpoint."""
+        state = {**capture_random(), **self._own_state()}
+        return Position(loader_state=encode_state(state, "random"))
+
+    def _own_state(self) -> dict[str, Any]:
+        """The gradients of a rank other than 0, where they may not be those of rank 0."""
+        if not self._keep_gradients or read_place(os.environ).rank == 0:
+            return {}
+        gradients = _gradients(self._objects)
+        for one in [] if self._apart else self._synced:
+            if one.require_forward_param_sync and not one.parameters_to_ignore:  # not in no_sync
+                equal = {id(weight) for weight in one.parameters()}
+                named = _parameters(self._objects)
+                gradients = {n: g for n, g in gradients.items() if id(named[n]) not in equal}
+        if not gradients:
+            return {}
+        file = io.BytesIO()
+        torch.save(gradients, file)
+        return {OWN_GRADIENTS: file.getvalue()}
+
+    def _take_own(self, state: dict[str, Any]) -> None:
+        if self._keep_gradients and OWN_GRADIENTS in state:
+            self._apart = True
+            file = io.BytesIO(state[OWN_GRADIENTS])
+            own = torch.load(file, map_location=self._map_location, weights_only=True)
+            for name, weight in _parameters(self._objects).items():
+                if name in own:
+                    weight.grad = own[name].to(weight.device)
 
 
 def _parameters(objects: dict[str, Any]) -> dict[str, torch.nn.Parameter]:
@@ -134,11 +177,6 @@ def _gradients(objects: dict[str, Any]) -> dict[str, torch.Tensor]:
 def _restore_gradients(objects: dict[str, Any], saved: dict[str, torch.Tensor]) -> None:
     for name, weight in _parameters(objects).items():
         weight.grad = saved[name].to(weight.device) if name in saved else None
-
-
-def _random_position() -> Position:
-    """The generators of each rank, for its own part of a checkpoint."""
-    return Position(loader_state=encode_state(capture_random(), "random"))
 
 
 def _bare(name: str, one: Any) -> Any:

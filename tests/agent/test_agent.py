@@ -261,12 +261,12 @@ def test_a_lock_file_that_a_stranger_holds_keeps_the_device(play: Play) -> None:
 def test_when_one_rank_fails_the_others_end(play: Play) -> None:
     async def scenario(server: Server, agent: RunningAgent) -> None:
         ranks = tuple(Rank(rank=i, devices=(i,)) for i in range(2))
-        both = "if [ $RANK = 1 ]; then echo 'bad luck' >&2; exit 3; fi; trap '' TERM; sleep 1000"
+        both = "if [ $RANK = 1 ]; then echo 'error: bad luck' >&2; exit 3; fi; trap '' TERM; sleep 1000"
         await server.order(
             job(101, command=("bash", "-c", both), ranks=ranks, world_size=2, grace_s=0.3)
         )
         held = await server.until_state((101, 1), "ended")
-        assert (held.exit_code, held.reason) == (3, "rank 1: exit code 3: bad luck")
+        assert (held.exit_code, held.reason) == (3, "rank 1: exit code 3: error: bad luck")
 
     play(scenario)
 

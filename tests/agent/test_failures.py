@@ -37,7 +37,8 @@ def test_an_exception_is_the_reason() -> None:
 @pytest.mark.parametrize(
     ("code", "output", "told"),
     [
-        (3, "one\ntwo\n\n", "exit code 3: two"),
+        (3, "one\nPID 26667\n\n", "exit code 3"),
+        (3, "one\nerror: no two\n\nbye\n", "exit code 3: error: no two"),
         (
             127,
             "sh: 1: nvcc: command not found\nbye",
@@ -48,13 +49,22 @@ def test_an_exception_is_the_reason() -> None:
             "terminate called after throwing an instance\nmore",
             "exit code 134: terminate called",
         ),
-        (-signal.SIGSEGV, "step 4", "killed by signal 11 (SIGSEGV): step 4"),
-        (-signal.SIGKILL, "", "killed by signal 9 (SIGKILL), out of memory?"),
-        (1, "\x1b[31mred\x07", "exit code 1: [31mred"),
+        (-signal.SIGSEGV, "step 4", "killed by signal 11 (SIGSEGV)"),
+        (-signal.SIGKILL, "PID 4", "killed by signal 9 (SIGKILL)"),
+        (1, "\x1b[31mfailed\x07", "exit code 1: failed"),
     ],
 )
 def test_else_it_is_what_was_printed(code: int, output: str, told: str) -> None:
-    assert sentence(ended(code, output), 1).startswith(told)
+    said = sentence(ended(code, output), 1)
+    assert said.startswith(told)
+    assert said == told or "terminate" in said
+
+
+def test_want_of_memory_is_told_where_there_is_a_sign_of_it() -> None:
+    killed = exit_failure(0, -signal.SIGKILL, None, "PID 4", world_size=1, memory_ran_out=True)
+    assert sentence(killed, 1) == "killed by signal 9 (SIGKILL): out of memory?"
+    stopped = exit_failure(0, -signal.SIGTERM, None, "", world_size=1, memory_ran_out=True)
+    assert sentence(stopped, 1) == "killed by signal 15 (SIGTERM)"
 
 
 def test_a_signal_is_not_explained_by_an_exception_that_was_caught() -> None:

@@ -60,15 +60,15 @@ def test_another_batch_size_has_its_own_count_of_steps() -> None:
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        (1, "rank 1: exit code 1: boom"),
-        (-9, "rank 1: killed by signal 9 (SIGKILL), out of memory?: boom"),
-        (-11, "rank 1: killed by signal 11 (SIGSEGV): boom"),
+        (1, "rank 1: exit code 1: error: boom"),
+        (-9, "rank 1: killed by signal 9 (SIGKILL): error: boom"),
+        (-11, "rank 1: killed by signal 11 (SIGSEGV): error: boom"),
     ],
 )
 def test_the_rank_that_fails_first_is_the_reason(code: int, reason: str) -> None:
     one = start(ranks=TWO, world_size=2)
     one.started(1.0)
-    assert one.exited(1, code, ended(1, code, "boom"), 2.0)  # the others are to be ended
+    assert one.exited(1, code, ended(1, code, "error: boom"), 2.0)  # the others are to be ended
     one.exited(0, -9, ended(0, -9), 3.0)
     one.gone(3.0)
     assert (one.held(4.0).reason, one.held(4.0).exit_code) == (reason, code)

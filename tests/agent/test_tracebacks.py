@@ -18,6 +18,32 @@ def output_of(directory: Path, script: str) -> str:
     return ended.stdout + ended.stderr
 
 
+def test_code_of_a_command_line_is_the_users_own() -> None:
+    for option, name in ((["-c", "import json; json.loads('{')"], "<string>"), (["-"], "<stdin>")):
+        ended = subprocess.run(
+            [sys.executable, *option],
+            input="import json; json.loads('{')",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found = last_traceback(ended.stderr)
+        assert found is not None
+        assert (found.file, found.line, found.function) == (name, 1, "<module>")
+
+
+def test_code_that_a_library_has_made_is_not_the_users_own(tmp_path: Path) -> None:
+    made = (
+        "import dataclasses\n@dataclasses.dataclass\nclass B:\n"
+        "    x: object = dataclasses.field(default_factory=dict.fromkeys)\n"
+        "B()"
+    )
+    found = last_traceback(output_of(tmp_path, made))
+    assert found is not None
+    assert "<string>" in found.traceback
+    assert (Path(found.file).name, found.line) == ("script.py", 5)
+
+
 @pytest.mark.parametrize(
     ("script", "type_", "message", "line", "function"),
     [

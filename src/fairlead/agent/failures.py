@@ -32,6 +32,13 @@ TELLING = re.compile(
     r"terminate called after throwing|what\(\):|Illegal instruction|cannot open shared object file|"
     r"[A-Za-z]+Error: ",
 )
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# Words of lines that tell of an error in other ways. A line with none of them explains nothing.
+COMPLAINING = re.compile(
+    r"\b(error|fatal|panic|panicked|exception|assertion|abort|aborted|failed|failure|cannot|can't|could not|"
+    r"unable to|invalid|not found|no such|denied|refused|killed|usage)\b|[A-Za-z]+(Error|Exception)\b",
+    re.IGNORECASE,
+)
 # What a rank dies of when another has gone.
 BROKEN = re.compile(
     r"connection closed by peer|connection reset by peer|connection refused|broken pipe|"
@@ -84,9 +91,19 @@ def read_report(path: Path) -> Report | None:
 
 
 def exit_failure(
-    rank: int, code: int, report: Report | None, output: str, *, world_size: int
+    rank: int,
+    code: int,
+    report: Report | None,
+    output: str,
+    *,
+    world_size: int,
+    memory_ran_out: bool = False,
 ) -> Failure:
-    """How a rank ended that should not have. output: the end of what it printed."""
+    """How a rank ended that should not have.
+
+    output: the end of what it printed. memory_ran_out: the kernel has ended processes of this node for want
+    of memory since the start.
+    """
     if report is None and code > 0:
         found = last_traceback(output)
         if found is not None:
@@ -100,6 +117,8 @@ def exit_failure(
             )
     if report is None or code < 0:  # a signal came after what was printed
         line = telling_line(output)
+        if code == -signal.SIGKILL and memory_ran_out:
+            line = f"out of memory? {line}".strip()
         return Failure(
             kind="signal" if code < 0 else "exit",
             rank=rank,
@@ -140,7 +159,6 @@ def sentence(failure: Failure, world_size: int) -> str:
     how = f"exit code {code}"
     if code < 0:
         how = f"killed by signal {-code} ({signal_name(-code)})"
-        how += ", out of memory?" if code == -signal.SIGKILL else ""
     return f"{who}{how}" + (f": {failure.message}" if failure.message else "")
 
 
@@ -155,10 +173,14 @@ def first_to_fail(failures: Sequence[Failure]) -> Failure | None:
 
 
 def telling_line(output: str) -> str:
-    """The last line that names an error, else the last one that is not empty."""
-    lines = [line.strip()[:_LOOKED_AT] for line in output.splitlines() if line.strip()]
-    known = [line for line in lines[-100:] if TELLING.search(line)]
-    return one_line((known or lines or [""])[-1])[:LINE]
+    """The last line that names an error, else the last one that complains of something, else ""."""
+    found = [line.strip() for line in COLOUR.sub("", output).splitlines() if line.strip()]
+    lines = [line[:_LOOKED_AT] for line in found[-100:]]
+    for words in (TELLING, COMPLAINING, BROKEN):
+        known = [line for line in lines if words.search(line)]
+        if known:
+            return one_line(known[-1])[:LINE]
+    return ""
 
 
 def one_line(text: str) -> str:

@@ -38,6 +38,7 @@ from fairlead.agent.messages import (
     Waits,
 )
 from fairlead.agent.ports import free_ports
+from fairlead.agent.proc import oom_kills
 from fairlead.agent.progress import ProgressReader
 from fairlead.agent.ranks import Key, RankServer
 from fairlead.agent.script_imports import ScriptImports
@@ -414,7 +415,10 @@ class Node:
         report = read_report(failure_path(self.place.state, *start.key, rank))
         output = self._logs.tail(*start.key, rank)
         world_size = start.assignment.world_size
-        return exit_failure(rank, code, report, output, world_size=world_size)
+        ran_out = oom_kills() > start.oom_kills
+        return exit_failure(
+            rank, code, report, output, world_size=world_size, memory_ran_out=ran_out
+        )
 
     async def lose_spawner(self) -> None:
         """It was killed. The next one ends its ranks, and says when."""

@@ -41,6 +41,16 @@ def processes() -> Iterator[Process]:
             yield found
 
 
+def oom_kills() -> int:
+    """Processes that the kernel has ended for want of memory since boot, of control groups too; 0 = it does
+    not say."""
+    try:
+        counts = Path("/proc/vmstat").read_text().split()
+        return int(counts[counts.index("oom_kill") + 1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def token_of(pid: int) -> str:
     """FAIRLEAD_TOKEN in the environment that the process was started with; "" = none, or not ours."""
     try:

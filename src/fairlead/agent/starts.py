@@ -5,6 +5,7 @@ from typing import Literal
 
 from fairlead.agent.failures import first_to_fail, sentence
 from fairlead.agent.leases import Lease
+from fairlead.agent.proc import oom_kills
 from fairlead.agent.stalls import StallWatch
 from fairlead.client.wire import Adapt, Ended, Loaded, Progress
 from fairlead.live.protocol import Assignment, Failure, Held
@@ -27,6 +28,7 @@ class Start:
             ""  # host:port:gang_port:secret of rank 0 for the ranks here, where it is known
         )
         self.address = ""  # the same for ranks elsewhere, where rank 0 is here
+        self.oom_kills = oom_kills()  # of the node, as it began
         self.launched = False  # has the spawner been told?
         self.reason = ""
         self.stopping_for = ""

@@ -29,7 +29,6 @@ LIBRARIES = tuple(
         "/lib/python",
         "/fairlead/client/",
         "<frozen ",
-        "<string>",
     }
 )
 
@@ -126,6 +125,9 @@ def _parsed(block: Sequence[str], at: int) -> Parsed | None:
 
 
 def own_frame(frames: Sequence[re.Match[str]]) -> re.Match[str] | None:
-    """The innermost frame that is not in a library, else the innermost."""
+    """The innermost frame that is not in a library, one in a file before one in ``<string>`` (which may be
+    of ``python -c``, or made by a library), else the innermost."""
     own = [frame for frame in frames if not any(part in frame["file"] for part in LIBRARIES)]
-    return own[-1] if own else frames[-1] if frames else None
+    in_files = [frame for frame in own if frame["file"] != "<string>"]
+    best = in_files or own or frames
+    return best[-1] if best else None

@@ -123,7 +123,10 @@ def _place(error: Any, trace: TracebackType | None) -> tuple[str, int, str]:
     own = [frame for frame in frames if not _is_library(frame.filename)]
     if not frames:
         return "", 0, ""
-    frame = (own or frames)[-1]
+    in_files = [
+        frame for frame in own if frame.filename != "<string>"
+    ]  # dataclasses are made there
+    frame = (in_files or own or frames)[-1]
     return frame.filename, frame.lineno or 0, frame.name
 
 

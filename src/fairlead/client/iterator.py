@@ -79,6 +79,7 @@ class Iterator(Generic[Batch]):
             None  # that the next ``for`` is; None = the script has not asked
         )
         self._replaying = False
+        self.rank_state: Callable[[], dict[str, Any]] = dict  # kept with the state of the loader
         self._lease = Lease(
             load=load,
             save=save,
@@ -207,6 +208,12 @@ class Iterator(Generic[Batch]):
         for batch in self:
             yield self.batch_index, batch
 
+    @property
+    def loaded_state(self) -> dict[str, Any]:
+        """What this rank has kept with the checkpoint that was loaded, its loader's state included."""
+        state = self._lease.loaded.loader_state
+        return decode_state(state) if is_state(state) else {}
+
     def close(self) -> None:
         """Let go of the lease, where a script with ``epochs`` ends before the job does."""
         if not self.completed and not self.preempted:
@@ -307,15 +314,15 @@ class Iterator(Generic[Batch]):
 
     def _take_position(self) -> None:
         """Where the checkpoint was saved."""
-        self._epoch, self._position, state, _ = self._lease.loaded
+        self._epoch, self._position, *_ = self._lease.loaded
         if self._lease.step or self._position:
-            self._saved = decode_state(state) if is_state(state) else {}
+            self._saved = self.loaded_state
 
     def _where(self) -> Position:
         """For the checkpoint."""
         if self._batches is None and self._saved is not None:  # not opened since it was loaded
             return self._lease.loaded
-        state = self._passes.state(self._position)
+        state = {**self._passes.state(self._position), **self.rank_state()}
         encoded = encode_state(state, "the state of the loader") if state else b""
         return Position(self._epoch, self._position, encoded)
 

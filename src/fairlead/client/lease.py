@@ -321,10 +321,10 @@ class Lease:
                 f"{found.path} was saved by {manifest.world_size} ranks with save_ranks='all'; "
                 f"this job has {self._place.world_size}"
             )
-        self._load(found.path / part_name(self._place.rank if self._sharded else 0))
-        self.step = manifest.step
         state = loader_state_of(found, self._place.rank)
         self.loaded = Position(manifest.loader_epoch, manifest.position, state, manifest.world_size)
+        self._load(found.path / part_name(self._place.rank if self._sharded else 0))
+        self.step = manifest.step
 
     def _plan(self, found: Checkpoint | None) -> tuple[int, int] | None:
         """Batch size and total steps to go on with: the checkpoint's where the job has changed them; else

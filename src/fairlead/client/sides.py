@@ -363,7 +363,7 @@ def save_part(partial: Path, rank: int, what: UserSave | bytes) -> Saved:
 def loader_state_of(found: Checkpoint, rank: int) -> bytes:
     """What a rank's loader had saved; that of rank 0 is in the manifest. Empty where there is nothing."""
     path = found.path / loader_name(rank)
-    if rank == 0 or not found.manifest.loader_state:
+    if rank == 0:
         return found.manifest.loader_state
     return path.read_bytes() if path.exists() else b""
 
