@@ -60,6 +60,15 @@ def test_else_it_is_what_was_printed(code: int, output: str, told: str) -> None:
     assert said == told or "terminate" in said
 
 
+def test_a_script_that_is_not_there_is_a_start_that_failed() -> None:
+    said = "can't open file '/x/train.py': [Errno 2] No such file or directory"
+    missing = ended(2, f"/opt/bin/python3.11: {said}\n")
+    assert (missing.kind, missing.place, missing.exit_code) == ("not_started", said, 2)
+    assert sentence(missing, 1) == f"exit code 2: {said}"
+    assert ended(2, f"python: {said}\nstep 1\n").kind == "exit"
+    assert ended(1, f"python: {said}\n").kind == "exit"
+
+
 def test_want_of_memory_is_told_where_there_is_a_sign_of_it() -> None:
     killed = exit_failure(0, -signal.SIGKILL, None, "PID 4", world_size=1, memory_ran_out=True)
     assert sentence(killed, 1) == "killed by signal 9 (SIGKILL): out of memory?"

@@ -33,6 +33,8 @@ TELLING = re.compile(
     r"[A-Za-z]+Error: ",
 )
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+NO_SCRIPT = 2  # exit code of a Python that cannot open its script
+MISSING_SCRIPT = re.compile(r"(?m)^(?:\S*python\S*: )(can't open file '.*': \[Errno 2\] .*)\s*\Z")
 # Words of lines that tell of an error in other ways. A line with none of them explains nothing.
 COMPLAINING = re.compile(
     r"\b(error|fatal|panic|panicked|exception|assertion|abort|aborted|failed|failure|cannot|can't|could not|"
@@ -115,6 +117,10 @@ def exit_failure(
                 found.function,
                 traceback=found.traceback,
             )
+    if report is None and code == NO_SCRIPT and (missing := MISSING_SCRIPT.search(output)):
+        return Failure(
+            kind="not_started", rank=rank, exit_code=code, message=one_line(missing[1])[:LINE]
+        )
     if report is None or code < 0:  # a signal came after what was printed
         line = telling_line(output)
         if code == -signal.SIGKILL and memory_ran_out:

@@ -1,5 +1,6 @@
 """Job descriptions: from TOML and JSON files, and what is wrong with one."""
 
+import difflib
 import re
 import shlex
 import tomllib
@@ -42,6 +43,8 @@ RESERVED = frozenset(
         *("MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES"),
     }
 )
+CHOICES = {"on_stall": "'restart' or 'report'"}
+UNKNOWN = re.compile(r"object contains unknown field (.*)", re.IGNORECASE)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
@@ -93,13 +96,35 @@ def told(problem: msgspec.MsgspecError, content: Any) -> str:
     path = path.rstrip("`").removeprefix("key in ")
     text = text.replace("`", "")
     text = text if text[1:2].isupper() else text[:1].lower() + text[1:]  # JSON stays JSON
+    if path in ("", "$") and (unknown := UNKNOWN.fullmatch(text)):
+        return _unknown_field(unknown[1])
+    if path.endswith("[...]"):
+        path = _failing_key(path, text, content)
     if not path.startswith("$"):
         return text
     field = path[1:].lstrip(".")
+    if text.startswith("invalid enum value") and (allowed := CHOICES.get(field)):
+        return f"{field}: must be {allowed}, got {shown(_at(path, content))}"
     if ", got " in text:
         found = _at(path, content)
         text = text if found is None else f"{text.partition(', got ')[0]}, got {shown(found)}"
     return f"{field}: {text}" if field else text
+
+
+def _unknown_field(name: str) -> str:
+    close = difflib.get_close_matches(name, JobSpec.__struct_fields__, n=1)
+    return f"{shown(name)[1:-1]}: unknown field" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _failing_key(path: str, text: str, content: Any) -> str:
+    """Of a table one of whose values is not of the type that msgspec expected: the path with its name."""
+    table = _at(path.removesuffix("[...]"), content)
+    kind: Any = str if text.startswith("expected str") else (int, float)
+    if isinstance(table, dict):
+        for name, value in table.items():
+            if not isinstance(value, kind) or isinstance(value, bool):
+                return f"{path.removesuffix('[...]')}.{name}"
+    return path
 
 
 def _at(path: str, content: Any) -> Any:

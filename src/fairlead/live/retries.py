@@ -33,6 +33,7 @@ MOST_RECORDS = 50  # of a job
 MOST_PROGRAMS = 10_000  # whose start times are remembered
 SETTLED_S = 10.0  # an unmanaged job that has run for so long has started well
 FIRST_S, LONGEST = 5.0, 60  # the wait before the first retry, the longest one over the first
+NOT_FOUND = 127  # exit code of a command that the node cannot start
 SIGNALS = 128  # a death by signal n counts as exit code 128 + n, as in shells
 
 
@@ -289,6 +290,8 @@ def failures_in_a_row(row: JobRow) -> int:
 def _is_nodes_own(failure: Failure, spec: JobSpec) -> bool:
     """Could the node not start one of its own commands, found on the agent's PATH? The job's owner cannot
     bring that about."""
+    if failure.exit_code not in (None, NOT_FOUND):  # the job printed that itself
+        return False
     if failure.kind != "not_started" or "/" in spec.command[0] or "PATH" in spec.env:
         return False
     elsewhere = spec.python or spec.venv or spec.conda or spec.container
