@@ -117,7 +117,11 @@ def exit_failure(
                 found.function,
                 traceback=found.traceback,
             )
-    if report is None and code == NO_SCRIPT and (missing := MISSING_SCRIPT.search(output)):
+    if (
+        report is None
+        and code == NO_SCRIPT
+        and (missing := MISSING_SCRIPT.search(output[-_LOOKED_AT:]))
+    ):
         return Failure(
             kind="not_started", rank=rank, exit_code=code, message=one_line(missing[1])[:LINE]
         )
