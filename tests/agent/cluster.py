@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from fairlead.errors import StaleError
+from fairlead.errors import ConfigError, StaleError
 from fairlead.live.access import Caller
 from fairlead.live.protocol import (
     Assignment,
@@ -47,6 +47,8 @@ class Server:
         self.heartbeat_s = 0.2
         self.gap_s = 0.0
         self.reports = 0
+        self.refuses: Callable[[Report], bool] = lambda _: False  # as malformed
+        self.refused = 0
         self.newest: Report | None = None
         self.check: StartCheck | None = None  # that the agent is to make
         self.registered: list[Register] = []
@@ -114,6 +116,9 @@ class Server:
     async def report(self, message: Report) -> Orders:
         if not self.registered or message.incarnation != self.registered[-1].incarnation:
             raise StaleError(f"node {message.node!r}: register again")
+        if self.refuses(message):
+            self.refused += 1
+            raise ConfigError("Report: is not understood")
         self.held = {(h.job, h.epoch): h for h in message.holds}
         self.reports += 1
         self.newest = message

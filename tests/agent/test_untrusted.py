@@ -287,3 +287,15 @@ def test_a_pipe_for_stacks_does_not_hold_up_the_spawner(play: Play, tmp_path: Pa
         await _lives(server, agent, 951)
 
     _play(play, scenario)
+
+
+def test_a_report_that_is_refused_as_malformed_ends_no_agent(play: Play) -> None:
+    async def scenario(server: Server, agent: RunningAgent) -> None:
+        server.refuses = lambda told: any(held.failure is not None for held in told.holds)
+        await server.order(plain(960, PYTHON, "-c", "raise SystemExit(3)"))
+        held = await server.until_state((960, 1), "ended")
+        assert server.refused
+        assert (held.exit_code, held.failure) == (3, None)
+        await _lives(server, agent, 961)
+
+    _play(play, scenario)

@@ -224,6 +224,7 @@ class Agent:
         self._heartbeat_s = welcome.heartbeat_s
         if welcome.wall_s:
             self._health.clock.learn(welcome.wall_s)
+        self._node.sendable.details = True  # it may be another server
         self._node.welcome(welcome)
         self._registered.set()
 
