@@ -172,7 +172,8 @@ def test_printed_tracebacks_with_absurd_lines_are_none(digits: int) -> None:
 
 def test_long_lines_do_not_take_long() -> None:
     began = time.process_time()
-    assert telling_line("a" * (1 << 17)).startswith("aaa")
+    assert telling_line("a" * (1 << 17)) == ""
+    assert telling_line("ValueError: " + "a" * (1 << 17)).startswith("ValueError: aaa")
     assert read_stack(0, "Thread 0x1\n " + " (:" * (1 << 18)) is None
     assert time.process_time() - began < 5.0  # it was minutes
 

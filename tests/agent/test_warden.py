@@ -1,6 +1,7 @@
 """What runs on a node ends when its agent and its spawner are killed, and nobody starts an agent again."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -207,7 +208,12 @@ def test_one_that_does_not_read_is_replaced_and_told_all(tmp_path: Path) -> None
 
 
 def wardens(agent: RunningAgent) -> list[psutil.Process]:
-    return [p for p in agent.spawner.children() if "fairlead.agent.warden" in p.cmdline()]
+    found = []
+    for process in agent.spawner.children():
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            if "fairlead.agent.warden" in process.cmdline():
+                found.append(process)
+    return found
 
 
 def ignores(pid: int, number: int) -> bool:

@@ -180,7 +180,7 @@ def test_servers_and_agents_may_die_meanwhile(tmp_path: Path) -> None:
         cluster.start()
         with cluster.client() as client:
             job.client = client
-            until(lambda: client.nodes()[0].state == "up", LIMIT_S)
+            until(lambda: [n.state for n in client.nodes()] == ["up"], LIMIT_S)
             assert (client.job(job.id).state, client.job(job.id).starts) == ("finishing", 1)
             cluster.kill("a")
             cluster.add_agent("a", "v100=1")

@@ -121,7 +121,7 @@ def test_a_driver_that_stands_still_is_not_felt_by_leases(tmp_path: Path) -> Non
             assert client.nodes()[0].last_seen_s < LEASE_S  # type: ignore[operator]
         finally:
             os.kill(server_pid(cluster), signal.SIGCONT)
-        until(lambda: client.nodes()[0].state == "up", LIMIT_S, "a node that is up")
+        until(lambda: [n.state for n in client.nodes()] == ["up"], LIMIT_S, "a node that is up")
         jobs.check_never_interrupted()
 
 
@@ -131,7 +131,7 @@ def test_a_front_that_is_killed_comes_back_and_nothing_is_started_again(tmp_path
         first = front_pid(cluster)
         os.kill(first, signal.SIGKILL)
         until(lambda: front_pid(cluster) not in (0, first), LIMIT_S, "another front")
-        until(lambda: client.nodes()[0].state == "up", LIMIT_S, "a node that is up")
+        until(lambda: [n.state for n in client.nodes()] == ["up"], LIMIT_S, "a node that is up")
         (third,) = client.submit([JobSpec(command=("true",), total_steps=1, plain=True)])
         client.cancel(third)
         until(lambda: client.job(third).state == "cancelled", LIMIT_S)
@@ -147,5 +147,5 @@ def test_the_front_ends_with_the_driver_and_a_new_server_goes_on(tmp_path: Path)
         cluster.kill()
         until(lambda: gone(front), LIMIT_S, "the end of the front")
         cluster.start()
-        until(lambda: client.nodes()[0].state == "up", LIMIT_S, "a node that is up")
+        until(lambda: [n.state for n in client.nodes()] == ["up"], LIMIT_S, "a node that is up")
         jobs.check_never_interrupted()

@@ -7,7 +7,7 @@ from tests.live.cluster import Running, until
 from fairlead.live.spec import JobSpec
 from fairlead.live.views import WhatIf
 
-STEPS, RATE = 3000, 100.0
+STEPS, RATE = 1500, 100.0
 
 
 def test_progress_of_a_job_that_keeps_its_devices_is_known_to_forecasts(
@@ -24,10 +24,11 @@ def test_progress_of_a_job_that_keeps_its_devices_is_known_to_forecasts(
     with cluster.client() as client:
         until(lambda: all(n.state == "up" for n in client.nodes()) and len(client.nodes()) == 2)
         (job,) = client.submit([spec])
-        until(lambda: client.job(job).steps > 300, what="three seconds of work")
+        until(lambda: client.job(job).steps > STEPS / 2, what="half of the work")
         round_then = client.status().round
         until(lambda: client.status().round > round_then + 1, what="the end of a round")
         assert client.job(job).starts == 1
         left_s = client.what_if(WhatIf()).now.finish_s[job]
+        rate = client.job(job).measured_rate or RATE  # a busy machine is slower
         client.cancel(job)
-    assert left_s < (STEPS - 250) / RATE
+    assert left_s * rate < 0.8 * STEPS

@@ -106,7 +106,7 @@ def end_survivors(folder: Path, records: Iterable[Record], run: str = "") -> int
     Where one does not die, inside the kernel, the records stay.
     run: incarnation of an agent of which nothing shall be left, whether there is a record of it or not."""
     records = list(records)
-    found = find_survivors(records, run)
+    found = _look_twice(records, run)
     count = len(found)
     for one, record in found.items():
         if not record.terminated:  # scripts take a second one for haste
@@ -114,7 +114,7 @@ def end_survivors(folder: Path, records: Iterable[Record], run: str = "") -> int
     begun = time.monotonic()
     hopeless = begun + max((r.grace_s for r in found.values()), default=0.0) + _HOPELESS_S
     # Look again each time: a process may have been forked behind our back.
-    while (left := found | find_survivors(records, run)) and time.monotonic() < hopeless:
+    while (left := found | _look_twice(records, run)) and time.monotonic() < hopeless:
         for one, record in left.items():
             if time.monotonic() >= begun + record.grace_s:
                 kill_exactly(one, signal.SIGKILL)
@@ -124,6 +124,15 @@ def end_survivors(folder: Path, records: Iterable[Record], run: str = "") -> int
         for record in records:
             remove_record(folder, record.job, record.epoch)
     return count
+
+
+def _look_twice(records: list[Record], run: str) -> dict[Process, Record]:
+    """A process that executes a program at this moment shows no environment, and so no token."""
+    found = find_survivors(records, run)
+    if not found and (records or run):
+        time.sleep(_POLL_S)
+        found = find_survivors(records, run)
+    return found
 
 
 def find_survivors(records: Iterable[Record], run: str = "") -> dict[Process, Record]:
