@@ -300,3 +300,10 @@ def test_a_report_that_is_refused_as_malformed_ends_no_agent(play: Play) -> None
         await _lives(server, agent, 961)
 
     _play(play, scenario)
+
+
+def test_what_stands_in_place_of_the_folder_of_all_logs_is_put_aside(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "logs")
+    os.close(open_to_append(tmp_path / "logs" / "7" / "1-0.log"))
+    assert (tmp_path / "logs" / "7" / "1-0.log").is_file()
+    assert any(one.is_fifo() for one in tmp_path.iterdir())

@@ -132,6 +132,8 @@ def _folder(path: Path) -> Iterator[int]:
 
 
 def _make_folder(path: Path) -> None:
+    if not path.parent.is_dir():  # not there, or something else stands in its place
+        _make_folder(path.parent)
     with contextlib.suppress(FileExistsError):
         path.mkdir(parents=True)
     found = path.lstat()
