@@ -226,7 +226,7 @@ def _restore(one: Any, state: Any) -> None:
     else:
         one.load_state_dict(state)
         if isinstance(one, torch.optim.Optimizer):
-            one._opt_called = True  # type: ignore[attr-defined] # else schedulers warn that it was not
+            one._opt_called = True  # else schedulers warn that it was not
 
 
 SAFE = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)

@@ -64,7 +64,7 @@ class Job:
         torch.manual_seed(0)
         job = self
 
-        class Model(nn.Module):
+        class Model(nn.Module):  # type: ignore[misc]
             def __init__(self) -> None:
                 super().__init__()
                 self.layers = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1))

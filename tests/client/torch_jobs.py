@@ -20,7 +20,7 @@ SAMPLES, BATCH, EPOCHS = 18, 4, 3
 PASS = 5  # batches
 
 
-class Points(data.Dataset[Any]):
+class Points(data.Dataset[Any]):  # type: ignore[misc]
     """A number each, shifted at random in every pass; tells which samples it has loaded."""
 
     def __init__(self, how: str = "torch", count: int = SAMPLES) -> None:
@@ -45,7 +45,7 @@ class Points(data.Dataset[Any]):
         return torch.tensor([float(index), drawn])
 
 
-class Stream(data.IterableDataset[Any]):
+class Stream(data.IterableDataset[Any]):  # type: ignore[misc]
     """Points in an order drawn on the way, shared among workers."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Stream(data.IterableDataset[Any]):
             yield torch.tensor([float(index + 100 * self.passes), torch.rand(()).item()])
 
 
-class Shuffled(data.Sampler[int]):
+class Shuffled(data.Sampler[int]):  # type: ignore[misc]
     """An order that a user drew: at once, sample by sample, or by counting passes."""
 
     def __init__(self, how: str) -> None:
@@ -86,7 +86,7 @@ class Shuffled(data.Sampler[int]):
         yield from order
 
 
-class Batches(data.Sampler[list[int]]):
+class Batches(data.Sampler[list[int]]):  # type: ignore[misc]
     """A batch sampler of a user."""
 
     def __len__(self) -> int:
