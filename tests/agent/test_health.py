@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.agent.cluster import cluster
+from tests.agent.cluster import cluster, gone, plain
 
 from fairlead.agent import health
 from fairlead.agent.devices import Devices
@@ -182,5 +182,46 @@ def test_an_agent_tells_what_it_finds_and_makes_test_starts(tmp_path: Path) -> N
             server.check = StartCheck(number=7, programs=("no-such-thing",))
             await server.until(lambda: server.newest and server.newest.checked == 7)
             assert server.newest.check_problem == "command not found: 'no-such-thing'"
+
+    asyncio.run(scenario())
+
+
+def test_a_start_that_finds_no_room_says_why_and_begins_once_there_is_some(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario() -> None:
+        state = tmp_path / "s"
+        async with cluster(state, "--health-interval", "1") as (server, _):
+            (state / "starts").rename(tmp_path / "starts")
+            (state / "starts").write_text("in the way")
+            await server.order(plain(1, "true"))
+            await server.until(lambda: (1, 1) in server.held and server.held[1, 1].obstacle)
+            held = server.held[1, 1]
+            assert (held.state, held.reason) == ("starting", held.obstacle)
+            assert "Not a directory" in held.obstacle
+            told = f"cannot write to {state / 'starts'}: Not a directory"
+            await server.until(lambda: server.newest and told in server.newest.problems)
+            reports = server.reports
+            await server.until(lambda: server.reports > reports + 10)  # it is tried meanwhile
+            (state / "starts").unlink()
+            (tmp_path / "starts").rename(state / "starts")
+            held = await server.until_state((1, 1), "ended")
+            assert (held.exit_code, held.obstacle) == (0, "")
+            await server.until(lambda: server.newest and not server.newest.problems)
+
+    asyncio.run(scenario())
+    assert capfd.readouterr().err.count("job 1 cannot start yet: ") == 1
+
+
+def test_what_stands_in_place_of_the_folder_of_output_is_put_aside_by_the_checks(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        state = tmp_path / "s"
+        async with cluster(state, "--health-interval", "1"):
+            assert await gone(lambda: (state / "logs").is_dir())
+            (state / "logs").rmdir()
+            os.mkfifo(state / "logs")
+            assert await gone(lambda: (state / "logs").is_dir())
 
     asyncio.run(scenario())

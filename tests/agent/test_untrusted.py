@@ -259,6 +259,12 @@ def _play(play: Play, scenario: Callable[[Server, RunningAgent], Awaitable[None]
             f"import os,sys; d = os.path.dirname(os.environ['{FAILURE}']); os.rename(d, d + 'x');"
             " os.mkfifo(d); sys.exit(3)",
         ),
+        (
+            918,
+            f"import os,sys; d = os.environ['{FAILURE}']\n"
+            "for _ in range(2): d = os.path.dirname(d)\n"
+            "os.rename(d, d + 'x'); os.mkfifo(d); sys.exit(3)",
+        ),
     ],
 )
 def test_what_a_job_leaves_holds_up_no_agent(play: Play, number: int, script: str) -> None:

@@ -4,7 +4,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.live.engine_nodes import ADMIN, LEASE_S, EngineNodes, PlayedNode, engine_nodes
+
+from fairlead.live.protocol import Held
 
 
 def _begin(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
@@ -131,6 +134,34 @@ def test_what_runs_on_an_unhealthy_node_runs_on_and_nothing_follows_it(tmp_path:
         assert one.jobs == set(), "the other one waits"
         cluster.service.undrain(ADMIN, "one")
         cluster.until(lambda: one.jobs == {other})
+
+
+def test_a_start_that_its_node_cannot_begin_says_why_and_goes_elsewhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    why = "/agent/starts: No space left on device"
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        job = cluster.submit()
+        key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
+        for _ in range(3):
+            one.held[key] = Held(job=job, epoch=key[1], state="starting", reason=why, obstacle=why)
+            one.say()
+        reason = f"node one cannot start it: {why}"
+        cluster.until(lambda: cluster.job(job).reason == reason)
+        assert cluster.view("one").reason == f"cannot start jobs: {why}"
+        assert cluster.view("one").state == "up"
+        told = cluster.service.explain(ADMIN, job)
+        assert f"Node one cannot start it: {why}." in told.why_here
+        said = [r.getMessage() for r in caplog.records if "cannot start" in r.getMessage()]
+        assert said == [f"node one cannot start job {job}: {why}"]
+        two = cluster.node("two")
+        two.register()
+        cluster.do(lambda: cluster.service.engine.membership.cordon("one", "its disk is full"))
+        cluster.until(lambda: job in two.jobs, "the start on the other node")
+        cluster.until(lambda: "cannot start" not in cluster.view("one").reason)
+        assert "cannot start" not in cluster.job(job).reason
 
 
 def test_all_jobs_of_a_node_that_was_silent_for_a_while_run_on(tmp_path: Path) -> None:

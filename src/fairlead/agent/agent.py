@@ -17,14 +17,14 @@ from fairlead.agent.client_files import offer_client
 from fairlead.agent.devices import Devices
 from fairlead.agent.failures import one_line
 from fairlead.agent.health import CheckResult, HealthChecks, HealthOptions, try_start
-from fairlead.agent.launching import Place
+from fairlead.agent.launching import Place, logs_path
 from fairlead.agent.logs import Logs
 from fairlead.agent.machine import RunRecord, machine_identity, record_of, remove_old
 from fairlead.agent.node import Node
 from fairlead.agent.ranks import RankServer
 from fairlead.agent.runtimes import agents_environment
 from fairlead.agent.spawning import SpawnerLink
-from fairlead.agent.untrusted import read_regular, write_anew
+from fairlead.agent.untrusted import make_folder, read_regular, write_anew
 from fairlead.errors import ConfigError
 from fairlead.live.agent_client import (
     AgentClient,
@@ -88,7 +88,7 @@ class Agent:
         self._health = HealthChecks(
             options.health,
             options.devices,
-            lambda: {options.state},
+            self._folders,
             self._node.troubles,
             self._node.checkpoint_directories,
         )
@@ -106,6 +106,14 @@ class Agent:
         self._signals = 0
         self._leave = asyncio.Event()
         self._registered = asyncio.Event()
+
+    def _folders(self) -> set[Path]:
+        """Where starts need room; what stands in place of the output's is put aside, as a start would do."""
+        state, output = self._options.state, logs_path(self._options.state)
+        with contextlib.suppress(OSError):
+            make_folder(output)
+        starts = set() if self._record is None else {state / "starts", self._record.starts}
+        return {state, output} | starts
 
     async def run(self) -> None:
         """Raises RefusedError where the server will not have this agent, ConfigError where another agent

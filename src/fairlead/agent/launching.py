@@ -44,14 +44,19 @@ def check(assignment: Assignment, devices: Devices) -> None:
                 )
 
 
+def logs_path(state: Path) -> Path:
+    """The folder of all output of ranks."""
+    return state / "logs"
+
+
 def log_path(state: Path, job: int, epoch: int, rank: int) -> Path:
     """Where the output of a rank goes."""
-    return state / "logs" / str(job) / f"{epoch}-{rank}.log"
+    return logs_path(state) / str(job) / f"{epoch}-{rank}.log"
 
 
 def failure_path(state: Path, job: int, epoch: int, rank: int) -> Path:
     """Where a rank leaves the exception that it dies of, beside its output."""
-    return state / "logs" / str(job) / f"{epoch}-{rank}.failure"
+    return logs_path(state) / str(job) / f"{epoch}-{rank}.failure"
 
 
 def progress_path(state: Path, job: int, epoch: int) -> Path:

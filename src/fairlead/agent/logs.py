@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.agent.launching import log_path
+from fairlead.agent.launching import log_path, logs_path
 from fairlead.agent.untrusted import opened, read_end, read_from, size_of
 from fairlead.live.agent_client import AgentClient, RefusedError
 from fairlead.live.protocol import Assignment, LogChunk
@@ -70,7 +70,7 @@ class Logs:
 
     def remove_old(self) -> None:
         """Files of agents that died long ago."""
-        folder = self._state / "logs"
+        folder = logs_path(self._state)
         with contextlib.suppress(OSError):
             for job in folder.iterdir():
                 if time.time() - max(f.stat().st_mtime for f in (job, *job.iterdir())) > _OLD_S:

@@ -90,6 +90,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     job: int
     epoch: int
     reason: str
+    obstacle: bool = True  # is something of the node in its way? False: who had its devices before
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -75,6 +76,8 @@ from fairlead.live.protocol import (
 _RECENT_S = 600.0  # within which
 _MANY_LOST = 3  # deaths of the spawner are no accident
 _STUCK_S = 300.0  # a start that cannot begin for so long says something about the node
+_OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may pass
+_log = logging.getLogger(__name__)
 
 
 class Node:
@@ -134,8 +137,9 @@ class Node:
         if len(self._spawners_lost) >= _MANY_LOST:
             times = f"{len(self._spawners_lost)} times within {_RECENT_S / 60:.0f} min"
             found.append(f"the process that owns the ranks died {times}")
+        starting = [s for s in self._starts.values() if s.state == "starting"]
         waits = [
-            s for s in self._starts.values() if s.state == "starting" and s.waits_s(now) > _STUCK_S
+            s for s in starting if s.waits_s(now) > (_OBSTRUCTED_S if s.obstacle else _STUCK_S)
         ]
         return found + [f"job {s.key[0]} cannot start: {s.reason}" for s in waits]
 
@@ -386,7 +390,9 @@ class Node:
             case Started():
                 start.started(message.free_s)
             case Waits():
-                start.waits(message.reason, now)
+                start.waits(message.reason, now, obstacle=message.obstacle)
+                if message.obstacle:
+                    _log.warning("job %d cannot start yet: %s", message.job, message.reason)
             case Failed():
                 start.failed(message.rank, message.reason, now)
             case Exited():

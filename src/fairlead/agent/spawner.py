@@ -260,11 +260,12 @@ class Spawner:
                 where = f"{problem.filename}: " if problem.filename else ""
                 self._say_waits(start, f"{where}{problem.strerror or problem}")
 
-    def _say_waits(self, start: Running, reason: str) -> None:
+    def _say_waits(self, start: Running, reason: str, *, obstacle: bool = True) -> None:
         if reason == start.waits_for:  # once: it is tried again many times a second
             return
         start.waits_for = reason
-        self._tell(Waits(job=start.launch.job, epoch=start.launch.epoch, reason=reason))
+        job, epoch = start.key
+        self._tell(Waits(job=job, epoch=epoch, reason=reason, obstacle=obstacle))
 
     def _has_room(self, start: Running) -> bool:
         """Nobody else on its devices but those it may share them with."""
@@ -274,7 +275,7 @@ class Spawner:
     def _launch(self, start: Running) -> None:
         """Raises OSError, before the first rank is started, where nothing can be written."""
         if why := start.take_devices(self._ground):
-            self._say_waits(start, why)
+            self._say_waits(start, why, obstacle=False)
             return
         start.record(self._ground)
         self._watch(start)

@@ -31,6 +31,7 @@ class Start:
         self.oom_kills = oom_kills()  # of the node, as it began
         self.launched = False  # has the spawner been told?
         self.reason = ""
+        self.obstacle = ""  # what of the node keeps it from starting
         self.stopping_for = ""
         self.exits: dict[int, int] = {}  # rank -> exit code
         self.exit_code: int | None = None
@@ -99,9 +100,12 @@ class Start:
         return self._hello is not None
 
     # --- what happens ----------------------------------------------------------------------------
-    def waits(self, reason: str, now: float) -> None:
-        """It cannot start yet."""
+    def waits(self, reason: str, now: float, *, obstacle: bool = False) -> None:
+        """It cannot start yet. obstacle: something of the node is in its way, not who had its devices."""
         self.reason = reason
+        if bool(self.obstacle) != obstacle:
+            self._waiting = None
+        self.obstacle = reason if obstacle else ""
         self._waiting = now if self._waiting is None else self._waiting
 
     def waits_s(self, now: float) -> float:
@@ -111,7 +115,7 @@ class Start:
 
     def started(self, free: float) -> None:
         """The ranks run; the devices were free at ``free``."""
-        self._free = free
+        self._free, self.obstacle = free, ""
         if self.speaks:
             self.watch = StallWatch(free)
         self.reason = self.stopping_for
@@ -242,6 +246,7 @@ class Start:
             completed=self._completed(),
             finishing=self._said_complete,
             reason=self.reason[:_REASON],
+            obstacle=self.obstacle[:_REASON] if self.state == "starting" else "",
             wait_s=_between(self._ordered, self._free),
             start_s=_between(self._free, self._hello),
             load_s=-1.0 if loaded is None else loaded.load_s,

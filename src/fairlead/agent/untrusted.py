@@ -100,7 +100,7 @@ def read_from(descriptor: int, offset: int, most: int) -> bytes:
 def open_to_append(path: Path) -> int:
     """A descriptor to append to a file that is made if need be, in a folder that is made if need be. What
     stands in the way of either is given another name. Raises OSError."""
-    _make_folder(path.parent)
+    make_folder(path.parent)
     access = os.O_WRONLY | os.O_APPEND
     try:
         descriptor = open_regular(path, access | os.O_CREAT)
@@ -131,9 +131,11 @@ def _folder(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _make_folder(path: Path) -> None:
+def make_folder(path: Path) -> None:
+    """Make a folder, and those that it is in. What stands in their place, or cannot be written to, is given
+    another name. Raises OSError."""
     if not path.parent.is_dir():  # not there, or something else stands in its place
-        _make_folder(path.parent)
+        make_folder(path.parent)
     with contextlib.suppress(FileExistsError):
         path.mkdir(parents=True)
     found = path.lstat()

@@ -126,6 +126,7 @@ class LiveBackend:
         )
         self.watch_nodes: Callable[[], None] = _hurry  # twice a second: states of nodes
         self.decided: Callable[[Collection[int], bool], None] = _take_no_note  # on a round
+        self.obstructed: Callable[[str, int, str], None] = _let_wait  # node, job, its obstacle
         self.close_nodes: Callable[[], None] = _hurry  # before a decision: of nodes not to be used
         self.detained: Callable[[int], bool] = (
             _nobody  # may it run where nothing is placed any more?
@@ -457,6 +458,8 @@ class LiveBackend:
         if held.address and (before is None or before.address != held.address):
             self.order(start)  # the other nodes now know where rank 0 is
         self._heard_stall(start, node, held)
+        if held.obstacle != ("" if before is None else before.obstacle):
+            self.obstructed(node, row.id, held.obstacle)
         if held.state == "ended":
             start.gone.add(node)
             if start.broken:
@@ -921,6 +924,10 @@ def _take_no_note(jobs: Collection[int], solving: bool) -> None:
 def _nobody(job: int) -> bool:
     del job
     return False
+
+
+def _let_wait(node: str, job: int, obstacle: str) -> None:
+    del node, job, obstacle
 
 
 def _hurry() -> None:

@@ -75,8 +75,8 @@ class Detained:
             self._give_up(node, start)
             return False
         mine = {device for rank in start.nodes[node.name] for device in rank.devices}
-        if not node.suspect and mine.intersection(node.dead):
-            return False  # nothing goes on there
+        if not node.suspect and (mine.intersection(node.dead) or node.name in start.obstacles):
+            return False  # nothing goes on there, or has begun
         if any(other not in backend.lost_nodes for other in start.nodes):
             backend.stop(row.id, f"node {node.name} is {self._state(node.name)}")
             return node.suspect or bool(node.inherited)

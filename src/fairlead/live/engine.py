@@ -122,6 +122,7 @@ class Engine:
         self.backend.learn_costs, self.backend.heeds_costs = costs.learned, costs.heeded
         self.retries = self.backend.retries = Retries(self)
         self.backend.watch_nodes = self.membership.watch.look
+        self.backend.obstructed = self.membership.watch.obstructed
         self.backend.close_nodes = self.membership.watch.close
         self.backend.detained = self.membership.detained.has
         self.backend.decided = self.membership.detained.decided

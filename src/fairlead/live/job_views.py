@@ -1,6 +1,6 @@
 """Views of jobs and their starts, made from rows and what is known besides."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fairlead.live.protocol import Failure
 from fairlead.live.rows import JobRow, StintRow
@@ -57,6 +57,11 @@ def job_view(
         failure=_failure(row.failure),
         retry_in_s=None if row.retry_s is None else max(row.retry_s - now_s, 0.0),
     )
+
+
+def cannot_start(obstacles: Mapping[str, str]) -> str:
+    """What keeps a start from beginning, by node, as a reason; "" where nothing does."""
+    return "; ".join(f"node {node} cannot start it: {why}" for node, why in obstacles.items())
 
 
 def stint_views(rows: Iterable[StintRow], to_step: Callable[[StintRow], float]) -> list[StintView]:

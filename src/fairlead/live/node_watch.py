@@ -77,6 +77,12 @@ class NodeWatch:
         ):
             backend.take_out(node.name)  # of a lost one it has been told
 
+    def obstructed(self, name: str, job: int, obstacle: str) -> None:
+        """A node says what of it keeps a start from beginning there; "" = nothing any more."""
+        self.engine.showcase.touch(name)
+        if obstacle:
+            _log.warning("node %s cannot start job %d: %s", name, job, obstacle)
+
     def _presses(self, node: LiveNode, now: float) -> bool:
         """Must the core hear of a suspect node before its next decision?"""
         if self.engine.backend.round is None or now - node.seen > self.engine.fleet.silence_s:

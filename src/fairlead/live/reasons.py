@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from fairlead.live.job_views import cannot_start
 from fairlead.live.node_states import condition
 from fairlead.live.pairing import why_unpaired
 from fairlead.live.read_spec import colocates
@@ -188,6 +189,9 @@ def _start_up(reader: Reader, job: JobView, start: LiveStart) -> str:
     held = engine.fleet.held(start.first_node, start.key)
     if held is None:
         return f"It was ordered {begun_s} ago, and {start.first_node} has not taken it up yet."
+    if start.obstacles:
+        told = cannot_start(start.obstacles)
+        return f"{told[0].upper()}{told[1:]}. It is tried again until it can be."
     others = _sharers(engine, start)
     if waits_for_devices(engine, start) and others:
         return f"It waits for devices {_list(_by(reader, jobs, doing) for doing, jobs in others.items())}."

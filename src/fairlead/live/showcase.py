@@ -75,7 +75,8 @@ class Showcase:
                 self.tell(ShownNode(node=name, view=None))
                 continue
             view = self._viewer.node(node, now, ADMIN)
-            (self._unwell.discard if view.state == "up" else self._unwell.add)(name)
+            well = view.state == "up" and not view.reason
+            (self._unwell.discard if well else self._unwell.add)(name)
             held = sum(map(bool, view.jobs))
             working = node.devices if usable(node, now) else 0
             self.tally.note_node(name, CountedNode(node.accelerator, node.devices, working, held))

@@ -52,6 +52,13 @@ class LiveStart:
         """host:port:gang_port:secret of rank 0, "" while it is not known."""
         return self.leader.address if self.leader is not None else ""
 
+    @property
+    def obstacles(self) -> dict[str, str]:
+        """Node -> what of it keeps the start from beginning there, as it said last."""
+        if self.stopping:
+            return {}
+        return {node: held.obstacle for node, held in list(self.held.items()) if held.obstacle}
+
     def placement(self) -> dict[str, tuple[int, ...]]:
         """Node -> indices of the devices held."""
         return {n: tuple(d for r in ranks for d in r.devices) for n, ranks in self.nodes.items()}

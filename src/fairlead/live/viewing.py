@@ -12,7 +12,7 @@ from fairlead.live.access import Caller
 from fairlead.live.backup import backup_age_s
 from fairlead.live.failures import waiting
 from fairlead.live.fleet import LiveNode
-from fairlead.live.job_views import job_view, stint_views
+from fairlead.live.job_views import cannot_start, job_view, stint_views
 from fairlead.live.node_states import condition
 from fairlead.live.retries import failures_in_a_row
 from fairlead.live.rows import ON_DEVICES, JobRow, StintRow, TenantSums
@@ -81,7 +81,7 @@ class Viewer:
         current = self.engine.backend.round
         over = None if current is None else current.ended.get(row.id)
         reason = row.reason
-        reason = row.stall or reason
+        reason = row.stall or self._obstacle(row) or reason
         if row.retry_s is not None and row.open:
             why = reason.removeprefix("failed: ")
             reason = waiting(failures_in_a_row(row), row.retry_s - self._now(), why)
@@ -91,6 +91,11 @@ class Viewer:
         if over.completed:
             return "completed", over.time_s, row.reason
         return "preempted", None, reason or "takes part again in the next round"
+
+    def _obstacle(self, row: JobRow) -> str:
+        """What of its node keeps a job from starting there."""
+        start = self.engine.book.newest(row.id)
+        return "" if start is None else cannot_start(start.obstacles)
 
     def _now(self) -> float:
         return self.engine.clock.now_s()
@@ -234,9 +239,15 @@ class Viewer:
             fake=node.fake,
             last_seen_s=now - node.seen if node.seen else None,
             jobs=tuple(tuple(jobs) for jobs in holders),
-            reason=current.reason,
+            reason=current.reason or self._obstacles(node),
             state_since_s=now - node.state_since if node.state_since else None,
         )
+
+    def _obstacles(self, node: LiveNode) -> str:
+        """What of a node keeps jobs from starting there."""
+        starts = list(self.engine.book.on_node.get(node.name, {}).values())
+        found = {s.obstacles[node.name]: None for s in starts if node.name in s.obstacles}
+        return f"cannot start jobs: {'; '.join(found)}" if found else ""
 
 
 def sample(engine: "Engine", command: StartRound) -> Sample:

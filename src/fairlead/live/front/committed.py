@@ -11,7 +11,7 @@ from fairlead.live.access import Caller
 from fairlead.live.database import readable, reader
 from fairlead.live.facade import NotFoundError
 from fairlead.live.front.leases import LeaseTable
-from fairlead.live.job_views import job_view, stint_views, story
+from fairlead.live.job_views import cannot_start, job_view, stint_views, story
 from fairlead.live.protocol import Held
 from fairlead.live.rows import JobRow, StintRow
 from fairlead.live.store import Store
@@ -106,6 +106,9 @@ class Committed:
 
     def _view(self, row: JobRow, stint: StintRow | None) -> JobView:
         held = None if stint is None else self._held(stint)
+        obstacle = None
+        if stint is not None and held is not None and held.obstacle:
+            obstacle = cannot_start({stint.node.split(",")[0]: held.obstacle})
         trains = held is not None and held.loaded_step >= 0
         steps = float(min(held.step, row.total_steps)) if held is not None and trains else row.steps
         return job_view(
@@ -114,7 +117,7 @@ class Committed:
             self._now_s(),
             state=row.state,
             ended_s=row.ended_s,
-            reason=row.reason,
+            reason=row.reason if obstacle is None else obstacle,
             steps=steps,
             rates={},
             measured_rate=row.measured_rate,
