@@ -180,6 +180,63 @@ def test_nothing_of_it_is_left_where_all_end_in_order(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def freeze(agent: RunningAgent) -> list[psutil.Process]:
+    """Agent and spawner; the warden lives."""
+    frozen = [psutil.Process(agent.pid), agent.spawner]
+    for process in frozen:
+        process.suspend()
+    return frozen
+
+
+def test_ranks_end_with_their_lease_where_agent_and_spawner_stand_still(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", lease_s=3.0) as (server, agent):
+            await server.order(
+                plain(1, *STUBBORN, grace_s=1.0),
+                plain(2, "sleep", "1000", ranks=SECOND, grace_s=1000.0),
+            )
+            await server.until_output(1, "up")
+            await server.until_state((2, 1), "running")
+            ranks = ranks_of(agent)
+            await asyncio.sleep(5.0)
+            assert all(map(lives, ranks)), "leases are renewed"
+            begun = time.monotonic()
+            frozen = freeze(agent)
+            try:
+                assert await gone(lambda: not any(map(lives, ranks)))
+                assert time.monotonic() - begun >= 2.0, "not before the lease is over"
+            finally:
+                for process in frozen:
+                    process.resume()
+            for number in (1, 2):
+                held = await server.until_state((number, 1), "ended")
+                assert held.reason == "lease expired"
+            await server.order(plain(3, "true"))
+            assert (await server.until_state((3, 1), "ended")).exit_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_was_to_be_killed_is_killed_where_the_spawner_stands_still(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(plain(1, *STUBBORN, grace_s=3.0))
+            await server.until_output(1, "up")
+            ranks = ranks_of(agent)
+            await server.order()
+            await server.until_state((1, 1), "stopping")
+            await asyncio.sleep(0.5)  # the spawner has heard of it
+            frozen = freeze(agent)
+            try:
+                assert await gone(lambda: not any(map(lives, ranks)))
+            finally:
+                for process in frozen:
+                    process.resume()
+            await server.until_state((1, 1), "ended")
+
+    asyncio.run(scenario())
+
+
 def test_a_start_that_is_being_ended_gets_no_more_time(tmp_path: Path) -> None:
     record = Record(job=1, epoch=1, token="t", grace_s=10.0)
     assert Watched(record=record).end_s(100.0) == 110.0

@@ -1,14 +1,16 @@
 """The process that ends the ranks of a node when its spawner dies and nobody starts another.
 
 It does nothing but read what the spawner tells it, so that little can end it, and it needs no file: what the
-spawner says of its starts is all that it has to know. When the spawner dies it takes that one's locks, as the
-next spawner would, and ends what is left. Where the next spawner was faster, it waits until that one has done
-so. What has no time left is killed in either case: the server counts on it.
+spawner says of its starts is all that it has to know. Where the spawner stands still, and its agent with it,
+so that nobody ends a start whose lease is over, it does so. When the spawner dies it takes that one's locks,
+as the next spawner would, and ends what is left. Where the next spawner was faster, it waits until that one
+has done so. What has no time left is killed in either case: the server counts on it.
 """
 
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -25,6 +27,11 @@ from fairlead.agent.messages import Frames, framed
 from fairlead.agent.proc import kill_exactly
 from fairlead.agent.survivors import Record, end_survivors, find_survivors, read_records
 
+_EXPIRED_S = (
+    0.6  # behind the end of a lease: first that is the agent's business, then the spawner's
+)
+_LATE_S = 0.3  # behind the time at which the spawner was to kill
+_KILL_AGAIN_S = 1.0  # a start may have grown meanwhile
 _POLL_S = 0.05
 _LOOK_AGAIN_S = 0.2  # a process that was being started shows what it belongs to after that
 _AGAIN_S = 1.0  # between starts of one that does not stay
@@ -52,6 +59,18 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         lease_s = [] if self.until_s is None else [self.until_s + grace_s]
         kill_s = [] if self.kill_s is None else [self.kill_s]
         return min([now + grace_s, *lease_s, *kill_s])
+
+    @property
+    def overdue_s(self) -> float | None:
+        """When the spawner stands still, if it has done nothing more about the start; None = never."""
+        if self.kill_s is not None:
+            return self.kill_s + _LATE_S
+        return None if self.until_s is None else self.until_s + _EXPIRED_S
+
+    def expired(self, until_s: float) -> "Watched":
+        """As it is once it has had its SIGTERM for the end of its lease."""
+        record = msgspec.structs.replace(self.record, terminated=True)
+        return Watched(record=record, kill_s=until_s + self.record.grace_s)
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -167,6 +186,7 @@ class Warden:
         self._folders = (state / "starts", record.starts)
         self._run = record.incarnation
         self._watched: dict[tuple[int, int], Watched] = {}
+        self._killed_s: dict[tuple[int, int], float] = {}  # when, of starts that were late
 
     def run(self) -> None:
         """Blocks."""
@@ -224,16 +244,54 @@ class Warden:
     def _listen(self) -> bool:
         """Returns when the spawner has ended. Was that in order?"""
         frames = Frames()
-        while data := os.read(self._pipe, 1 << 16):
+        while True:
+            # What the spawner has said is read first: only where it says nothing more it stands still.
+            if not select.select([self._pipe], [], [], self._patience())[0]:
+                self._end_overdue()
+                continue
+            if not (data := os.read(self._pipe, 1 << 16)):
+                return False
             for body in frames.feed(data):
                 match msgspec.msgpack.decode(body, type=Told):
                     case Watched(record=record) as watched:
                         self._watched[record.job, record.epoch] = watched
                     case Ended(job=job, epoch=epoch):
                         self._watched.pop((job, epoch), None)
+                        self._killed_s.pop((job, epoch), None)
                     case Farewell():
                         return True
-        return False
+
+    # --- while the spawner lives -----------------------------------------------------------------
+    def _patience(self) -> float | None:
+        """Seconds until a start is overdue, if nothing more is said of it; None: none will be."""
+        due = [one for key in self._watched if (one := self._due_s(key)) is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _due_s(self, key: tuple[int, int]) -> float | None:
+        overdue_s = self._watched[key].overdue_s
+        if overdue_s is None or key not in self._killed_s:
+            return overdue_s
+        return max(overdue_s, self._killed_s[key] + _KILL_AGAIN_S)
+
+    def _end_overdue(self) -> None:
+        """Do as the spawner should have done."""
+        now = time.monotonic()
+        keys = [
+            key for key in self._watched if (due := self._due_s(key)) is not None and due <= now
+        ]
+        found = find_survivors(self._watched[key].record for key in keys)
+        for key in keys:
+            one = self._watched[key]
+            expires = one.kill_s is None
+            number = signal.SIGTERM if expires else signal.SIGKILL
+            for process, record in found.items():
+                # Scripts take a second SIGTERM for haste.
+                if record.token == one.record.token and not (expires and record.terminated):
+                    kill_exactly(process, number)
+            if one.until_s is not None and expires:
+                self._watched[key] = one.expired(one.until_s)
+            else:
+                self._killed_s[key] = now
 
 
 def main() -> None:
