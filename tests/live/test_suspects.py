@@ -181,3 +181,27 @@ def test_all_jobs_of_a_node_that_was_silent_for_a_while_run_on(tmp_path: Path) -
         cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
         assert [cluster.job(job).epoch for job in jobs] == [1, 1]
         assert one.jobs == set(jobs)
+
+
+def test_who_is_let_go_shares_no_device_with_who_was_given_it_before_the_next_solve(
+    tmp_path: Path,
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, engine = cluster.node("one"), cluster.service.engine
+        one.register()
+        job = cluster.submit()
+        _begin(cluster, one, job)
+        cluster.do(lambda: engine.membership.cordon("one", "it eats jobs"))
+        two = cluster.node("two")
+        two.register()
+        others = {cluster.submit(weight=50.0) for _ in range(2)}
+        cluster.until(lambda: all(cluster.job(other).epoch for other in others), "turns on two")
+        cluster.do(lambda: setattr(engine.backend, "ask", lambda _: None))  # no solve ever ends now
+        cluster.service.undrain(ADMIN, "one")
+
+        def wanted() -> list[int]:
+            return [assignment.job for assignment in one.report().wanted]
+
+        cluster.until(lambda: others.intersection(wanted()))
+        assert len(wanted()) == 1, "one job per device"
+        cluster.until(lambda: one.jobs & others and job not in one.jobs)

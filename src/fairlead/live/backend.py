@@ -676,19 +676,32 @@ class LiveBackend:
                     starts[job] = self._run(job, placement, accelerator, command.time_s)
                     self._share(starts[job], sum(other >= 0 for other in unit) > 1)
         self.decided(starts, self.solving)
-        for job in list(self.book.live):
-            if job not in starts:
-                paused = self.book.jobs[job].state == "paused"
-                if self.detained(job) and not paused:
-                    self._stop(job, "preempted", ordered=False)
-                else:
-                    self._stop(job, "paused" if paused else "preempted")
+        self._stop_others(starts)
         self._set_states(starts)
         self.round, self.chance = None, bool(self.events)  # what is told only now may be new jobs
         if starts:
             self.round = LiveRound(
                 command.round, command.time_s, command.length_s, command.units, starts
             )
+
+    def _stop_others(self, starts: dict[int, LiveStart]) -> None:
+        """Stop what has no place in a round. Detained jobs run on outside of it, and so do those let go that
+        the core has not decided on: it takes their devices for free, and may just have given them away."""
+        taken = {(n, d) for s in starts.values() for n, ds in s.placement().items() for d in ds}
+        for job in [job for job in self.book.live if job not in starts]:
+            paused = self.book.jobs[job].state == "paused"
+            runs_on = self.detained(job) and not paused and not self._uses(job, taken)
+            self._stop(job, "paused" if paused else "preempted", ordered=not runs_on)
+
+    def _uses(self, job: int, taken: set[tuple[str, int]]) -> bool:
+        """Does a start of a job that has not been told to stop use one of these devices?"""
+        return any(
+            (node, device) in taken
+            for start in self.book.live[job]
+            if not start.stopping
+            for node, devices in start.placement().items()
+            for device in devices
+        )
 
     def _share(self, start: LiveStart, packed: bool) -> None:
         """What a start does beside another job is not its rate: up to then it is measured."""
