@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -122,6 +123,21 @@ def test_a_driver_that_stands_still_is_not_felt_by_leases(tmp_path: Path) -> Non
         finally:
             os.kill(server_pid(cluster), signal.SIGCONT)
         until(lambda: [n.state for n in client.nodes()] == ["up"], LIMIT_S, "a node that is up")
+        jobs.check_never_interrupted()
+
+
+def test_who_asks_just_after_the_driver_was_frozen_is_answered(tmp_path: Path) -> None:
+    with two_jobs(tmp_path) as (cluster, client, jobs):
+        os.kill(server_pid(cluster), signal.SIGSTOP)
+        try:
+            with ThreadPoolExecutor(2) as pool, cluster.client() as other:
+                told = pool.submit(client.explain, jobs.ids[0])
+                answer = pool.submit(other.what_if, WhatIf())
+                assert "has not answered for" in told.result(LIMIT_S).why_here
+                with pytest.raises(FairleadError, match="has not answered for"):
+                    answer.result(LIMIT_S)
+        finally:
+            os.kill(server_pid(cluster), signal.SIGCONT)
         jobs.check_never_interrupted()
 
 

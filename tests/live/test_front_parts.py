@@ -2,11 +2,14 @@
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.live.test_shown import status
 
 from fairlead.errors import ConfigError, InputError, StoreError
 from fairlead.live.access import Caller
@@ -14,6 +17,7 @@ from fairlead.live.facade import Facade, NotFoundError
 from fairlead.live.front import remote
 from fairlead.live.front.errors import pack, unpack
 from fairlead.live.front.leases import LeaseTable
+from fairlead.live.front.logs import LogDesk
 from fairlead.live.front.messages import (
     Answer,
     Call,
@@ -21,6 +25,7 @@ from fairlead.live.front.messages import (
     PublishedNode,
     PublishedOrders,
     Reported,
+    ShownStatus,
     ToDriver,
     Users,
     frame,
@@ -28,11 +33,15 @@ from fairlead.live.front.messages import (
 from fairlead.live.front.outbox import Outbox
 from fairlead.live.front.pushing import DEAF_S, Pushing
 from fairlead.live.front.relay import LOCAL, CallDesk, encode_arguments, signature
-from fairlead.live.front.remote import DriverCalls
+from fairlead.live.front.remote import DriverCalls, RemoteFacade
 from fairlead.live.protocol import Report, WatchRequest
+from fairlead.live.rows import JobRow
 from fairlead.live.spec import JobSpec
+from fairlead.live.store import Store
+from fairlead.live.views import WhatIf
 
 ADMIN = Caller("admin", "", "admin")
+SPEC = JobSpec(command=("x",), total_steps=9, rates={"v100": 1.0})
 _decode = msgspec.msgpack.Decoder(ToDriver).decode
 
 
@@ -159,6 +168,36 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_for_ever(
         calls.call("status", ADMIN)
     calls.answer(Answer(number=0))  # late, and taken by nobody
     driver.desk.close()
+
+
+def facade_that_hears_nothing(folder: Path, age_s: float) -> RemoteFacade:
+    """A front whose driver published its status so long ago, and says nothing more. Closes nothing."""
+    table = LeaseTable(30.0, 0.01, time.monotonic, lambda _: None)
+    facade = RemoteFacade(DriverCalls(lambda _: None), LogDesk(folder), folder, table)
+    facade.shown.take(ShownStatus(status=status(), at=time.monotonic() - age_s))
+    return facade
+
+
+def test_a_question_is_given_up_once_the_driver_has_fallen_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "SILENT_S", 3.5)
+    facade = facade_that_hears_nothing(tmp_path, 2.0)
+    with pytest.raises(StoreError, match="has not answered for 4 s: ask again"):
+        facade.what_if(ADMIN, WhatIf())
+
+
+def test_what_was_written_down_last_is_told_soon_after_the_driver_has_fallen_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(tmp_path) as store, store.transaction() as t:
+        t.put_jobs(
+            [JobRow(id=3, name="", tenant="", user="", spec=SPEC, submitted_s=0.0, total_steps=9.0)]
+        )
+    monkeypatch.setattr(remote, "SOON_S", 3600.0)
+    facade = facade_that_hears_nothing(tmp_path, 0.0)
+    assert "has not answered for 2 s" in facade.explain(ADMIN, 3).why_here
+    assert facade.job(ADMIN, 3).id == 3
 
 
 def test_not_all_threads_wait_for_a_driver_that_does_not_answer(

@@ -3,8 +3,9 @@
 import contextlib
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,9 +38,17 @@ from fairlead.live.views import (
 LIMIT_S = 40.0  # of an answer: longer than the driver itself waits for the disk
 LONG_S = 150.0  # of a forecast
 SOON_S = 5.0  # of one for which the last commit can stand in
+PROMPT_S = 1.0  # of that, unless the driver is known to be alive since
+ALIVE_S = 1.75  # it has published its status within so long: an idle one does so every 1 to 1.5 s
+SILENT_S = 8.0  # without its status, after which a forecast under way is not waited for
+LOOK_S = 0.1  # between looks whether it is
 METRICS_S = 0.5  # for the driver to say what it counts
 WAITING = 48  # calls for which the driver is waited for at once
 PATIENCE_S = 1.0  # that a further one waits for its turn
+
+
+class DriverSilentError(StoreError):
+    """The driver has said nothing for so long that it may stand still."""
 
 
 class DriverCalls:
@@ -77,16 +86,23 @@ class DriverCalls:
         except Exception as problem:
             future.set_exception(problem)
 
-    def call(self, method: str, *given: Any, limit_s: float = 0.0, **named: Any) -> Any:
+    def call(
+        self,
+        method: str,
+        *given: Any,
+        limit_s: float = 0.0,
+        hopeless: Callable[[float], bool] = lambda _: False,
+        **named: Any,
+    ) -> Any:
         """Ask, and wait. Raises StoreError where no answer comes in time: the driver stands still, or has
-        too much to do."""
+        too much to do. hopeless: shall no answer be waited for any more, after so many seconds?"""
         if not self._turns.acquire(timeout=PATIENCE_S):
             raise StoreError("the scheduler has too much to answer now: try again in a moment")
         number = -1
         limit_s = limit_s or LIMIT_S
         try:
             number, future = self.begin(method, *given, **named)
-            return future.result(limit_s)
+            return _answer_within(future, limit_s, hopeless)
         except TimeoutError:
             raise StoreError(
                 f"no answer from the scheduler within {limit_s:.0f} s; what was asked for may still be done"
@@ -94,6 +110,20 @@ class DriverCalls:
         finally:
             self.forget(number)
             self._turns.release()
+
+
+def _answer_within(future: Future[Any], limit_s: float, hopeless: Callable[[float], bool]) -> Any:
+    """The result. Raises what the driver raised; where it is not waited for any longer, TimeoutError, or
+    DriverSilentError if that is hopeless."""
+    began = time.monotonic()
+    while not future.done():
+        waited_s = time.monotonic() - began
+        if hopeless(waited_s):
+            raise DriverSilentError("the scheduler does not answer now")
+        if waited_s >= limit_s:
+            raise TimeoutError
+        wait([future], min(LOOK_S, limit_s - waited_s))
+    return future.result()
 
 
 class RemoteFacade:
@@ -169,25 +199,42 @@ class RemoteFacade:
         """Its story; without a forecast where the driver does not answer."""
         if not self.shown.stale:
             with contextlib.suppress(StoreError):
-                told: Explanation = self._calls.call("explain", caller, job, limit_s=SOON_S)
+                told: Explanation = self._soon("explain", caller, job)
                 return told
         return self._committed.explain(caller, job, self.shown.age_s)
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
-        """What would be. Raises StoreError at once where the driver does not answer."""
-        if self.shown.stale:
-            raise StoreError(
-                f"the scheduler has not answered for {self.shown.age_s:.0f} s: ask again when it does"
-            )
-        answer: Comparison = self._calls.call("what_if", caller, question, limit_s=LONG_S)
-        return answer
+        """What would be. Raises StoreError at once where the driver does not answer, and soon where it
+        falls silent meanwhile."""
+        if not self.shown.stale:
+            with contextlib.suppress(DriverSilentError):
+                answer: Comparison = self._calls.call(
+                    "what_if", caller, question, limit_s=LONG_S, hopeless=self._is_silent
+                )
+                return answer
+        raise StoreError(
+            f"the scheduler has not answered for {self.shown.age_s:.0f} s: ask again when it does"
+        )
+
+    def _is_silent(self, waited_s: float) -> bool:
+        """Has the driver said nothing for so long that no forecast is to be expected of it?"""
+        del waited_s
+        return self.shown.age_s > SILENT_S
 
     def _best(self, method: str, *given: Any) -> Any:
         """Of the driver, or of the last commit where that does not answer soon."""
         if not self.shown.stale:
             with contextlib.suppress(StoreError):
-                return self._calls.call(method, *given, limit_s=SOON_S)
+                return self._soon(method, *given)
         return getattr(self._committed, method)(*given)
+
+    def _soon(self, method: str, *given: Any) -> Any:
+        """Of the driver. Raises StoreError where it does not answer promptly and may stand still, or does
+        not answer soon."""
+        return self._calls.call(method, *given, limit_s=SOON_S, hopeless=self._may_stand_still)
+
+    def _may_stand_still(self, waited_s: float) -> bool:
+        return waited_s >= PROMPT_S and self.shown.age_s > ALIVE_S
 
     def _now_s(self) -> float:
         status = self.shown.status(_FRONT)
