@@ -46,6 +46,7 @@ class Server:
         self.grants = True
         self.heartbeat_s = 0.2
         self.gap_s = 0.0
+        self.ahead_s = 0.0  # its clock
         self.reports = 0
         self.refuses: Callable[[Report], bool] = lambda _: False  # as malformed
         self.refused = 0
@@ -111,6 +112,7 @@ class Server:
             lease_s=self.lease_s,
             rate_bound=0.01,
             orders=self.orders,
+            wall_s=time.time() + self.ahead_s,
         )
 
     async def report(self, message: Report) -> Orders:
@@ -130,6 +132,7 @@ class Server:
             heartbeat_s=self.heartbeat_s,
             gap_s=self.gap_s,
             check=self.check,
+            wall_s=time.time() + self.ahead_s,
         )
 
     async def log(self, message: LogChunk) -> LogWanted:

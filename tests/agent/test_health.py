@@ -67,12 +67,36 @@ def test_exhausted_memory_is_told(tmp_path: Path, text: str, found: list[str]) -
 def test_a_clock_that_is_off_is_told() -> None:
     clock = ClockSkew()
     assert clock.problems() == []
-    clock.learn(time.time())
+    clock.learn(time.time(), 0.0)
     assert clock.problems() == []
-    clock.learn(time.time() + 60.0)
+    clock.learn(time.time() + 60.0, 0.0)
     assert clock.problems() == ["the clock is 60 s behind the server's"]
-    clock.learn(time.time() - 60.0)
+    clock.learn(0.0, 0.0)
+    assert clock.problems() == ["the clock is 60 s behind the server's"], "nothing new was said"
+    clock.learn(time.time() - 60.0, 0.0)
     assert clock.problems() == ["the clock is 60 s ahead of the server's"]
+
+
+def test_a_clock_is_not_off_because_an_answer_was_late() -> None:
+    clock = ClockSkew()
+    clock.learn(time.time() - 9.0, 10.0)
+    assert clock.problems() == []
+    clock.learn(time.time() - 9.0, 2.0)
+    assert clock.problems() == ["the clock is 8 s ahead of the server's"]
+
+
+def test_a_node_is_well_again_when_the_server_s_clock_is_right_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", "--health-interval", "1") as (server, _):
+            await server.until(lambda: server.newest is not None)
+            server.ahead_s = 600.0
+            await server.until(lambda: server.newest and server.newest.problems)
+            assert server.newest is not None
+            assert server.newest.problems == ("the clock is 600 s behind the server's",)
+            server.ahead_s = 0.0
+            await server.until(lambda: server.newest and not server.newest.problems)
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,7 @@ class Agent:
 
     async def _register(self) -> None:
         options = self._options
+        asked = time.monotonic()
         welcome: Welcome = await self._client.register(
             Register(
                 protocol=PROTOCOL,
@@ -230,8 +231,7 @@ class Agent:
             )
         _log.info("node %s is part of the cluster at %s", options.node, options.server)
         self._heartbeat_s = welcome.heartbeat_s
-        if welcome.wall_s:
-            self._health.clock.learn(welcome.wall_s)
+        self._health.clock.learn(welcome.wall_s, time.monotonic() - asked)
         self._node.sendable.details = True  # it may be another server
         self._node.welcome(welcome)
         self._registered.set()
@@ -288,6 +288,7 @@ class Agent:
         except BaseException:
             self._waiting = waiting + self._waiting
             raise
+        self._health.clock.learn(orders.wall_s, time.monotonic() - asked)
         self._follow(orders, asked)
         if orders.check is not None and orders.check.number > self._checking:
             self._checking = orders.check.number

@@ -57,26 +57,23 @@ class HealthOptions:
 
 @dataclass
 class ClockSkew:
-    """The clock of this machine against the server's, as it was at the registration, and since then by this
-    machine's monotonic clock."""
+    """The clock of this machine against the server's, by the newest answer: either of them may be set."""
 
-    offset_s: float | None = (
-        None  # wall clock of the server minus the monotonic clock here; None = not known
-    )
+    least_s: float = 0.0  # by so much at least, and at most, it was ahead then
+    most_s: float = 0.0
 
-    def learn(self, server_wall_s: float) -> None:
-        """The server said so just now."""
-        self.offset_s = server_wall_s - time.monotonic()
+    def learn(self, server_wall_s: float, took_s: float) -> None:
+        """The server said so at some time in a call that took so long and is just over; 0 = it did not."""
+        if server_wall_s:
+            self.most_s = time.time() - server_wall_s
+            self.least_s = self.most_s - took_s
 
     def problems(self) -> list[str]:
-        """How far this machine's clock is off, where that is too far."""
-        if self.offset_s is None:
+        """How far this machine's clock is off, where that is too far for sure."""
+        if self.least_s <= MOST_SKEW_S and self.most_s >= -MOST_SKEW_S:
             return []
-        skew_s = time.time() - (time.monotonic() + self.offset_s)
-        if abs(skew_s) <= MOST_SKEW_S:
-            return []
-        way = "ahead of" if skew_s > 0 else "behind"
-        return [f"the clock is {abs(skew_s):.0f} s {way} the server's"]
+        way = "ahead of" if self.least_s > 0 else "behind"
+        return [f"the clock is {abs(self.least_s + self.most_s) / 2:.0f} s {way} the server's"]
 
 
 def disk_problems(path: Path, *, of_job: bool = False) -> list[str]:

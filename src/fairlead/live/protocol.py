@@ -204,7 +204,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a node shall hold. What it holds beyond that it stops.
 
-    In the answer to a report only: leases: job -> seconds from the moment that report was *sent*;
+    In the answer to a report only: wall_s; leases: job -> seconds from the moment that report was *sent*;
     heartbeat_s: until the next, if nothing happens before; 0 = as before; gap_s: at least so long until the
     next that tells of the node's own news, and not of orders that it follows.
     """
@@ -221,6 +221,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         int, str
     ] = {}  # job -> why it is no longer wanted: preempted | cancelled | paused ...
     check: StartCheck | None = None  # to be made once; None = none is wanted
+    wall_s: float = 0.0  # the server's clock when it answered, seconds since 1970; 0 = not told
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):

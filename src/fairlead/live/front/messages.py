@@ -30,6 +30,7 @@ class PublishedOrders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gap_s: float = 0.0
     reasons: msgspec.Raw = _NOTHING
     check: StartCheck | None = None
+    wall_s: float = 0.0
 
 
 # --- from the driver to the front --------------------------------------------------------------------

@@ -288,7 +288,7 @@ class Front:
         self._pushing.reported(self._table.nodes[message.node])
         self._counters.lease_renewals.inc(len(orders.leases))
         self._counters.lease_renewal_seconds.observe(time.perf_counter() - began)
-        return orders
+        return msgspec.structs.replace(orders, wall_s=time.time())
 
     def watch(self, message: WatchRequest) -> AsyncGenerator[PublishedOrders, None]:
         """Orders as they change."""
