@@ -134,6 +134,29 @@ def test_a_node_whose_checks_fail_is_unhealthy_until_they_pass(tmp_path: Path) -
         assert time.monotonic() - began > 2.5, "it relapsed, and so is not trusted at once"
 
 
+def test_an_administrator_may_trust_a_node_that_relapsed(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        cluster.service.engine.membership.recovery.first_s = 1000.0
+        cluster.nodes.remove(one)  # it says what is said here
+        full = ("the disk is full",)
+        cluster.until(lambda: one.report(problems=full) and _noted(cluster) == "unhealthy")
+        cluster.until(lambda: one.report() and _noted(cluster) == "up")
+        cluster.until(lambda: one.report(problems=full) and _noted(cluster) == "unhealthy")
+        cluster.until(lambda: one.report() and "was not well" in cluster.view("one").reason)
+        cluster.service.undrain(ADMIN, "one")
+        cluster.until(lambda: one.report() and _noted(cluster) == "up")
+        cluster.until(lambda: one.report(problems=full) and _noted(cluster) == "unhealthy")
+        cluster.until(
+            lambda: one.report() and _noted(cluster) == "up", "recovery at once, as the first time"
+        )
+
+
+def _noted(cluster: EngineNodes) -> str:
+    return cluster.service.engine.fleet.nodes["one"].noted
+
+
 def test_a_cordoned_node_comes_back_by_a_test_start_that_works(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one")

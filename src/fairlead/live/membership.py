@@ -117,6 +117,7 @@ class Membership:
         node.drained = drained
         if not drained:
             node.cordoned = ""  # whoever takes it back into use takes it back from everybody
+            self.recovery.trust(node)
         self.keep_node(node)
         if drained:
             self.engine.backend.take_out(name)

@@ -53,6 +53,12 @@ class NodeRecovery:
             if node.check is not None:
                 self.engine.fleet.ask_check(node.name, None)
 
+    def trust(self, node: LiveNode) -> None:
+        """An administrator takes it back into use: what was the matter before no longer counts."""
+        node.well_from = 0.0
+        if (known := self._history.get(node.name)) is not None:
+            self._history[node.name] = _History(ill=known.ill)
+
     def _look_problems(self, node: LiveNode, known: _History, now: float) -> None:
         if known.ill == bool(node.problems) or not node.registered:
             return
