@@ -1,12 +1,15 @@
 """Nothing is lost, whatever is killed, frozen, cut off or filled up: `fairlead chaos`, short and long."""
 
+import os
 import random
+import signal
+import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from fairlead.chaos.job import digest_of, evaluation_path
+from fairlead.chaos.job import Ledger, digest_of, evaluation_path
 from fairlead.chaos.kinds import KINDS
 from fairlead.chaos.ledger import Expected, check_job
 from fairlead.chaos.node_faults import damage
@@ -86,10 +89,11 @@ def _state(step: int) -> str:
     return digest
 
 
-def _wrong(folder: Path, steps: float = TOTAL, lost: float = 0.0) -> str:
+def _wrong(folder: Path, steps: float = TOTAL, lost: float = 0.0, plain: bool = False) -> str:
     view = msgspec.convert(VIEW | {"steps": steps, "lost_steps": lost}, JobView)
     stints: list[StintView] = []
-    return "; ".join(check_job(Expected("job", TOTAL, 0.02), folder, view, stints, False))
+    expected = Expected("job", TOTAL, 0.02, plain=plain)
+    return "; ".join(check_job(expected, folder, view, stints, False))
 
 
 @pytest.fixture
@@ -145,6 +149,42 @@ def test_counts_of_the_server_that_differ_are_seen(told: _Told) -> None:
     told.start(1, 0, TOTAL, "E 9 6")
     assert "counts 5 steps of 6" in _wrong(told.folder, steps=5.0)
     assert "counts 2 lost steps, the job itself 0" in _wrong(told.folder, lost=2.0)
+
+
+def test_plain_starts_at_once_are_seen(told: _Told) -> None:
+    told.start(1, 0, 4)
+    told.now = 2.0  # the next one begins before that one's last step
+    told.start(2, 2, TOTAL, "E 9 6")
+    assert "starts 1 and 2 trained at the same time" in _wrong(told.folder, plain=True)
+
+
+def test_a_start_beside_one_that_is_alive_is_seen(told: _Told) -> None:
+    told.start(1, 0, 2)
+    told.start(2, 2, TOTAL, "E 9 6", "A 3 1")
+    wrong = _wrong(told.folder, plain=True)
+    assert wrong == "start 2, rank 0: began while start 1 was alive"
+
+
+def test_a_job_sees_other_starts_of_its_own_that_are_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_JOB", "7")
+
+    def begin(epoch: int, pid: int) -> Ledger:
+        monkeypatch.setenv("FAIRLEAD_EPOCH", str(epoch))
+        ledger = Ledger(tmp_path).open()
+        ledger.write("B", pid)
+        return ledger
+
+    with subprocess.Popen(["sleep", "600"]) as other:
+        first = begin(1, other.pid)
+        assert first.living() == []
+        assert begin(2, os.getpid()).living() == [1]
+        assert begin(2, os.getpid()).living() == [1, 2], "a start that runs twice"
+        other.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT)
+        assert begin(3, os.getpid()).living() == [2], "the first one is frozen"
+        other.kill()
 
 
 def _evaluation(folder: Path, found: str | None) -> str:

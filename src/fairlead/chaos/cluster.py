@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from fairlead.agent.machine import OVERRIDE
@@ -14,13 +15,14 @@ from fairlead.chaos.disk import SmallDisk, children, command_of, who_mentions
 from fairlead.chaos.proxy import Loop, Proxy
 from fairlead.errors import CheckError, FairleadError
 from fairlead.live.client import Client
-from fairlead.live.node_states import NodeState
+from fairlead.live.views import NodeView
 
 NODES = {"node-a": "v100=2", "node-b": "v100=2", "node-c": "k80=2"}
 ROUND_S = 1.0
 LEASE_S = 3.0  # unless it is chosen
 PYTHON = "chaos-python"  # a command that is found on the PATH of agents
 AGENT_DISK = 128  # megabytes; agents with less than 64 free call their node unhealthy
+HEALTH_S = 1.0  # between the checks that agents make of themselves
 SOLVE_S = 2.0  # limit of a solve
 READY_S = 60.0  # for a server or an agent to be there, on a busy machine
 END_S = 60.0  # to end after SIGTERM
@@ -111,7 +113,7 @@ class Cluster:
             *("agent", "--server", f"127.0.0.1:{self.proxies[node].port}", "--node", node),
             *("--devices", NODES[node], "--state", str(folder)),
             *("--token-file", str(self.state.folder / "state" / "agent.token"), "--fake"),
-            *("--prefork", "fairlead.client.lease"),
+            *("--prefork", "fairlead.client.lease", "--health-interval", f"{HEALTH_S:g}"),
             env=env,
         )
 
@@ -191,22 +193,24 @@ class Cluster:
         """What of the cluster is not there, "" = nothing."""
         try:
             with self.client() as client:
-                nodes = {node.name: node.state for node in client.nodes()}
-                self._use_again(client, nodes)
+                nodes = {node.name: node for node in client.nodes()}
+                self._use_again(client, nodes.values())
         except FairleadError as problem:
             return str(problem)
-        bad = [
-            f"{name} is {nodes.get(name)}"
-            for name in NODES
-            if name not in self.dead and nodes.get(name) not in ("up", "drained")
+        names = [name for name in NODES if name not in self.dead]
+        bad = [f"{name} is not known" for name in names if name not in nodes]
+        bad += [
+            f"{name} is {node.state} ({node.reason})"
+            for name, node in nodes.items()
+            if name in names and node.state not in ("up", "drained")
         ]
         return ", ".join(bad)
 
-    def _use_again(self, client: Client, nodes: dict[str, NodeState]) -> None:
+    def _use_again(self, client: Client, nodes: Iterable[NodeView]) -> None:
         """As an operator does with nodes that were cordoned for what was done to them here."""
-        for name, state in nodes.items():
-            if state == "unhealthy":
-                client.undrain(name)
+        for node in nodes:
+            if node.state == "unhealthy":
+                client.undrain(node.name)
 
     # --- the end ---------------------------------------------------------------------------------
 

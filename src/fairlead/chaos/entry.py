@@ -112,8 +112,14 @@ def main() -> None:
         make_unruly(control, arguments[arguments.index("--node") + 1])
     if arguments[0] == "serve":
         from fairlead.live import restored
+        from fairlead.live.front import supervisor
 
         vars(restored)["GRACE_S"] = 3.0  # as all jobs here have it
+        vars(supervisor)["FRONT"] = ("fairlead.chaos.entry", sys.argv[1], *supervisor.FRONT)
+    if arguments[0] == "fairlead.live.front":  # the server's, by the same clock as the server
+        sys.argv = arguments
+        runpy.run_module("fairlead.live.front", run_name="__main__")
+        return
     sys.argv = ["fairlead", *arguments]
     runpy.run_module("fairlead", run_name="__main__")
 

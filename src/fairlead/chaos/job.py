@@ -5,6 +5,7 @@ of the ledger is one write, which a SIGKILL does not tear: a letter, a monotonic
 
     B pid           began                       V step            is being saved
     D what          a device is held by another C step            was found saved
+    A epoch         that start is alive as well
     F step          has written its evaluation
     L step digest   goes on from this step      X step            was told to end
     S step digest interval_s   did this step    E step            says that it is done
@@ -18,12 +19,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from fairlead.agent.proc import process
 from fairlead.chaos.entry import shift_clock
 from fairlead.client.lease import Lease
 
 PADDING = b"\0" * 20_000  # bytes of a checkpoint beside the digest
 SAVED_EVERY = 10  # steps, by a job without a lease
 BROKEN = 127  # exit code on a node where nothing can be started
+LOOK_S = 0.05  # for somebody to have looked whether a process is alive
 SLOW = 2.0  # a step on a k80 takes so many times as long
 
 
@@ -47,10 +50,44 @@ class Ledger:
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         return self
 
+    def living(self) -> list[int]:
+        """Starts of the job of which another process is alive, and not frozen: one that is may wake up
+        beside its successor, and does nothing then. This process is known by its lock until it ends."""
+        job, mine, _ = self.path.name.split(".")
+        found = set() if _locks(self._file, fcntl.LOCK_EX) else {int(mine)}
+        for path in self.path.parent.glob(f"{job}.*"):
+            epoch = int(path.name.split(".")[1])
+            if epoch != int(mine) and _is_written(path):
+                found.add(epoch)
+        return sorted(found)
+
     def write(self, letter: str, *values: object) -> None:
         """A line."""
         line = " ".join(map(str, (letter, f"{time.monotonic():.6f}", *values)))
         os.write(self._file, line.encode() + b"\n")
+
+
+def _locks(descriptor: int, kind: int) -> bool:
+    """Take the lock of a ledger, if no process has it that writes there; one that looks has it briefly."""
+    until = time.monotonic() + LOOK_S
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+        time.sleep(0.005)
+
+
+def _is_written(path: Path) -> bool:
+    """Is the process that writes this ledger alive, and not frozen?"""
+    with path.open("rb") as file:
+        if _locks(file.fileno(), fcntl.LOCK_SH):
+            return False
+        words = file.readline().split()
+    found = process(int(words[2])) if len(words) == 3 else None
+    return found is not None and found.state not in "TtZX"
 
 
 class Work:
@@ -122,6 +159,8 @@ def main() -> None:
     ledger = Ledger(folder).open()
     work = Work(ledger, float(os.environ["CHAOS_STEP_S"]) * slow)
     ledger.write("B", os.getpid())
+    for epoch in ledger.living():
+        ledger.write("A", epoch)
     if "FAIRLEAD_SOCKET" not in os.environ:
         _run_plain(work, Path(os.environ["FAIRLEAD_CHECKPOINT_DIR"]) / "own")
         return

@@ -34,6 +34,7 @@ class Start:
     saved: set[int] = field(default_factory=set)  # found whole
     tried: set[int] = field(default_factory=set)
     held_by_others: list[str] = field(default_factory=list)
+    beside: list[int] = field(default_factory=list)  # starts that were alive when it began
     ended: str = ""  # X or E
     evaluated: int = -1  # steps done when it had written its evaluation; -1 = it did not get so far
     first_at: float = 0.0
@@ -73,6 +74,8 @@ def _take(start: Start, words: list[str]) -> None:
             start.saved.add(int(rest[0]))
         case "D":
             start.held_by_others.append(rest[0])
+        case "A":
+            start.beside.append(int(rest[0]))
         case "F":
             start.evaluated = int(rest[0])
         case "X" | "E":
@@ -104,6 +107,7 @@ def check_job(
     for start in starts:
         where = f"start {start.epoch}, rank {start.rank}"
         yield from (f"{where}: {device} was held by another" for device in start.held_by_others)
+        yield from (f"{where}: began while start {other} was alive" for other in start.beside)
         yield from (f"{where}: {wrong}" for wrong in _check_steps(start, chain))
     yield from _check_alone(starts)
     yield from _check_end(leaders, expected)

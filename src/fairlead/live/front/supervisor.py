@@ -33,6 +33,7 @@ from fairlead.live.front.messages import (
 
 AGAIN_S = 0.5  # before the front is started anew, once it has ended soon after its start
 SOON_S = 5.0
+FRONT = ("fairlead.live.front",)  # the module that is run, and what its arguments begin with
 END_S = 10.0  # for it to end when it is told to
 _log = logging.getLogger(__name__)
 
@@ -149,9 +150,10 @@ class FrontSupervisor:
 
     def _spawn(self, fd: int) -> "subprocess.Popen[bytes]":
         assert self._http is not None
-        command = [sys.executable, "-m", "fairlead.live.front", str(fd), str(os.getpid())]
+        # The directory is for people who look at the list of processes.
+        arguments = (str(fd), str(os.getpid()), f"{self.directory}/")
         return subprocess.Popen(
-            [*command, f"{self.directory}/"],  # for people who look at the list of processes
+            [sys.executable, "-m", *FRONT, *arguments],
             pass_fds=(fd, self._http.fileno()),
             stdin=subprocess.DEVNULL,
         )
