@@ -78,31 +78,56 @@ _SETUP, _STATE = _CODE[Setup], _CODE[SchedulerState]
 _EVENTS = frozenset(b"jxlreswqpcghkbda")
 
 
-@kernel(["Tuple((b1, i8))(i8[::1])", "Tuple((b1, i8))(f8[::1])"])
-def _scan(flat: NDArray[Any]) -> tuple[bool, int]:
-    """Do all values fit 32 bits, and how many are not zero?"""
-    fits, some = True, 0
-    for value in flat:
-        if value != 0:
+@kernel("i8(i8[::1], b1, i4[::1])")
+def _narrow(bits: NDArray[Any], real: bool, out: NDArray[Any]) -> int:
+    """Write values in the fewest 32-bit words. bits: of 64-bit floats (real) or integers; out: 3 words for
+    two values.
+
+    Where most values are zero, the positions of the others come first, then these; integers that fit 32
+    bits take a word. Returns 4 times the number of words, + 2 where zeros were left out, + 1 where integers
+    fit; no words stand for the array as it is.
+    """
+    fits, some = not real, 0
+    for value in bits:
+        if value != 0 and not (real and value == -9223372036854775808):  # that is -0.0
             some += 1
             if value >= 2147483648 or value < -2147483648:
                 fits = False
-    return fits, some
+    n = len(bits)
+    if 2 * some >= n:
+        if not fits:
+            return 0
+        for i in range(n):
+            out[i] = bits[i]
+        return 4 * n + 1
+    at, word = 0, some
+    for i in range(n):
+        value = bits[i]
+        if value == 0 or (real and value == -9223372036854775808):
+            continue
+        out[at] = i
+        at += 1
+        out[word] = value & 0xFFFFFFFF
+        word += 1
+        if not fits:
+            out[word] = value >> 32
+            word += 1
+    return 4 * word + (3 if fits else 2)
 
 
 def _pack(array: NDArray[Any]) -> bytes:
-    head = array.dtype.char.encode() + _SHAPES[array.ndim].pack(array.ndim, *array.shape)
-    if array.dtype.kind == "b":
-        return b"d" + head + array.tobytes()
-    flat = array.reshape(-1)
-    fits, some = _scan(flat)
-    if array.dtype.kind == "i" and fits:
-        flat = flat.astype(np.int32)
-        head = b"i" + head[1:]
-    if 2 * some < len(flat):
-        where = np.flatnonzero(flat)
-        return b"z" + head + where.astype(np.uint32).tobytes() + flat[where].tobytes()
-    return b"d" + head + flat.tobytes()
+    kind = array.dtype.char
+    shape = _SHAPES[array.ndim].pack(array.ndim, *array.shape)
+    if kind == "?":
+        return b"d?" + shape + array.tobytes()
+    real = kind == "d"
+    bits = array.reshape(-1)
+    out = np.empty(bits.size + bits.size // 2 + 1, np.int32)
+    found = _narrow(bits.view(np.int64) if real else bits, real, out)
+    if not found:
+        return b"d" + kind.encode() + shape + array.tobytes()
+    head = b"zi" if found & 3 == 3 else b"di" if found & 1 else b"zd" if real else b"zl"
+    return head + shape + out[: found >> 2].tobytes()
 
 
 def _unpack(data: bytes) -> NDArray[Any]:
@@ -198,8 +223,7 @@ class Journal:
         self._append(encode(command))
 
     def _append(self, record: bytes) -> None:
-        self._write(_HEAD.pack(len(record), zlib.crc32(record)))
-        self._write(record)
+        self._write(_HEAD.pack(len(record), zlib.crc32(record)) + record)
         self.records += 1
 
     def _write(self, data: bytes) -> None:

@@ -399,10 +399,16 @@ class Ledger:
         """Take jobs out; returns the new row of every old unit, -1 where it is gone."""
         jobs, units = self.jobs, self.units
         stay = ~gone
-        job_row = np.where(stay, np.cumsum(stay) - 1, -1)
+        rows = np.flatnonzero(stay)
+        job_row = np.full(len(gone), -1, np.int64)
+        job_row[rows] = np.arange(len(rows))
         self._ids.difference_update(jobs.id[gone].tolist())
-        jobs.keep(np.flatnonzero(stay))
-        self.regimes.keep(np.flatnonzero(stay))
+        jobs.keep(rows)
+        self.regimes.keep(rows)
+        if self.width == 1:  # a unit stands where its job does
+            units.keep(rows)
+            units.member[:, 0] = np.arange(len(rows))
+            return job_row
         member = units.member
         whole = stay[member[:, 0]]
         for more in member.T[1:]:

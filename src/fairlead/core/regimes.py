@@ -107,7 +107,10 @@ class RegimeBooks:
     def keep(self, rows: Ints) -> None:
         """Keep these rows, in this order."""
         self.table.keep(rows)
-        self.adaptation = [self.adaptation[i] for i in rows.tolist()]
+        if self.used:
+            self.adaptation = [self.adaptation[i] for i in rows.tolist()]
+        else:
+            self.adaptation = [None] * len(rows)
 
     def receive(self, other: "RegimeBooks", rows: Ints) -> None:
         """Take over jobs, at the end. rows: (jobs,) of the other."""

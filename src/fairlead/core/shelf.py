@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 def ended(books: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
     """Jobs end, those whose end is not 0; they are still to be removed. end, end_s: (jobs,)."""
-    jobs, gone = books.jobs, end > 0
-    to = jobs.state.copy()
-    to[gone] = end[gone] + 2
-    move(jobs.state, to, jobs.id)
-    return EndJobs(time_s, jobs.id[gone], end[gone], end_s[gone])
+    jobs, gone = books.jobs, np.flatnonzero(end > 0)
+    ids, why = jobs.id[gone], end[gone]
+    state = jobs.state[gone]
+    move(state, why + 2, ids)
+    jobs.state[gone] = state
+    return EndJobs(time_s, ids, why, end_s[gone])
 
 
 def retire_held(s: "Scheduler", gone: Bools, end: End, time_s: float) -> list[Command]:

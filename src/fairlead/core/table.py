@@ -9,41 +9,65 @@ from fairlead.model.arrays import Ints
 
 class Table:
     """Aligned arrays with one row count. The attributes are views of larger buffers, so that adding
-    rows seldom copies; they are made anew whenever the number of rows changes."""
+    rows seldom copies; they are made anew whenever the number of rows changes.
+
+    Columns of one 64-bit number per row are rows of one buffer: whatever happens to all of them is one
+    operation of numpy, not one for each.
+    """
 
     columns: ClassVar[dict[str, Any]] = {}  # name -> dtype, or (dtype, key of a trailing shape)
 
     def __init__(self, **shapes: tuple[int, ...]) -> None:
         self.n = 0
-        self._buffers: dict[str, Any] = {}
-        for name, kind in self.columns.items():
-            dtype, shape = (kind[0], shapes[kind[1]]) if isinstance(kind, tuple) else (kind, ())
-            self._buffers[name] = np.zeros((16, *shape), dtype)
+        kinds = self.columns
+        self._ints = tuple(name for name, kind in kinds.items() if kind is np.int64)
+        self._floats = tuple(name for name, kind in kinds.items() if kind is np.float64)
+        self._block: Ints = np.zeros((len(self._ints) + len(self._floats), 16), np.int64)
+        self._wide: dict[str, Any] = {}
+        for name, kind in kinds.items():
+            if name not in self._ints and name not in self._floats:
+                dtype, shape = (kind[0], shapes[kind[1]]) if isinstance(kind, tuple) else (kind, ())
+                self._wide[name] = np.zeros((16, *shape), dtype)
         self._view()
 
     def _view(self) -> None:
-        for name, buffer in self._buffers.items():
-            setattr(self, name, buffer[: self.n])
+        n, ints, attributes = self.n, len(self._ints), self.__dict__
+        attributes.update(zip(self._ints, self._block[:ints, :n], strict=True))
+        floats = self._block[ints:].view(np.float64)
+        attributes.update(zip(self._floats, floats[:, :n], strict=True))
+        for name, buffer in self._wide.items():
+            attributes[name] = buffer[:n]
 
     def grow(self, rows: int) -> slice:
         """Room for more rows, zeroed; returns where they are."""
         start, self.n = self.n, self.n + rows
-        for name, buffer in self._buffers.items():
-            if self.n > len(buffer):
-                larger = np.zeros((max(self.n, 2 * len(buffer)), *buffer.shape[1:]), buffer.dtype)
-                larger[:start] = buffer[:start]
-                self._buffers[name] = larger
-            else:
+        if self.n > self._block.shape[1]:
+            self._enlarge(max(self.n, 2 * self._block.shape[1]), start)
+        else:
+            self._block[:, start : self.n] = 0
+            for buffer in self._wide.values():
                 buffer[start : self.n] = 0
         self._view()
         return slice(start, self.n)
 
+    def _enlarge(self, size: int, used: int) -> None:
+        """Larger buffers, zero behind the rows in use."""
+        block = np.zeros((len(self._block), size), np.int64)
+        block[:, :used] = self._block[:, :used]
+        self._block = block
+        for name, buffer in self._wide.items():
+            larger = np.zeros((size, *buffer.shape[1:]), buffer.dtype)
+            larger[:used] = buffer[:used]
+            self._wide[name] = larger
+
     def keep(self, rows: Ints) -> None:
         """Keep these rows, in this order."""
-        self.n = len(rows)
-        moved = np.flatnonzero(rows != np.arange(self.n))
-        if len(moved):  # those before the first that moves stay where they are
-            first = int(moved[0])
-            for buffer in self._buffers.values():
-                buffer[first : self.n] = buffer.take(rows[first:], axis=0)
+        self.n = n = len(rows)
+        moved = rows != np.arange(n)
+        first = int(moved.argmax()) if n else 0
+        if n and moved[first]:  # those before the first that moves stay where they are
+            some = rows[first:]
+            self._block[:, first:n] = self._block.take(some, axis=1)
+            for buffer in self._wide.values():
+                buffer[first:n] = buffer.take(some, axis=0)
         self._view()

@@ -10,30 +10,41 @@ _FAILED, _LOST = int(Outcome.FAILED), int(Outcome.LOST)
 
 
 @kernel(
-    "Tuple((b1[::1], f8[::1], i8, i8, i8))"
-    "(i8[:,::1], b1[::1], i8[:,::1], i8, f8, i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], i8[::1],"
+    "UniTuple(i8, 4)(i8[:,::1], b1[::1], i8[:,::1], i8[::1], f8[::1], i8[::1], i8[::1], i8, f8, i8[::1],"
+    " i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], i8[::1], i8[::1], i4[:,::1], f8[:,::1], i4[::1],"
     " i8[::1])",
 )
 def begin(
     member: Ints,
     kept: Bools,
     before: Ints,
+    before_type: Ints,
+    before_end_s: Floats,
+    before_first: Ints,
+    before_devices: Ints,
     number: int,
     time_s: float,
     end: Ints,
     kept_in: Ints,
     runs_in: Ints,
+    rounds: Ints,
     start_s: Floats,
     stint_s: Floats,
     restarts: Ints,
     moves: Ints,
-) -> tuple[Bools, Floats, int, int, int]:
+    stints: Ints,
+    stint_times: Floats,
+    stint_devices: Ints,
+    used: Ints,
+) -> tuple[int, int, int, int]:
     """Book in place who starts, stays, moves and stops.
 
     member, before: (units, width) positions of jobs in this round and in the one before, -1 = none;
-    kept: (units,); number: of this round; end, kept_in, runs_in, start_s, stint_s, restarts, moves:
-    (jobs,). Returns, of the units before, whose stints are over and when each had begun; then counts of
-    jobs started, preempted and moved.
+    kept: (units,); before_type, before_end_s: (units,) accelerator type, and when the unit stopped; its
+    devices are before_devices[before_first[u]:before_first[u + 1]]; number: of this round; end, kept_in,
+    runs_in, rounds, start_s, stint_s, restarts, moves: (jobs,). Stints that are over are added as rows of
+    stints, stint_times and stint_devices (see ``Stints``); used: rows of the first two, and of the last.
+    Returns counts of jobs that run, start, are preempted and move.
     """
     width = member.shape[1]
     for i in range(len(member)):
@@ -41,17 +52,27 @@ def begin(
             for k in range(width):
                 if member[i, k] >= 0:
                     kept_in[member[i, k]] = number
-    over = np.zeros(len(before), np.bool_)
-    began = np.empty(len(before))
+    row, device = used[0], used[1]
     for i in range(len(before)):
-        over[i] = kept_in[before[i, 0]] != number
-        began[i] = stint_s[before[i, 0]]
-    started = preempted = moved = 0
+        if kept_in[before[i, 0]] == number:
+            continue
+        stints[row, 0], stints[row, 1] = before[i, 0], before[i, before.shape[1] - 1]
+        stints[row, 2] = before_type[i]
+        stints[row, 3] = before_first[i + 1] - before_first[i]
+        stint_times[row, 0], stint_times[row, 1] = stint_s[before[i, 0]], before_end_s[i]
+        row += 1
+        for d in range(before_first[i], before_first[i + 1]):
+            stint_devices[device] = before_devices[d]
+            device += 1
+    used[0], used[1] = row, device
+    running = started = preempted = moved = 0
     for i in range(len(member)):
         for k in range(width):
             j = member[i, k]
             if j < 0:
                 continue
+            running += 1
+            rounds[j] += 1
             if not kept[i]:
                 started += 1
                 stint_s[j] = time_s
@@ -64,11 +85,11 @@ def begin(
                         moved += 1
             runs_in[j] = number
     for i in range(len(before)):
-        for k in range(width):
+        for k in range(before.shape[1]):
             j = before[i, k]
             if j >= 0 and end[j] == 0 and runs_in[j] != number:
                 preempted += 1
-    return over, began, started, preempted, moved
+    return running, started, preempted, moved
 
 
 @kernel(

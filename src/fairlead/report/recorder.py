@@ -84,8 +84,7 @@ class Recorder:
         self._now: _Running | None = None
         self._in_force = False  # is the round not over?
         self._adapting: list[RequirementsChanged] = []  # until it is
-        self._stints = Stints()
-        self._keep_stints = keep_stints
+        self._stints = Stints(keep_stints)
 
     # --- observing -------------------------------------------------------------------------------
 
@@ -210,34 +209,46 @@ class Recorder:
     def _start_round(self, start: StartRound) -> None:
         if self._changed and not self.solves:
             self._isolated()
-        col, rounds, before, index = self.columns, self._rounds, self._now, self._index
-        member = index.find(start.units)
-        over, began, started, preempted, moved = begin(
+        member = self._index.find(start.units)
+        running, started, preempted, moved = self._switch(member, start.kept, start.time_s)
+        self._now = self._running(start, member)
+        self._in_force = len(member) > 0
+        row = (start.time_s, 0.0, start.active, len(member), started, preempted, moved)
+        self._add_round(row, self._solved)
+        self._rounds["waiting"][-1] = start.active - running
+        self._solved = False
+
+    def _switch(self, member: Ints, kept: Bools, time_s: float) -> tuple[int, int, int, int]:
+        """Who ran until now gives way to others: counts of jobs that run, start, are preempted, move.
+        member: (units, width) positions of jobs."""
+        col, before = self.columns, self._now
+        if before is None:
+            before = _Running.nothing(member)
+        first, devices = before.start.first, before.start.devices
+        stints = self._stints.room(len(before.member), len(devices))
+        return begin(
             member,
-            start.kept,
-            member[:0] if before is None else before.member,
-            len(rounds["time_s"]),
-            start.time_s,
+            kept,
+            before.member,
+            before.kind,
+            before.stopped_s,
+            first,
+            devices,
+            len(self._rounds["time_s"]),
+            time_s,
             col.end,
             col.kept_in,
             col.runs_in,
+            col.rounds,
             col.start_s,
             col.stint_s,
             col.restarts,
             col.moves,
+            stints.units,
+            stints.times,
+            stints.devices,
+            stints.used,
         )
-        if self._keep_stints and before is not None and over.any():
-            self._stints.close(
-                before.start, before.member, before.kind, before.end_s, np.flatnonzero(over), began
-            )
-        self._now = self._running(start, member)
-        self._in_force = len(member) > 0
-        ran = member[member >= 0]
-        col.rounds[ran] += 1
-        row = (start.time_s, 0.0, start.active, len(member), started, preempted, moved)
-        self._add_round(row, self._solved)
-        self._rounds["waiting"][-1] = start.active - len(ran)
-        self._solved = False
 
     def _add_round(self, row: tuple[float, ...], solved: bool) -> None:
         """row: in the order of ``_ROUND``."""
@@ -315,11 +326,8 @@ class Recorder:
         self._count_capacity()
         open_ = self._index.positions()
         self._add_promised(open_, np.full(len(open_), self.now_s))
-        if self._now is not None and self._keep_stints:
-            now = self._now
-            began = self.columns.stint_s[now.member[:, 0]]
-            every = np.arange(len(now.member))
-            self._stints.close(now.start, now.member, now.kind, now.end_s, every, began)
+        if self._now is not None:
+            self._switch(self._now.member[:0], np.zeros(0, np.bool_), self.now_s)
         self._now = None
 
     def round_counts(self, name: str) -> list[int]:
@@ -439,7 +447,22 @@ class _Running:
         self.member = member
         self.kind = kind  # (units,) accelerator type
         self.spread = spread  # (units,) on more servers than needed
-        self.end_s: Floats = np.full(len(member), start.time_s)
+        self.end_s: Floats | None = None  # (units,) when they stopped; None: not reported yet
+
+    @property
+    def stopped_s(self) -> Floats:
+        """(units,) up to when they are known to have run."""
+        if self.end_s is None:
+            return np.full(len(self.member), self.start.time_s)
+        return self.end_s
+
+    @staticmethod
+    def nothing(member: Ints) -> "_Running":
+        """Before the first round. member: has the width of units."""
+        none: Ints = np.zeros(0, np.int64)
+        first, kept = np.zeros(1, np.int64), np.zeros(0, np.bool_)
+        start = StartRound(0.0, -1, 0.0, member[:0], none, none, first, kept, 0)
+        return _Running(start, member[:0], none, kept)
 
 
 _JOB_TYPES: dict[str, Any] = {

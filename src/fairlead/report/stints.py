@@ -1,86 +1,92 @@
 """Stints: times that units spent on the same devices without a break."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fairlead.commands import StartRound
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
+
+_ROWS = 4096  # of a block: the table is made block by block, or it would be in memory several times
+
+
+class _Block:
+    """Room for stints, filled by ``fairlead.report.kernels.begin``; 32 bits are enough, and there may be
+    millions of them."""
+
+    def __init__(self, rows: int, devices: int) -> None:
+        # Positions of the first job and of the last, accelerator type, number of devices.
+        self.units: Ints = np.empty((rows, 4), np.int32)
+        self.times: Floats = np.empty((rows, 2))  # begin, end
+        self.devices: Ints = np.empty(devices, np.int32)  # of all stints, one after the other
+        self.used: Ints = np.zeros(2, np.int64)  # rows of units and times, and of devices
+
+    def trimmed(self) -> "_Block":
+        """Itself, without the room that is left."""
+        rows, devices = self.used.tolist()
+        self.units, self.times = self.units[:rows].copy(), self.times[:rows].copy()
+        self.devices = self.devices[:devices].copy()
+        return self
 
 
 class Stints:
     """Collects them round by round."""
 
-    def __init__(self) -> None:
-        self._closed: list[tuple[Any, ...]] = []
+    def __init__(self, keep: bool = True) -> None:
+        """keep: if not, they are thrown away, and the table stays empty."""
+        self.keep = keep
+        self._full: list[_Block] = []
+        self._block = _Block(_ROWS, _ROWS)
 
-    def close(
-        self,
-        start: StartRound,
-        member: Ints,
-        kind: Ints,
-        end_s: Floats,
-        over: Ints,
-        began: Floats,
-    ) -> None:
-        """Units of a round stop there. over: their rows; member: (units, width) positions of jobs; kind:
-        (units,) accelerator types; end_s: (units,) when they stopped; began: (over,) when they started."""
-        scale = np.diff(start.first)[over]
-        first = np.concatenate([[0], np.cumsum(scale)])
-        spread = np.arange(first[-1]) - np.repeat(first[:-1], scale)
-        devices = start.devices[np.repeat(start.first[over], scale) + spread]
-        small = np.int32  # there may be millions of stints
-        self._closed.append(
-            (
-                member[over].astype(small),
-                kind[over].astype(small),
-                scale.astype(small),
-                devices.astype(small),
-                began[over],
-                end_s[over],
-            )
-        )
+    def room(self, rows: int, devices: int) -> _Block:
+        """A block with room for so many stints, with so many devices in all."""
+        block = self._block
+        if not self.keep:
+            block.used[:] = 0
+        row, device = block.used.tolist()
+        if row + rows > len(block.units) or device + devices > len(block.devices):
+            if row:
+                self._full.append(block.trimmed())
+            self._block = block = _Block(max(_ROWS, rows), max(_ROWS, 2 * devices))
+        return block
 
     def table(self, cluster: Cluster, jobs: Sequence[Job]) -> pl.DataFrame:
         """One row per stint, in order of end; ``partner`` is the other job of a packed pair. To be asked
         for once."""
-        stints, self._closed = self._closed, []
+        blocks, self._full = self._full, []
+        if self.keep and self._block.used[0]:
+            blocks.append(self._block.trimmed())
         ids = np.array([job.id for job in jobs] + [-1], np.int64)
-        tables = [_some(stints[i : i + 256], cluster, ids) for i in range(0, len(stints), 256)]
-        return pl.concat(tables or [_some([], cluster, ids)])
+        tables = []
+        for i, block in enumerate(blocks):
+            tables.append(_some(block, cluster, ids))
+            blocks[i] = _Block(0, 0)
+        return pl.concat(tables or [_some(_Block(0, 0), cluster, ids)])
 
 
-def _some(stints: list[tuple[Any, ...]], cluster: Cluster, ids: Ints) -> pl.DataFrame:
-    """A part of the table, for made in one piece it would be in memory several times."""
-    parts = list(zip(*stints, strict=True)) or [()] * 6
-    first, last = _join([m[:, 0] for m in parts[0]]), _join([m[:, -1] for m in parts[0]])
+def _some(block: _Block, cluster: Cluster, ids: Ints) -> pl.DataFrame:
+    """A part of the table."""
+    first, last, kind, scale = block.units.T
     packed = (last >= 0) & (last != first)
     names = pl.Enum(cluster.accelerators)
-    offsets = np.concatenate([[0], np.cumsum(_join(parts[2]))])
-    stints.clear()
+    offsets = np.concatenate([[0], np.cumsum(scale)])
     table = pl.DataFrame(
         {
             "job": ids[first],
             "partner": ids[np.where(packed, last, -1)],
-            "accelerator": pl.Series(cluster.accelerators, dtype=names).gather(_join(parts[1])),
-            "start_s": _join(parts[4], np.float64),
-            "end_s": _join(parts[5], np.float64),
-            "devices": _lists(_join(parts[3]), offsets),
+            "accelerator": pl.Series(cluster.accelerators, dtype=names).gather(kind.copy()),
+            "start_s": block.times[:, 0],
+            "end_s": block.times[:, 1],
+            "devices": _lists(block.devices, offsets),
         }
     )
     partner = pl.when(pl.col("partner") >= 0).then(pl.col("partner")).alias("partner")
     return table.with_columns(partner)
 
 
-def _join(parts: Sequence[Any], dtype: Any = np.int32) -> Any:
-    return np.concatenate(parts) if len(parts) else np.zeros(0, dtype)
-
-
-def _lists(values: Any, offsets: Ints) -> pl.Series:
+def _lists(values: Ints, offsets: Ints) -> pl.Series:
     """values[offsets[i]:offsets[i + 1]] as the i-th list."""
     row = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
     frame = pl.DataFrame({"row": row, "devices": values})
