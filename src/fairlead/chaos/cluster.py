@@ -24,7 +24,7 @@ PYTHON = "chaos-python"  # a command that is found on the PATH of agents
 AGENT_DISK = 128  # megabytes; agents with less than 64 free call their node unhealthy
 HEALTH_S = 1.0  # between the checks that agents make of themselves
 SOLVE_S = 2.0  # limit of a solve
-READY_S = 60.0  # for a server or an agent to be there, on a busy machine
+READY_S = 180.0  # for a server or an agent to be there: busy machines, kernels not compiled yet
 END_S = 60.0  # to end after SIGTERM
 _SERVE = (
     *("--round", f"{ROUND_S:g}", "--heartbeat", "0.3"),
