@@ -1,5 +1,8 @@
 """Small worlds that several tests share."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -61,3 +64,19 @@ def core(
         overlap_solves,
     )
     return build(setup, made)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """TimeoutError where the block takes longer: for calls that must not hang."""
+
+    def end(_number: int, _frame: Any) -> None:
+        raise TimeoutError(f"still at it after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from fairlead.errors import ConfigError
 from fairlead.model.job import RestartCosts
+from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, is_duration
 from fairlead.sim.claims import Claims
 from fairlead.sim.generate import generate
 from fairlead.sim.world import World
 from fairlead.simulation import Options, Run
 from fairlead.traces.cluster import parse_cluster, parse_prices
+from fairlead.traces.lines import shown
 from fairlead.traces.throughputs import read_throughputs
 
 
@@ -102,8 +104,10 @@ def _seconds(option: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not 0 <= value < float("inf"):
-        raise ConfigError(f"{option}: expected a number of seconds >= 0, got {text!r}")
+    if not is_duration(value):
+        raise ConfigError(
+            f"{option}: expected a number of seconds from 0 to {MAX_SECONDS:g}, got {text!r}"
+        )
     return value
 
 
@@ -113,4 +117,6 @@ def _window(text: str | None) -> tuple[int, int] | None:
     first, found, stop = text.partition(":")
     if not (found and first.isdecimal() and stop.isdecimal()):
         raise ConfigError(f"--window: expected S:E, two whole numbers, got {text!r}")
+    if max(len(first), len(stop)) > 18:  # Python reads no number of thousands of digits
+        raise ConfigError(f"--window: at most {MAX_JOBS} jobs, got {shown(text)}")
     return int(first), int(stop)

@@ -261,7 +261,7 @@ def records(path: Path) -> Iterator[bytes]:
         while len(head := file.read(_HEAD.size)) == _HEAD.size:
             length, crc = _HEAD.unpack(head)
             record = file.read(length)
-            if len(record) < length or zlib.crc32(record) != crc:
+            if not length or len(record) < length or zlib.crc32(record) != crc:
                 return
             yield record
 
@@ -406,13 +406,15 @@ def _compare_command(found: Recovered, record: bytes, name: str) -> None:
 
 
 def _left(path: Path, used: int, count: int) -> int:
-    """Bytes behind the last whole record; CheckError if they hold a whole one that is damaged."""
+    """Bytes behind the last whole record; CheckError if they hold a whole one that is damaged. Zeros to the
+    end are no record: a file system may leave them where the machine went down."""
     left = path.stat().st_size - used
     if left >= _HEAD.size:
         with path.open("rb") as file:
             file.seek(used)
             length, _ = _HEAD.unpack(file.read(_HEAD.size))
-        if length <= left - _HEAD.size:
+            zeros = not length and not any(map(any, iter(lambda: file.read(1 << 16), b"")))
+        if length <= left - _HEAD.size and not zeros:
             raise CheckError(f"{path}: record {count} at byte {used} is damaged")
     return left
 

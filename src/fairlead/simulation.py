@@ -21,6 +21,7 @@ from fairlead.journal import Journal, answers, records
 from fairlead.mechanism.profile import PROFILES, Profile, fluid
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, RestartCosts
+from fairlead.model.limits import MAX_JOBS, MAX_NUMBER, MAX_SECONDS, check_seed, is_duration
 from fairlead.model.plan import Answer, Planner, PlannerState, Policy
 from fairlead.model.regimes import exclusive_s, released
 from fairlead.model.snapshot import Snapshot
@@ -371,22 +372,33 @@ def _profile(options: Options) -> Profile:
 
 
 def _check(options: Options, n_jobs: int | None) -> None:
-    if options.round_s is not None and not 10 <= options.round_s < float("inf"):
-        raise ConfigError(f"round: must be at least 10 seconds, got {options.round_s}")
+    check_seed(options.seed)
+    if options.round_s is not None and not 10 <= options.round_s <= MAX_SECONDS:
+        raise ConfigError(
+            f"round: must be from 10 to {MAX_SECONDS:g} seconds, got {options.round_s}"
+        )
     if options.until_s is not None and not options.until_s > 0:
         raise ConfigError(f"until: must be a number of seconds > 0, got {options.until_s}")
-    if not 0 <= options.solve_s < float("inf"):
-        raise ConfigError(f"solve time: must be a number of seconds >= 0, got {options.solve_s}")
-    if options.patience is not None and not 0 <= options.patience < float("inf"):
-        raise ConfigError(f"patience: must be a number >= 0, got {options.patience}")
+    if not is_duration(options.solve_s):
+        raise ConfigError(
+            f"solve time: must be from 0 to {MAX_SECONDS:g} seconds, got {options.solve_s}"
+        )
+    if options.patience is not None and not 0 <= options.patience <= MAX_NUMBER:
+        raise ConfigError(
+            f"patience: must be a number from 0 to {MAX_NUMBER:g}, got {options.patience}"
+        )
     interval_s = options.solve_interval_s
-    if interval_s is not None and not 0 <= interval_s < float("inf"):
-        raise ConfigError(f"solve interval: must be a number of seconds >= 0, got {interval_s}")
+    if interval_s is not None and not is_duration(interval_s):
+        raise ConfigError(
+            f"solve interval: must be from 0 to {MAX_SECONDS:g} seconds, got {interval_s}"
+        )
     if options.ideal:
         _check_ideal(options)
     if options.window is None:
         return
     first, stop = options.window
+    if stop > MAX_JOBS:
+        raise ConfigError(f"window {first}:{stop}: at most {MAX_JOBS} jobs")
     if not 0 <= first < stop:
         raise ConfigError(f"window {first}:{stop}: must be S:E with 0 <= S < E")
     if n_jobs is not None and stop > n_jobs:

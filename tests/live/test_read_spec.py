@@ -66,7 +66,7 @@ def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
     ("name", "text", "said"),
     [
         ("a.yaml", "", "a.yaml: a job is described in a .toml or a .json file"),
-        ("a.toml", "command = [", "a.toml: is not TOML"),
+        ("a.toml", "command = [", "a.toml: is not valid TOML"),
         ("a.json", "{", "a.json: is not JSON"),
         ("a.json", "[1]", "a.json: expected a table of fields, got [1]"),
         ("a.json", '{"command": ' + "[" * 100_000, "a.json: is nested too deeply"),

@@ -90,10 +90,10 @@ def test_an_entity_with_fifo_serves_the_entity_of_its_oldest_job_first(tmp_path:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[a]\nweight = 0\n", "a.weight: must be a number > 0, got 0"),
-        ("[a.b]\nweight = 'x'\n", "a.b.weight: must be a number > 0, got 'x'"),
-        ("[a]\nweight = true\n", "a.weight: must be a number > 0, got True"),
-        ("[a]\nweight = nan\n", "a.weight: must be a number > 0, got nan"),
+        ("[a]\nweight = 0\n", "a.weight: must be a number from 1e-06 to 1e.06, got 0"),
+        ("[a.b]\nweight = 'x'\n", "a.b.weight: must be a number from 1e-06 to 1e.06, got 'x'"),
+        ("[a]\nweight = true\n", "a.weight: must be a number from 1e-06 to 1e.06, got True"),
+        ("[a]\nweight = nan\n", "a.weight: must be a number from 1e-06 to 1e.06, got nan"),
         ("[a]\npolicy = 'lifo'\n", "a.policy: must be 'fairness' or 'fifo', got 'lifo'"),
         ("[a]\npolicy = ['fifo']\n", r"a.policy: must be 'fairness' or 'fifo', got \['fifo'\]"),
         (
@@ -102,7 +102,7 @@ def test_an_entity_with_fifo_serves_the_entity_of_its_oldest_job_first(tmp_path:
         ),
         ("a = 2\n", "a: expected a table of an entity, got 2"),
         ("", "has no entities"),
-        ("[a\n", "not a TOML file"),
+        ("[a\n", "is not valid TOML"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: str) -> None:

@@ -22,9 +22,9 @@ fields = st.fixed_dictionaries(
         "family": st.sampled_from(["LM", "ResNet", "GPT"]),
         "scale_factor": st.integers(1, 64),
         "total_steps": positive,
-        "weight": positive,
+        "weight": st.floats(1e-6, 1e6),
         "tenant": st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), max_size=9),
-        "slo_s": st.none() | st.floats(0, 1e9),
+        "slo_s": st.none() | st.floats(1e-9, 1e9),
         "duration_s": st.none() | st.floats(0, 1e9),
     }
 )

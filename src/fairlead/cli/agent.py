@@ -17,6 +17,7 @@ from fairlead.agent.health import HealthOptions
 from fairlead.agent.zygote import missing
 from fairlead.errors import ConfigError
 from fairlead.live.agent_client import RefusedError
+from fairlead.toml import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MODULES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*")
@@ -153,11 +154,10 @@ def _description(name: str, found: Devices) -> str:
 
 
 def _read(path: Path) -> _File:
+    content = read_toml(path, ConfigError)
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=_File)
-    except OSError as problem:
-        raise ConfigError(f"{path}: {problem.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        return msgspec.convert(content, _File)
+    except msgspec.ValidationError as problem:
         raise ConfigError(f"{path}: {problem}") from None
 
 

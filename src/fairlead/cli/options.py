@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +15,8 @@ import typer
 
 from fairlead.errors import RunError
 from fairlead.inputs import Input
+from fairlead.model.limits import MAX_SEED
+from fairlead.report.folders import read_json_file
 from fairlead.traces.atomic import write_atomically
 
 TraceOption = Annotated[
@@ -73,7 +74,9 @@ RoundOption = Annotated[
     float | None,
     typer.Option("--round", metavar="SECONDS", help="Length of a round, 10 or more. Default: 360."),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of everything random.")
+]
 WindowOption = Annotated[
     str | None,
     typer.Option(
@@ -263,12 +266,7 @@ def print_json(content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """A JSON file, or RunError."""
-    try:
-        return json.loads(path.read_text())
-    except OSError as problem:
-        raise RunError(f"{path}: cannot be read: {problem.strerror}") from None
-    except ValueError as problem:
-        raise RunError(f"{path}: is not JSON: {problem}") from None
+    return read_json_file(path)
 
 
 @contextmanager

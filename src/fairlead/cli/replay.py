@@ -38,7 +38,8 @@ def replay(
     count, left = journal.replay(path)
     record = path.with_name("run.json")
     if run.is_dir() and record.exists():
-        told = read_json(record).get("metrics", {}).get("journal_sha256")
+        metrics = read_json(record).get("metrics")
+        told = metrics.get("journal_sha256") if isinstance(metrics, dict) else None
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if told is not None and told != found:
             raise CheckError(f"{path}: its sha256 is {found}, {record} has {told}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairlead.errors import ConfigError
+from fairlead.model.limits import MAX_SEED
 
 if TYPE_CHECKING:
     from fairlead.live.server import Server
@@ -75,7 +76,7 @@ def serve(
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", help="/metrics without a token.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of policies that draw lots.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of policies that draw lots.")] = 0,
 ) -> None:
     """Run the scheduler of a live cluster until SIGTERM. Started again on the same directory, it goes on
     where it was, however it ended; running jobs do not notice.

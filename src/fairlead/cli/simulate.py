@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import polars as pl
 import typer
 
@@ -211,21 +212,37 @@ def _say_how_to_go_on(folder: Path) -> None:
     )
 
 
+class _Arguments(msgspec.Struct):
+    """What ``remembered`` has written."""
+
+    input: Input
+    policy: str
+    profile: str
+    expect_rounds: str | None
+    files: dict[str, str]  # SHA-256 by path
+
+
+class _Begun(msgspec.Struct):
+    """What of ``run.json`` a run goes on from."""
+
+    arguments: _Arguments
+    status: str
+
+
 def _resume(folder: Path, json: bool) -> None:
-    record = o.read_json(folder / "run.json")
+    path = folder / "run.json"
     try:
-        arguments = record["arguments"]
-        source = Input(**arguments["input"])
-        policy, profile = arguments["policy"], arguments["profile"]
-        expect, files, status = arguments["expect_rounds"], arguments["files"], record["status"]
-    except (KeyError, TypeError) as problem:
-        raise RunError(f"{folder / 'run.json'}: not a run that can go on ({problem})") from None
-    if status == "complete":
+        begun = msgspec.convert(o.read_json(path), _Begun)
+    except msgspec.ValidationError as problem:
+        raise RunError(f"{path}: not a run that can go on ({problem})") from None
+    if begun.status == "complete":
         raise RunError(f"{folder}: this run is complete, there is nothing to go on with")
-    for name, digest in files.items():
+    arguments = begun.arguments
+    for name, digest in arguments.files.items():
         path = Path(name)
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             raise RunError(f"{name}: has changed since the run in {folder} began, it cannot go on")
-    run = source.run(policy, profile)
-    rounds = None if expect is None else Path(expect)
-    execute(run, folder, arguments, json=json, expect=rounds, resume=True)
+    run = arguments.input.run(arguments.policy, arguments.profile)
+    rounds = None if arguments.expect_rounds is None else Path(arguments.expect_rounds)
+    again = msgspec.to_builtins(arguments)
+    execute(run, folder, again, json=json, expect=rounds, resume=True)

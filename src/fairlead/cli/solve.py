@@ -15,6 +15,7 @@ from rich.table import Table
 from fairlead.errors import ConfigError
 from fairlead.mechanism.profile import GAVEL
 from fairlead.model.allocation import Allocation
+from fairlead.model.limits import MAX_SEED
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
@@ -41,7 +42,7 @@ def solve(
             help="Rates of each job family: Gavel's JSON, our CSV, or the built-in catalogue.",
         ),
     ] = "builtin",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of policies that draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of policies that draw.")] = 0,
     shares: Annotated[bool, typer.Option("--shares", help="Print the shares too.")] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per problem instead of tables.")

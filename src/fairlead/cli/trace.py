@@ -16,6 +16,7 @@ from rich.table import Table
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
+from fairlead.model.limits import MAX_SEED
 from fairlead.model.throughput import Throughputs
 from fairlead.sim.adapting_arrivals import adapting_arrivals
 from fairlead.sim.arrivals import bursty_arrivals, gavel_arrivals
@@ -51,7 +52,10 @@ ClusterOption = Annotated[
     ),
 ]
 SeedOption = Annotated[
-    int, typer.Option(min=0, help="Where random choices start; the same seed gives the same jobs.")
+    int,
+    typer.Option(
+        min=0, max=MAX_SEED, help="Where random choices start; the same seed gives the same jobs."
+    ),
 ]
 VcOption = Annotated[
     str | None,

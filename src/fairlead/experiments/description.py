@@ -1,7 +1,6 @@
 """A sweep as people describe it, in a TOML file or by options: the same keys, the same checks."""
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from fairlead.experiments.rates import loads
 from fairlead.experiments.sweep import Automatic, Spec
 from fairlead.inputs import Input
 from fairlead.policies import registry
+from fairlead.toml import read_toml
 from fairlead.traces.cluster import parse_cluster
 
 OWN = ("policies", "profiles", "seeds", "rates", "jobs", "utilization_threshold", "cutoff")
@@ -25,14 +25,7 @@ _KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true o
 
 def read_table(path: Path) -> dict[str, Any]:
     """A TOML file as a table, or ConfigError."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise ConfigError(f"{path}: cannot be read ({problem.strerror})") from None
-    except UnicodeDecodeError as problem:
-        raise ConfigError(f"{path}: not UTF-8 text at byte {problem.start}") from None
-    except tomllib.TOMLDecodeError as problem:
-        raise ConfigError(f"{path}: not valid TOML: {problem}") from None
+    return read_toml(path, ConfigError)
 
 
 def described(table: Mapping[str, Any], where: str, names: Mapping[str, str]) -> Spec:

@@ -3,7 +3,6 @@
 import difflib
 import re
 import shlex
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from fairlead.errors import InputError
 from fairlead.live.progress_url import parse_progress_url
 from fairlead.live.runtime import CONDA_NAME, named, wrong_container
 from fairlead.live.spec import JobSpec
+from fairlead.toml import parse_toml
 
 # Smallest and largest value of each number; the OpenAPI description shows them too.
 BOUNDS: Mapping[str, tuple[float, float]] = {
@@ -149,12 +149,11 @@ def _content(path: Path) -> Any:
     try:
         if path.suffix == ".json":
             return msgspec.json.decode(data)
-        return tomllib.loads(data.decode())
+        return parse_toml(data.decode(), str(path), InputError)
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text") from None
-    except (msgspec.DecodeError, tomllib.TOMLDecodeError) as problem:
-        kind = path.suffix[1:].upper()
-        raise InputError(f"{path}: is not {kind}: {problem}") from None
+    except msgspec.DecodeError as problem:
+        raise InputError(f"{path}: is not JSON: {problem}") from None
     except RecursionError:
         raise InputError(f"{path}: is nested too deeply") from None
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from fairlead.errors import ClusterError
 from fairlead.model.arrays import Floats, Ints
-
-LARGEST = 10_000_000  # devices; a typing mistake should not fill the memory
+from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
 
 
 class Locality(Enum):
@@ -58,11 +57,13 @@ class Cluster:
             if node.name in seen:
                 raise ClusterError(f"node {node.name!r}: the name appears twice")
             seen.add(node.name)
-        if sum(node.devices for node in self.nodes) > LARGEST:
-            raise ClusterError(f"a cluster may have at most {LARGEST} devices")
+        if sum(node.devices for node in self.nodes) > MAX_DEVICES:
+            raise ClusterError(f"a cluster may have at most {MAX_DEVICES} devices")
         for accelerator, price in self.prices.items():
-            if not price >= 0 or price == float("inf"):
-                raise ClusterError(f"price of {accelerator!r}: must be a number >= 0, got {price}")
+            if not 0 <= price <= MAX_NUMBER:
+                raise ClusterError(
+                    f"price of {accelerator!r}: must be a number from 0 to {MAX_NUMBER:g}, got {price}"
+                )
         ordered = tuple(sorted(self.nodes, key=lambda node: node.accelerator))
         object.__setattr__(self, "nodes", ordered)
 
@@ -83,8 +84,8 @@ class Cluster:
                 if isinstance(devices_per_server, int)
                 else devices_per_server.get(accelerator, 1)
             )
-            if count > LARGEST:
-                raise ClusterError(f"{accelerator}: at most {LARGEST} devices, got {count}")
+            if count > MAX_DEVICES:
+                raise ClusterError(f"{accelerator}: at most {MAX_DEVICES} devices, got {count}")
             if per < 1:
                 raise ClusterError(f"{accelerator}: devices per server must be >= 1, got {per}")
             for first in range(0, count, per):

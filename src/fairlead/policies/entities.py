@@ -10,8 +10,6 @@ policy = "fifo"
 [product]               # jobs of the tenant "product"
 """
 
-import math
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,9 @@ import numpy as np
 
 from fairlead.errors import ConfigError
 from fairlead.model.arrays import Bools, Ints
+from fairlead.model.limits import MAX_WEIGHT, MIN_WEIGHT, is_weight
 from fairlead.model.snapshot import Snapshot
+from fairlead.toml import read_toml
 
 POLICIES = ("fairness", "fifo")
 
@@ -73,12 +73,7 @@ class Entities:
 
 def read_entities(path: str | Path) -> Entities:
     """The tree in a TOML file."""
-    try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise ConfigError(f"{path}: cannot be read ({problem.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"{path}: not a TOML file ({problem})") from None
+    table = read_toml(Path(path), ConfigError)
     root = Entity("", 0)
     tree = [root]
     for name, value in table.items():
@@ -96,10 +91,12 @@ def _entities(
     """The entity at a path and those inside, which are to stand at ``position`` and behind."""
     field = path.replace("/", ".")
     weight, policy = table.get("weight", 1.0), table.get("policy", "fairness")
-    if isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise ConfigError(f"{origin}: {field}.weight: must be a number > 0, got {weight!r}")
-    if not (math.isfinite(weight) and weight > 0):
-        raise ConfigError(f"{origin}: {field}.weight: must be a number > 0, got {weight!r}")
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if not is_number or not is_weight(weight):
+        raise ConfigError(
+            f"{origin}: {field}.weight: must be a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}, "
+            f"got {weight!r}"
+        )
     if policy not in POLICIES:
         known = " or ".join(repr(name) for name in POLICIES)
         raise ConfigError(f"{origin}: {field}.policy: must be {known}, got {policy!r}")

@@ -1,6 +1,5 @@
 """What can be chosen about Shockwave's planner, and the files that choose it."""
 
-import tomllib
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 
 from fairlead.errors import ConfigError
+from fairlead.toml import read_toml
 
 
 class Calibration(StrEnum):
@@ -132,15 +132,16 @@ def read_options(text: str) -> Options:
     if ("=" in text or text in {field.name for field in fields(Options)}) and not path.exists():
         return _inline(text)
     try:
-        data = path.read_bytes()
-        found = (
-            tomllib.loads(data.decode()) if path.suffix != ".json" else msgspec.json.decode(data)
-        )
+        path.stat()
+        if path.suffix == ".json":
+            found = msgspec.json.decode(path.read_bytes())
+        else:
+            found = read_toml(path, ConfigError)
     except OSError as problem:
         names = " or ".join(PRESETS)
         reason = f"{problem.strerror} (a file's name, {names} is expected)"
         raise ConfigError(f"{path}: cannot read the configuration: {reason}") from None
-    except (ValueError, msgspec.DecodeError) as problem:
+    except (ValueError, RecursionError) as problem:  # msgspec's are ValueErrors
         raise ConfigError(f"{path}: not a readable configuration: {problem}") from None
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: must be an object with the options of shockwave")

@@ -29,6 +29,21 @@ def _number(folder: Path) -> tuple[int, str]:
     return (int(first) if first.isdecimal() else 1 << 31), folder.name
 
 
+def read_json_file(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; RunError where there is none."""
+    try:
+        record = json.loads(path.read_text("utf-8"))
+    except OSError as problem:
+        raise RunError(f"{path}: cannot be read: {problem.strerror}") from None
+    except ValueError as problem:
+        raise RunError(f"{path}: is not JSON: {problem}") from None
+    except RecursionError:
+        raise RunError(f"{path}: is nested too deeply") from None
+    if not isinstance(record, dict):
+        raise RunError(f"{path}: expected an object, got {type(record).__name__}")
+    return record
+
+
 def read_record(folder: Path) -> dict[str, Any]:
     """``run.json`` of a complete run; RunError where it is none."""
     path = folder / "run.json"
@@ -36,14 +51,7 @@ def read_record(folder: Path) -> dict[str, Any]:
         raise RunError(f"{folder}: is a file, expected the folder of a run")
     if not path.is_file():
         raise RunError(f"{folder}: is not the folder of a run: there is no run.json")
-    try:
-        record = json.loads(path.read_text("utf-8"))
-    except OSError as problem:
-        raise RunError(f"{path}: cannot be read: {problem.strerror}") from None
-    except ValueError as problem:
-        raise RunError(f"{path}: is not JSON: {problem}") from None
-    if not isinstance(record, dict):
-        raise RunError(f"{path}: expected an object, got {type(record).__name__}")
+    record = read_json_file(path)
     status = record.get("status")
     if status != "complete":
         raise RunError(f"{folder}: is not a complete run, its status is {status!r}")

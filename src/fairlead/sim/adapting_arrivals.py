@@ -28,6 +28,7 @@ SCALES = (1, 2, 4, 8)
 SHORT_S = 1000.0  # Accordion jobs below this stay static
 MODES = (Mode.STATIC, Mode.ACCORDION, Mode.GNS)
 FEWEST_DURATIONS = 5  # so that each class has one
+MAX_DURATIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,10 @@ def adapting_arrivals(
     for name, parts in (("modes", mix.modes), ("scale factors", mix.scales)):
         if min(parts) < 0 or not isclose(sum(parts), 1.0, abs_tol=1e-3):
             raise ConfigError(f"mix of {name}: parts must be >= 0 and add up to 1, got {parts}")
-    if mix.durations < FEWEST_DURATIONS:
-        raise ConfigError(f"durations: must be >= {FEWEST_DURATIONS}, got {mix.durations}")
+    if not FEWEST_DURATIONS <= mix.durations <= MAX_DURATIONS:
+        raise ConfigError(
+            f"durations: must be from {FEWEST_DURATIONS} to {MAX_DURATIONS}, got {mix.durations}"
+        )
     drawn = _Jobs(Reference(throughputs, reference), seed, mix, multi_gpu)
     endless = _stream(drawn, random.Random(seed + 1), mean_interarrival_s)
     return endless if jobs is None else first(endless, jobs)

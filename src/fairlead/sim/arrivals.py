@@ -15,6 +15,7 @@ from fairlead.errors import ConfigError, ThroughputError
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, MIN_POSITIVE, is_duration
 from fairlead.model.throughput import Throughputs
 
 # The order in which Gavel draws from its families (its JobTable); families that are not in it come
@@ -142,8 +143,10 @@ def gavel_arrivals(
     at 0 before the others until their devices fill each accelerator type of that cluster.
     """
     check_interarrival(mean_interarrival_s, jobs)
-    if fixed_duration_s is not None and not 0 < fixed_duration_s < math.inf:
-        raise ConfigError(f"fixed duration: must be a number > 0, got {fixed_duration_s}")
+    if fixed_duration_s is not None and not MIN_POSITIVE <= fixed_duration_s <= MAX_SECONDS:
+        raise ConfigError(
+            f"fixed duration: must be above 0 and at most {MAX_SECONDS:g} s, got {fixed_duration_s}"
+        )
     options = _GavelOptions(multi_gpu, multi_priority, slos, fixed_duration_s)
     generator = _GavelJobs(Reference(throughputs, reference), seed, options)
     endless = _gavel_stream(generator, random.Random(seed + 3), mean_interarrival_s, steady_state)
@@ -175,12 +178,14 @@ def first(arrivals: Iterator[Arrival], jobs: int) -> Iterator[Arrival]:
 
 def check_interarrival(mean_s: float, jobs: int | None) -> None:
     """ConfigError unless the stream gets on in time or ends."""
-    if not 0 <= mean_s < math.inf:
-        raise ConfigError(f"mean inter-arrival time: must be a number >= 0, got {mean_s}")
+    if not is_duration(mean_s):
+        raise ConfigError(
+            f"mean inter-arrival time: must be from 0 to {MAX_SECONDS:g} s, got {mean_s}"
+        )
     if mean_s == 0 and jobs is None:
         raise ConfigError("mean inter-arrival time 0 needs a number of jobs: all arrive at once")
-    if jobs is not None and jobs < 1:
-        raise ConfigError(f"number of jobs: must be >= 1, got {jobs}")
+    if jobs is not None and not 1 <= jobs <= MAX_JOBS:
+        raise ConfigError(f"number of jobs: must be from 1 to {MAX_JOBS}, got {jobs}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,15 @@ import numpy as np
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
+from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, check_seed
 from fairlead.model.throughput import Throughputs
-from fairlead.sim.adapting_arrivals import Mix, adapting_arrivals
+from fairlead.sim.adapting_arrivals import MAX_DURATIONS, Mix, adapting_arrivals
 from fairlead.sim.arrivals import bursty_arrivals, gavel_arrivals
 
 # What each kind of generator takes: (keys with a number, keys with a list of parts, flags).
 _COMMON = ("jobs", "interarrival")
 _WHOLE = ("jobs", "durations")
+_MOST = {"jobs": MAX_JOBS, "durations": MAX_DURATIONS, "modes": 1}  # the others: seconds
 _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "gavel": ((*_COMMON, "duration"), (), ("multi-gpu", "priorities", "deadlines", "full")),
     "bursty": (_COMMON, (), ()),
@@ -44,6 +46,7 @@ def generate(
     ``modes=STATIC:ACCORDION:GNS`` (parts that add up to 1); flag multi-gpu. Raises ConfigError.
     """
     given = _parsed(spec)
+    check_seed(seed)
     jobs = int(given.numbers["jobs"]) if "jobs" in given.numbers else None
     mean_s = given.numbers.get("interarrival", 600.0)
     match given.kind:
@@ -115,6 +118,9 @@ def _number(key: str, value: str) -> float:
         number = float(value)
     except ValueError:
         number = float("nan")
-    if not 0 <= number < float("inf") or (key in _WHOLE and (number < 1 or number % 1)):
-        raise ConfigError(f"generate: {key} must be a number in range, got {value!r}")
+    most = _MOST.get(key, MAX_SECONDS)
+    if key in _WHOLE and not (1 <= number <= most and number % 1 == 0):
+        raise ConfigError(f"generate: {key} must be a whole number from 1 to {most}, got {value!r}")
+    if not 0 <= number <= most:
+        raise ConfigError(f"generate: {key} must be a number from 0 to {most:g}, got {value!r}")
     return number

@@ -7,6 +7,7 @@ import numpy as np
 from fairlead.errors import ConfigError
 from fairlead.model.arrays import Floats
 from fairlead.model.job import Job, RestartCosts
+from fairlead.model.limits import MAX_SECONDS, check_seed, is_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,12 @@ class World:
             _check(name, getattr(self, name), 0 <= getattr(self, name) <= 2)
         _check("early_end", self.early_end, self.early_end <= 1)
         if self.mtbf_s is not None:
-            _check("mtbf_s", self.mtbf_s, self.mtbf_s > 0)
-        _check("mttr_s", self.mttr_s, self.mttr_s > 0)
+            _check("mtbf_s", self.mtbf_s, 1 <= self.mtbf_s <= MAX_SECONDS)
+        _check("mttr_s", self.mttr_s, 1 <= self.mttr_s <= MAX_SECONDS)
+        costs = self.restart_costs
+        for cost_s in (costs.default_s, *costs.by_family.values(), *costs.by_job.values()):
+            _check("restart_costs", cost_s, is_duration(cost_s))
+        check_seed(self.seed)
 
     def last_step(self, job: Job) -> float:
         """The step at which the job ends: its total, or earlier where its owner or a crash ends it."""
@@ -60,8 +65,9 @@ _WORDS = {
     "rate_noise": "rate noise must be a number from 0 to 2",
     "rate_bias": "rate bias must be a number from 0 to 2",
     "early_end": "the probability of an early end must be from 0 to 1",
-    "mtbf_s": "the mean time between failures must be a number > 0",
-    "mttr_s": "the mean time to repair must be a number > 0",
+    "mtbf_s": f"the mean time between failures must be from 1 to {MAX_SECONDS:g} s",
+    "mttr_s": f"the mean time to repair must be from 1 to {MAX_SECONDS:g} s",
+    "restart_costs": f"a restart cost must be from 0 to {MAX_SECONDS:g} s",
 }
 
 

@@ -1,12 +1,13 @@
 """A cluster from the command line or from a TOML file (docs/formats.md)."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fairlead.errors import ClusterError
 from fairlead.model.cluster import Cluster, Node
+from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
+from fairlead.toml import read_toml
 
 # $ per device-hour on Google Cloud, as Gavel's evaluation uses them (OSDI'20). Others are free.
 DEFAULT_PRICES = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
@@ -40,6 +41,8 @@ def parse_prices(text: str) -> dict[str, float]:
     prices = {}
     for name, value in _pairs("prices", text).items():
         try:
+            if "_" in value:
+                raise ValueError  # Python would read 1_000 as a number
             prices[name] = float(value)
         except ValueError:
             raise ClusterError(f"prices: {name}: expected a number, got {value!r}") from None
@@ -89,6 +92,8 @@ def _pairs(what: str, text: str) -> dict[str, str]:
 
 def _whole(what: str, name: str, text: str) -> int:
     try:
+        if "_" in text:
+            raise ValueError  # Python would read 1_000 as a number
         return int(text)
     except ValueError:
         raise ClusterError(f"{what}: {name}: expected a whole number, got {text!r}") from None
@@ -109,14 +114,7 @@ def _per_server(text: str | None, counts: Mapping[str, int]) -> int | dict[str, 
 
 def _read_toml(path: Path) -> tuple[tuple[Node, ...], dict[str, float]]:
     """``[[node]]`` tables with name, accelerator, devices and optionally count; ``[prices]``."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise ClusterError(f"{path}: cannot be read ({problem.strerror})") from None
-    except UnicodeDecodeError as problem:
-        raise ClusterError(f"{path}: not UTF-8 text at byte {problem.start}") from None
-    except tomllib.TOMLDecodeError as problem:
-        raise ClusterError(f"{path}: not valid TOML: {problem}") from None
+    document = read_toml(path, ClusterError)
     _only(path, "the file", document, {"node", "prices"})
     tables = document.get("node", [])
     if not isinstance(tables, list) or not tables:
@@ -143,6 +141,10 @@ def _nodes(path: Path, at: int, table: Any) -> list[Node]:
     if "count" not in table:
         return [Node(name, accelerator, devices)]
     count = _toml_value(path, where, table, "count", int)
+    if count * devices > MAX_DEVICES:
+        raise ClusterError(
+            f"{path}: {where}: count: at most {MAX_DEVICES} devices in all, got {count} x {devices}"
+        )
     return [Node(f"{name}-{i}", accelerator, devices) for i in range(count)]
 
 
@@ -165,4 +167,8 @@ def _toml_prices(path: Path, table: Any) -> dict[str, float]:
     for name, value in table.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ClusterError(f"{path}: [prices] {name}: expected a number, got {value!r}")
+        if not 0 <= value <= MAX_NUMBER:
+            raise ClusterError(
+                f"{path}: [prices] {name}: must be a number from 0 to {MAX_NUMBER:g}, got {value!r}"
+            )
     return {name: float(value) for name, value in table.items()}

@@ -19,7 +19,7 @@ import numpy as np
 
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughput import Throughputs
-from fairlead.traces.fields import at_least_zero, number, whole
+from fairlead.traces.fields import seconds, whole
 from fairlead.traces.lines import Columns, Source, csv_rows, shown
 from fairlead.traces.request import Format, Request
 from fairlead.traces.trace import Skipped, Trace
@@ -43,6 +43,7 @@ class _Wording:
     duration: str
     devices: str
     tenant: str | None
+    job: str | None  # of what identifies a job, if the format has it
     time_s: Callable[[Source, int, str, str], float]
 
     @property
@@ -55,13 +56,16 @@ def _wall_clock_s(source: Source, line: int, name: str, text: str) -> float:
     """``2017-10-09 07:01:55`` as seconds; a time without a zone counts as UTC, so no hour is lost."""
     try:
         moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+        time_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
         raise source.fault(line, f"{name}: expected a date and time, got {shown(text)}") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if time_s < 0:
+        raise source.fault(line, f"{name}: must not be before 1970, got {shown(text)}")
+    return time_s
 
 
-PHILLY = _Wording("Philly", "timestamp", "duration", "num_gpus", "cluster", _wall_clock_s)
-ITP = _Wording("ITP", "submission_time", "duration", "num_gpu", None, number)
+PHILLY = _Wording("Philly", "timestamp", "duration", "num_gpus", "cluster", None, _wall_clock_s)
+ITP = _Wording("ITP", "submission_time", "duration", "num_gpu", None, "job_id", seconds)
 
 
 def _format(wording: _Wording) -> Format:
@@ -110,12 +114,18 @@ def _rows(source: Source, wording: _Wording) -> Iterator[_Row]:
     columns = Columns(source, line, header, wording.required)
     submitted, duration, devices = (columns.index[name] for name in wording.required[:3])
     tenant = None if wording.tenant is None else columns.index[wording.tenant]
+    job = None if wording.job is None else columns.index.get(wording.job)
+    seen: set[str] = set()
     for line, row in rows:
         columns.check(line, row)
+        if job is not None:
+            if row[job] in seen:
+                raise source.fault(line, f"{wording.job}: appears twice, got {shown(row[job])}")
+            seen.add(row[job])
         yield _Row(
             line,
             wording.time_s(source, line, wording.submitted, row[submitted]),
-            at_least_zero(source, line, wording.duration, row[duration]),
+            seconds(source, line, wording.duration, row[duration]),
             whole(source, line, wording.devices, row[devices], least=0),
             "" if tenant is None else row[tenant].strip(),
         )

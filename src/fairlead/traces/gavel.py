@@ -10,7 +10,8 @@ import msgspec
 
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.traces.adapting import adapting
-from fairlead.traces.fields import above_zero, at_least_zero, number, whole
+from fairlead.traces.fields import above_zero, number, seconds, seconds_above_zero, whole
+from fairlead.traces.fields import weight as checked_weight
 from fairlead.traces.lines import Source
 from fairlead.traces.request import Checks, Format, Request
 from fairlead.traces.trace import Trace
@@ -82,20 +83,28 @@ def _tab_arrival(checks: Checks, line: int, cells: list[str], layout: Layout) ->
     scale = whole(source, line, "scale_factor", cells[layout.scale], least=1)
     weight, slo_s, duration_s = 1.0, None, None
     if layout.weight is not None:
-        weight = above_zero(source, line, "priority_weight", cells[layout.weight])
+        weight = checked_weight(source, line, "priority_weight", cells[layout.weight])
     if layout.duration is not None:
-        duration_s = at_least_zero(source, line, "duration", cells[layout.duration])
+        duration_s = seconds(source, line, "duration", cells[layout.duration])
     if layout.slo is not None:
-        multiple = number(source, line, "SLO", cells[layout.slo])
-        if multiple >= 0:  # Gavel writes -1 where there is none
+        multiple = _slo_multiple(source, line, cells[layout.slo])
+        if multiple is not None:
             nominal_s = duration_s or checks.nominal_s(family, scale, steps)
             slo_s = None if nominal_s is None else multiple * nominal_s
-    arrival_s = at_least_zero(source, line, "arrival_time", cells[layout.arrival])
+    arrival_s = seconds(source, line, "arrival_time", cells[layout.arrival])
     # The line number is the id, as in Gavel.
     job = Job(JobId(line - 1), family, scale, steps, weight, "", slo_s, duration_s)
     if layout.mode is not None:
         job = adapting(checks, line, "mode", job, cells[layout.mode])
     return Arrival(checks.arrival(line, "arrival_time", arrival_s), job)
+
+
+def _slo_multiple(source: Source, line: int, value: object) -> float | None:
+    """The deadline in durations; None where there is none, which Gavel writes as a negative number."""
+    multiple = number(source, line, "SLO", value)
+    if multiple == 0:
+        raise source.fault(line, f"SLO: must be > 0, or -1 for no deadline, got {value}")
+    return multiple if multiple > 0 else None
 
 
 class GeneratedJob(msgspec.Struct):
@@ -124,21 +133,20 @@ def _read_jobs(source: Source, request: Request) -> Trace:
 def _job_arrivals(checks: Checks, jobs: list[GeneratedJob]) -> Iterator[Arrival]:
     source = checks.source
     for row, one in enumerate(jobs, start=1):
-        duration_s = above_zero(source, row, "duration", one.duration)
-        slo_s = None
-        if one.SLO is not None and one.SLO >= 0:
-            slo_s = one.SLO * duration_s
+        duration_s = seconds_above_zero(source, row, "duration", one.duration)
+        multiple = None if one.SLO is None else _slo_multiple(source, row, one.SLO)
+        slo_s = None if multiple is None else multiple * duration_s
         job = Job(
             JobId(checks.id(row, "id", one.id)),
             checks.family(row, "job_type", one.job_type),
             whole(source, row, "scale_factor", one.scale_factor, least=1),
             above_zero(source, row, "total_steps", one.total_steps),
-            above_zero(source, row, "priority", one.priority),
+            checked_weight(source, row, "priority", one.priority),
             "",
             slo_s,
             duration_s,
         )
-        arrival_s = at_least_zero(source, row, "arrival", one.arrival)
+        arrival_s = seconds(source, row, "arrival", one.arrival)
         yield Arrival(checks.arrival(row, "arrival", arrival_s), job)
 
 

@@ -12,13 +12,12 @@ from fairlead.errors import InputError
 from fairlead.mechanism.profile import DEFAULT
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
+from fairlead.model.limits import MAX_DEVICES
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughput import Throughputs
 from fairlead.traces.cluster import priced
-from fairlead.traces.fields import above_zero, at_least_zero, whole
+from fairlead.traces.fields import above_zero, seconds, seconds_above_zero, weight, whole
 from fairlead.traces.lines import Source
-
-MAX_DEVICES = 10_000_000  # of one type; a cluster holds a row per device
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +194,13 @@ def _jobs(source: Source, line: int, record: _Record) -> list[JobRow]:
                 job.id,
                 job.job_type,
                 whole(source, line, f"{where}scale_factor", job.scale_factor, 1),
-                above_zero(source, line, f"{where}priority", job.priority),
+                weight(source, line, f"{where}priority", job.priority),
                 above_zero(source, line, f"{where}num_steps_remaining", job.num_steps_remaining),
-                at_least_zero(source, line, f"{where}time_since_start", job.time_since_start),
+                seconds(source, line, f"{where}time_since_start", job.time_since_start),
                 job.tenant,
                 np.inf
                 if job.deadline_s is None
-                else above_zero(source, line, f"{where}deadline_s", job.deadline_s),
+                else seconds_above_zero(source, line, f"{where}deadline_s", job.deadline_s),
             )
         )
     return rows

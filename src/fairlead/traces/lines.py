@@ -134,7 +134,11 @@ class Columns:
     ) -> None:
         self.source = source
         self.width = len(header)
-        self.index = {name.strip(): i for i, name in enumerate(header)}
+        names = [name.strip() for name in header]
+        self.index = {name: i for i, name in enumerate(names)}
+        for name in names:
+            if name and names.count(name) > 1:
+                raise source.fault(line, f"column {name!r} appears twice")
         for name in required:
             if name not in self.index:
                 raise source.fault(

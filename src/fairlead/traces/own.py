@@ -7,7 +7,8 @@ import polars as pl
 
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.traces.adapting import adapting, described
-from fairlead.traces.fields import above_zero, at_least_zero, whole
+from fairlead.traces.fields import above_zero, seconds, seconds_above_zero, whole
+from fairlead.traces.fields import weight as checked_weight
 from fairlead.traces.lines import Columns, Source, csv_rows, shown
 from fairlead.traces.request import Checks, Format, Request
 from fairlead.traces.trace import Trace
@@ -112,16 +113,16 @@ def _arrival(
     samples: Any,
 ) -> Arrival:
     source = checks.source
-    time_s = at_least_zero(source, line, "arrival_s", arrival_s)
+    time_s = seconds(source, line, "arrival_s", arrival_s)
     made = Job(
         JobId(checks.id(line, "job", whole(source, line, "job", job, least=0))),
         checks.family(line, "family", family),
         whole(source, line, "scale_factor", scale_factor, least=1),
         above_zero(source, line, "total_steps", total_steps),
-        1.0 if weight is None else above_zero(source, line, "weight", weight),
+        1.0 if weight is None else checked_weight(source, line, "weight", weight),
         "" if tenant is None else str(tenant),
-        None if slo_s is None else at_least_zero(source, line, "slo_s", slo_s),
-        None if duration_s is None else at_least_zero(source, line, "duration_s", duration_s),
+        None if slo_s is None else seconds_above_zero(source, line, "slo_s", slo_s),
+        None if duration_s is None else seconds(source, line, "duration_s", duration_s),
     )
     if adaptation is not None:
         size = None if samples is None else whole(source, line, "samples", samples, least=1)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 
 from fairlead.errors import TraceError
 from fairlead.model.adaptation import with_batch
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.limits import MAX_NUMBER, MAX_SECONDS, MIN_POSITIVE, is_duration, is_weight
 from fairlead.model.regimes import adaptation_fault
 from fairlead.model.throughput import Kind, Throughputs
 
@@ -43,15 +43,17 @@ def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
     for number, arrival in enumerate(arrivals):
         job = arrival.job
         where = f"arrival {number} (job {job.id})"
-        if not time_s <= arrival.time_s < inf:
+        if not time_s <= arrival.time_s <= MAX_SECONDS:
             raise TraceError(
-                f"{where}: time must be a number >= {time_s}, that of the one before, got {arrival.time_s}"
+                f"{where}: time must be a number from {time_s}, that of the one before, to "
+                f"{MAX_SECONDS:g}, got {arrival.time_s}"
             )
         for name, value, holds in (
-            ("total_steps", job.total_steps, 0 < job.total_steps < inf),
-            ("scale_factor", job.scale_factor, job.scale_factor >= 1),
-            ("weight", job.weight, 0 < job.weight < inf),
-            ("slo_s", job.slo_s, job.slo_s is None or 0 < job.slo_s < inf),
+            ("total_steps", job.total_steps, MIN_POSITIVE <= job.total_steps <= MAX_NUMBER),
+            ("scale_factor", job.scale_factor, 1 <= job.scale_factor < LARGEST_ID),
+            ("weight", job.weight, is_weight(job.weight)),
+            ("slo_s", job.slo_s, job.slo_s is None or 0 < job.slo_s <= MAX_SECONDS),
+            ("duration_s", job.duration_s, job.duration_s is None or is_duration(job.duration_s)),
             ("id", job.id, 0 <= job.id < LARGEST_ID and job.id not in seen),
         ):
             if not holds:

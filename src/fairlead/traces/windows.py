@@ -9,13 +9,14 @@ import numpy as np
 
 from fairlead.errors import InputError
 from fairlead.model.arrays import Floats
+from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
 from fairlead.solve.welfare import relaxed_weights, remaining_table, utility_table
 from fairlead.solve.window import Window
-from fairlead.traces.fields import above_zero, at_least_zero, whole
+from fairlead.traces.fields import above_zero, at_least_zero, seconds_above_zero, whole
 from fairlead.traces.lines import Source, shown
 
-MAX_DEVICES = 10_000_000
 MAX_CELLS = 50_000_000  # jobs x rounds
+MAX_PRIORITY = 1e30  # of a job: a power, recorded ones reach 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class _Checked:
             raise self._fault(
                 "inst.F", f"jobs x rounds must be <= {MAX_CELLS}, got {len(inst.nw)} x {rounds}"
             )
-        return devices, rounds, above_zero(self.source, self.line, "inst.T", inst.T)
+        return devices, rounds, seconds_above_zero(self.source, self.line, "inst.T", inst.T)
 
     def _welfare(self, inst: _Instance) -> tuple[Floats, Floats]:
         bases, logs = np.array(inst.bases, np.float64), np.array(inst.logs, np.float64)
@@ -137,7 +138,7 @@ class _Checked:
     def _weights(self, record: _Record, left_s: Floats) -> Floats:
         inst, jobs = record.inst, len(left_s)
         if record.priorities is not None:
-            return self._column("priorities", record.priorities, jobs, prefix="")
+            return self._column("priorities", record.priorities, jobs, prefix="", most=MAX_PRIORITY)
         if inst.ftf is None:
             raise self._fault("inst.ftf", "is missing, and there are no priorities")
         target_s = self._column("ftf", inst.ftf, jobs)
@@ -148,7 +149,14 @@ class _Checked:
         return relaxed_weights(start * inst.T, left_s, share, target_s, inst.T, most, exponent)
 
     def _column(
-        self, name: str, values: list[float], jobs: int, zero: bool = False, prefix: str = "inst."
+        self,
+        name: str,
+        values: list[float],
+        jobs: int,
+        *,
+        zero: bool = False,
+        prefix: str = "inst.",
+        most: float = MAX_NUMBER,
     ) -> Floats:
         """(jobs,) finite numbers above zero, or also zero."""
         if len(values) != jobs:
@@ -158,7 +166,7 @@ class _Checked:
         check = at_least_zero if zero else above_zero
         return np.array(
             [
-                check(self.source, self.line, f"{prefix}{name}[{j}]", value)
+                check(self.source, self.line, f"{prefix}{name}[{j}]", value, most)
                 for j, value in enumerate(values)
             ],
             np.float64,

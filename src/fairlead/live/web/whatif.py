@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import tomllib
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from fairlead.live.web.markup import Html, duration, join, percent, tag
 from fairlead.live.web.shell import Page, Section, columns, note
 from fairlead.live.web.tables import Cell, Column
 from fairlead.report.quantities import DASH
+from fairlead.toml import parse_toml
 
 CHANGED = 100  # jobs shown
 _DEVICES = re.compile(r"\s*([^=\s]+)\s*=\s*([0-9]{1,5})\s*")
@@ -55,10 +55,7 @@ def _jobs(text: str) -> tuple[JobSpec, ...]:
     """One job's fields, or several below ``[[jobs]]``, as TOML."""
     if not text.strip():
         return ()
-    try:
-        content = tomllib.loads(text.replace("\r\n", "\n"))
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise InputError(f"job: is not TOML: {problem}") from None
+    content = parse_toml(text, "job", InputError)
     tables_ = content.get("jobs", [content])
     if not isinstance(tables_, list):
         raise InputError("job: [[jobs]] has two brackets on each side")

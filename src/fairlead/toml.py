@@ -1,0 +1,49 @@
+"""TOML files and texts, read in one way: every fault is one sentence, and nesting has a limit."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fairlead.errors import InputError
+
+MAX_DEPTH = 32  # tables and arrays inside each other; whoever walks the result may recurse
+MAX_BYTES = 1 << 24
+
+
+def read_toml(path: Path, error: type[InputError]) -> dict[str, Any]:
+    """The table that a file holds. Raises ``error`` with the file's name where it is none."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise error(f"{path}: is larger than {MAX_BYTES:,} bytes")
+        text = path.read_bytes().decode()
+    except OSError as problem:
+        raise error(f"{path}: cannot be read ({problem.strerror})") from None
+    except UnicodeDecodeError as problem:
+        raise error(f"{path}: not UTF-8 text at byte {problem.start}") from None
+    return parse_toml(text, str(path), error)
+
+
+def parse_toml(text: str, where: str, error: type[InputError]) -> dict[str, Any]:
+    """The table that a text holds. where: what messages call the text."""
+    try:
+        table = tomllib.loads(text.replace("\r\n", "\n"))
+    except ValueError as problem:  # also numbers and dates that Python cannot hold
+        raise error(f"{where}: is not valid TOML: {problem}") from None
+    except RecursionError:
+        raise error(f"{where}: is nested too deeply") from None
+    if any(depth > MAX_DEPTH for depth in _depths(table)):
+        raise error(f"{where}: is nested too deeply: more than {MAX_DEPTH} levels")
+    return table
+
+
+def _depths(table: dict[str, Any]) -> Iterator[int]:
+    """How deep each table and array stands, the outermost at 1, without recursion."""
+    stack: list[tuple[Any, int]] = [(table, 1)]
+    while stack:
+        value, depth = stack.pop()
+        yield depth
+        if depth > MAX_DEPTH:
+            continue
+        inside = value.values() if isinstance(value, dict) else value
+        stack.extend((one, depth + 1) for one in inside if isinstance(one, dict | list))

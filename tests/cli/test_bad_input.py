@@ -1,0 +1,238 @@
+"""Input that no run can be made of: one sentence and exit code 2, at once."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.small import time_limit
+
+from fairlead.cli.main import main
+
+SMALL = ("simulate", "--policy", "las", "--generate", "gavel,jobs=2")
+
+
+@pytest.fixture(autouse=True)
+def in_time() -> Iterator[None]:
+    with time_limit(60):
+        yield
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The sentence on stderr of a call that must end with exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(one) for one in arguments])
+    captured = capsys.readouterr()
+    assert ended.value.code == 2, captured
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--seed", "9" * 20), "seed"),
+        (("--cluster", "v100=10000000"), "at most 1000000 devices, got 10000000"),
+        (("--cluster", "v100=100000000000"), "at most 1000000 devices"),
+        (("--restart-cost", "1e308"), "--restart-cost: expected a number of seconds from 0 to"),
+        (("--restart-cost", "A3C=1e308"), "--restart-cost: expected a number of seconds from 0 to"),
+        (("--round", "1e308"), "round: must be from 10 to 1e+10 seconds, got 1e+308"),
+        (("--solve-time", "1e308"), "solve time: must be from 0 to 1e+10 seconds"),
+        (("--solve-interval", "1e308"), "solve interval: must be from 0 to 1e+10 seconds"),
+        (("--mtbf", "1e-300"), "the mean time between failures must be from 1 to 1e+10 s"),
+        (("--mtbf", "1", "--mttr", "1e-300"), "the mean time to repair must be from 1 to 1e+10 s"),
+        (("--prices", "v100=1e308"), "price of 'v100': must be a number from 0 to 1e+15"),
+        (("--window", "0:" + "9" * 5000), "--window: at most 2000000 jobs"),
+        (("--generate", "gavel,jobs=100000000000"), "jobs must be a whole number from 1 to"),
+        (("--generate", "gavel,jobs=2,interarrival=1e308"), "interarrival must be a number from 0"),
+        (("--generate", "gavel,jobs=2,duration=1e308"), "duration must be a number from 0 to"),
+        (("--generate", "shockwave,jobs=2,durations=1000000000"), "durations must be a whole"),
+    ],
+)
+def test_options_out_of_range(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in refused(capsys, *SMALL, *options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["cluster", "policy", "file"])
+def test_toml_that_is_nested_too_deeply(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    for number, text in enumerate(
+        (
+            "a = " + "[" * 50_000 + "]" * 50_000,
+            "a" + ".a" * 5_000 + " = 1",
+            "[" + "a." * 2_000 + "b]",
+        )
+    ):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(text)
+        call: dict[str, tuple[object, ...]] = {
+            "cluster": (*SMALL, "--cluster", path),
+            "policy": ("simulate", "--policy", f"shockwave:{path}", "--generate", "gavel,jobs=2"),
+            "file": ("sweep", path),
+        }
+        assert "nested too deeply" in refused(capsys, *call[place])
+
+
+def test_cluster_of_too_many_nodes_in_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(
+        '[[node]]\nname = "a"\naccelerator = "v100"\ndevices = 8\ncount = 100000000000\n'
+    )
+    said = refused(capsys, *SMALL, "--cluster", path)
+    assert "a.toml: node 1: count: at most 1000000 devices in all" in said
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that says that it was interrupted."""
+    folder = tmp_path_factory.mktemp("run") / "r"
+    main_ok = ["simulate", *SMALL[1:], "--cluster", "v100=2", "--out", str(folder), "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main(main_ok)
+    assert ended.value.code == 0
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(record | {"status": "interrupted"}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policy": ["las"]},
+        {"profile": None},
+        {"files": ["a"]},
+        {"input": {"seed": "x"}},
+        {"input": {"cluster": None}},
+        {"input": {"restart_cost": 3}},
+        {"input": []},
+        None,
+        [],
+    ],
+)
+def test_record_that_no_run_can_go_on_from(
+    tmp_path: Path, interrupted: Path, capsys: pytest.CaptureFixture[str], change: Any
+) -> None:
+    folder = tmp_path / "r"
+    shutil.copytree(interrupted, folder)
+    path = folder / "run.json"
+    record = json.loads(path.read_text())
+    if isinstance(change, dict):
+        for name, value in change.items():
+            is_part = isinstance(value, dict)
+            record["arguments"][name] = record["arguments"][name] | value if is_part else value
+    path.write_text(json.dumps(change if not isinstance(change, dict) else record))
+    before = path.read_bytes()
+    assert "run.json" in refused(capsys, "simulate", "--resume", folder)
+    assert path.read_bytes() == before
+
+
+def test_zeros_behind_a_journal_are_no_record(
+    interrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a file system leaves where the machine went down."""
+    path = tmp_path / "journal"
+    path.write_bytes((interrupted / "journal").read_bytes() + bytes(100_000))
+    with pytest.raises(SystemExit) as ended:
+        main(["replay", str(path)])
+    assert ended.value.code == 0
+    assert "cut off: the last 100000 bytes are no whole record" in capsys.readouterr().out
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(SystemExit) as ended:
+        main(["replay", str(path)])
+    assert ended.value.code == 1
+    assert "is damaged" in capsys.readouterr().err
+
+
+JOB = {"id": 1, "job_type": "A3C", "scale_factor": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"time_since_start": 2**70}, "time_since_start: must be <= 1e+10, got 1.18"),
+        ({"time_since_start": 1e308}, "time_since_start: must be <= 1e+10"),
+        ({"priority": 1e-300}, "priority: must be >= 1e-12"),
+        ({"priority": 1e-9}, "priority: must be >= 1e-06"),
+        ({"priority": 1e308}, "priority: must be <= 1e+06"),
+        ({"num_steps_remaining": 1e308}, "num_steps_remaining: must be <= 1e+15"),
+        ({"deadline_s": 1e308}, "deadline_s: must be <= 1e+10"),
+    ],
+)
+def test_allocation_problem_out_of_range(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"k": 1, "cluster_spec": {"v100": 2}, "jobs": [JOB | change]}))
+    assert said in refused(capsys, "solve", "--policy", "las", "--instances", path)
+
+
+WINDOW = {
+    "G": 2, "F": 4, "T": 120, "round": 1, "k": 0.001, "bases": [0.0, 1.0], "logs": [-10.0, 0.0],
+    "nw": [1], "E": [10], "cur": [0], "d": [60.0], "R": [600.0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("inst", "priorities", "said"),
+    [
+        ({"T": 1e308}, [1.0], "inst.T: must be <= 1e+10"),
+        ({"d": [1e308]}, [1.0], "inst.d[0]: must be <= 1e+15"),
+        ({"k": 1e308}, [1.0], "inst.k: must be <= 1e+15"),
+        ({"G": 10**11}, [1.0], "inst.G: must be <= 1000000"),
+        ({}, [1e308], "priorities[0]: must be <= 1e+30"),
+    ],
+)
+def test_window_problem_out_of_range(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    inst: dict[str, Any],
+    priorities: list[float],
+    said: str,
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"inst": WINDOW | inst, "priorities": priorities}))
+    assert said in refused(capsys, "solve-window", "--instances", path)
+
+
+OWN = "job,arrival_s,family,scale_factor,total_steps"
+SEVEN = "A3C\tc\ts\t1\t500\t{}\t1\n"
+TEN = "A3C\tc\td\ts\t1\t500\t1\t{}\t{}\t{}\n"
+PHILLY = "timestamp,duration,num_gpus,cluster\n"
+ITP = "job_id,submission_time,duration,num_gpu\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{OWN},weight,weight\n", ":1: column 'weight' appears twice"),
+        (f"{OWN},slo_s\n0,0,A3C,1,5,0\n", ":2: slo_s: must be > 0, got '0'"),
+        (f"{OWN}\n0,1e308,A3C,1,5\n", ":2: arrival_s: must be <= 1e+10, got '1e308'"),
+        (f"{OWN}\n0,0,A3C,1,1e308\n", ":2: total_steps: must be <= 1e+15"),
+        (f"{OWN},weight\n0,0,A3C,1,5,1e-300\n", ":2: weight: must be >= 1e-12"),
+        (SEVEN.format("1e308"), ":1: arrival_time: must be <= 1e+10"),
+        (TEN.format(1, 0, 0), ":1: SLO: must be > 0, or -1 for no deadline, got 0"),
+        (TEN.format(1e-300, -1, 0), ":1: priority_weight: must be >= 1e-12"),
+        (ITP + "a,-5,60,1\n", ":2: submission_time: must be >= 0, got '-5'"),
+        (ITP + "a,5,60,1\na,6,60,1\n", ":3: job_id: appears twice, got 'a'"),
+        (PHILLY + "0001-01-01 00:00:00,60,1,vc\n", ":2: timestamp: must not be before 1970"),
+        (PHILLY + "0001-01-01 00:00:00+14:00,60,1,vc\n", ":2: timestamp: "),
+    ],
+)
+def test_trace_with_values_that_make_no_sense(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    path = tmp_path / "a.trace"
+    path.write_text(text)
+    assert f"a.trace{said}" in refused(capsys, "trace", "describe", path)
