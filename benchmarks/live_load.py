@@ -213,7 +213,8 @@ class Load:
         self.agent_token = (state / "agent.token").read_text().strip()
         self.http = httpx.AsyncClient(
             base_url=url, headers={"Authorization": f"Bearer {self.token}"}, timeout=60.0,
-            limits=httpx.Limits(max_connections=32),
+            # The server closes connections that are idle for 5 s: one that is older must not be used.
+            limits=httpx.Limits(max_connections=32, keepalive_expiry=2.0),
         )  # fmt: skip
 
     async def run(self) -> None:

@@ -31,6 +31,7 @@ from fairlead.live.front.messages import (
     frame,
 )
 from fairlead.live.front.outbox import Outbox
+from fairlead.live.front.process import FrontLink
 from fairlead.live.front.pushing import DEAF_S, Pushing
 from fairlead.live.front.relay import LOCAL, CallDesk, encode_arguments, signature
 from fairlead.live.front.remote import DriverCalls, RemoteFacade
@@ -341,3 +342,61 @@ def test_many_nodes_are_told_to_pause_between_reports() -> None:
     assert many.gap_s == 1.0
     table.lease_s = 8.0  # it sees four heartbeats, and none of them is held up
     assert table.report(Report(node="n0", incarnation="i", seq=3, holds=())).gap_s == 0.5
+    table.is_pushing = lambda: True  # news waits for orders, if not for longer than a heartbeat
+    assert table.report(Report(node="n0", incarnation="i", seq=4, holds=())).gap_s == 1.0
+    table.lease_s = 2.0
+    assert table.report(Report(node="n0", incarnation="i", seq=5, holds=())).gap_s == 0.5
+
+
+def test_orders_that_wait_to_be_told_are_known_of() -> None:
+    async def scene() -> None:
+        nodes = Nodes(window=1)
+        for name in "abc":
+            await nodes.add(name)
+        assert not nodes.pushing.is_under_way()
+        for name in "abc":
+            nodes.publish(name, 2)
+        await settle()
+        assert nodes.pushing.is_under_way()
+        for name in "ab":
+            nodes.report(name, follows=2)
+        await settle()
+        assert not nodes.pushing.is_under_way(), "the last one has been told"
+        for task in nodes.tasks:
+            task.cancel()
+
+    asyncio.run(scene())
+
+
+def test_reports_are_passed_on_together_and_all_else_at_once() -> None:
+    class Wire(asyncio.Transport):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sent: list[list[str]] = []
+
+        def write(self, data: Any) -> None:
+            self.sent.append([type(_decode(body)).__name__ for body in Frames().feed(data)])
+
+        def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+            pass
+
+    async def scene() -> None:
+        wire, link = Wire(), FrontLink(asyncio.get_running_loop())
+        link.connection_made(wire)
+        link.send(reported("a", 1))
+        await settle()
+        assert wire.sent == [["Reported"]], "the first one need not wait"
+        for name in "bcd":
+            link.send(reported(name, 1))
+            await asyncio.sleep(0)
+        assert len(wire.sent) == 1
+        link.send(Call(number=1, method="status", arguments=msgspec.Raw(b"\x90")))
+        await settle()
+        assert wire.sent[1:] == [["Reported", "Reported", "Reported", "Call"]]
+        link.send(reported("e", 1))
+        async with asyncio.timeout(60.0):
+            while len(wire.sent) < 3:
+                await asyncio.sleep(0.01)
+        assert wire.sent[2:] == [["Reported"]]
+
+    asyncio.run(scene())

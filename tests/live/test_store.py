@@ -101,6 +101,44 @@ def test_a_job_that_ends_leaves_the_open_ones_and_stays_in_the_history(store: St
     assert store.jobs("completed") == [job]
 
 
+def test_many_rows_at_once_are_inserted_changed_and_found_by_what_they_are_now(
+    tmp_path: Path,
+) -> None:
+    before = [row(i, "running", "ab"[i % 2]) for i in range(40)]
+    after = [
+        row(i, "preempted" if i % 4 == 0 else "running", "ab"[i % 2], steps=5.0) for i in range(60)
+    ]
+    ends = {0: 7.0, 1: None}
+    stints = [
+        StintRow(
+            job=i, epoch=e, node="n", accelerator="v100", devices=(0,), began_s=1.0, ended_s=ends[e]
+        )
+        for i in range(30)
+        for e in (0, 1)
+    ]
+    with Store(tmp_path) as store:
+        with store.transaction() as t:
+            t.put_jobs(before)
+            t.put_stints(stints[:40])
+        with store.transaction() as t:
+            t.put_jobs(after)
+            t.put_stints([*stints, stints[0]])
+    with Store(tmp_path) as store:  # which is refused where the total of all checksums is another
+        assert store.open_jobs() == after
+        assert [job.id for job in store.jobs("preempted")] == list(range(0, 60, 4))
+        assert store.jobs("running", "b", after=20, limit=3) == [after[i] for i in (21, 23, 25)]
+        assert store.open_stints() == stints[1::2]
+        assert store.stints(7) == stints[14:16]
+
+
+def test_of_rows_with_one_key_in_a_transaction_the_last_one_counts(tmp_path: Path) -> None:
+    with Store(tmp_path) as store, store.transaction() as t:
+        t.put_jobs([row(1), row(2), row(1, "running")])
+        t.put_jobs([row(2, "paused")])
+    with Store(tmp_path) as store:
+        assert [job.state for job in store.open_jobs()] == ["running", "paused"]
+
+
 def test_the_newest_segment_is_read_and_old_ones_are_deleted(store: Store) -> None:
     assert store.segment()[0] == -1
     with pytest.raises(RunError, match="no segment"), store.transaction() as t:

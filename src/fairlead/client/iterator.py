@@ -230,16 +230,19 @@ class Iterator(Generic[Batch]):
             return
         with lease:
             self._take_position()
-            size = lease.batch_size
-            while lease.next():
-                size = self._rescale(size)
-                batch = self._fetch(turns=lease.total_steps is not None)
-                if batch is END:
-                    lease.end_of_data()
-                    return
+            size, passes = lease.batch_size, self._passes
+            while lease.next():  # written out: each call of a method would be felt by quick steps
+                if lease.batch_size != size:
+                    size = self._rescale(size)
+                batches = self._batches
+                if batches is None or (batch := next(batches, END)) is END:
+                    batch = self._fetch(batches is not None, turns=lease.total_steps is not None)
+                    if batch is END:
+                        lease.end_of_data()
+                        return
                 yield batch
                 self._position += 1
-                if self._is_over() and lease.total_steps is not None:
+                if self._position == passes.length and self._turns():
                     self._turn(self._epoch + 1)
             self._batches = None  # its workers may go
 
@@ -249,8 +252,11 @@ class Iterator(Generic[Batch]):
             return
         size = lease.batch_size
         while lease.next():
-            size = self._rescale(size)
-            batch = self._fetch(turns=False)
+            if lease.batch_size != size:
+                size = self._rescale(size)
+            batches = self._batches
+            if batches is None or (batch := next(batches, END)) is END:
+                batch = self._fetch(batches is not None, turns=False)
             if batch is END:
                 self._end_pass(epochs)
                 return
@@ -336,22 +342,24 @@ class Iterator(Generic[Batch]):
             self._batches = self._passes.resume(*where, self._position, saved)
         return self._batches
 
-    def _fetch(self, turns: bool) -> Any:
-        """The next batch, if need be of the next epoch; ``END`` where the pass is over and nothing turns."""
-        batch = next(self._open() if self._batches is None else self._batches, END)
+    def _fetch(self, ended: bool, turns: bool) -> Any:
+        """The first batch of a pass; ``END`` where it has none, or the one before has ``ended``, and nothing
+        turns."""
+        batch = END if ended else next(self._open(), END)
         if batch is END and turns:
             if not self._position:
                 raise _no_batch(self._epoch)
             self._turn(self._epoch + 1)
-            return self._fetch(turns)
+            return self._fetch(False, turns)
         if not self._state_is_tried:
             self._state_is_tried = True
             self._where()  # a state that cannot be saved shows now, not at the first checkpoint
         return batch
 
-    def _is_over(self) -> bool:
-        """A pass whose end is known ends with its last batch, unless the loader keeps books itself."""
-        return self._passes.knows_its_end and self._position == self._passes.length
+    def _turns(self) -> bool:
+        """Does the next pass begin as soon as the last batch of this one is done? Unless the loader keeps
+        books itself, and says when a pass is over."""
+        return self._passes.knows_its_end and self._lease.total_steps is not None
 
     def _turn(self, epoch: int) -> None:
         """Another pass; it is opened when its first batch is asked for."""
@@ -360,7 +368,7 @@ class Iterator(Generic[Batch]):
     def _rescale(self, before: int) -> int:
         """After a change of the batch size: the same samples are done, in other batches. The size now."""
         size = self._lease.batch_size
-        if size != before and callable(self._loader) and self._position:
+        if callable(self._loader) and self._position:
             self._saved = self._passes.state(self._position)
             self._position = self._position * before // max(size, 1)
             self._open()

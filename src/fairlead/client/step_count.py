@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
+from os import pwrite
 from pathlib import Path
 
 NAME = "steps"
 _NUMBERS = struct.Struct("<3q")
+_pack = _NUMBERS.pack
 
 
 class StepCount:
@@ -39,9 +41,12 @@ class StepCount:
 
     def write(self, step: int) -> None:
         """So many steps are done. Nothing is said where that cannot be written: it is a count."""
-        if self._file >= 0:
-            with suppress(OSError):
-                os.pwrite(self._file, _NUMBERS.pack(self._job, self._lost, step), 0)
+        if self._file < 0:
+            return
+        try:  # noqa: SIM105 - at every step: ``suppress`` would take half as long as the write
+            pwrite(self._file, _pack(self._job, self._lost, step), 0)
+        except OSError:
+            pass
 
     def close(self) -> None:
         """Done with it."""

@@ -5,6 +5,7 @@ people, the solver) is a callable in the inbox. A batch of it is handled, then c
 then published: what an agent is ordered or a person is told is durable (group commit).
 """
 
+import itertools
 import queue
 import time
 from collections import deque
@@ -411,13 +412,14 @@ class LiveBackend:
 
     def _fold(self, node: str) -> None:
         """Take over what a node holds into the starts that it is part of."""
-        for key in self.fleet.ended(node):
-            if key not in self.book.on_node.get(node, {}):
+        holds, here = self.fleet.holds(node), self.book.on_node.get(node, {})
+        for key, one in holds.items():
+            if one.state == "ended" and key not in here:
                 self.fleet.forget(node, key)  # it was booked long ago
-        for start in list(self.book.on_node.get(node, {}).values()):
+        for start in list(here.values()):
             if node in start.gone or not start.ordered:
                 continue
-            held = self.fleet.held(node, start.key)
+            held = holds.get(start.key)
             if held is not None:
                 self._heard(start, node, held)
             elif self.fleet.never_began(node, start.key):
@@ -666,11 +668,11 @@ class LiveBackend:
 
     def _start_round(self, command: StartRound) -> None:
         starts: dict[int, LiveStart] = {}
-        kinds = self.cluster.device_type
-        for u, unit in enumerate(command.units.tolist()):
-            devices = command.devices[command.first[u] : command.first[u + 1]]
-            placement = self._place(devices)
-            accelerator = self.cluster.accelerators[kinds[devices[0]]]
+        kinds, places = self.cluster.device_type[command.devices], self._place(command.devices)
+        bounds = itertools.pairwise(command.first.tolist())
+        for unit, (first, behind) in zip(command.units.tolist(), bounds, strict=True):
+            placement = _by_node(places[first:behind])
+            accelerator = self.cluster.accelerators[kinds[first]]
             for job in unit:
                 if job >= 0:
                     starts[job] = self._run(job, placement, accelerator, command.time_s)
@@ -727,15 +729,12 @@ class LiveBackend:
                 self.round.ended[job] = Ended(ended_s, outcome, why == "completed")
         return starts
 
-    def _place(self, devices: Ints) -> dict[str, tuple[int, ...]]:
-        """Node -> indices of its devices."""
+    def _place(self, devices: Ints) -> list[tuple[str, int]]:
+        """Of each device the name of its node, and its index there."""
         nodes = self.cluster.device_node[devices]
-        first = np.searchsorted(self.cluster.device_node, nodes)
-        placement: dict[str, tuple[int, ...]] = {}
-        for node, index in zip(nodes.tolist(), (devices - first).tolist(), strict=True):
-            name = self.cluster.nodes[node].name
-            placement[name] = (*placement.get(name, ()), index)
-        return placement
+        index = devices - np.searchsorted(self.cluster.device_node, nodes)
+        names = [self.cluster.nodes[node].name for node in nodes.tolist()]
+        return list(zip(names, index.tolist(), strict=True))
 
     def _run(
         self, job: int, placement: dict[str, tuple[int, ...]], accelerator: str, now: float
@@ -895,6 +894,14 @@ class LiveBackend:
             if row.reason_node == node:
                 row.reason = row.reason_node = ""
                 self.book.dirty_jobs.add(row.id)
+
+
+def _by_node(places: list[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+    """Node -> indices of its devices."""
+    placement: dict[str, tuple[int, ...]] = {}
+    for node, index in places:
+        placement[node] = (*placement.get(node, ()), index)
+    return placement
 
 
 class RetriesLike(Protocol):

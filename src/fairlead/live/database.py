@@ -10,6 +10,9 @@ from pathlib import Path
 from fairlead.errors import RunError, StoreError
 
 WAL_KEPT = 64 << 20  # bytes that the write-ahead log may keep of the disk after a large transaction
+CACHE_KIB = (
+    64 << 10
+)  # of the writer: else a transaction of thousands of rows reads and writes pages twice
 # What SQLite raises for a damaged file; the last where even what is wrong cannot be decoded.
 TROUBLE = (sqlite3.Error, UnicodeDecodeError)
 BUSY_S = 10.0  # wait so long for a lock that somebody else holds, a backup for example
@@ -79,6 +82,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout, durable
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT}")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     if empty:
         _create(connection, layout)
         return

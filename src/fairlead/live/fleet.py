@@ -434,16 +434,17 @@ class Fleet:
 
     def held(self, name: str, start: Start) -> Held | None:
         """What the node said last of a start of a job."""
+        return self.holds(name).get(start)
+
+    def holds(self, name: str) -> Mapping[Start, Held]:
+        """What the node said last that it holds; a later report is another mapping."""
         with self.lock:
             node = self.nodes.get(name)
-            return None if node is None else node.holds.get(start)
+            return {} if node is None else node.holds
 
     def ended(self, name: str) -> list[Start]:
         """The starts of which the node says that they have ended."""
-        with self.lock:
-            node = self.nodes.get(name)
-            holds = {} if node is None else node.holds
-            return [key for key, held in holds.items() if held.state == "ended"]
+        return [key for key, held in self.holds(name).items() if held.state == "ended"]
 
     def never_began(self, name: str, start: Start) -> bool:
         """Does the node follow the newest orders and not hold the start? Then it never will: what it wants

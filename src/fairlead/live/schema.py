@@ -9,6 +9,7 @@ import os
 import sqlite3
 import time
 from dataclasses import dataclass
+from functools import cached_property
 
 from fairlead.live.checksums import NO_SUM, SIZE, Total, link, row_sum
 
@@ -17,20 +18,21 @@ VERSION = 2
 COMMITS_KEPT = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
-    """A table whose rows have checksums. The first ``keys`` columns are its primary key."""
+    """A table whose rows have checksums. The first ``keys`` columns are its primary key, the last one has
+    most of a row and is in no index."""
 
     name: str
     columns: tuple[str, ...]
     keys: int = 1
 
-    @property
+    @cached_property
     def select(self) -> str:
         """The beginning of a query for whole rows, the checksum last."""
         return f"SELECT {', '.join(self.columns)}, sum FROM {self.name}"
 
-    @property
+    @cached_property
     def put(self) -> str:
         """The statement that inserts or replaces a row, the checksum last."""
         key, rest = self.columns[: self.keys], (*self.columns[self.keys :], "sum")
@@ -41,11 +43,31 @@ class Table:
             f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
         )
 
-    @property
+    @cached_property
     def find(self) -> str:
-        """The query for the checksum of the row with a key."""
+        """The query for the row with a key: all columns but the last, and the checksum."""
         where = " AND ".join(f"{column} = ?" for column in self.columns[: self.keys])
-        return f"SELECT sum FROM {self.name} WHERE {where}"
+        return f"SELECT {', '.join(self.columns[:-1])}, sum FROM {self.name} WHERE {where}"
+
+    @cached_property
+    def find_all(self) -> str:
+        """The query for what is there of many rows: all columns but the last, and the checksum. Its
+        parameter is a JSON array of keys, each an array itself."""
+        same = " AND ".join(
+            f"t.{column} = json_extract(k.value, '$[{i}]')"
+            for i, column in enumerate(self.columns[: self.keys])
+        )
+        columns = ", ".join(f"t.{column}" for column in self.columns[:-1])
+        return (
+            f"SELECT {columns}, t.sum FROM json_each(?) AS k CROSS JOIN {self.name} AS t ON {same}"
+        )
+
+    @cached_property
+    def refresh(self) -> str:
+        """The statement that replaces the last column and the checksum of a row: no index is touched. The
+        key comes last."""
+        where = " AND ".join(f"{column} = ?" for column in self.columns[: self.keys])
+        return f"UPDATE {self.name} SET {self.columns[-1]} = ?, sum = ? WHERE {where}"
 
 
 META = Table("meta", ("key", "value"))

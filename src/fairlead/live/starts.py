@@ -31,16 +31,15 @@ class LiveStart:
     finishing_since: float | None = None  # its steps are done, as the server heard then
     packed: bool = False  # does it share its devices with another job in the round in force?
     alone_from: tuple[float, float] | None = None  # step and seconds trained when it no longer did
+    key: Start = field(init=False)  # (job, epoch)
+    first_node: str = field(init=False)  # where rank 0 is
 
-    @property
-    def key(self) -> Start:
-        """(job, epoch)."""
-        return self.stint.job, self.stint.epoch
-
-    @property
-    def first_node(self) -> str:
-        """Where rank 0 is."""
-        return next(n for n, ranks in self.nodes.items() if any(r.rank == 0 for r in ranks))
+    def __post_init__(self) -> None:
+        """Both are asked for at every report; the nodes of a start never change."""
+        self.key = self.stint.job, self.stint.epoch
+        self.first_node = next(
+            n for n, ranks in self.nodes.items() if any(r.rank == 0 for r in ranks)
+        )
 
     @property
     def leader(self) -> Held | None:

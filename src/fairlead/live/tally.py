@@ -57,8 +57,11 @@ class Tally:
 
     def note_job(self, number: int, job: CountedJob | None) -> None:
         """The job as it is now; None = it has ended."""
-        before = self._jobs.pop(number, None)
+        before = self._jobs.get(number)
+        if before == job:  # of most jobs whose rows change no more than their progress
+            return
         if before is not None:
+            del self._jobs[number]
             self._add(before, -1)
         if job is not None:
             self._jobs[number] = job

@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
@@ -58,13 +59,15 @@ class Transaction:
 
     def put_jobs(self, rows: Iterable[JobRow]) -> None:
         """Insert or replace."""
-        for row in rows:
-            self._put(JOBS, row.id, row.state, row.tenant, int(row.open), _encode(row))
+        self._put_all(
+            JOBS, [(row.id, row.state, row.tenant, int(row.open), _encode(row)) for row in rows]
+        )
 
     def put_stints(self, rows: Iterable[StintRow]) -> None:
         """Insert or replace."""
-        for row in rows:
-            self._put(STINTS, row.job, row.epoch, int(row.ended_s is None), _encode(row))
+        self._put_all(
+            STINTS, [(row.job, row.epoch, int(row.ended_s is None), _encode(row)) for row in rows]
+        )
 
     def put_node(self, row: NodeRow) -> None:
         """Insert or replace."""
@@ -123,8 +126,7 @@ class Transaction:
             "INSERT INTO journal VALUES (?, ?, ?, ?)",
             ((*row, checksum) for row, checksum in zip(rows, sums, strict=True)),
         )
-        for checksum in sums:
-            self._came(checksum)
+        self._came(*sums)
 
     def _forget(self, number: int) -> None:
         """Delete this segment and those before it."""
@@ -133,22 +135,49 @@ class Transaction:
         self._delete(SEGMENTS, "number <= ?", number)
 
     def _put(self, table: Table, *values: Value) -> None:
-        old = self._connection.execute(table.find, values[: table.keys]).fetchone()
-        checksum = row_sum(table.name, values)
-        self._connection.execute(table.put, (*values, checksum))
-        if old is not None:
-            self._went(old[0])
-        self._came(checksum)
+        self._put_all(table, [values])
+
+    def _put_all(self, table: Table, rows: Sequence[tuple[Value, ...]]) -> None:
+        """Insert or replace. Of rows with the same key the last one counts. At the end of a round thousands
+        of jobs change in nothing that an index is about: they cost a fourth of others."""
+        if not rows:
+            return
+        rows = list({row[: table.keys]: row for row in rows}.values())
+        sums = [row_sum(table.name, row) for row in rows]
+        there = self._there(table, [row[: table.keys] for row in rows])
+        refreshed, put = [], []
+        for row, checksum in zip(rows, sums, strict=True):
+            key = row[: table.keys]
+            if key in there and there[key][:-1] == row[:-1]:
+                refreshed.append((row[-1], checksum, *key))
+            else:
+                put.append((*row, checksum))
+        self._connection.executemany(table.refresh, refreshed)
+        self._connection.executemany(table.put, put)
+        self._went(*(found[-1] for found in there.values()))
+        self._came(*sums)
+
+    def _there(
+        self, table: Table, keys: Sequence[tuple[Value, ...]]
+    ) -> dict[tuple[Value, ...], tuple[Any, ...]]:
+        """Key -> the row with that key, but with its checksum in place of the last column."""
+        if len(keys) == 1:
+            found = self._connection.execute(table.find, keys[0])
+        else:
+            found = self._connection.execute(table.find_all, (msgspec.json.encode(keys).decode(),))
+        return {row[: table.keys]: row for row in found}
 
     def _delete(self, table: Table, where: str, *values: Value) -> None:
         query = f"DELETE FROM {table.name} WHERE {where} RETURNING sum"
         for (checksum,) in self._connection.execute(query, values).fetchall():
             self._went(checksum)
 
-    def _came(self, checksum: bytes) -> None:
-        self._total.add(checksum)
-        self._written.update(checksum)
+    def _came(self, *checksums: bytes) -> None:
+        for checksum in checksums:
+            self._total.add(checksum)
+        self._written.update(b"".join(checksums))
 
-    def _went(self, checksum: bytes) -> None:
-        self._total.remove(checksum)
-        self._written.update(checksum)
+    def _went(self, *checksums: bytes) -> None:
+        for checksum in checksums:
+            self._total.remove(checksum)
+        self._written.update(b"".join(checksums))

@@ -15,6 +15,7 @@ from fairlead.live.fleet import LiveNode
 from fairlead.live.job_views import cannot_start, job_view, stint_views
 from fairlead.live.node_states import condition
 from fairlead.live.retries import failures_in_a_row
+from fairlead.live.round_usage import RoundUsage
 from fairlead.live.rows import ON_DEVICES, JobRow, StintRow, TenantSums
 from fairlead.live.starts import LiveStart, measured_rate
 from fairlead.live.tally import Tally, TenantTally
@@ -33,15 +34,12 @@ if TYPE_CHECKING:
     from fairlead.live.engine import Engine
 
 
-SUMMED_S = 1.0
-
-
 class Viewer:
     """Reads what the driver's thread changes, without a lock: single values, each whole by itself."""
 
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
-        self._summed: tuple[int, float, dict[str, float]] = (-2, 0.0, {})  # round, time, by tenant
+        self._usage = RoundUsage()
 
     def jobs(self, rows: list[JobRow]) -> list[JobView]:
         """Many of them."""
@@ -172,28 +170,11 @@ class Viewer:
     def _received(self, tenants: Iterable[str]) -> dict[str, float]:
         """Tenant -> device-seconds, those of the round in force included."""
         sums = self.engine.book.tenants
-        under_way = self._under_way()
+        under_way = self._usage.device_s(self.engine.backend.round, self._now())
         return {
             name: sums.get(name, TenantSums()).device_s + under_way.get(name, 0.0)
             for name in tenants
         }
-
-    def _under_way(self) -> dict[str, float]:
-        """Tenant -> device-seconds of the round in force, summed up at most once a second."""
-        current, now = self.engine.backend.round, self._now()
-        number = -1 if current is None else current.number
-        if number == self._summed[0] and now - self._summed[1] < SUMMED_S:
-            return self._summed[2]
-        device_s: dict[str, float] = {}
-        for job, start in [] if current is None else list(current.starts.items()):
-            if job not in current.ended:  # type: ignore[union-attr]
-                lasted_s = now - max(start.stint.began_s, current.started_s)  # type: ignore[union-attr]
-                tenant = start.row.tenant
-                device_s[tenant] = (
-                    device_s.get(tenant, 0.0) + lasted_s * start.row.spec.scale_factor
-                )
-        self._summed = number, now, device_s
-        return device_s
 
     def _tenant(
         self, name: str, open_: TenantTally, in_all: float, device_s: float, received_s: float

@@ -80,6 +80,7 @@ class LeaseTable:
         self.shortest_s = shortest_s
         self.nodes: dict[str, LeasedNode] = {}
         self.told: Callable[[str], None] = _tell_nobody
+        self.is_pushing: Callable[[], bool] = bool  # do nodes wait to be told of orders?
         self.followed_s: Callable[[float], object] = _take_no_time  # from a round's end
         self._looked = monotonic()
 
@@ -132,8 +133,13 @@ class LeaseTable:
             node.orders,
             leases=leases,
             heartbeat_s=self.heartbeat_s,
-            gap_s=min(len(self.nodes) / NEWS, self.heartbeat_s / 4),
+            gap_s=self._gap_s(),
         )
+
+    def _gap_s(self) -> float:
+        """Between two reports with news of a node's own. While others wait for orders these go first, or in a
+        cluster of thousands of nodes their reports would hold up the orders."""
+        return min(len(self.nodes) / NEWS, self.heartbeat_s / (1 if self.is_pushing() else 4))
 
     def _renew(self, node: LeasedNode) -> dict[int, float]:
         """Job -> seconds of its lease. While another agent registers under the name, whoever decides on that

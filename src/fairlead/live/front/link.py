@@ -4,6 +4,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from fairlead.live.front.messages import Frames, ToDriver, ToFront
 from fairlead.live.front.outbox import Outbox
 
 CHUNK = 1 << 18  # bytes that are read or sent at once
+GATHER_S = 0.002  # from the first message that waits until it is sent
 _decoder = msgspec.msgpack.Decoder(ToDriver)
 _log = logging.getLogger(__name__)
 
@@ -65,6 +67,7 @@ class DriverLink:
         with contextlib.suppress(OSError):
             while not self._closed:
                 self._news.wait()
+                time.sleep(GATHER_S)  # what is published together is sent together
                 self._news.clear()
                 while not self._closed and (data := self._outbox.take(CHUNK)):
                     self._sock.sendall(data)

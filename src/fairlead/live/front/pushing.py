@@ -58,6 +58,10 @@ class Pushing:
         self._waiting[name] = None
         self._push()
 
+    def is_under_way(self) -> bool:
+        """Are there nodes that have orders and were not told of them yet?"""
+        return bool(self._waiting)
+
     def reported(self, node: LeasedNode) -> None:
         """A node has reported: it may have followed."""
         told = self._told.get(node.name)
