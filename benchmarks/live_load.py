@@ -224,19 +224,23 @@ class Load:
         tasks = [asyncio.create_task(self._lag()), asyncio.create_task(self._look())]
         try:
             await self._come_up(tasks)
+            before = await self._orders_followed()
             await self._fill()
+            await self._settle(before)
             gc.freeze()  # a search for cycles would hold up the load, and be taken for the server
             gc.disable()
             before = {name: sum(p.cpu_times()[:2]) for name, p in self.parts().items()}
             began = time.monotonic()
             print(f"measuring for {given.seconds:.0f} s", flush=True)
-            self.orders_before = orders_followed((await self.http.get("/metrics")).text)
+            self.orders_before = await self._orders_followed()
             self.seen.users = await run_users(self._plan(began))
             samples = msgspec.json.decode(
                 (await self.http.get("/v1/samples")).content, type=list[Sample]
             )
             metrics = (await self.http.get("/metrics")).text
-            self.report(began, time.monotonic(), samples, metrics)
+            self.report(began, time.monotonic(), samples)
+            self._report_orders(self.orders_before, orders_followed(metrics))
+            self._report_commits(metrics)
             self.report_processes(before, time.monotonic() - began)
         finally:
             for task in tasks:
@@ -300,6 +304,20 @@ class Load:
             await asyncio.sleep(0.5)
         print(f"all devices in use after {time.monotonic() - began:.1f} s", flush=True)
 
+    async def _orders_followed(self) -> dict[float, float]:
+        return orders_followed((await self.http.get("/metrics")).text)
+
+    async def _settle(self, before: dict[float, float]) -> None:
+        """Until no node follows first orders any more: those of all nodes at once are shown by themselves."""
+        followed = await self._orders_followed()
+        for _ in range(20):
+            await asyncio.sleep(3.0)
+            earlier, followed = followed, await self._orders_followed()
+            if followed == earlier:
+                break
+        print("the first orders of all nodes, at once; ", end="")
+        self._report_orders(before, followed)
+
     def _plan(self, began: float) -> UsersPlan:
         """What users do from now on."""
         given = self.given
@@ -347,7 +365,7 @@ class Load:
 
     # --- what came of it -------------------------------------------------------------------------
 
-    def report(self, began: float, ended: float, samples: list[Sample], metrics: str) -> None:
+    def report(self, began: float, ended: float, samples: list[Sample]) -> None:
         """Print the table."""
         seen = self.seen
         asked, took, status = min(seen.status, key=lambda s: s[1])
@@ -377,7 +395,6 @@ class Load:
         gaps = np.array([node.longest_gap_s for node in self.nodes])
         _row("longest gap without renewal", gaps, "s", f"{seen.failures} calls failed")
         _row("decision of a round", decisions(seen, began), "s")
-        self._report_orders(orders_followed(metrics))
         solves = {s.solve_s for a, _, s in seen.status if a > began and s.solve_s is not None}
         _row("solve", np.array(sorted(solves)), "s")
         _row("status", np.array([t for a, t, _ in seen.status if a > began]) * 1e3, "ms")
@@ -386,8 +403,10 @@ class Load:
         _row("single submissions, durable", np.array(users.submit_s) * 1e3, "ms", rate)
         _row("memory of the server", np.array(seen.memory) / 1e6, "MB")
         _row("questions about jobs", np.array(users.asked_s), "s", f"{users.failures} failed")
+
+    def _report_commits(self, metrics: str) -> None:
         for line in metrics.splitlines():
-            if line.startswith("fairlead_commit_seconds"):
+            if line.startswith(("fairlead_commit_seconds_sum", "fairlead_commit_seconds_count")):
                 print(line)
 
     def report_processes(self, before: dict[str, float], seconds: float) -> None:
@@ -398,9 +417,9 @@ class Load:
             print(f"{name}: {busy_s / seconds:.0%} of its core, {mb:.0f} MB")
         print("load average: {:.1f} {:.1f} {:.1f}".format(*os.getloadavg()))
 
-    def _report_orders(self, after: dict[float, float]) -> None:
+    def _report_orders(self, before: dict[float, float], after: dict[float, float]) -> None:
         """Print how soon behind the ends of rounds nodes followed what was ordered then."""
-        counts = {bound: n - self.orders_before.get(bound, 0.0) for bound, n in after.items()}
+        counts = {bound: n - before.get(bound, 0.0) for bound, n in after.items()}
         in_all = counts.get(math.inf, 0.0)
         if not in_all:
             print("end of round -> orders followed: none seen")
