@@ -7,6 +7,7 @@ from fairlead.core.load import load
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.state import SchedulerState
 from fairlead.errors import ConfigError
+from fairlead.mechanism.checking import check_traits
 from fairlead.mechanism.profile import Profile
 from fairlead.mechanism.shares import SharesPlanner
 from fairlead.model.allocation import Allocation
@@ -61,10 +62,19 @@ def traits_of(policy: Policy) -> Traits:
     )
 
 
+def check_policy(policy: object, name: str) -> None:
+    """ConfigError unless an object is a planner or has all that a policy has."""
+    if policy is None:
+        raise ConfigError(f"policy {name!r}: expected a policy or a planner, got None")
+    if not isinstance(policy, Planner):
+        check_traits(policy)
+
+
 def planner_of(policy: Policy | Planner, name: str, seed: int, profile: Profile) -> Planner:
     """The planner itself, or the one that realises a policy's shares. name: for an error's sentence."""
     if isinstance(policy, Planner):
         return policy
+    check_policy(policy, name)
     if isinstance(policy, Policy):
         shuffler = random.Random(seed + 5)  # Gavel's stream for the order of types
         return SharesPlanner(policy, profile, shuffler)

@@ -31,7 +31,7 @@ from fairlead.report.expect import ExpectRounds
 from fairlead.report.fluid import FluidRecorder
 from fairlead.report.metrics import Result, measure
 from fairlead.report.recorder import Recorder
-from fairlead.setup import Setup, build, traits_of
+from fairlead.setup import Setup, build, check_policy, traits_of
 from fairlead.sim.backend import SimBackend, Window
 from fairlead.sim.claims import Claims
 from fairlead.sim.fluid import FluidBackend
@@ -156,6 +156,7 @@ class Run:
         if isinstance(policy, str):
             label, made = policy, registry.make(policy, seed=options.seed, profile=profile.name)
         else:
+            check_policy(policy, "given")
             label, made = policy.name, policy
         if options.ideal and not isinstance(made, Policy):
             raise ConfigError(

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from fairlead.mechanism.checking import ask
 from fairlead.mechanism.keys import gavel_keys, owed_keys
 from fairlead.mechanism.profile import Profile
 from fairlead.mechanism.select import select
@@ -75,7 +76,7 @@ class SharesPlanner:
         early_s = self.profile.early_rounds * self.profile.round_s
         if early_s > 0:
             snapshot = replace(snapshot, deadline_s=snapshot.deadline_s - early_s)
-        return self.policy.allocate(snapshot)
+        return ask(self.policy, snapshot)
 
     def settle(
         self,

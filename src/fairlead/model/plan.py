@@ -76,6 +76,20 @@ class Policy(Protocol):
 
 
 @runtime_checkable
+class Stateful(Protocol):
+    """A policy that remembers something from one solve to the next. Its state is kept with the allocation
+    in force, hence in the journal: a run that is resumed, and a server that starts again, go on with it.
+    """
+
+    def set_state(self, state: bytes) -> None:
+        """Called before each ``allocate``: what ``get_state`` gave after the solve whose shares are in
+        force; empty where there is none."""
+
+    def get_state(self) -> bytes:
+        """Called after each ``allocate``: all that the next one needs."""
+
+
+@runtime_checkable
 class Planner(Protocol):
     """Decides rounds. The core knows only this; ``SharesPlanner`` makes one of a policy.
 

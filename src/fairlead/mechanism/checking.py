@@ -1,0 +1,133 @@
+"""What a policy from outside answers is checked before it comes into force: one sentence says what is wrong.
+
+Fairlead's own policies check themselves (``Allocation.check``) and are tested; they are asked as they are.
+"""
+
+from dataclasses import fields, replace
+
+import numpy as np
+
+from fairlead.errors import AllocationError, ConfigError
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Ints
+from fairlead.model.plan import Policy, Stateful
+from fairlead.model.snapshot import Snapshot
+
+TRAITS = {"name": str, "aware": bool, "packed": bool, "conserving": bool}
+
+
+def check_traits(policy: object) -> None:
+    """ConfigError unless an object has all that a policy has."""
+    label = f"policy {type(policy).__name__}"
+    lacking = [name for name in (*TRAITS, "allocate") if not hasattr(policy, name)]
+    if lacking:
+        raise ConfigError(
+            f"{label}: has no attribute {lacking[0]!r}; a policy has {', '.join(TRAITS)} "
+            "and allocate(snapshot)"
+        )
+    for name, kind in TRAITS.items():
+        if not isinstance(getattr(policy, name), kind):
+            raise ConfigError(
+                f"{label}: {name} must be a {kind.__name__}, got {getattr(policy, name)!r}"
+            )
+    if not callable(policy.allocate):  # type: ignore[attr-defined]
+        raise ConfigError(f"{label}: allocate must be a method, got {policy.allocate!r}")  # type: ignore[attr-defined]
+
+
+def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
+    """The policy's shares for a snapshot. Raises AllocationError with policy, time and job where they break
+    a constraint, or where the policy has written to the snapshot."""
+    if _is_own(policy):
+        return policy.allocate(snapshot)
+    where = f"policy {policy.name!r} at {snapshot.now_s:.0f} s"
+    shown = snapshot.copied()  # theirs to read; ours stays what it is
+    if isinstance(policy, Stateful):
+        policy.set_state(_state(snapshot.previous))
+    found: object = policy.allocate(shown)
+    _check_unwritten(where, snapshot, shown)
+    if not isinstance(found, Allocation):
+        raise AllocationError(f"{where}: expected an Allocation, got {_brief(found)}")
+    made = _typed(where, found)
+    _check_units(where, made, snapshot)
+    _check_shares(where, made, snapshot)
+    try:
+        made.check(snapshot)
+    except AllocationError as problem:
+        raise AllocationError(f"{where}: {problem}") from None
+    return _with_state(where, policy, made)
+
+
+def _is_own(policy: object) -> bool:
+    return type(policy).__module__.startswith("fairlead.")
+
+
+def _state(previous: Allocation | None) -> bytes:
+    """What the policy left with the allocation in force."""
+    basis = () if previous is None else previous.report.basis
+    return basis[-1] if basis else b""
+
+
+def _with_state(where: str, policy: Policy, made: Allocation) -> Allocation:
+    if not isinstance(policy, Stateful):
+        return made
+    state: object = policy.get_state()
+    if not isinstance(state, bytes):
+        raise AllocationError(f"{where}: get_state() must give bytes, got {_brief(state)}")
+    return replace(made, report=replace(made.report, basis=(*made.report.basis, state)))
+
+
+def _check_unwritten(where: str, snapshot: Snapshot, shown: Snapshot) -> None:
+    for field in fields(snapshot):
+        ours, theirs = getattr(snapshot, field.name), getattr(shown, field.name)
+        is_array = isinstance(ours, np.ndarray)
+        if is_array and not np.array_equal(ours, theirs, equal_nan=ours.dtype.kind == "f"):
+            raise AllocationError(f"{where}: has written to snapshot.{field.name}: copy it first")
+
+
+def _typed(where: str, found: Allocation) -> Allocation:
+    """The same with 64-bit arrays."""
+    units, share = np.asarray(found.units), np.asarray(found.share)
+    for name, array, kinds in (("units", units, "iu"), ("share", share, "fiu")):
+        if array.dtype.kind not in kinds and array.size:
+            raise AllocationError(f"{where}: {name} must be numbers, got {array.dtype}")
+    return replace(found, units=units.astype(np.int64), share=share.astype(np.float64))
+
+
+def _check_units(where: str, made: Allocation, snapshot: Snapshot) -> None:
+    units, slots = made.units, len(snapshot.slots)
+    if units.ndim != 2 or not 1 <= units.shape[1] <= 2:
+        raise AllocationError(
+            f"{where}: units must have shape (units, 1) or (units, 2), got {units.shape}"
+        )
+    if made.share.shape != (len(units), slots):
+        raise AllocationError(
+            f"{where}: share must have shape {(len(units), slots)}, a column per slot type, "
+            f"got {made.share.shape}"
+        )
+    known = np.isin(units, snapshot.jobs)
+    known[:, 1:] |= units[:, 1:] == -1
+    if not known.all():
+        raise AllocationError(f"{where}: job {int(units[~known][0])} is not in the snapshot")
+    rows, count = np.unique(units, axis=0, return_counts=True)
+    if (count > 1).any():
+        raise AllocationError(f"{where}: {_unit(rows[count > 1][0])} has two rows of shares")
+
+
+def _check_shares(where: str, made: Allocation, snapshot: Snapshot) -> None:
+    bad = np.argwhere(~((made.share >= 0) & (made.share <= 1 + 1e-6)))
+    if len(bad):
+        u, t = bad[0].tolist()
+        value, slot = float(made.share[u, t]), snapshot.slots[t].accelerator
+        raise AllocationError(
+            f"{where}: {_unit(made.units[u])}: the share on {slot} must be from 0 to 1, got {value}"
+        )
+
+
+def _unit(row: Ints) -> str:
+    jobs = [str(job) for job in row.tolist() if job >= 0]
+    return f"job {jobs[0]}" if len(jobs) == 1 else f"the pair of jobs {' and '.join(jobs)}"
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
