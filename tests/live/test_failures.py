@@ -8,6 +8,7 @@ from fairlead.live.failures import (
     FailureRecord,
     GoodStart,
     NodeJudge,
+    Parties,
     RetryPolicy,
     Verdict,
     in_a_row,
@@ -223,7 +224,7 @@ def test_never_all_nodes_are_to_blame() -> None:
 def test_the_word_of_one_user_takes_no_node_from_others() -> None:
     def judged(*bad: FailureRecord, users: str) -> list[str]:
         judge = NodeJudge.of(bad, [went_well(9, "b")])
-        return list(judge.suspects(60.0, "ab", users.split()))
+        return list(judge.suspects(60.0, "ab", Parties(users.split())))
 
     ecc = "uncorrectable ECC error"
     forged = [failed(job, "a", reason=ecc) for job in (1, 2, 3)]
@@ -233,6 +234,62 @@ def test_the_word_of_one_user_takes_no_node_from_others() -> None:
     assert judged(*forged, other, users="ann bob") == ["a"]
     not_theirs = [msgspec.structs.replace(record, forgeable=False) for record in forged]
     assert judged(*not_theirs, users="ann bob") == ["a"]
+
+
+def of(tenant: str, record: FailureRecord) -> FailureRecord:
+    user = f"user of {tenant}"
+    return msgspec.structs.replace(record, tenant=tenant, program=(user, *record.program[1:]))
+
+
+def judged_by_tenants(
+    *history: FailureRecord | GoodStart, content: tuple[str, ...] = (), known: str = "eve bob cat"
+) -> bool:
+    """Is node a to blame? content: tenants whose jobs run well there."""
+    judge = NodeJudge()
+    for one in history:
+        (judge.failed if isinstance(one, FailureRecord) else judge.went_well)(one)  # type: ignore[arg-type]
+    parties = Parties(known.split(), by_tenant=True, content=lambda node: content * (node == "a"))
+    return "a" in judge.suspects(60.0, "ab", parties)
+
+
+ECC = "uncorrectable ECC error"
+
+
+def test_users_of_one_tenant_take_no_node_from_another() -> None:
+    forged = [failed(job, "a", reason=ECC, tenant="eve") for job in (1, 2)]
+    forged += [msgspec.structs.replace(forged[0], job=3, program=("adam", "python", "his.py"))]
+    assert not judged_by_tenants(*forged)
+    assert not judged_by_tenants(*forged, known="bob"), "none of its jobs is open any more"
+    assert judged_by_tenants(*forged, known="eve"), "there never was another"
+
+
+def test_a_forger_and_jobs_that_fail_by_themselves_take_no_node() -> None:
+    forged = [of("eve", failed(job, "a", reason=ECC)) for job in (1, 2, 3)]
+    honest = [of("bob", failed(job, "a", 10.0)) for job in (4, 5)]
+    runs = went_well(9, "b", 5.0, honest[0].program)  # his program, with other arguments
+    assert not judged_by_tenants(*forged, *honest, runs)
+    long = [msgspec.structs.replace(record, worked_s=12.0) for record in honest]
+    young = GoodStart(4, "b", 20.0, honest[0].program, lasted_s=10.0)
+    assert not judged_by_tenants(*forged, *long, runs, young), "it may fail there as late"
+    old = GoodStart(4, "b", 20.0, honest[0].program, lasted_s=30.0)
+    assert judged_by_tenants(*forged, *long, runs, old), "it runs elsewhere, and does not here"
+
+
+def test_jobs_that_run_well_on_a_node_weigh_as_much_as_those_that_fail() -> None:
+    bad = [of(name, failed(i, "a", reason=ECC)) for i, name in enumerate(["eve", "bob", "dan"])]
+    assert judged_by_tenants(*bad[:2])
+    assert not judged_by_tenants(*bad[:2], content=("cat",))
+    assert judged_by_tenants(*bad, content=("cat",))
+    assert not judged_by_tenants(*bad, content=("cat", "fay"))
+    assert not judged_by_tenants(*bad[:2], content=("bob",)), "he contradicts himself"
+
+
+def test_what_a_node_itself_cannot_do_needs_no_second_party() -> None:
+    mine = [of("eve", absent(job, "a")) for job in (1, 2, 3)]
+    good = went_well(9, "b", program=("user of eve", "python", "other.py"))
+    own = [msgspec.structs.replace(record, forgeable=False) for record in mine]
+    assert judged_by_tenants(*own, good, content=("cat",))
+    assert not judged_by_tenants(own[0], *mine[1:], good), "one of them alone is too little"
 
 
 def test_a_node_that_was_dealt_with_begins_anew() -> None:

@@ -1,14 +1,17 @@
 """Starts that fail, in a real cluster: nodes that break, jobs that are broken."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.live.cluster import Running, running, until
+from tests.live.engine_nodes import ADMIN, engine_nodes
 
 from fairlead.live.client import Client
+from fairlead.live.failures import FailureRecord
 from fairlead.live.spec import JobSpec
 
 LIMIT_S = 90.0
@@ -177,3 +180,47 @@ def test_a_script_without_the_library_has_its_traceback_read(tmp_path: Path) -> 
         until(lambda: client.job(job).state == "dropped", LIMIT_S)
         assert "ZeroDivisionError: division by zero (own.py:3)" in client.job(job).reason
         assert "return 1 / 0" in client.stints(job)[0].traceback
+
+
+def test_a_start_that_waits_for_its_devices_is_no_good_one(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, retries = cluster.node("one"), cluster.service.engine.retries
+        one.register()
+        job = cluster.submit(plain=True)
+        key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
+        begun = time.monotonic()
+        cluster.until(lambda: time.monotonic() > begun + 2 * retries.settled_s)
+        assert not retries.nodes.good
+        one.run(*key, ran_s=retries.settled_s)
+        cluster.until(lambda: [(g.job, g.node) for g in retries.nodes.good] == [(job, "one")])
+
+
+def test_two_users_of_whom_one_may_lie_take_no_node_where_a_job_runs_well(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, two = cluster.node("one"), cluster.node("two")
+        one.register()
+        mine = cluster.submit()  # for tenant "t"
+        key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
+        one.run(*key, loaded_step=0, step=5, ran_s=9.0)
+        one.say()
+        cluster.until(lambda: cluster.service.engine.retries.nodes.good)
+        two.register()
+        cluster.until(lambda: cluster.view("two").state == "up")
+
+        def fail() -> None:
+            retries = cluster.service.engine.retries
+            now_s = cluster.service.engine.clock.now_s()
+            for job, tenant in enumerate(("eve", "eve", "bob"), 100):
+                record = FailureRecord(
+                    job=job, epoch=1, node="one", time_s=now_s, kind="exit", tenant=tenant,
+                    reason="uncorrectable ECC error", program=(tenant, "x"),
+                )  # fmt: skip
+                retries.nodes.failed(record)
+            retries.judge_nodes()
+
+        cluster.do(fail)
+        assert cluster.view("one").state == "up"
+        cluster.service.pause(ADMIN, mine)
+        cluster.until(lambda: mine not in one.jobs)
+        cluster.do(cluster.service.engine.retries.judge_nodes)
+        cluster.until(lambda: cluster.view("one").state == "unhealthy")

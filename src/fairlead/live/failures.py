@@ -6,7 +6,7 @@ blame for does not count against a job. See docs/decisions/0025.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -15,6 +15,7 @@ import msgspec
 WINDOW_S = 900.0  # a node is judged by the failures of so long
 REMEMBERED = 4096  # failures and good starts of all jobs
 WEAK, STRONG = 3, 2  # jobs that have to fail on a node: see ``NodeJudge``
+INDEPENDENT = 2  # parties whose word takes a node from others: see ``NodeJudge``
 SHORT_S = (
     60.0  # two starts that fail alike within so long, at an unknown step, fail at the same one
 )
@@ -72,6 +73,8 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     program: Program = ()  # user and first words of the command
     blames_node: bool = False  # the node is to blame: it does not count against the job
     forgeable: bool = True  # could its owner have brought it about on purpose?
+    tenant: str = ""
+    worked_s: float = 0.0  # for which it had trained, or run if nobody knows when it trains
 
     @property
     def passing(self) -> bool:
@@ -100,6 +103,27 @@ class GoodStart:
     node: str
     time_s: float  # when it began to train
     program: Program
+    lasted_s: float = 0.0  # for which it had trained when this was noted
+
+
+def _nobody(node: str) -> Collection[str]:
+    del node
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parties:
+    """Those who judge a node independently of each other: tenants, where there are several, else users."""
+
+    known: Collection[str] = ()  # who have jobs, and would suffer from the loss of a node
+    by_tenant: bool = False
+    content: Callable[[str], Collection[str]] = (
+        _nobody  # node -> those whose jobs run well there now
+    )
+
+    def of(self, record: FailureRecord) -> str:
+        """To which a failed job belongs."""
+        return record.tenant if self.by_tenant else record.user
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +242,11 @@ class NodeJudge:
     if its error is one that a healthy node does not bring about; it is weak if the same program does well
     on another node. ``STRONG`` jobs of the first kind are enough, or ``WEAK`` of both kinds together.
 
-    What one user's jobs say of themselves (exceptions, exit codes, files that are missing) that user can
-    forge, and so take a node from others: where others have jobs too, it is not enough by itself.
+    What jobs say of themselves (exceptions, exit codes, files that are missing) their owners can forge, and
+    so take a node from others. So where there are several parties, ``INDEPENDENT`` ones must speak against
+    the node, and one more for each whose jobs run well there meanwhile. The word of a party counts if one of
+    its jobs says what a healthy node does not bring about, or has since got as far on another node as here:
+    that a job fails which fails everywhere is seen only then.
     """
 
     def __init__(self) -> None:
@@ -257,15 +284,16 @@ class NodeJudge:
         )
 
     def suspects(
-        self, now_s: float, nodes: Collection[str], users: Collection[str] = ()
+        self, now_s: float, nodes: Collection[str], parties: Parties | None = None
     ) -> dict[str, list[FailureRecord]]:
         """Nodes that are to blame -> the newest failure there of each job that speaks against them, oldest
-        first; of the nodes given, but never all of these. users: who has jobs in the cluster."""
+        first; of the nodes given, but never all of these."""
+        parties = parties or Parties()
         recent = [r for r in self.failures if now_s - r.time_s <= WINDOW_S]
         found = {}
         for node in sorted({r.node for r in recent} & set(nodes)):
             records = self._against(node, recent)
-            if records and not _one_mans_word(records, users):
+            if self._weighty(records) and self._independent(node, records, parties):
                 found[node] = records
         return found if len(found) < len(nodes) else {}
 
@@ -277,14 +305,42 @@ class NodeJudge:
         for record in mine:
             if self._fails_elsewhere(record, recent):
                 continue
-            if record.of_node or self._did_well_elsewhere(record):
+            if self._is_strong(record):
                 strong[record.job] = record
             elif self.runs_elsewhere(record):
                 weak[record.job] = record
-        jobs = strong | weak
-        if len(strong) < STRONG and len(jobs) < WEAK:
-            return []
-        return sorted(jobs.values(), key=lambda r: r.time_s)
+        return sorted((weak | strong).values(), key=lambda r: r.time_s)
+
+    def _is_strong(self, record: FailureRecord) -> bool:
+        return record.of_node or self._did_well_elsewhere(record)
+
+    def _weighty(self, records: Collection[FailureRecord]) -> bool:
+        """Are these, of one job each, enough to blame a node?"""
+        return len(records) >= WEAK or sum(map(self._is_strong, records)) >= STRONG
+
+    def _independent(self, node: str, records: Collection[FailureRecord], parties: Parties) -> bool:
+        """Is it more than the word of those who may want to take the node from others?"""
+        if len({*parties.known, *map(parties.of, records)}) == 1:
+            return True  # nobody else suffers from it
+        if self._weighty([r for r in records if not r.forgeable]):
+            return True
+        content = set(parties.content(node))
+        against = {parties.of(r) for r in records if self._is_confirmed(r)} - content
+        return len(against) >= INDEPENDENT + len(content)
+
+    def _is_confirmed(self, record: FailureRecord) -> bool:
+        """Does more speak for it than that the program runs elsewhere?"""
+        return (
+            record.of_node
+            or not record.forgeable
+            or any(
+                good.job == record.job
+                and good.node != record.node
+                and good.time_s > record.time_s
+                and good.lasted_s >= record.worked_s
+                for good in self.good
+            )
+        )
 
     def _fails_elsewhere(self, record: FailureRecord, recent: Iterable[FailureRecord]) -> bool:
         """Has this job, or one that runs the same program in the same place, failed on another node, and
@@ -305,12 +361,6 @@ class NodeJudge:
 
     def _did_well_elsewhere(self, record: FailureRecord) -> bool:
         return any(good.job == record.job and good.node != record.node for good in self.good)
-
-
-def _one_mans_word(records: Sequence[FailureRecord], users: Collection[str]) -> bool:
-    """Can all of this be one user's doing, and would others suffer from it?"""
-    said_by = {record.user for record in records}
-    return len(said_by) == 1 and bool(set(users) - said_by) and all(r.forgeable for r in records)
 
 
 def _same_command(program: Program, record: FailureRecord) -> bool:

@@ -12,6 +12,7 @@ from fairlead.live.failures import (
     FailureRecord,
     GoodStart,
     NodeJudge,
+    Parties,
     Program,
     RetryPolicy,
     in_a_row,
@@ -83,19 +84,32 @@ class Retries:
 
     def _trains(self, start: LiveStart, since_s: float) -> None:
         program = program_of(start.row.user, start.row.spec.command)
+        lasted_s = self._worked_s(start)
         for node in start.nodes:
-            self.nodes.went_well(GoodStart(start.row.id, node, since_s, program))
+            self.nodes.went_well(GoodStart(start.row.id, node, since_s, program, lasted_s))
         if self.nodes.failures:  # mostly there are none, and thousands of starts in a round
             self.judge_nodes()
 
     def _did_well(self, start: LiveStart) -> bool:
         """Of a start that has ended, and did not fail."""
-        stint = start.stint
         if start.lost or start.interrupted or not start.held:
             return False
-        lasted_s = self.engine.clock.now_s() - stint.began_s
-        trained = stint.trained_s is not None or lasted_s >= self.settled_s
-        return trained or stint.why == "completed"
+        return self._works(start) or start.stint.why == "completed"
+
+    def _works(self, start: LiveStart) -> bool:
+        """Has it begun to train, or, if nobody knows that, run for a while?"""
+        if start.row.spec.plain:
+            return self._worked_s(start) >= self.settled_s
+        return start.stint.trained_s is not None
+
+    def _worked_s(self, start: LiveStart) -> float:
+        """Seconds for which a start has trained, or run, if nobody knows when it trains. What waits for its
+        devices does neither."""
+        if not start.row.spec.plain:
+            began_s = start.stint.trained_s
+            return 0.0 if began_s is None else self.engine.clock.now_s() - began_s
+        held = self.engine.fleet.held(start.first_node, start.key) or start.leader
+        return 0.0 if held is None else held.ran_s
 
     def ended(self, start: LiveStart, reason: str) -> None:
         """A start is over and booked. reason: why it failed, "" = it did not."""
@@ -133,10 +147,32 @@ class Retries:
         fleet = self.engine.fleet
         now = fleet.monotonic()
         up = [node.name for node in fleet.nodes.values() if usable(node, now)]
-        users = {row.user for row in self.engine.book.jobs.values() if row.open}
-        found = self.nodes.suspects(self.engine.clock.now_s(), up, users)
+        found = self.nodes.suspects(self.engine.clock.now_s(), up, self._parties())
         for name, records in found.items():
             self._blame_node(name, records)
+
+    def _parties(self) -> Parties:
+        """All tenants that ever ran something, if there are several: one alone takes no node from those who
+        come later. Else the users who have jobs."""
+        book = self.engine.book
+        rows = [row for row in book.jobs.values() if row.open]
+        tenants = {row.tenant for row in rows} | set(book.tenants)
+        by_tenant = len(tenants) > 1
+
+        def content(node: str) -> set[str]:
+            starts = book.on_node.get(node, {}).values()
+            rows = [start.row for start in starts if self._runs_well(start)]
+            return {row.tenant if by_tenant else row.user for row in rows}
+
+        known = tenants if by_tenant else {row.user for row in rows}
+        return Parties(known, by_tenant, content)
+
+    def _runs_well(self, start: LiveStart) -> bool:
+        """Does it train now?"""
+        held = self.engine.fleet.held(start.first_node, start.key)
+        if held is None or held.state != "running" or held.stall or start.stopping or start.lost:
+            return False
+        return self._works(start)
 
     def _blame_node(self, name: str, records: list[FailureRecord]) -> None:
         why = f"{len(records)} jobs failed here that run elsewhere"
@@ -218,6 +254,8 @@ class Retries:
             progressed=long or (start.survives() > stint.from_step and _saves(row)),
             program=program_of(row.user, row.spec.command),
             forgeable=not _is_nodes_own(failure, row.spec),
+            tenant=row.tenant,
+            worked_s=self._worked_s(start),
         )
 
     # --- what the core is told -------------------------------------------------------------------
@@ -227,7 +265,7 @@ class Retries:
         for key, start in list(self._unsettled.items()):
             if start.stopping or start.lost:
                 del self._unsettled[key]
-            elif now - start.stint.began_s >= self.settled_s and start.held:
+            elif self._works(start):
                 del self._unsettled[key]
                 self._trains(start, start.stint.began_s)
         for job in sorted(self.waiting):
