@@ -23,6 +23,11 @@ def ended(code: int, output: str = "", report: Report | None = None, world: int 
     return exit_failure(0, code, report, output, world_size=world)
 
 
+def test_output_that_is_gone_is_said_to_be() -> None:
+    failure = exit_failure(0, 3, None, "", world_size=1, output_lost="Not a directory")
+    assert sentence(failure, 1) == "exit code 3: its output cannot be read: Not a directory"
+
+
 def test_an_exception_is_the_reason() -> None:
     failure = ended(1, "nanobind: leaked 3 instances!", VALUE)
     assert sentence(failure, 1) == "ValueError: no (train.py:57)"

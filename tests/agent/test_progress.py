@@ -38,6 +38,8 @@ TOTAL = 2000
         ('{"step": 12, "saved_step": 10, "loss": 0.3}', (12, 10)),
         ('{"step": "50%"}', (1000, -1)),
         (" \n", None),
+        (str(1 << 53), (TOTAL, -1)),
+        (f"{TOTAL + 1} {TOTAL + 1}", (TOTAL, TOTAL)),
     ],
 )
 def test_progress_is_steps_or_a_part_of_them(text: str, expected: object) -> None:

@@ -272,6 +272,8 @@ def test_what_a_job_leaves_holds_up_no_agent(play: Play, number: int, script: st
         await server.order(plain(number, PYTHON, "-c", script))
         held = await server.until_state((number, 1), "ended")
         assert held.exit_code == 3
+        if number in (912, 916, 918):
+            assert "its output cannot be read: " in held.reason
         await server.order(plain(number, "echo", "again", epoch=2))
         held = await server.until_state((number, 2), "ended")
         assert held.exit_code == 0

@@ -105,11 +105,14 @@ def test_a_command_behind_dashes_keeps_its_own_options(
         (["job.toml", "--env", "X"], "--env: expected NAME=VALUE"),
         (["job.toml", "--env", "RANK=1"], "RANK is set by Fairlead"),
         (["--steps", "5", "--family", "no such family", "--", "true"], "no such family"),
+        (["two.toml"], "two.toml: family: 'none' is not in"),
+        (["job.toml", "two.toml"], "two.toml: family: 'none' is not in"),
     ],
 )
 def test_what_cannot_be_submitted_gets_one_sentence(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Path("two.toml").write_text('command = "true"\ntotal_steps = 5\nfamily = "none"\n')
     assert call("submit", *arguments) == 2
     caught = capsys.readouterr()
     assert said in caught.err

@@ -100,11 +100,12 @@ def exit_failure(
     *,
     world_size: int,
     memory_ran_out: bool = False,
+    output_lost: str = "",
 ) -> Failure:
     """How a rank ended that should not have.
 
     output: the end of what it printed. memory_ran_out: the kernel has ended processes of this node for want
-    of memory since the start.
+    of memory since the start. output_lost: why what it printed cannot be read.
     """
     if report is None and code > 0:
         found = last_traceback(output)
@@ -127,6 +128,8 @@ def exit_failure(
         )
     if report is None or code < 0:  # a signal came after what was printed
         line = telling_line(output)
+        if output_lost:
+            line = f"its output cannot be read: {output_lost}"
         if code == -signal.SIGKILL and memory_ran_out:
             line = f"out of memory? {line}".strip()
         return Failure(

@@ -103,13 +103,13 @@ class Logs:
                         log.path.with_suffix(suffix).unlink(missing_ok=True)
                     log.path.parent.rmdir()
 
-    def tail(self, job: int, epoch: int, rank: int) -> str:
-        """The end of the output; "" where there is none."""
+    def tail(self, job: int, epoch: int, rank: int) -> tuple[str, str]:
+        """(the end of the output, why it cannot be read): one of them is ""."""
         path = log_path(self._state, job, epoch, rank)
         try:
-            return read_end(path, TAIL).decode(errors="replace")
-        except OSError:
-            return ""
+            return read_end(path, TAIL).decode(errors="replace"), ""
+        except OSError as problem:
+            return "", problem.strerror or str(problem)
 
     async def tell(self, client: AgentClient, node: str, incarnation: str) -> bool:
         """Tell what is new. Returns whether all is told. Raises UnreachableError, RegisterAgainError."""

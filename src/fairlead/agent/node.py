@@ -419,11 +419,17 @@ class Node:
             return None
         assert self.place is not None
         report = read_report(failure_path(self.place.state, *start.key, rank))
-        output = self._logs.tail(*start.key, rank)
+        output, lost = self._logs.tail(*start.key, rank)
         world_size = start.assignment.world_size
         ran_out = oom_kills() > start.oom_kills
         return exit_failure(
-            rank, code, report, output, world_size=world_size, memory_ran_out=ran_out
+            rank,
+            code,
+            report,
+            output,
+            world_size=world_size,
+            memory_ran_out=ran_out,
+            output_lost=lost,
         )
 
     async def lose_spawner(self) -> None:

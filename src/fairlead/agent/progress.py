@@ -50,7 +50,7 @@ def parse_progress(text: str, total_steps: int) -> tuple[int, int] | None:
     text is empty. Raises ProgressError.
 
     text: its last line counts, ``1234``, ``37.5%`` of ``total_steps``, either followed by the same for steps
-    that are saved; or ``{"step": 1234, "saved_step": 1000}``.
+    that are saved; or ``{"step": 1234, "saved_step": 1000}``. More steps than the job has are all of them.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -81,7 +81,7 @@ def _steps(word: str, total_steps: int) -> int:
         return int(total_steps * percent / 100)
     if int(found[1]) > _MOST:
         raise ProgressError(f"expected at most {_MOST} steps, got {_shown(word)}")
-    return int(found[1])
+    return min(int(found[1]), total_steps)
 
 
 def _shown(text: str) -> str:

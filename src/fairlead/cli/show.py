@@ -79,12 +79,22 @@ def job_table(jobs: Iterable[JobView]) -> Table:
             f"{_percent(job.steps, job.total_steps)}",
             NOTHING if job.measured_rate is None else f"{job.measured_rate:.3g}",
             job.starts,
-            job.reason,
+            job.failures,
+            span(job.queued_s),
+            job.reason or _lost(job),
         )
         for job in jobs
     ]
-    columns = ">job name user tenant >devices >weight state where >done >steps/s >starts why"
+    columns = (
+        ">job name user tenant >devices >weight state where >done >steps/s "
+        ">starts >failures >queued why"
+    )
     return table(columns, rows)
+
+
+def _lost(job: JobView) -> str:
+    """A word on a job that has been started again without its progress."""
+    return "starts over whenever it is stopped" if job.starts_over and job.starts > 1 else ""
 
 
 def node_table(nodes: Iterable[NodeView]) -> Table:

@@ -1,9 +1,11 @@
 """``fairlead submit``: jobs from files, or a command."""
 
 import contextlib
+import re
 import shlex
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +15,9 @@ import typer
 from fairlead.cli.lazy import AFTER_DASHES
 from fairlead.cli.server import JsonOption, asks_server
 from fairlead.cli.show import print_json
-from fairlead.errors import ConfigError, FairleadError, UnreachableError
+from fairlead.errors import ConfigError, FairleadError, InputError, UnreachableError
 from fairlead.live.client import Client
-from fairlead.live.read_spec import check_spec, read_spec
+from fairlead.live.read_spec import SPECS, check_spec, read_spec
 from fairlead.live.spec import JobSpec
 from fairlead.live.views import JobView
 
@@ -211,7 +213,9 @@ def submit(
     }
     given = {field: value for field, value in given.items() if value is not None}
     specs = _specs(words, context.meta.get(AFTER_DASHES, []), given, _pairs("--env", env, str))
-    ids = client.submit(specs, tenant, key)
+    command = context.meta.get(AFTER_DASHES, [])
+    with _named([] if command else words):
+        ids = client.submit(specs, tenant, key)
     if json:
         print_json({"ids": ids})
     else:
@@ -219,6 +223,18 @@ def submit(
     _tell_stuck(client, ids[:LOOKED_AT])
     if wait:
         _wait(client, ids)
+
+
+@contextlib.contextmanager
+def _named(files: list[str]) -> Iterator[None]:
+    """What the server says of the job at a position is said of its file. files: () = it is a command."""
+    try:
+        yield
+    except InputError as problem:
+        found = re.fullmatch(rf"(?:job|{SPECS}\[(\d+)\]): (.*)", str(problem), re.DOTALL)
+        if found is None or int(found[1] or 0) >= len(files):
+            raise
+        raise InputError(f"{files[int(found[1] or 0)]}: {found[2]}") from None
 
 
 def _specs(

@@ -14,7 +14,7 @@ import msgspec
 
 from fairlead.errors import FairleadError, InputError, UnreachableError
 from fairlead.live.access import Caller, Role
-from fairlead.live.read_spec import check_spec
+from fairlead.live.read_spec import SPECS, check_spec
 from fairlead.live.spec import JobSpec
 from fairlead.live.views import (
     Comparison,
@@ -76,7 +76,7 @@ class Client:
     def submit(self, specs: Sequence[JobSpec], tenant: str = "", key: str = "") -> list[int]:
         """Ids of the jobs, once they are durable. Sent again, with one key, if the connection breaks."""
         for position, spec in enumerate(specs):
-            check_spec(spec, f"specs[{position}]")
+            check_spec(spec, f"{SPECS}[{position}]")
         sent = {"Idempotency-Key": key or uuid.uuid4().hex}
         ask = {"tenant": tenant} if tenant else {}
         found = self._call("POST", "/v1/jobs", dict[str, list[int]], ask, list(specs), sent)

@@ -21,6 +21,8 @@ def job_view(
     measured_on: str,
 ) -> JobView:
     """A job. stint: its start that runs; now_s: the cluster's time; rates: believed, by accelerator type."""
+    run_s = row.run_s + (0.0 if stint is None or not stint.ordered else now_s - stint.since_s)
+    in_all_s = (now_s if ended_s is None else ended_s) - row.submitted_s
     return JobView(
         id=row.id,
         name=row.name,
@@ -43,7 +45,8 @@ def job_view(
         starts=row.starts,
         preemptions=row.preemptions,
         failures=row.failures,
-        run_s=row.run_s + (0.0 if stint is None or not stint.ordered else now_s - stint.since_s),
+        run_s=run_s,
+        queued_s=max(in_all_s - run_s, 0.0),
         lost_steps=row.lost_steps,
         overhead_s=row.overhead_s,
         rates=rates,

@@ -30,6 +30,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 }
 RATES = (0.0, 1e9)  # steps/s
 MOST_CODES = 255
+SPECS = "specs"  # what errors call the jobs of one submission, with their positions
 LONGEST = 200  # characters of a name or a family
 LONGEST_PATH = 4_096
 MOST_WORDS, MOST_VARIABLES, MOST_RATES = 4_096, 1_024, 1_000

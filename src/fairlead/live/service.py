@@ -18,7 +18,7 @@ from fairlead.live.facade import ConflictError, ForbiddenError, NotFoundError
 from fairlead.live.outlooks import Outlooks
 from fairlead.live.protocol import Register, Welcome
 from fairlead.live.rates import kind_of
-from fairlead.live.read_spec import check_spec
+from fairlead.live.read_spec import SPECS, check_spec
 from fairlead.live.rows import JobRow, StintRow, UserRow
 from fairlead.live.spec import JobSpec
 from fairlead.live.store import Store
@@ -126,9 +126,10 @@ class Service:
         if tenant and tenant != caller.tenant:
             _admin(caller)
             check_name("tenant", tenant)
-        for spec in specs:
-            check_spec(spec)
-            _check_kind(spec, self.engine)
+        for position, spec in enumerate(specs):
+            where = f"{SPECS}[{position}]" if len(specs) > 1 else "job"
+            check_spec(spec, where)
+            _check_kind(where, spec, self.engine)
         owner = tenant or caller.tenant or "default"
         mark = f"{caller.user}/{key}" if key else ""
         return self._do(lambda: self._submit(caller.user, specs, owner, mark))
@@ -393,17 +394,17 @@ def _person(caller: Caller) -> None:
         raise ForbiddenError(f"user {caller.user!r}: an agent's token is not one for people")
 
 
-def _check_kind(spec: JobSpec, engine: Engine) -> None:
+def _check_kind(where: str, spec: JobSpec, engine: Engine) -> None:
     """A family that nothing is known of, and that brings no rates, is a slip of the pen."""
     catalogue = engine.options.catalogue
     if not spec.family or spec.rates or catalogue.row(spec.family, spec.scale_factor) is not None:
         return
     if spec.family in catalogue.families:
         raise ConfigError(
-            f"family: {spec.family!r} has no rates at scale factor {spec.scale_factor}; "
+            f"{where}: family: {spec.family!r} has no rates at scale factor {spec.scale_factor}; "
             "give `rates`, or measure them with `fairlead profile`"
         )
     raise ConfigError(
-        f"family: {spec.family!r} is not in the throughput table; give `rates`, leave `family` out, "
+        f"{where}: family: {spec.family!r} is not in the throughput table; give `rates`, leave `family` out, "
         "or measure them with `fairlead profile`"
     )

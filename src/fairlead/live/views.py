@@ -73,6 +73,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     measured_on: str = ""  # accelerator type of the measured rate, "" = beside another job, or none
     failure: FailureView | None = None  # the last one
     retry_in_s: float | None = None  # it failed, and is not tried again before so many seconds
+    queued_s: float = 0.0  # since it was submitted, or until it ended, without devices
 
 
 class StintView(msgspec.Struct, frozen=True, kw_only=True):
