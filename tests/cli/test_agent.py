@@ -28,7 +28,7 @@ from fairlead.cli.main import main
             ["--server", "a:1", "--devices", "k80=1", "--health-interval", "0"],
             "--health-interval: must be from 0.1 to 86400 s, got 0",
         ),
-        (["--config", "/no/such.toml"], "/no/such.toml: No such file"),
+        (["--config", "/no/such.toml"], "/no/such.toml: cannot be read (No such file"),
         (["--server", "a:1", "--devices", "k80=1", "--token-file", "/no/t"], "--token-file /no/t"),
     ],
 )

@@ -217,7 +217,7 @@ def test_a_file_of_the_release(tmp_path: Path) -> None:
         ("rounds = 0", "rounds: must be from 1 to 100, got 0"),
         ("foo = 1", "'foo' is not an option"),
         ("preset = 'best'", "preset: must be one of default, released, got 'best'"),
-        ("rounds = ", "not a readable configuration"),
+        ("rounds = ", "is not valid TOML"),
         ("bases = [0.0, 0.5, 0.4, 1.0]", "bases: must be rising numbers from 0 to 1"),
         ("share = 'mine'", "share: must be one of by_job"),
         ("k = nan", "k: must be a finite number >= 0, got nan"),
