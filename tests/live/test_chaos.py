@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -18,23 +17,14 @@ from fairlead.chaos.run import Outcome, run_trials
 from fairlead.cli.main import main
 from fairlead.live.views import JobView, StintView
 
-FEW = ("kill-server", "kill-front", "kill-agent", "set-clock", "lose-agent-state", "cut")
 
-
-def _run(trials: int, seed: int, kinds: Iterable[str] = KINDS) -> Outcome:
+def _run(trials: int, seed: int) -> Outcome:
     said: list[str] = []
-    outcome = run_trials(trials, seed, list(kinds), None, said.append)
+    outcome = run_trials(trials, seed, list(KINDS), None, said.append)
     assert not outcome.wrong, "\n".join([*outcome.wrong, *said])
     return outcome
 
 
-def test_six_faults_lose_nothing() -> None:
-    outcome = _run(6, seed=5, kinds=FEW)
-    assert {trial.kind for trial in outcome.trials} == set(FEW)
-    assert outcome.jobs >= 5
-
-
-@pytest.mark.long  # a minute or two where nothing else runs, and many times that on a busy machine
 def test_twenty_faults_lose_nothing() -> None:
     outcome = _run(20, seed=5)
     assert len(outcome.trials) == 20
