@@ -4,14 +4,15 @@ import os
 import random
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from fairlead.chaos.job import Ledger, digest_of, evaluation_path
+from fairlead.chaos.job import Ledger, age_s, digest_of, evaluation_path
 from fairlead.chaos.kinds import KINDS
-from fairlead.chaos.ledger import Expected, check_job
+from fairlead.chaos.ledger import Expected, check_job, read_starts
 from fairlead.chaos.node_faults import damage
 from fairlead.chaos.run import Outcome, run_trials
 from fairlead.cli.main import main
@@ -184,6 +185,12 @@ def test_a_job_sees_other_starts_of_its_own_that_are_alive(
         os.waitid(os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT)
         assert begin(3, os.getpid()).living() == [2], "the first one is frozen"
         other.kill()
+
+
+def test_a_start_begins_when_its_process_is_made(tmp_path: Path) -> None:
+    (tmp_path / "7.1.0").write_text("B 12.5 77 2.25\nL 13 0 \n")
+    assert [start.first_at for start in read_starts(tmp_path)] == [10.25]
+    assert 0.0 < age_s() < time.monotonic()
 
 
 def _evaluation(folder: Path, found: str | None) -> str:

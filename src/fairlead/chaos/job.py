@@ -3,7 +3,7 @@
 Its state is a digest of all its steps in order, so that a step that is left out or done twice shows. A line
 of the ledger is one write, which a SIGKILL does not tear: a letter, a monotonic time, and more:
 
-    B pid           began                       V step            is being saved
+    B pid age_s     began                       V step            is being saved
     D what          a device is held by another C step            was found saved
     A epoch         that start is alive as well
     F step          has written its evaluation
@@ -86,7 +86,7 @@ def _is_written(path: Path) -> bool:
         if _locks(file.fileno(), fcntl.LOCK_SH):
             return False
         words = file.readline().split()
-    found = process(int(words[2])) if len(words) == 3 else None
+    found = process(int(words[2])) if len(words) >= 3 else None
     return found is not None and found.state not in "TtZX"
 
 
@@ -137,6 +137,14 @@ def hold_devices(folder: Path, ledger: Ledger) -> None:
             ledger.write("D", f"{node}-{device}")
 
 
+def age_s() -> float:
+    """Seconds since this process was made: on a busy machine it is a while until it runs."""
+    me = process(os.getpid())
+    assert me is not None
+    born_s = me.start_time / os.sysconf("SC_CLK_TCK")
+    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - born_s, 0.0)
+
+
 def interval_s(lease: Lease) -> float:
     """Seconds between checkpoints, as the scheduler wants it now."""
     link = getattr(getattr(lease, "_side", None), "_link", None)
@@ -158,7 +166,7 @@ def main() -> None:
     slow = SLOW if os.environ["FAIRLEAD_ACCELERATOR"] == "k80" else 1.0
     ledger = Ledger(folder).open()
     work = Work(ledger, float(os.environ["CHAOS_STEP_S"]) * slow)
-    ledger.write("B", os.getpid())
+    ledger.write("B", os.getpid(), f"{age_s():.2f}")
     for epoch in ledger.living():
         ledger.write("A", epoch)
     if "FAIRLEAD_SOCKET" not in os.environ:

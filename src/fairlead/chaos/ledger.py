@@ -37,7 +37,7 @@ class Start:
     beside: list[int] = field(default_factory=list)  # starts that were alive when it began
     ended: str = ""  # X or E
     evaluated: int = -1  # steps done when it had written its evaluation; -1 = it did not get so far
-    first_at: float = 0.0
+    first_at: float = 0.0  # when its process was made
 
     @property
     def last(self) -> int:
@@ -63,7 +63,7 @@ def _take(start: Start, words: list[str]) -> None:
     letter, at, *rest = words
     match letter:
         case "B":
-            start.first_at = float(at)
+            start.first_at = float(at) - sum(map(float, rest[1:]))
         case "L":
             start.loaded = (int(rest[0]), rest[1])
         case "S":
