@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -87,7 +88,13 @@ def describe_command(
 ) -> None:
     """Show what is in a trace: how many jobs, how long, how wide, how bursty."""
     table, on = _rates(throughputs, cluster)
-    trace = usable(read_trace(file, table, seed=seed, vc=vc), table, on)
+    trace = read_trace(file, table, seed=seed, vc=vc)
+    kept = usable(trace, table, on)
+    if kept.arrivals or on is not None:
+        trace = kept
+    else:
+        note = "the throughput table has no rate for any of the jobs: they cannot be run with it"
+        trace = replace(trace, notes=(*trace.notes, note))
     _warn(trace)
     figures = describe(trace, table)
     if json:

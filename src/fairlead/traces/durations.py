@@ -86,7 +86,8 @@ FORMATS = (_format(PHILLY), _format(ITP))
 def _read(source: Source, request: Request, wording: _Wording) -> Trace:
     rows: list[_Row] = []
     skipped: list[Skipped] = []
-    for row in _rows(source, wording):
+    read, columns = _rows(source, wording)
+    for row in read:
         if request.vc is not None and row.tenant != request.vc:
             continue
         if reason := _nothing_to_run(row):
@@ -99,6 +100,7 @@ def _read(source: Source, request: Request, wording: _Wording) -> Trace:
     in_order = sorted(rows, key=lambda row: row.submitted_s)
     if in_order != rows:
         notes.append("the rows were not in order of submission: sorted")
+    notes.extend(columns.notes())
     return _with_families(source, request, wording, in_order, skipped, notes)
 
 
@@ -108,10 +110,17 @@ def _nothing_to_run(row: _Row) -> str | None:
     return "its duration is 0 s" if row.duration_s == 0 else None
 
 
-def _rows(source: Source, wording: _Wording) -> Iterator[_Row]:
+def _rows(source: Source, wording: _Wording) -> tuple[Iterator[_Row], Columns]:
     rows = csv_rows(source)
     line, header = next(rows)
-    columns = Columns(source, line, header, wording.required)
+    optional = () if wording.job is None else (wording.job,)
+    columns = Columns(source, line, header, wording.required, optional)
+    return _checked_rows(source, wording, columns, rows), columns
+
+
+def _checked_rows(
+    source: Source, wording: _Wording, columns: Columns, rows: Iterator[tuple[int, list[str]]]
+) -> Iterator[_Row]:
     submitted, duration, devices = (columns.index[name] for name in wording.required[:3])
     tenant = None if wording.tenant is None else columns.index[wording.tenant]
     job = None if wording.job is None else columns.index.get(wording.job)

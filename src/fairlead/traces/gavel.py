@@ -3,8 +3,10 @@
 Source: spec of the released code of Gavel (OSDI'20) and of Shockwave (NSDI'23); docs/formats.md.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
@@ -12,7 +14,7 @@ from fairlead.model.job import Arrival, Job, JobId
 from fairlead.traces.adapting import adapting
 from fairlead.traces.fields import above_zero, number, seconds, seconds_above_zero, whole
 from fairlead.traces.fields import weight as checked_weight
-from fairlead.traces.lines import Source
+from fairlead.traces.lines import Source, unused_note
 from fairlead.traces.request import Checks, Format, Request
 from fairlead.traces.trace import Trace
 
@@ -30,11 +32,21 @@ class Layout:
     slo: int | None = None
     duration: int | None = None
     mode: int | None = None  # by what rule the batch size adapts
+    unused: tuple[tuple[int, str], ...] = ()  # the others, by their names in the release
 
 
+_UNUSED_SEVEN = ((1, "command"), (2, "num_steps_arg"), (3, "needs_data_dir"))
+_UNUSED = (
+    (1, "command"),
+    (2, "working_directory"),
+    (3, "num_steps_arg"),
+    (4, "needs_data_dir"),
+)
 LAYOUTS = (
-    Layout("Gavel, 7 columns", width=7, steps=4, arrival=5, scale=6),
-    Layout("Gavel, 10 columns", width=10, steps=5, scale=6, weight=7, slo=8, arrival=9),
+    Layout("Gavel, 7 columns", width=7, steps=4, arrival=5, scale=6, unused=_UNUSED_SEVEN),
+    Layout(
+        "Gavel, 10 columns", width=10, steps=5, scale=6, weight=7, slo=8, arrival=9, unused=_UNUSED
+    ),
     Layout(
         "Shockwave, 12 columns",
         width=12,
@@ -45,6 +57,7 @@ LAYOUTS = (
         slo=9,
         duration=10,
         arrival=11,
+        unused=_UNUSED,
     ),
 )
 
@@ -63,6 +76,7 @@ def _read_tabs(source: Source, request: Request, layout: Layout) -> Trace:
     checks = Checks(source, request.throughputs)
     lines: list[int] = []
     arrivals: list[Arrival] = []
+    unused = {name: 0 for _, name in layout.unused}
     for line, text in source.lines():
         if not text.strip():
             continue
@@ -73,7 +87,11 @@ def _read_tabs(source: Source, request: Request, layout: Layout) -> Trace:
             )
         lines.append(line)
         arrivals.append(_tab_arrival(checks, line, cells, layout))
-    return Trace(str(source.path), layout.name, arrivals, lines=tuple(lines))
+        for at, name in layout.unused:
+            if cells[at].strip() not in ("", "0"):  # a flag that is not set says nothing
+                unused[name] += 1
+    notes = unused_note(unused)
+    return Trace(str(source.path), layout.name, arrivals, notes=notes, lines=tuple(lines))
 
 
 def _tab_arrival(checks: Checks, line: int, cells: list[str], layout: Layout) -> Arrival:
@@ -120,14 +138,21 @@ class GeneratedJob(msgspec.Struct):
     SLO: float | None = None  # multiple of the duration
 
 
+_Keys: TypeAlias = dict[str, msgspec.Raw]
+
+
 def _read_jobs(source: Source, request: Request) -> Trace:
     data = source.document()
     try:
         jobs = msgspec.json.decode(data, type=list[GeneratedJob])
+        keys = Counter(key for one in msgspec.json.decode(data, type=list[_Keys]) for key in one)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
         raise source.json_fault(problem, data) from None
     arrivals = list(_job_arrivals(Checks(source, request.throughputs), jobs))
-    return Trace(str(source.path), "Gavel, generated jobs", arrivals)
+    used = GeneratedJob.__struct_fields__
+    unused = {name: count for name, count in keys.items() if name not in used}
+    notes = unused_note(unused)
+    return Trace(str(source.path), "Gavel, generated jobs", arrivals, notes=notes)
 
 
 def _job_arrivals(checks: Checks, jobs: list[GeneratedJob]) -> Iterator[Arrival]:

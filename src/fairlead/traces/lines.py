@@ -7,7 +7,7 @@ import csv
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -127,15 +127,23 @@ def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 class Columns:
-    """Where the columns of a CSV file stand, by name; columns with other names are ignored."""
+    """Where the columns of a CSV file stand, by name; the values in columns with other names are counted."""
 
     def __init__(
-        self, source: Source, line: int, header: list[str], required: tuple[str, ...]
+        self,
+        source: Source,
+        line: int,
+        header: list[str],
+        required: tuple[str, ...],
+        optional: tuple[str, ...] = (),
     ) -> None:
         self.source = source
         self.width = len(header)
         names = [name.strip() for name in header]
         self.index = {name: i for i, name in enumerate(names)}
+        used = {*required, *optional}
+        self._unused = [(name, i) for i, name in enumerate(names) if name not in used]
+        self._count = dict.fromkeys((name for name, _ in self._unused), 0)
         for name in names:
             if name and names.count(name) > 1:
                 raise source.fault(line, f"column {name!r} appears twice")
@@ -149,6 +157,25 @@ class Columns:
         """Has the row as many cells as the header?"""
         if len(row) != self.width:
             raise self.source.fault(line, f"expected {self.width} columns, got {len(row)}")
+        for name, i in self._unused:
+            if row[i].strip():
+                self._count[name] += 1
+
+    def notes(self) -> tuple[str, ...]:
+        """A sentence with the columns that were not used, and how many values of them there were."""
+        return unused_note(self._count)
+
+
+def unused_note(values: Mapping[str, int]) -> tuple[str, ...]:
+    """One sentence with the columns of which values were not used, by name; () where there were none."""
+    named = [
+        f"{shown(name)} ({count:,} value{'' if count == 1 else 's'})"
+        for name, count in values.items()
+        if count
+    ]
+    return (
+        (f"not used: column{'' if len(named) == 1 else 's'} {', '.join(named)}",) if named else ()
+    )
 
 
 def shown(value: object) -> str:

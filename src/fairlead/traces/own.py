@@ -1,6 +1,7 @@
 """Fairlead's own traces: CSV and Parquet with the same columns (docs/formats.md)."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -9,7 +10,7 @@ from fairlead.model.job import Arrival, Job, JobId
 from fairlead.traces.adapting import adapting, described
 from fairlead.traces.fields import above_zero, seconds, seconds_above_zero, whole
 from fairlead.traces.fields import weight as checked_weight
-from fairlead.traces.lines import Columns, Source, csv_rows, shown
+from fairlead.traces.lines import Columns, Source, csv_rows, shown, unused_note
 from fairlead.traces.request import Checks, Format, Request
 from fairlead.traces.trace import Trace
 
@@ -57,14 +58,18 @@ def _csv_fits(head: bytes) -> bool:
 
 
 def _read_csv(source: Source, request: Request) -> Trace:
-    return _trace("Fairlead CSV", Checks(source, request.throughputs), _csv_cells(source))
-
-
-def _csv_cells(source: Source) -> Iterator[tuple[int, list[Any]]]:
-    """(line, cells in the order of ``COLUMNS``); a column that the file lacks is None throughout."""
     rows = csv_rows(source)
     line, header = next(rows)
-    columns = Columns(source, line, header, REQUIRED)
+    columns = Columns(source, line, header, REQUIRED, OPTIONAL)
+    cells = _csv_cells(columns, rows)
+    trace = _trace("Fairlead CSV", Checks(source, request.throughputs), cells)
+    return replace(trace, notes=columns.notes())
+
+
+def _csv_cells(
+    columns: Columns, rows: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[int, list[Any]]]:
+    """(line, cells in the order of ``COLUMNS``); a column that the file lacks is None throughout."""
     index = [columns.index.get(name) for name in COLUMNS]
     for line, row in rows:
         columns.check(line, row)
@@ -85,7 +90,11 @@ def _read_parquet(source: Source, request: Request) -> Trace:
         frame[name].to_list() if name in frame.columns else [None] * len(frame) for name in COLUMNS
     ]
     rows = enumerate(zip(*columns, strict=True), start=1)
-    return _trace("Fairlead Parquet", Checks(source, request.throughputs), rows)
+    unused = {
+        name: len(frame) - frame[name].null_count() for name in frame.columns if name not in COLUMNS
+    }
+    trace = _trace("Fairlead Parquet", Checks(source, request.throughputs), rows)
+    return replace(trace, notes=unused_note(unused))
 
 
 def _trace(name: str, checks: Checks, rows: Iterable[tuple[int, Iterable[Any]]]) -> Trace:

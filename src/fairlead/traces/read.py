@@ -4,12 +4,17 @@ from pathlib import Path
 
 from fairlead.errors import TraceError
 from fairlead.model.throughput import Throughputs
-from fairlead.traces import durations, gavel, own
+from fairlead.traces import durations, elasticflow, gavel, own
 from fairlead.traces.lines import MAX_LINE, Source, shown
 from fairlead.traces.request import Format, Request
 from fairlead.traces.trace import Trace
 
-FORMATS: tuple[Format, ...] = (*own.FORMATS, *durations.FORMATS, *gavel.FORMATS)
+FORMATS: tuple[Format, ...] = (
+    *own.FORMATS,
+    *elasticflow.FORMATS,  # before ITP, whose columns it has
+    *durations.FORMATS,
+    *gavel.FORMATS,
+)
 
 
 def read_trace(

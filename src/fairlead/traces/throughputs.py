@@ -17,6 +17,7 @@ from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Locality, SlotType
 from fairlead.model.throughput import Kind, Throughputs
 from fairlead.traces.atomic import write_atomically
+from fairlead.traces.elasticflow_rates import read_rates
 from fairlead.traces.fields import at_least_zero, whole
 from fairlead.traces.interference import builtin_interference
 from fairlead.traces.lines import Columns, Source, csv_rows, shown
@@ -33,12 +34,14 @@ GavelTable: TypeAlias = dict[str, dict[str, dict[str, float | list[float]]]]
 
 
 def read_throughputs(path: str | Path) -> Throughputs:
-    """A table from Gavel's JSON or our CSV, recognised by content; ``"builtin"`` is the catalogue, and
-    ``"builtin:gavel"`` its families that Gavel's generator draws from."""
+    """A table from Gavel's JSON, our CSV or a folder of ElasticFlow's, recognised by content; ``"builtin"``
+    is the catalogue, and ``"builtin:gavel"`` its families that Gavel's generator draws from."""
     if str(path) == BUILTIN:
         return builtin_throughputs()
     if str(path) == GAVEL:
         return builtin_throughputs(of="Gavel")
+    if Path(path).is_dir():
+        return read_rates(Path(path))
     source = Source(path, ThroughputError)
     _, head = source.head()
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
