@@ -169,6 +169,7 @@ def test_wall_clock_traces_start_at_0_in_order(tmp_path: Path, table: Throughput
     assert trace.lines == (3, 2)
     assert trace.notes == (
         "the rows were not in order of submission: sorted",
+        "not used: column 'gpu_time' (4 values)",
         "1 jobs ask for a number of devices that the throughput table lacks: rounded down to its "
         "next scale factor",
     )
