@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.linalg import cho_factor, solve_triangular
 
 from fairlead.model.adaptation import batch_of
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Locality, SlotType
 from fairlead.model.throughput import Kind, Throughputs
+from fairlead.solve.dense import cholesky, solve_lower
 
 _TAG = re.compile(r" \[[0-9a-f]{8}\]$")  # a kind that was made of the rates that a job brings
 _BATCH = re.compile(r" \(batch size \d+\)$")
@@ -126,14 +126,15 @@ class Prior:
         if not len(log_rate):
             return
         own = self.spread.table**2 * np.eye(len(log_rate))
-        factor = cho_factor(self._covariance(self._seen, self._seen, _ALL) + own, lower=True)
-        self._factor = np.tril(factor[0])
-        self._whitened = self._white(log_rate - self._seen.slopes @ USUAL_SLOPES)
+        self._factor = np.ascontiguousarray(self._covariance(self._seen, self._seen, _ALL) + own)
+        cholesky(self._factor)
+        self._whitened = self._white((log_rate - _usual(self._seen))[:, None])[:, 0]
 
     def _white(self, of: Floats) -> Floats:
         if not len(self._factor):
             return of
-        out: Floats = solve_triangular(self._factor, of, lower=True, check_finite=False)
+        out: Floats = np.array(of, np.float64, order="C")
+        solve_lower(self._factor, out)
         return out
 
     def residuals(self) -> tuple[Floats, Floats]:
@@ -160,11 +161,13 @@ class Prior:
     def _conditional(self, cells: _Cells, level: "int | Ints") -> tuple[Floats, Floats]:
         """Mean and covariance of these, given the table; level: how many of the terms they have."""
         among = self._covariance(cells, cells, level)
-        offset = np.where(np.equal(level, _ALL), cells.slopes @ USUAL_SLOPES, 0.0)
+        offset = np.where(np.equal(level, _ALL), _usual(cells), 0.0)
         if not len(self._factor):
             return offset, among
         over = self._white(self._covariance(self._seen, cells, level))
-        return offset + over.T @ self._whitened, among - over.T @ over
+        # einsum adds up in one order; a product by the linear algebra library in one per number of threads
+        mean = offset + np.einsum("ka,k->a", over, self._whitened)
+        return mean, among - np.einsum("ka,kb->ab", over, over)
 
     def _covariance(self, a: _Cells, b: _Cells, level: "int | Ints") -> Floats:
         """(a, b) of the sums of terms that cells have; those of less than all terms are latent."""
@@ -205,6 +208,12 @@ class Prior:
 
 
 _ROOT, _MODEL, _ALL = 0, 1, 2  # which terms: those of all kinds, the model's, the kind's
+
+
+def _usual(cells: _Cells) -> Floats:
+    """(cells,) what the slopes usually add to the log rate."""
+    out: Floats = np.einsum("cs,s->c", cells.slopes, USUAL_SLOPES)
+    return out
 
 
 def _same(a: Ints, b: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

@@ -62,6 +62,38 @@ def solve_general(matrix: Floats, right: Floats) -> None:
             right[i, c] /= matrix[i, i]
 
 
+@kernel("void(f8[:,::1])")
+def cholesky(matrix: Floats) -> None:
+    """The lower factor of a symmetric positive definite matrix, in place; zeros above. One order of sums, on
+    one core: a library's factor depends in its last bits on the processor and its number of threads."""
+    n = len(matrix)
+    for i in range(n):
+        for j in range(i + 1):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= matrix[i, k] * matrix[j, k]
+            if i == j:
+                matrix[i, i] = np.sqrt(max(total, 1e-14 * matrix[i, i]))
+            else:
+                matrix[i, j] = total / matrix[j, j]
+        for j in range(i + 1, n):
+            matrix[i, j] = 0.0
+
+
+@kernel("void(f8[:,::1], f8[:,::1])")
+def solve_lower(factor: Floats, right: Floats) -> None:
+    """Solve factor @ x = right in place, for a lower triangular factor."""
+    n, columns = right.shape
+    for i in range(n):
+        for k in range(i):
+            part = factor[i, k]
+            if part != 0:
+                for c in range(columns):
+                    right[i, c] -= part * right[k, c]
+        for c in range(columns):
+            right[i, c] /= factor[i, i]
+
+
 @kernel("f8(f8[::1], f8[::1])")
 def reach(value: Floats, step: Floats) -> float:
     """The largest part of a step, at most 1, that leaves every value positive."""
