@@ -87,7 +87,7 @@ def test_every_itp_trace(shared: Path) -> None:
         name = "ElasticFlow" if path.parent.name == "elasticflow" else "ITP"
         assert (trace.format, len(trace.arrivals)) == (name, rows)
         assert trace.arrivals[0].time_s == 0.0
-        assert max(trace.devices) >= 8
+        assert max(arrival.job.scale_factor for arrival in trace.arrivals) >= 8
 
 
 def test_a_hundred_thousand_lines_read_in_about_a_second(
