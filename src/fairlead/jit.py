@@ -1,24 +1,149 @@
-"""Compiled loops. numba compiles a kernel when its module is imported, for the types in its signature, and
-keeps the machine code beside the module or in the user's cache; where neither can be written, it is
-compiled anew in each process."""
+"""Compiled loops. numba compiles a kernel when it is first called, for the types in its signature, or when
+``prepare`` is, and keeps the machine code beside the module or, where that cannot be written, in the user's
+cache; where neither can be, it is compiled anew in each process. numba itself is imported no earlier."""
 
+import os
+import sys
+import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-import numba
+from contextlib import suppress
+from functools import update_wrapper
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., object])
-_njit: Any = numba.njit  # typed in some of its versions, not in others
+
+_PACKAGES = (
+    "core",
+    "estimation",
+    "mechanism",
+    "model",
+    "placement",
+    "policies",
+    "report",
+    "sim",
+    "solve",
+)
+_MODULES = ("journal",)  # with kernels, beside those packages
+_kernels: list["_Kernel"] = []
+_lock = threading.RLock()
+_announced = True  # has somebody been told that code is compiled, or is nobody to be told?
+
+
+class _Kernel:
+    """A function that is compiled at its first call."""
+
+    def __init__(self, function: Callable[..., object], signatures: list[str], inline: str) -> None:
+        self.function, self.signatures, self.inline = function, signatures, inline
+        self._dispatcher: Any = None  # numba's, not compiled yet
+        self._compiled: Any = None
+        update_wrapper(self, function)
+        _kernels.append(self)
+
+    def __call__(self, *args: Any) -> Any:
+        return (self._compiled or self.compiled())(*args)
+
+    @property
+    def dispatcher(self) -> Any:
+        """What numba makes of the function; nothing is compiled by asking for it."""
+        if self._dispatcher is None:
+            import numba  # a second of CPU time, which most commands can do without
+
+            njit: Any = numba.njit  # typed in some of its versions, not in others
+            made = njit(inline=self.inline)(self.function)
+            with suppress(RuntimeError):  # nowhere to keep it
+                made.enable_caching()
+            self._dispatcher = made
+        return self._dispatcher
+
+    def kept(self) -> bool:
+        """Was it compiled before, by this process or by another, and kept?"""
+        if self._compiled is not None:
+            return True
+        try:
+            return bool(self.dispatcher._cache._cache_file._load_index())
+        except (AttributeError, OSError):
+            return False
+
+    def compiled(self) -> Any:
+        """The machine code, from the cache if it is there."""
+        with _lock:
+            if self._compiled is None:
+                self._announce()
+                self._compile()
+        return self._compiled
+
+    def _compile(self) -> None:
+        known = self.function.__globals__
+        named = {name: known.get(name) for name in self.function.__code__.co_names}
+        kernels = {name: one for name, one in named.items() if isinstance(one, _Kernel)}
+        made = self.dispatcher
+        # numba looks up what a function calls among its globals, and knows nothing of this class.
+        known.update({name: one.compiled() for name, one in kernels.items()})
+        try:
+            for signature in self.signatures:
+                made.compile(signature)
+        finally:
+            known.update(kernels)
+        made.disable_compile()
+        self._compiled = made
+
+    def _announce(self) -> None:
+        global _announced
+        if not _announced and not self.kept():
+            _announced = True
+            _say("compiling kernels (once per installation) ...")
 
 
 def kernel(signature: str | list[str], inline: str = "never") -> Callable[[F], F]:
     """Compile a function for numba's signature(s). Results are those of plain Python: no fast-math."""
+    signatures = [signature] if isinstance(signature, str) else signature
 
     def compile_(function: F) -> F:
-        try:
-            compiled: F = _njit(signature, cache=True, inline=inline)(function)
-        except RuntimeError:  # nowhere to keep it
-            compiled = _njit(signature, inline=inline)(function)
-        return compiled
+        return cast(F, _Kernel(function, signatures, inline))
 
     return compile_
+
+
+def announce() -> None:
+    """Say so on stderr, once, where kernels have to be compiled: for a program that somebody watches."""
+    global _announced
+    _announced = False
+
+
+def prepare(everything: bool = False) -> int:
+    """Compile those kernels of all modules that have been imported, or of all there are, that are not kept
+    from before; how many. A line on stderr says so beforehand."""
+    global _announced
+    if everything:
+        _import_all()
+    wanted = [one for one in _kernels if not one.kept()]
+    if wanted:
+        _announced = True
+        _say(f"compiling {len(wanted)} kernels (once per installation) ...")
+    for one in wanted:
+        one.compiled()
+    return len(wanted)
+
+
+def _import_all() -> None:
+    names = [f"fairlead.{name}" for name in _MODULES]
+    for package in _PACKAGES:
+        path = import_module(f"fairlead.{package}").__path__
+        names += [one.name for one in walk_packages(path, f"fairlead.{package}.")]
+    for name in names:
+        import_module(name)
+
+
+def _renew_lock() -> None:
+    """In a process just forked: whoever held the lock stayed behind."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def _say(text: str) -> None:
+    print(f"fairlead: {text}", file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import fairlead
+from fairlead import jit
 from fairlead.cli.lazy import Deferred, group_of
 from fairlead.errors import FairleadError, InputError
 
@@ -31,6 +32,11 @@ COMMANDS = (
     Deferred("serve", "serve:serve", "Run the scheduler of a live cluster."),
     Deferred(
         "agent", "agent:agent", "Hold the devices of this node and run the ranks of jobs on them."
+    ),
+    Deferred(
+        "compile",
+        "compile:compile_kernels",
+        "Compile what is compiled once per installation, ahead of its first use.",
     ),
     Deferred("chaos", "chaos:chaos", "Hurt a cluster at random, and prove that nothing is lost."),
     Deferred("profile", "profile:profile", "Measure a training script's rate and restart cost."),
@@ -92,6 +98,7 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; every error that Fairlead raises on purpose is one line on stderr."""
+    jit.announce()
     try:
         app(args=None if arguments is None else list(arguments))
     except FairleadError as problem:

@@ -84,6 +84,7 @@ def serve(
     Without --policy it goes on with the policy it had, at first max_min_fairness_perf (LAS). The first
     start writes the token of user `admin` to DIR/admin.token, and one for agents to DIR/agent.token.
     """
+    from fairlead import jit
     from fairlead.live.options import live_options, tls_of
     from fairlead.live.server import Listening
     from fairlead.live.server import serve as run
@@ -110,6 +111,7 @@ def serve(
     listening = Listening(
         host, port, agent_port, tls_of(tls_cert, tls_key), open_metrics, new_tokens
     )
+    jit.prepare(everything=True)  # no solve and no round shall wait for it
     asyncio.run(run(state, options, listening, _ready))
 
 

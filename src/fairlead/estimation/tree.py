@@ -7,7 +7,6 @@ measured of included.
 """
 
 import numpy as np
-from scipy.sparse import csc_matrix
 
 from fairlead.estimation.prior import Prior
 from fairlead.model.arrays import Floats, Ints
@@ -104,6 +103,8 @@ def _sum(info: Floats, shift: Floats, of: Ints, count: int) -> tuple[Floats, Flo
     """Totals of rows by the number that they are of."""
     n = info.shape[1]
     rows = np.arange(len(of) + 1)
+    from scipy.sparse import csc_matrix  # a third of a second of CPU time to import
+
     pick = csc_matrix((np.ones(len(of)), of, rows), shape=(count, len(of)))
     flat = np.asarray(pick @ info.reshape(-1, n * n))
     return flat.reshape(count, n, n), np.asarray(pick @ shift)

@@ -11,6 +11,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
+from fairlead import jit
 from fairlead.errors import FairleadError, SolveError
 from fairlead.mechanism.profile import Profile
 from fairlead.model.allocation import Allocation
@@ -60,6 +61,7 @@ def main(fd: int, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the server decides when we end
     os.nice(NICE)  # on a full core leases are renewed first
     os.dup2(2, 1)  # what a policy prints is no answer to anybody
+    jit.prepare()  # where no compiled kernels can be kept; else the server has seen to it
     planners = _Planners()
     with Connection(fd) as socket:
         socket.send(READY)

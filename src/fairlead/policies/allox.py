@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation, SolveReport
@@ -126,6 +125,8 @@ def _device_and_position(time_s: Floats, age_s: Floats) -> tuple[Ints, Ints]:
     while True:
         depth = min(depth, jobs)
         cost = np.concatenate([k * time_s + age_s[:, None] for k in range(1, depth + 1)], axis=1)
+        from scipy.optimize import linear_sum_assignment  # a second of CPU time to import
+
         _, column = linear_sum_assignment(cost)
         position = column // devices
         if depth == jobs or position.max() < depth - 1:

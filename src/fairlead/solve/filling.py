@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 
 from fairlead.errors import SolveError
 from fairlead.jit import kernel
@@ -164,6 +163,8 @@ def _highest(cut: Cut, heights: Callable[[float], Floats], level: float) -> floa
 
     if over(level) <= 0.0:
         return level
+    from scipy.optimize import brentq  # a second of CPU time to import
+
     return float(brentq(over, 0.0, level, xtol=1e-15 * level, rtol=1e-15))
 
 

@@ -1,0 +1,14 @@
+"""``fairlead compile``: for whoever installs Fairlead for others."""
+
+from fairlead import jit
+
+
+def compile_kernels() -> None:
+    """Compile what is compiled once per installation, ahead of its first use.
+
+    The machine code is kept beside the package or, where that cannot be written, in the cache directory of
+    the user; NUMBA_CACHE_DIR names another directory. Without this command each kernel is compiled when it is
+    first used, and all of them before a server starts.
+    """
+    n = jit.prepare(everything=True)
+    print(f"{n} kernels compiled" if n else "all kernels had been compiled before")

@@ -1,0 +1,16 @@
+"""Modules that take long to import, imported when they are first used."""
+
+from importlib import import_module
+from typing import Any
+
+
+class Late:
+    """Stands for a module until something of it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(import_module(self.__name__), attribute)
+        setattr(self, attribute, value)
+        return value

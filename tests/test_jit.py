@@ -1,0 +1,62 @@
+"""Kernels are compiled when they are first called, and kept."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+from fairlead import jit
+
+@jit.kernel("i8(i8)")
+def doubled(n):
+    return 2 * n
+
+@jit.kernel("i8(i8)")
+def more(n):
+    return doubled(n) + 1
+
+assert "numba" not in sys.modules
+exec(sys.argv[1])
+"""
+FOUND = "assert more(4) == 9 and doubled(3) == 6"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "kernels.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def said(program: Path, then: str) -> str:
+    """What a program with two kernels says on stderr. They are kept in a directory beside it."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(program.parent / "kept")}
+    ran = subprocess.run(
+        [sys.executable, str(program), then],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stderr
+
+
+def test_a_kernel_that_calls_another_is_compiled_at_its_first_call(program: Path) -> None:
+    assert said(program, FOUND) == ""
+
+
+def test_whoever_watches_is_told_once_per_installation(program: Path) -> None:
+    then = f"jit.announce(); {FOUND}"
+    assert said(program, then) == "fairlead: compiling kernels (once per installation) ...\n"
+    assert said(program, then) == ""
+
+
+def test_what_is_kept_is_not_compiled_again(program: Path) -> None:
+    first = said(program, "assert jit.prepare() == 2")
+    assert first == "fairlead: compiling 2 kernels (once per installation) ...\n"
+    assert said(program, f"assert jit.prepare() == 0; {FOUND}") == ""
