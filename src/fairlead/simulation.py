@@ -31,6 +31,7 @@ from fairlead.report.expect import ExpectRounds
 from fairlead.report.fluid import FluidRecorder
 from fairlead.report.metrics import Result, measure
 from fairlead.report.recorder import Recorder
+from fairlead.report.run_folder import begin_record, make_folder, write_json, write_result
 from fairlead.setup import Setup, build, check_policy, traits_of
 from fairlead.sim.backend import SimBackend, Window
 from fairlead.sim.claims import Claims
@@ -78,7 +79,7 @@ def simulate(
     cluster: Cluster | str,
     policy: str | Policy | Planner,
     *,
-    out: Path | None = None,
+    out: str | Path | None = None,
     expect_rounds: Path | None = None,
     resume: bool = False,
     stop: Callable[[], bool] = lambda: False,
@@ -91,8 +92,9 @@ def simulate(
     iterable of arrivals in order of time; one without end needs a window or ``until_s``.
     cluster: a ``Cluster`` or text such as "v100=8,k80=24". policy: a name of ``fairlead policies``, or an
     object with the methods of ``Policy`` or ``Planner``.
-    out: where to write journal and tables; resume: go on with an interrupted run there. stop: asked
-    between events whether to break off. The other keywords are the fields of ``Options``.
+    out: a new or empty folder, made where it is missing, for what the command writes: run.json, journal,
+    tables, report.html; resume: go on with an interrupted run there. stop: asked between events whether
+    to break off. The other keywords are the fields of ``Options``.
 
     Raises InputError for what cannot be used and CheckError when ``expect_rounds`` (a recorded run, see
     ``report.expect``) does not hold. Returns a ``Result`` with metrics and tables.
@@ -104,7 +106,18 @@ def simulate(
                 f"simulate(): {name!r} is not an option (there are {', '.join(known)})"
             )
     chosen = Options(**options)
-    return Run.of(trace, cluster, policy, chosen).execute(out, expect_rounds, resume, stop, watch)
+    run = Run.of(trace, cluster, policy, chosen)
+    if out is None:
+        return run.execute(None, expect_rounds, resume, stop, watch)
+    folder = Path(out) if resume else make_folder(Path(out))
+    record = begin_record(folder, run.config(), None)
+    try:
+        result = run.execute(folder, expect_rounds, resume, stop, watch)
+    except Exception as problem:
+        write_json(folder / "run.json", record | {"status": "failed", "error": str(problem)})
+        raise
+    write_result(folder, record, result)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from fairlead.errors import RunError
 from fairlead.inputs import Input
 from fairlead.model.limits import MAX_SEED
 from fairlead.report.folders import read_json_file
-from fairlead.traces.atomic import write_atomically
+from fairlead.report.run_folder import make_folder
 
 TraceOption = Annotated[
     str | None,
@@ -237,10 +237,7 @@ def takes_input(command: Callable[..., None]) -> Callable[..., None]:
 def new_folder(out: Path | None, name: str) -> Path:
     """Make the folder to write to: the one asked for, if it is new or empty, else a new one in runs/."""
     if out is not None:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise RunError(f"{out}: is there already and not an empty folder; choose another --out")
-        out.mkdir(parents=True, exist_ok=True)
-        return out
+        return make_folder(out)
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
     for number in range(1, 100_000):
         folder = Path("runs") / (safe if number == 1 else f"{safe}-{number}")
@@ -250,13 +247,6 @@ def new_folder(out: Path | None, name: str) -> Path:
             continue
         return folder
     raise RunError(f"runs/{safe}: there are too many runs of this name")
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file whole or not at all."""
-    text = msgspec.json.format(msgspec.json.encode(content), indent=2)
-    with write_atomically(path) as partial:
-        partial.write_bytes(text + b"\n")
 
 
 def print_json(content: Any) -> None:

@@ -1,11 +1,9 @@
 """``fairlead simulate``: one policy on one trace."""
 
 import hashlib
-import platform
 import shlex
 import sys
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,9 +14,10 @@ import typer
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError, FairleadError, InputError, RunError
 from fairlead.inputs import Input
-from fairlead.report import html, progress, tables
+from fairlead.report import progress, tables
 from fairlead.report.fairness import machine_form, rho_of_jobs
 from fairlead.report.metrics import Result
+from fairlead.report.run_folder import begin_record, write_json, write_result
 from fairlead.simulation import Run
 
 PolicyOption = Annotated[
@@ -135,14 +134,7 @@ def execute(
     quiet: bool = False,
 ) -> Result:
     """Run into a folder, write everything, print the outcome. Interrupted: says how to go on."""
-    record = {
-        "status": "running",
-        "arguments": arguments,
-        "config": run.config(),
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("fairlead", "numpy", "numba", "highspy", "polars")},
-    }
-    o.write_json(folder / "run.json", record)
+    record = begin_record(folder, run.config(), arguments)
     total = run.n_measured
     try:
         with (
@@ -157,24 +149,19 @@ def execute(
             folder.rmdir()
         raise
     except FairleadError as problem:
-        o.write_json(folder / "run.json", record | {"status": "failed", "error": str(problem)})
+        write_json(folder / "run.json", record | {"status": "failed", "error": str(problem)})
         raise
     except KeyboardInterrupt:
-        o.write_json(folder / "run.json", record | {"status": "interrupted"})
+        write_json(folder / "run.json", record | {"status": "interrupted"})
         _say_how_to_go_on(folder)
         raise typer.Exit(130) from None
     if not quiet:
         say_skipped(result)
     result.config["command"] = shlex.join(["fairlead", *sys.argv[1:]])
-    record["config"] = result.config
-    status = "complete" if result.complete else "interrupted"
-    record |= {"status": status, "skipped": result.skipped, "metrics": result.metrics}
-    o.write_json(folder / "run.json", record)
+    write_result(folder, record, result)
     if not result.complete:
         _say_how_to_go_on(folder)
         raise typer.Exit(130)
-    page = html.run_report(result.config, result.metrics, result.jobs, result.rounds, result.stints)
-    (folder / "report.html").write_text(page, encoding="utf-8")
     if quiet:
         return result
     if json:
