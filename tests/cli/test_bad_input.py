@@ -236,3 +236,30 @@ def test_trace_with_values_that_make_no_sense(
     path = tmp_path / "a.trace"
     path.write_text(text)
     assert f"a.trace{said}" in refused(capsys, "trace", "describe", path)
+
+
+def test_an_overloaded_run_says_so_and_of_what_its_averages_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--generate", "gavel,jobs=400,interarrival=60,duration=50000", "--cluster", "v100=2"]
+    with pytest.raises(SystemExit) as ended:
+        main(
+            [
+                "simulate",
+                "--policy",
+                "fifo",
+                *given,
+                "--until",
+                "30000",
+                "--out",
+                str(tmp_path / "r"),
+            ]
+        )
+    assert ended.value.code == 0
+    said = capsys.readouterr().err
+    assert "fairlead: the queue grows without bound: " in said
+    assert " jobs have not ended: averages are of the 0 that were completed" in said
+    given[1] = "gavel,jobs=3,duration=500"
+    with pytest.raises(SystemExit):
+        main(["simulate", "--policy", "fifo", *given, "--out", str(tmp_path / "s")])
+    assert "averages" not in capsys.readouterr().err

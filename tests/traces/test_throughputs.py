@@ -205,3 +205,20 @@ def test_other_released_tables(shared: Path, name: str) -> None:
     table = read_throughputs(shared / "data" / name)
     assert len(table.families) == 26
     assert (table.rate >= 0).all()
+
+
+def test_a_rate_beside_another_cannot_be_above_the_rate_alone(tmp_path: Path) -> None:
+    """But for the noise of a measurement."""
+    path = tmp_path / "a.csv"
+    for rate in ("10.9", "11.1"):
+        path.write_text(
+            PAIRS + "A,1,v100,consolidated,10,x,\nB,1,v100,consolidated,5,x,\n"
+            f"A,1,v100,consolidated,{rate},x,B\n"
+        )
+        if rate == "10.9":
+            assert read_throughputs(path).pair is not None
+            continue
+        with pytest.raises(
+            ThroughputError, match=r":4: steps_per_s: A .* must not be above the rate"
+        ):
+            read_throughputs(path)

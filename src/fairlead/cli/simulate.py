@@ -13,6 +13,7 @@ import typer
 
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError, FairleadError, InputError, RunError
+from fairlead.experiments.divergence import Divergence
 from fairlead.inputs import Input
 from fairlead.report import progress, tables
 from fairlead.report.fairness import machine_form, rho_of_jobs
@@ -136,12 +137,14 @@ def execute(
     """Run into a folder, write everything, print the outcome. Interrupted: says how to go on."""
     record = begin_record(folder, run.config(), arguments)
     total = run.n_measured
+    window = run.options.window
+    divergence = Divergence(int(run.cluster.capacity.sum()), window[1] if window else 0)
     try:
         with (
             o.interruptible() as stop,
             progress.progress(f"{run.policy} ({run.profile.name})", total) as update,
         ):
-            result = run.execute(folder, expect, resume, stop, update)
+            result = run.execute(folder, expect, resume, stop, update, observers=[divergence])
     except InputError:
         if not resume:  # nothing half-written is left behind
             for path in folder.iterdir():
@@ -157,6 +160,7 @@ def execute(
         raise typer.Exit(130) from None
     if not quiet:
         say_skipped(result)
+        say_unfinished(result, divergence.reason)
     result.config["command"] = shlex.join(["fairlead", *sys.argv[1:]])
     write_result(folder, record, result)
     if not result.complete:
@@ -176,6 +180,20 @@ def say_skipped(result: Result) -> None:
     """What of the input could not be used, on stderr."""
     for line in result.skipped:
         print(f"fairlead: {line}", file=sys.stderr)
+
+
+def say_unfinished(result: Result, overload: str) -> None:
+    """Of how many jobs the averages are, where some have not ended, on stderr. overload: a sentence."""
+    if overload:
+        print(f"fairlead: {overload}", file=sys.stderr)
+    left, jobs = result.metrics["n_unfinished"], result.metrics["n_jobs"]
+    if left and (overload or result.config["window"] is None):
+        ended = result.metrics["n_completed"]
+        print(
+            f"fairlead: {left:,} of {jobs:,} jobs have not ended: averages are of the {ended:,} "
+            "that were completed",
+            file=sys.stderr,
+        )
 
 
 def json_of(result: Result, folder: Path) -> dict[str, Any]:

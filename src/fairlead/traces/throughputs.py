@@ -28,6 +28,7 @@ BESIDE = "beside"  # the column, if there is one, with the family that shares th
 BUILTIN = "builtin"
 GAVEL = "builtin:gavel"  # of the catalogue, what Gavel's release measured
 SPREAD_SUFFIX = "_unconsolidated"  # how Gavel marks the table of a spread slot type
+NOISE = 1.1  # what a measured rate beside another may be above the one alone
 ALONE = "null"  # Gavel's key for the rate without a partner
 
 GavelTable: TypeAlias = dict[str, dict[str, dict[str, float | list[float]]]]
@@ -128,7 +129,9 @@ def _read_csv(source: Source, origin: str, of: str = "") -> Throughputs:
     alone = [entry for _, entry in entries.values() if not entry.beside]
     row, column, table = _table(alone, (slot for _, slot, _ in entries), origin)
     pairs = [(line, entry) for line, entry in entries.values() if entry.beside]
-    return replace(table, pair=_csv_pairs(source, pairs, row, column)) if pairs else table
+    return (
+        replace(table, pair=_csv_pairs(source, pairs, row, column, table.rate)) if pairs else table
+    )
 
 
 def _csv_entry(source: Source, line: int, cells: list[str], partner: str) -> _Entry:
@@ -153,6 +156,7 @@ def _csv_pairs(
     pairs: list[tuple[int, _Entry]],
     row: dict[Kind, int],
     column: dict[SlotType, int],
+    rate: Floats,
 ) -> Floats:
     """(kinds, kinds, slots) from rows that name who shares the devices."""
     pair = np.zeros((len(row), len(row), len(column)))
@@ -163,6 +167,14 @@ def _csv_pairs(
                 raise source.fault(
                     line, f"beside: {family} at scale factor {scale} has no row of its own"
                 )
+        slot = column[entry.slot]
+        alone = float(rate[row[entry.kind], slot])
+        if entry.rate > alone * NOISE:
+            raise source.fault(
+                line,
+                f"steps_per_s: {_named(entry)} must not be above the rate alone, {alone:g}, but for noise, "
+                f"got {entry.rate:g}",
+            )
         pair[row[entry.kind], row[partner], column[entry.slot]] = entry.rate
     return pair
 
