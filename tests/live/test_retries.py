@@ -120,6 +120,28 @@ def test_exit_codes_that_are_not_to_be_retried(pair: tuple[Running, Client]) -> 
     assert "it cannot be started, tried on 2 nodes: command not found" in view.reason
 
 
+def test_mistakes_of_one_user_are_given_up_on_two_nodes_and_blame_none(tmp_path: Path) -> None:
+    nodes = {"a": "v100=2", "b": "v100=2", "c": "v100=2"}
+    with running(tmp_path, ("--round", "5"), agents=nodes) as cluster, cluster.client() as client:
+        until(lambda: sum(n.state == "up" for n in client.nodes()) == 3, LIMIT_S)
+        (well,) = client.submit([sleeper(600)])
+        until(lambda: client.job(well).state == "running", LIMIT_S)
+        words = (sys.executable, "-c", "import time; time.sleep(600)")
+        mistakes = [
+            sleeper(0, sys.executable, str(tmp_path / "nosuch.py")),
+            JobSpec(command=words, total_steps=9, plain=True, cwd="/nosuch"),
+            JobSpec(command=words, total_steps=9, plain=True, cwd="/", venv="/nosuch"),
+        ]
+        jobs = client.submit([spec for spec in mistakes for _ in range(2)])
+        until(lambda: all(client.job(j).state == "dropped" for j in jobs), LIMIT_S)
+        for job in jobs:
+            view = client.job(job)
+            assert view.starts == view.failures == 2
+            assert "it cannot be started, tried on 2 nodes" in view.reason
+        assert [n.state for n in client.nodes()] == ["up"] * 3
+        assert client.job(well).state == "running"
+
+
 TRAINING = """
 import fairlead, os, sys, time, pathlib
 def save(path): path.write_text("x")

@@ -70,7 +70,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step: int = -1  # at which it failed, -1 = not known
     ran_s: float = 0.0  # from the order to the end
     progressed: bool = False  # had it got further than the starts before it?
-    program: Program = ()  # user and first words of the command
+    program: Program = ()  # see ``program_of``
     blames_node: bool = False  # the node is to blame: it does not count against the job
     forgeable: bool = True  # could its owner have brought it about on purpose?
     tenant: str = ""
@@ -160,9 +160,10 @@ class Verdict:
     failures: int = 0  # in a row that count against it
 
 
-def program_of(user: str, command: Sequence[str]) -> Program:
-    """What a start runs: the interpreter and the script, whatever the arguments."""
-    return (user, *command[:2])
+def program_of(user: str, command: Sequence[str], *where: str) -> Program:
+    """What a start runs: the interpreter and the script, whatever the arguments. where: its working
+    directory and its environment, if it states any: another one is another program."""
+    return (user, *command[:2], *filter(None, where))
 
 
 def in_a_row(records: Sequence[FailureRecord]) -> list[FailureRecord]:
@@ -192,14 +193,24 @@ def judge_job(
     code = last.exit_code
     if last.kind in ("exit", "signal", "exception", "not_started") and code is not None:
         if code in policy.no_retry_on:
-            return Verdict(True, f"exit code {code} is in no_retry_on: {last.reason}")
+            return Verdict(True, _by_code(code, "in no_retry_on", last.reason))
         if policy.retry_on and code not in policy.retry_on:
-            return Verdict(True, f"exit code {code} is not in retry_on: {last.reason}")
+            return Verdict(True, _by_code(code, "not in retry_on", last.reason))
     n = len(counted)
     if n > policy.max_retries:
         again = f"failed {times(n)}" + (" in a row" if n > 1 else "")
-        return Verdict(True, f"{again} (max_retries {policy.max_retries}): {last.reason}")
+        other = sum(record.blames_node for record in records)
+        besides = f", not counting {times(other)} for which nodes are to blame" if other else ""
+        return Verdict(
+            True, f"{again} (max_retries {policy.max_retries}{besides}): {last.reason}", failures=n
+        )
     return Verdict(False, last.reason, backoff.wait_s(n), avoid, n)
+
+
+def _by_code(code: int, where: str, reason: str) -> str:
+    """A reason that says nothing but the code is not said twice."""
+    said = f"exit code {code} is {where}"
+    return said if reason == f"exit code {code}" else f"{said}: {reason}"
 
 
 def _hopeless(counted: Sequence[FailureRecord], nodes: int, runs_elsewhere: bool) -> str:
@@ -240,7 +251,8 @@ class NodeJudge:
     A failure speaks against a node if nothing has been started well there since, and if the job did not
     fail in the same way on another node. It is strong if the job itself has done well on another node, or
     if its error is one that a healthy node does not bring about; it is weak if the same program does well
-    on another node. ``STRONG`` jobs of the first kind are enough, or ``WEAK`` of both kinds together.
+    on another node. ``STRONG`` jobs of the first kind are enough, or ``WEAK`` of both kinds together if
+    one of them is strong, or could not even be started.
 
     What jobs say of themselves (exceptions, exit codes, files that are missing) their owners can forge, and
     so take a node from others. So where there are several parties, ``INDEPENDENT`` ones must speak against
@@ -315,8 +327,11 @@ class NodeJudge:
         return record.of_node or self._did_well_elsewhere(record)
 
     def _weighty(self, records: Collection[FailureRecord]) -> bool:
-        """Are these, of one job each, enough to blame a node?"""
-        return len(records) >= WEAK or sum(map(self._is_strong, records)) >= STRONG
+        """Are these, of one job each, enough to blame a node? Not before one of them is more than weak: that
+        jobs fail says nothing of a node as long as none of them has been seen to do well elsewhere."""
+        strong = sum(map(self._is_strong, records))
+        telling = strong or any(record.kind == "not_started" for record in records)
+        return strong >= STRONG or (len(records) >= WEAK and bool(telling))
 
     def _independent(self, node: str, records: Collection[FailureRecord], parties: Parties) -> bool:
         """Is it more than the word of those who may want to take the node from others?"""
@@ -364,7 +379,9 @@ class NodeJudge:
 
 
 def _same_command(program: Program, record: FailureRecord) -> bool:
-    """Of a command that could not be started, the name alone counts: another script is found by the same
-    interpreter."""
-    words = 2 if record.kind == "not_started" else len(program)
+    """Of a command of the node's own that could not be started, the name alone counts: another script is
+    found by the same interpreter. That one finds its own script says nothing of a script, a directory or an
+    environment that another job has named."""
+    nodes_own = record.kind == "not_started" and not record.forgeable
+    words = 2 if nodes_own else max(len(program), len(record.program))
     return bool(program) and program[:words] == record.program[:words]

@@ -76,14 +76,14 @@ class Retries:
         if stint.trained_s is not None:
             took_s = stint.trained_s - stint.began_s
             start.row.usual_start_s = max(start.row.usual_start_s, took_s)
-            program = program_of(start.row.user, start.row.spec.command)
+            program = _program(start.row)
             if len(self._start_s) >= MOST_PROGRAMS:
                 self._start_s.pop(next(iter(self._start_s)))
             self._start_s[program] = start.row.usual_start_s
         self._trains(start, self.engine.clock.now_s())
 
     def _trains(self, start: LiveStart, since_s: float) -> None:
-        program = program_of(start.row.user, start.row.spec.command)
+        program = _program(start.row)
         lasted_s = self._worked_s(start)
         for node in start.nodes:
             self.nodes.went_well(GoodStart(start.row.id, node, since_s, program, lasted_s))
@@ -139,7 +139,7 @@ class Retries:
         if row.spec.plain:
             self._unsettled[start.key] = start
         elif row.usual_start_s < 0:
-            program = program_of(row.user, row.spec.command)
+            program = _program(row)
             row.usual_start_s = self._start_s.get(program, -1.0)
 
     def judge_nodes(self) -> None:
@@ -252,7 +252,7 @@ class Retries:
             step=failure.step,
             ran_s=ran_s,
             progressed=long or (start.survives() > stint.from_step and _saves(row)),
-            program=program_of(row.user, row.spec.command),
+            program=_program(row),
             forgeable=not _is_nodes_own(failure, row.spec),
             tenant=row.tenant,
             worked_s=self._worked_s(start),
@@ -339,9 +339,17 @@ def _is_nodes_own(failure: Failure, spec: JobSpec) -> bool:
 def _good_starts(start: LiveStart) -> list[GoodStart]:
     """One for each node of a start that trains."""
     since_s = start.stint.trained_s
-    program = program_of(start.row.user, start.row.spec.command)
+    program = _program(start.row)
     nodes = () if since_s is None else start.nodes
     return [GoodStart(start.row.id, node, since_s or 0.0, program) for node in nodes]
+
+
+def _program(row: JobRow) -> Program:
+    """What a job runs, and where."""
+    spec = row.spec
+    environment = spec.python or spec.venv or spec.conda or spec.container
+    words = " ".join(environment) if isinstance(environment, tuple) else environment
+    return program_of(row.user, spec.command, spec.cwd and f"cwd {spec.cwd}", words)
 
 
 def _saves(row: JobRow) -> bool:
