@@ -50,7 +50,12 @@ def parse_prices(text: str) -> dict[str, float]:
 
 
 def _is_file(spec: str) -> bool:
-    return "=" not in spec and ":" not in spec and (spec.endswith(".toml") or Path(spec).exists())
+    if "=" in spec or ":" in spec:
+        return False
+    try:
+        return spec.endswith(".toml") or Path(spec).exists()
+    except (OSError, ValueError):  # too long for a name, or no name at all
+        return False
 
 
 def priced(cluster: Cluster, given: Mapping[str, float]) -> Cluster:

@@ -9,10 +9,10 @@ import numpy as np
 
 from fairlead.errors import InputError
 from fairlead.model.arrays import Floats
-from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
+from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER, MIN_POSITIVE
 from fairlead.solve.welfare import relaxed_weights, remaining_table, utility_table
 from fairlead.solve.window import Window
-from fairlead.traces.fields import above_zero, at_least_zero, seconds_above_zero, whole
+from fairlead.traces.fields import above_zero, at_least_zero, number, seconds_above_zero, whole
 from fairlead.traces.lines import Source, shown
 
 MAX_CELLS = 50_000_000  # jobs x rounds
@@ -115,8 +115,9 @@ class _Checked:
         return devices, rounds, seconds_above_zero(self.source, self.line, "inst.T", inst.T)
 
     def _welfare(self, inst: _Instance) -> tuple[Floats, Floats]:
-        bases, logs = np.array(inst.bases, np.float64), np.array(inst.logs, np.float64)
-        if len(bases) < 2 or (np.diff(bases) <= 0).any():
+        bases = self._numbers("bases", inst.bases)
+        logs = self._numbers("logs", inst.logs)
+        if len(bases) < 2 or (np.diff(bases) < MIN_POSITIVE).any():
             raise self._fault(
                 "inst.bases", f"expected two or more, rising, got {shown(inst.bases)}"
             )
@@ -126,6 +127,14 @@ class _Checked:
         if slope[-1] < 0 or (np.diff(slope) > 1e-9 * np.abs(slope[:-1])).any():
             raise self._fault("inst.logs", f"expected rising and concave, got {shown(inst.logs)}")
         return bases, logs
+
+    def _numbers(self, name: str, values: list[float]) -> Floats:
+        """(values,) numbers of any sign."""
+        checked = [
+            number(self.source, self.line, f"inst.{name}[{at}]", value)
+            for at, value in enumerate(values)
+        ]
+        return np.array(checked, np.float64)
 
     def _epochs(self, inst: _Instance) -> tuple[Floats, Floats, Floats]:
         jobs = len(inst.nw)
@@ -173,10 +182,10 @@ class _Checked:
         )
 
     def _whole(self, name: str, value: int, least: int, most: int) -> int:
-        number = whole(self.source, self.line, name, value, least)
-        if number > most:
-            raise self._fault(name, f"must be <= {most}, got {number}")
-        return number
+        result = whole(self.source, self.line, name, value, least)
+        if result > most:
+            raise self._fault(name, f"must be <= {most}, got {result}")
+        return result
 
     def _fault(self, name: str, message: str) -> InputError:
         return self.source.fault(self.line, f"{name}: {message}")
