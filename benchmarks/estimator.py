@@ -20,17 +20,17 @@ from dataclasses import fields, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from fairlead.estimation.books import Settings
+from fairlead.estimation.job_table import Settings
 from fairlead.estimation.prior import SPREAD, USUAL_SLOPES, Prior
-from fairlead.estimation.rates import Fairlead
-from fairlead.estimation.said import Measured
-from fairlead.inputs import Input
+from fairlead.estimation.fairlead_estimator import Fairlead
+from fairlead.estimation.messages import Measured
+from fairlead.simulator.inputs import Input
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
-from fairlead.model.throughput import Throughputs
-from fairlead.sim.claims import Claims
-from fairlead.traces.throughputs import builtin_throughputs
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.user_estimates import Claims
+from fairlead.simulator.traces.throughput_tables import builtin_throughputs
 
 TYPES = ("k80", "p100", "v100")
 NOISE = 0.05  # sigma of a measurement

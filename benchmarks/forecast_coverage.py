@@ -19,22 +19,35 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairlead.commands import Command, End, EndJobs
-from fairlead.core.scheduler import Scheduler
-from fairlead.core.state import state_of
-from fairlead.events import Event, RoundEnded
-from fairlead.live.arrivals import Recent
-from fairlead.live.calibration import Calibrated, Calibration, Kind, Pending
-from fairlead.live.forecast import Question, eta, forecast
-from fairlead.live.forecaster import SEEDS
-from fairlead.mechanism.profile import DEFAULT
+from fairlead.model.commands import (
+    Command,
+    End,
+    EndJobs,
+)
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.checkpoint import state_of
+from fairlead.model.events import Event, RoundEnded
+from fairlead.cluster.forecasting.arrivals import Recent
+from fairlead.cluster.forecasting.calibration import (
+    Calibrated,
+    Calibration,
+    Kind,
+    Pending,
+)
+from fairlead.cluster.forecasting.forecast import (
+    Question,
+    eta,
+    forecast,
+)
+from fairlead.cluster.forecasting.forecaster import SEEDS
+from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-from fairlead.model.throughput import Throughputs
-from fairlead.setup import Setup, build
-from fairlead.sim.backend import SimBackend
-from fairlead.sim.world import World
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.setup import Setup, build
+from fairlead.simulator.backend import SimBackend
+from fairlead.simulator.ground_truth import World
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 CLUSTER = Cluster.of({"v100": 6, "p100": 6, "k80": 6}, 2)
 LOAD = 0.8  # of the devices

@@ -21,9 +21,14 @@ from scipy.optimize import least_squares, linprog
 
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Locality
-from fairlead.model.throughput import Throughputs
-from fairlead.traces.interference import PROTECTION, builtin_interference, fits, progress
-from fairlead.traces.throughputs import builtin_throughputs, read_throughputs
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.traces.interference import (
+    PROTECTION,
+    builtin_interference,
+    fits,
+    progress,
+)
+from fairlead.simulator.traces.throughput_tables import builtin_throughputs, read_throughputs
 
 FOLDS = 5
 SOFT = 0.1  # relative error above which a measurement counts linearly

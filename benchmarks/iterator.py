@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fairlead
-from fairlead.client.host import Host
-from fairlead.profiling import measure
+from fairlead.client.stub_agent import Host
+from fairlead.cluster.measure import measure
 
 EMPTY_STEPS, TURNS = 200_000, 7
 STEP_S, REAL_STEPS, REAL_TURNS = 0.010, 200, 7

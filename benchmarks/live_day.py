@@ -27,12 +27,16 @@ import psutil
 from simulated_nodes import TYPES, Node, families, job_spec, rates_of
 
 import fairlead
-from fairlead.live.access import Caller
-from fairlead.live.clock import Clock
-from fairlead.live.front.local import LocalFront
-from fairlead.live.options import live_options
-from fairlead.live.protocol import PROTOCOL, Register, Report
-from fairlead.live.service import Service
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.server.clock import Clock
+from fairlead.cluster.server.local_front import LocalFront
+from fairlead.cluster.server.options import live_options
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    Register,
+    Report,
+)
+from fairlead.cluster.server.service import Service
 
 ADMIN = Caller("admin", "", "admin")
 DEVICES = 8

@@ -26,15 +26,15 @@ from pathlib import Path
 import numpy as np
 
 from fairlead import Arrival, Cluster, Job, JobId, Node, RestartCosts, Result, World, simulate
-from fairlead.live.client import Client
-from fairlead.live.spec import JobSpec
-from fairlead.live.views import JobView
-from fairlead.local import LocalCluster
-from fairlead.mechanism.profile import DEFAULT
+from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cluster.local import LocalCluster
+from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.model.cluster import SlotType
-from fairlead.model.throughput import Throughputs
-from fairlead.profiling import measure as profile
-from fairlead.traces.throughputs import read_throughputs, write_throughputs_csv
+from fairlead.model.throughputs import Throughputs
+from fairlead.cluster.measure import measure as profile
+from fairlead.simulator.traces.throughput_tables import read_throughputs, write_throughputs_csv
 
 SCRIPT = Path(__file__).resolve().parent.parent / "examples" / "live" / "numpy_job.py"
 NODES = {"node-a": ("v100", 2), "node-b": ("k80", 2)}

@@ -35,9 +35,19 @@ from load_users import UsersPlan, UsersSeen, run_users
 from simulated_nodes import TYPES, Node, families, job_spec, rates_of
 
 import fairlead
-from fairlead.live.agent_client import AgentClient, RegisterAgainError, UnreachableError
-from fairlead.live.protocol import PROTOCOL, Orders, Register, Report, WatchRequest
-from fairlead.live.views import Sample, StatusView
+from fairlead.cluster.agent.server_client import (
+    AgentClient,
+    RegisterAgainError,
+    UnreachableError,
+)
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    Orders,
+    Register,
+    Report,
+    WatchRequest,
+)
+from fairlead.cluster.protocol.api_models import Sample, StatusView
 
 GAP_S = 0.003  # between two reports of a node, as the agent has it
 BURST_S = 5.0  # behind the end of a round: nodes get new orders and report what came of them

@@ -23,7 +23,11 @@ import msgspec
 import numpy as np
 from live_load import Load, server
 
-from fairlead.live.views import Comparison, Explanation, WhatIf
+from fairlead.cluster.protocol.api_models import (
+    Comparison,
+    Explanation,
+    WhatIf,
+)
 
 EXPLAIN_S, WHAT_IF_S = 1.0, 10.0  # that answers may take
 

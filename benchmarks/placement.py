@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.mechanism.profile import DEFAULT, GAVEL
+from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-from fairlead.report.metrics import Result
-from fairlead.sim.world import World
-from fairlead.simulation import simulate
-from fairlead.traces.cluster import parse_cluster
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.simulator.recording.metrics import Result
+from fairlead.simulator.ground_truth import World
+from fairlead.simulator.simulate import simulate
+from fairlead.simulator.traces.cluster_files import parse_cluster
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 POLICY = "las_aware"
 COSTS_S = (20.0, 60.0, 300.0)

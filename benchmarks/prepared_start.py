@@ -15,10 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairlead.agent.environment import base_environment
-from fairlead.agent.proc import TOKEN
-from fairlead.agent.script_imports import find_imports
-from fairlead.agent.zygote import Fork, Zygote
+from fairlead.cluster.agent.environment import base_environment
+from fairlead.cluster.agent.proc import TOKEN
+from fairlead.cluster.agent.script_imports import find_imports
+from fairlead.cluster.agent.zygote import Fork, Zygote
 
 TURNS = 7
 LIMIT_S = 120.0

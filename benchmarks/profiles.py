@@ -8,11 +8,15 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from fairlead.mechanism.profile import DEFAULT, GAVEL, Profile
-from fairlead.sim.generate import generate
-from fairlead.simulation import simulate
-from fairlead.traces.cluster import parse_cluster
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.scheduler.mechanism.settings import (
+    DEFAULT,
+    GAVEL,
+    Profile,
+)
+from fairlead.simulator.generate import generate
+from fairlead.simulator.simulate import simulate
+from fairlead.simulator.traces.cluster_files import parse_cluster
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 POLICY = "las_aware"
 

@@ -27,12 +27,12 @@ import numpy as np
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts
-from fairlead.sim.generate import generate
-from fairlead.sim.world import World
-from fairlead.simulation import simulate
-from fairlead.traces.perturb import perturbed
-from fairlead.traces.throughputs import read_throughputs
-from fairlead.traces.trace import Trace
+from fairlead.simulator.generate import generate
+from fairlead.simulator.ground_truth import World
+from fairlead.simulator.simulate import simulate
+from fairlead.simulator.traces.perturb import perturbed
+from fairlead.simulator.traces.throughput_tables import read_throughputs
+from fairlead.simulator.traces.trace import Trace
 
 COPIES = range(1, 6)
 MIXED = {"v100": 8, "p100": 16, "k80": 24}

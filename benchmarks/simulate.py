@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-import fairlead.simulation as simulation
-from fairlead.core.scheduler import Scheduler
-from fairlead.driver import Backend, Observer
+import fairlead.simulator.simulate as simulation
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.driver import Backend, Observer
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
-from fairlead.model.throughput import Throughputs
-from fairlead.traces.cluster import parse_cluster
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.traces.cluster_files import parse_cluster
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 SCALES = (1, 2, 4, 8)
 

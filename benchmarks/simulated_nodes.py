@@ -6,10 +6,14 @@ processes: a thousand nodes fit into one.
 
 from dataclasses import dataclass, field
 
-from fairlead.live.protocol import Assignment, Held, Orders
-from fairlead.live.spec import JobSpec
-from fairlead.model.throughput import Throughputs
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.cluster.protocol.messages import (
+    Assignment,
+    Held,
+    Orders,
+)
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 TYPES = ("v100", "p100", "k80")  # of the nodes, in turn; all in the builtin table
 START_S, STOP_S = 0.3, 0.1  # to start and load a job; to save and stop it

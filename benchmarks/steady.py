@@ -11,11 +11,11 @@ from fairlead.model.arrays import Floats
 from fairlead.model.job import RestartCosts
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import las
-from fairlead.policies.steady import steady
-from fairlead.sim.world import World
-from fairlead.simulation import simulate
-from fairlead.traces.cluster import parse_cluster
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.policies.migration_penalty import steady
+from fairlead.simulator.ground_truth import World
+from fairlead.simulator.simulate import simulate
+from fairlead.simulator.traces.cluster_files import parse_cluster
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 START_S = 60.0
 

@@ -5,10 +5,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairlead.live.rows import JobRow, StintRow
-from fairlead.live.spec import JobSpec
-from fairlead.live.store import Store
-from fairlead.live.verification import verify_file
+from fairlead.cluster.store.rows import JobRow, StintRow
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.store.store import Store
+from fairlead.cluster.store.verification import verify_file
 
 BATCH = 1000
 STARTS = 3  # of a job

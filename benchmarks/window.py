@@ -14,10 +14,15 @@ import time
 import numpy as np
 
 from fairlead.model.arrays import Floats
-from fairlead.solve.packing import pack_rounds
-from fairlead.solve.ranking import rank
-from fairlead.solve.welfare import remaining_table, utility_table
-from fairlead.solve.window import Counts, Window, interpolate, solve_counts
+from fairlead.policies.solve.round_packing import pack_rounds
+from fairlead.policies.solve.round_ordering import rank
+from fairlead.policies.solve.welfare import remaining_table, utility_table
+from fairlead.policies.solve.planning_horizon import (
+    Counts,
+    Window,
+    interpolate,
+    solve_counts,
+)
 
 ROUND_S, PENALTY = 120.0, 1e-3
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 20

@@ -7,7 +7,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.shares import allocation
+from fairlead.policies.common import allocation
 
 
 class DeadlineFirst:

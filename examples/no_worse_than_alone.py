@@ -8,7 +8,11 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.shares import allocation, gain_of, isolated_rate
+from fairlead.policies.common import (
+    allocation,
+    gain_of,
+    isolated_rate,
+)
 
 
 class NoWorseThanAlone:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import fairlead
 from fairlead import RestartCosts, World
-from fairlead.mechanism.profile import DEFAULT
+from fairlead.scheduler.mechanism.settings import DEFAULT
 
 
 def main() -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.core.scheduler import Scheduler
-from fairlead.mechanism.profile import DEFAULT, Profile
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.settings import DEFAULT, Profile
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-from fairlead.model.throughput import Throughputs
+from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
-from fairlead.report.metrics import Result
-from fairlead.setup import Setup, build
-from fairlead.simulation import simulate
+from fairlead.simulator.recording.metrics import Result
+from fairlead.scheduler.setup import Setup, build
+from fairlead.simulator.simulate import simulate
 
 # steps/s by scale factor on a fast and a slow type
 TABLE = Throughputs(

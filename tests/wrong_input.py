@@ -17,23 +17,23 @@ from typing import Any
 
 import msgspec
 
-from fairlead import journal
+from fairlead.scheduler import journal
 from fairlead.cli import options
 from fairlead.cli.simulate import _Begun
 from fairlead.errors import CheckError, FairleadError, InputError, SimulationError, SolveError
-from fairlead.experiments.description import described, read_table
-from fairlead.inputs import Input
-from fairlead.live.read_spec import read_spec
+from fairlead.analysis.experiments.sweep_description import described, read_table
+from fairlead.simulator.inputs import Input
+from fairlead.cluster.protocol.read_job_spec import read_spec
 from fairlead.policies import registry
 from fairlead.policies.entities import read_entities
-from fairlead.policies.shockwave_options import read_options
-from fairlead.solve.window import solve_counts
-from fairlead.traces.cluster import parse_cluster
-from fairlead.traces.instances import read_instances
-from fairlead.traces.read import read_trace
-from fairlead.traces.throughputs import builtin_throughputs, read_throughputs
-from fairlead.traces.trace import checked
-from fairlead.traces.windows import read_windows
+from fairlead.policies.shockwave.options import read_options
+from fairlead.policies.solve.planning_horizon import solve_counts
+from fairlead.simulator.traces.cluster_files import parse_cluster
+from fairlead.simulator.traces.instances import read_instances
+from fairlead.simulator.traces.read_trace import read_trace
+from fairlead.simulator.traces.throughput_tables import builtin_throughputs, read_throughputs
+from fairlead.simulator.traces.trace import checked
+from fairlead.simulator.traces.planning_problems import read_windows
 from tests.small import time_limit
 
 LIMIT_S = 60.0  # of a case: a busy machine is slow, a hang has no end

@@ -18,8 +18,12 @@ import torch
 from torch import nn
 
 import fairlead
-from fairlead.client.wire import Hello, Loaded
-from fairlead.profiling import Measured, measure, start
+from fairlead.client.messages import Hello, Loaded
+from fairlead.cluster.measure import (
+    Measured,
+    measure,
+    start,
+)
 
 LENGTH, BATCH, WORDS = 128, 16, 8_000  # tokens of a sequence, sequences of a step, vocabulary
 

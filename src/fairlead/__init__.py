@@ -20,7 +20,7 @@ if sys.version_info < (3, 9):  # noqa: UP036 # the agent's copy meets whatever P
         )
     )
 
-from fairlead.version import __version__
+from fairlead.client.version import __version__
 
 if TYPE_CHECKING:
     from fairlead.client.iterator import Iterator
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from fairlead.errors import CheckError, FairleadError, InputError
     from fairlead.model.cluster import Cluster, Node
     from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-    from fairlead.model.throughput import Throughputs
-    from fairlead.report.metrics import Result
-    from fairlead.sim.generate import generate
-    from fairlead.sim.world import World
-    from fairlead.simulation import Options, simulate
-    from fairlead.traces.cluster import parse_cluster
-    from fairlead.traces.read import read_trace
-    from fairlead.traces.throughputs import read_throughputs
+    from fairlead.model.throughputs import Throughputs
+    from fairlead.simulator.recording.metrics import Result
+    from fairlead.simulator.generate import generate
+    from fairlead.simulator.ground_truth import World
+    from fairlead.simulator.simulate import Options, simulate
+    from fairlead.simulator.traces.cluster_files import parse_cluster
+    from fairlead.simulator.traces.read_trace import read_trace
+    from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 __all__ = [
     "Arrival",

@@ -5,15 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from fairlead.bench import problem, sequence, timed, with_types
+from fairlead.analysis.solve_benchmark import (
+    problem,
+    sequence,
+    timed,
+    with_types,
+)
 from fairlead.cli.main import main
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Locality, SlotType
-from fairlead.model.throughput import Throughputs
+from fairlead.model.throughputs import Throughputs
 from fairlead.policies.finish_time import FinishTime
 from fairlead.policies.las import Las
 from fairlead.policies.makespan import Makespan
-from fairlead.traces.throughputs import builtin_throughputs
+from fairlead.simulator.traces.throughput_tables import builtin_throughputs
 
 POLICIES = ("las_aware", "makespan_aware", "finish_time_aware", "water_filling_aware", "las_packed")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.cli.test_commands import JOBS, call
-from tests.experiments.test_sweep_report import swept
-from tests.report.test_html import Page
+from tests.analysis.experiments.test_sweep_report import swept
+from tests.analysis.report.test_run_report import Page
 
 from fairlead.cli.figure import OF_RUNS
 

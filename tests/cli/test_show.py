@@ -1,10 +1,10 @@
 """Tables of the live cluster."""
 
 import msgspec
-from tests.cli.test_story import JOB
+from tests.cli.test_job_history import JOB
 
-from fairlead.cli.show import job_table
-from fairlead.live.views import JobView
+from fairlead.cli.terminal_views import job_table
+from fairlead.cluster.protocol.api_models import JobView
 
 
 def cells(job: JobView) -> dict[str, str]:

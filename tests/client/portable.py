@@ -19,8 +19,14 @@ from pathlib import Path
 
 import fairlead
 import fairlead.client
-from fairlead.client.host import Host
-from fairlead.client.wire import Ended, Hello, Loaded, Progress, Stop
+from fairlead.client.stub_agent import Host
+from fairlead.client.messages import (
+    Ended,
+    Hello,
+    Loaded,
+    Progress,
+    Stop,
+)
 
 STEPS = 60
 FRAMEWORKS = ("torch", "torchdata", "numpy", "lightning", "pytorch_lightning", "transformers")

@@ -36,7 +36,7 @@ class Script:
         import torch
         from torch import nn
 
-        from fairlead.torch import TrainingState
+        from fairlead.client.torch import TrainingState
 
         torch.manual_seed(0)
         model = nn.Sequential(
@@ -95,7 +95,7 @@ def test_gradients_can_be_left_out(tmp_path: Path) -> None:
 def test_gradients_that_were_not_there_go(tmp_path: Path) -> None:
     import torch
 
-    from fairlead.torch import TrainingState
+    from fairlead.client.torch import TrainingState
 
     weights = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]
     state = TrainingState(optimizer=torch.optim.SGD(weights, lr=0.1))

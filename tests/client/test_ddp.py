@@ -36,7 +36,7 @@ def train(rank: int, port: int, folder: Path, stop: int, lets_ranks_differ: bool
     from torch.nn.parallel import DistributedDataParallel
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-    from fairlead.torch import TrainingState
+    from fairlead.client.torch import TrainingState
 
     place = {"RANK": rank, "WORLD_SIZE": RANKS, "LOCAL_RANK": 0, "MASTER_PORT": port}
     os.environ.update({key: str(value) for key, value in place.items()}, MASTER_ADDR="127.0.0.1")

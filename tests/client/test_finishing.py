@@ -8,7 +8,11 @@ import pytest
 
 from fairlead import Lease
 from fairlead.client.checkpoint import Checkpoints
-from fairlead.client.wire import Ended, Loaded, Stop
+from fairlead.client.messages import (
+    Ended,
+    Loaded,
+    Stop,
+)
 from fairlead.errors import ConfigError
 from tests.client.training import Script, agent
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.agent.client_files import offer_client
+from fairlead.cluster.agent.client_files import offer_client
 from tests.interpreters import wanted
 
 SCRIPT = Path(__file__).with_name("portable.py")

@@ -9,9 +9,17 @@ import pytest
 
 import fairlead
 from fairlead import Lease
-from fairlead.client import link, sides
+from fairlead.client import agent_link as link, rank_zero as sides
 from fairlead.client.checkpoint import Checkpoints
-from fairlead.client.wire import Adapt, Ended, Hello, Loaded, Progress, Save, Stop
+from fairlead.client.messages import (
+    Adapt,
+    Ended,
+    Hello,
+    Loaded,
+    Progress,
+    Save,
+    Stop,
+)
 from fairlead.errors import ConfigError
 from tests.client.training import Script, agent
 

@@ -74,7 +74,7 @@ class Run:
         from tests.client.torch_jobs import Points
         from tests.client.torch_jobs import loader as plain
 
-        module = importlib.import_module("fairlead.lightning")
+        module = importlib.import_module("fairlead.client.lightning")
         fairlead = module.FairleadCallback(checkpoint_dir=self.folder)
         trainer = self.pl.Trainer(
             max_epochs=3,

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.client.wire import Ended, Progress, Stop
+from fairlead.client.messages import (
+    Ended,
+    Progress,
+    Stop,
+)
 from tests.client.training import agent
 
 SCRIPT = """

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead import Lease
 from fairlead.client.step_count import StepCount
-from fairlead.client.wire import Loaded
+from fairlead.client.messages import Loaded
 from tests.client.training import Script, agent
 
 KILLED = """

@@ -83,7 +83,7 @@ class Job:
 
         from tests.client.torch_jobs import Points
 
-        module = importlib.import_module("fairlead.transformers")
+        module = importlib.import_module("fairlead.client.transformers")
         arguments = transformers.TrainingArguments(
             output_dir=str(self.folder / "out"),
             num_train_epochs=3,

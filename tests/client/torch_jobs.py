@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils import data
 
 import fairlead
-from fairlead.torch import TrainingState
+from fairlead.client.torch import TrainingState
 
 SAMPLES, BATCH, EPOCHS = 18, 4, 3
 PASS = 5  # batches

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import fairlead
-from fairlead.client.host import Host
-from fairlead.client.wire import FromRank
+from fairlead.client.stub_agent import Host
+from fairlead.client.messages import FromRank
 
 EPOCH = 7  # batches of a pass
 

@@ -5,7 +5,11 @@ from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 
-from fairlead.policies.shockwave_options import DEFAULT, RELEASED, Options
+from fairlead.policies.shockwave.options import (
+    DEFAULT,
+    RELEASED,
+    Options,
+)
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shockwave.md"
 

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from fairlead.estimation.books import Settings
+from fairlead.estimation.job_table import Settings
 from fairlead.estimation.pairs import Pairs
-from fairlead.estimation.rates import Fairlead
-from fairlead.estimation.said import Measured
+from fairlead.estimation.fairlead_estimator import Fairlead
+from fairlead.estimation.messages import Measured
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
-from fairlead.model.throughput import Throughputs
+from fairlead.model.throughputs import Throughputs
 
 SLOTS = (SlotType("x"), SlotType("y"))
 N = 8

@@ -3,8 +3,8 @@ import pytest
 
 from fairlead.estimation.prior import Prior, Spread, base_of, model_of
 from fairlead.model.cluster import SlotType
-from fairlead.model.throughput import Throughputs
-from fairlead.traces.throughputs import builtin_throughputs
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.traces.throughput_tables import builtin_throughputs
 
 SLOTS = (SlotType("fast"), SlotType("slow"))
 

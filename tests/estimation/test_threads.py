@@ -7,7 +7,7 @@ import sys
 SCRIPT = """
 import hashlib
 from fairlead.estimation.prior import Prior
-from fairlead.traces.throughputs import builtin_throughputs
+from fairlead.simulator.traces.throughput_tables import builtin_throughputs
 
 table = builtin_throughputs()
 prior = Prior(table, table.slots[:6])

@@ -13,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.client.host import Host
-from fairlead.client.wire import Adapt, Loaded, Stop
+from fairlead.client.stub_agent import Host
+from fairlead.client.messages import (
+    Adapt,
+    Loaded,
+    Stop,
+)
 
 pytestmark = [
     pytest.mark.torch,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.inputs import Input
+from fairlead.simulator.inputs import Input
 
 pytestmark = pytest.mark.shared
 

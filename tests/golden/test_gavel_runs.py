@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fairlead.errors import CheckError
-from fairlead.report.metrics import Result
-from fairlead.simulation import simulate
+from fairlead.simulator.recording.metrics import Result
+from fairlead.simulator.simulate import simulate
 
 pytestmark = pytest.mark.shared
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "gavel"

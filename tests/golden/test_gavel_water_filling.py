@@ -14,9 +14,9 @@ from fairlead.model.arrays import Floats
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
-from fairlead.policies.shares import proportional_rate
-from fairlead.traces.instances import read_instances
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.policies.common import proportional_rate
+from fairlead.simulator.traces.instances import read_instances
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 pytestmark = pytest.mark.shared
 AGNOSTIC = "max_min_fairness_water_filling"

@@ -9,11 +9,11 @@ import pytest
 from tests.policies.adapting import Row, snapshot_of_adapting
 
 from fairlead.model.cluster import Cluster
-from fairlead.model.regimes import released
-from fairlead.policies.outlook import outlook
-from fairlead.policies.shockwave_options import RELEASED, Calibration
-from fairlead.traces.read import read_trace
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.model.batch_size_rules import released
+from fairlead.policies.shockwave.remaining_work import outlook
+from fairlead.policies.shockwave.options import RELEASED, Calibration
+from fairlead.simulator.traces.read_trace import read_trace
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 pytestmark = pytest.mark.shared
 

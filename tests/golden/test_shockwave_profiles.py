@@ -10,9 +10,15 @@ import pytest
 
 from fairlead.model.adaptation import Adaptation, Mode
 from fairlead.model.cluster import SlotType
-from fairlead.model.regimes import GNS, epoch_s, exclusive_s, profile, released
-from fairlead.traces.read import read_trace
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.model.batch_size_rules import (
+    GNS,
+    epoch_s,
+    exclusive_s,
+    profile,
+    released,
+)
+from fairlead.simulator.traces.read_trace import read_trace
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 pytestmark = pytest.mark.shared
 V100 = SlotType("v100")

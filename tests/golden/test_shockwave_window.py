@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from tests.window_programmes import ranking_milp, window_milp
 
-from fairlead.solve.packing import pack_rounds
-from fairlead.solve.ranking import mean_round, rank
-from fairlead.solve.window import Window, objective_of, solve_counts
-from fairlead.traces.windows import read_windows
+from fairlead.policies.solve.round_packing import pack_rounds
+from fairlead.policies.solve.round_ordering import mean_round, rank
+from fairlead.policies.solve.planning_horizon import (
+    Window,
+    objective_of,
+    solve_counts,
+)
+from fairlead.simulator.traces.planning_problems import read_windows
 
 pytestmark = pytest.mark.shared
 SETS = ("n32", "n64")

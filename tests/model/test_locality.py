@@ -3,7 +3,7 @@
 import numpy as np
 
 from fairlead.model.cluster import Cluster, Locality, SlotType
-from fairlead.model.throughput import Throughputs
+from fairlead.model.throughputs import Throughputs
 
 TABLE = Throughputs(
     (SlotType("a"), SlotType("a", Locality.SPREAD), SlotType("b")),

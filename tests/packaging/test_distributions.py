@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.agent.client_files import CLIENT_FILES, offer_client
-from fairlead.version import __version__
+from fairlead.cluster.agent.client_files import CLIENT_FILES, offer_client
+from fairlead.client.version import __version__
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "fairlead"
@@ -133,7 +133,7 @@ def test_the_client_alone_works_and_says_what_it_lacks(tmp_path: Path) -> None:
 def test_in_front_of_the_whole_package_it_leaves_the_rest_in_reach(tmp_path: Path) -> None:
     offered = offer_client(tmp_path)
     code = (
-        "import fairlead, fairlead.client.lease as lease, fairlead.demo as rest;"
+        "import fairlead, fairlead.client.lease as lease, fairlead.cluster.demo as rest;"
         "print(fairlead.__file__, lease.__file__, rest.__file__, sep='\\n')"
     )
     first, second, third = run(code, offered, PACKAGE.parent).stdout.splitlines()

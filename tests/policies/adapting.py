@@ -7,8 +7,8 @@ import numpy as np
 from fairlead.model.adaptation import Adaptation, batch_of, with_batch
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Regimes, Snapshot
-from fairlead.model.throughput import Throughputs
-from fairlead.traces.instances import fresh_snapshot
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.traces.instances import fresh_snapshot
 
 
 @dataclass(frozen=True)

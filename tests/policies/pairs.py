@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
-from fairlead.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import JobRow, snapshot_of
 from tests.policies.problems import FAMILIES, table
 
 

@@ -11,9 +11,9 @@ from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
-from fairlead.model.throughput import Throughputs
+from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
-from fairlead.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import JobRow, snapshot_of
 from tests.programmes import Programme
 
 ACCELERATORS = ("a", "b", "c")

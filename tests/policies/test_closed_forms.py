@@ -10,7 +10,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.las import AgnosticLas, fill
 from fairlead.policies.proportional import Proportional
-from fairlead.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import JobRow, snapshot_of
 from tests import oracle
 from tests.policies.problems import FAMILIES, snapshots, table
 

@@ -9,11 +9,11 @@ import pytest
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.snapshot import Snapshot
-from fairlead.model.throughput import Throughputs
+from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.policies.entities import Entity, read_entities
 from fairlead.policies.water_filling import WaterFilling
-from fairlead.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import JobRow, snapshot_of
 
 TREE = """
 [research]

@@ -11,9 +11,9 @@ from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.plan import Change, Planner, RoundPlan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.draws import draw
+from fairlead.policies.hash_random import draw
 from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
-from fairlead.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import JobRow, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
 
 

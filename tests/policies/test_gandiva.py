@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.journal import replay
+from fairlead.scheduler.journal import replay
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.snapshot import Snapshot
-from fairlead.model.throughput import Throughputs
+from fairlead.model.throughputs import Throughputs
 from fairlead.policies.gandiva import Gandiva
 from fairlead.policies.isolated import Isolated
-from fairlead.policies.mersenne import Twister
-from fairlead.simulation import simulate
+from fairlead.policies.python_random_stream import Twister
+from fairlead.simulator.simulate import simulate
 from tests.policies.pairs import problem, units, with_beside
 from tests.policies.problems import snapshots
 

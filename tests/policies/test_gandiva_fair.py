@@ -12,7 +12,7 @@ from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.gandiva_fair import GandivaFair, fair_shares, tenants
-from fairlead.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import JobRow, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
 
 

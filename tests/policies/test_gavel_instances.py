@@ -11,8 +11,8 @@ import pytest
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
-from fairlead.traces.instances import read_instances
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.simulator.traces.instances import read_instances
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 pytestmark = pytest.mark.shared
 

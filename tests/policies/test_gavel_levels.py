@@ -12,8 +12,8 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, PackedFinishTime
 from fairlead.policies.las import PackedLas
 from fairlead.policies.makespan import AgnosticMakespan, Makespan, PackedMakespan
-from fairlead.traces.instances import read_instances
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.simulator.traces.instances import read_instances
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 pytestmark = pytest.mark.shared
 

@@ -13,7 +13,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import recorded
-from fairlead.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import JobRow, snapshot_of
 from tests.policies.problems import FAMILIES, table
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlead.errors import ConfigError
-from fairlead.journal import replay
+from fairlead.scheduler.journal import replay
 from tests.small import jct, job, run
 
 

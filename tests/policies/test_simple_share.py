@@ -5,7 +5,7 @@ import pytest
 
 from fairlead.model.cluster import Cluster
 from fairlead.policies.simple_share import SimpleShare
-from fairlead.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import JobRow, snapshot_of
 from tests.policies.problems import FAMILIES, optimising, table
 from tests.small import job, run
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.errors import ConfigError
-from fairlead.journal import replay
+from fairlead.scheduler.journal import replay
 from fairlead.model.cluster import Cluster
 from fairlead.model.plan import Change, Planner
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
 from fairlead.policies.tiresias import Tiresias, TiresiasState
-from fairlead.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import JobRow, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
 from tests.small import jct, job, run
 

@@ -12,16 +12,16 @@ from scipy.optimize import linprog
 from fairlead.model.arrays import Bools, Floats
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.snapshot import Snapshot
-from fairlead.model.throughput import Throughputs
+from fairlead.model.throughputs import Throughputs
 from fairlead.policies.entities import Entities, Entity
-from fairlead.policies.shares import proportional_rate
+from fairlead.policies.common import proportional_rate
 from fairlead.policies.water_filling import (
     AgnosticWaterFilling,
     PackedWaterFilling,
     WaterFilling,
 )
-from fairlead.solve import filling
-from fairlead.traces.instances import JobRow, snapshot_of
+from fairlead.policies.solve import water_filling as filling
+from fairlead.simulator.traces.instances import JobRow, snapshot_of
 from tests.policies.problems import rich_snapshots
 
 SLACK = 1e-8  # part of a height that it may lose to the solver's tolerance

@@ -12,7 +12,7 @@ from tests.programmes import PROGRAMMES, UNIQUE, normalised, throughput
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.entities import Entities, Entity
 from fairlead.policies.gandiva_fair import fair_shares
-from fairlead.policies.shares import rate_by_type
+from fairlead.policies.common import rate_by_type
 from fairlead.policies.water_filling import AgnosticWaterFilling, WaterFilling
 
 drawn = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

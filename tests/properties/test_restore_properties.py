@@ -16,12 +16,12 @@ from tests.properties.test_scheduler_properties import (
     worlds,
 )
 
-from fairlead.commands import End
-from fairlead.core import invariants
-from fairlead.core.scheduler import Scheduler
-from fairlead.core.state import SchedulerState, state_of
+from fairlead.model.commands import End
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.checkpoint import SchedulerState, state_of
 from fairlead.errors import SimulationError
-from fairlead.events import (
+from fairlead.model.events import (
     Event,
     JobsHeld,
     JobsReweighted,
@@ -29,14 +29,26 @@ from fairlead.events import (
     RoundEnded,
     Stalled,
 )
-from fairlead.journal import decode, decode_state, encode
-from fairlead.mechanism.profile import DEFAULT, GAVEL, Profile
+from fairlead.scheduler.journal import (
+    decode,
+    decode_state,
+    encode,
+)
+from fairlead.scheduler.mechanism.settings import (
+    DEFAULT,
+    GAVEL,
+    Profile,
+)
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, RestartCosts
-from fairlead.model.throughput import Throughputs
-from fairlead.setup import Setup, build, restore
-from fairlead.sim.backend import SimBackend
-from fairlead.sim.world import World
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.setup import (
+    Setup,
+    build,
+    restore,
+)
+from fairlead.simulator.backend import SimBackend
+from fairlead.simulator.ground_truth import World
 
 POLICIES = (
     "las",

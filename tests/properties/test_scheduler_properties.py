@@ -10,19 +10,33 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.small import core
 
-from fairlead.commands import Command, End, EndJobs, StartRound
-from fairlead.core import invariants
-from fairlead.core.scheduler import Scheduler
-from fairlead.driver import drive
-from fairlead.events import Event, JobsCancelled, JobsSubmitted, RoundEnded
-from fairlead.journal import replay
-from fairlead.mechanism.profile import DEFAULT, GAVEL, Profile
+from fairlead.model.commands import (
+    Command,
+    End,
+    EndJobs,
+    StartRound,
+)
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.driver import drive
+from fairlead.model.events import (
+    Event,
+    JobsCancelled,
+    JobsSubmitted,
+    RoundEnded,
+)
+from fairlead.scheduler.journal import replay
+from fairlead.scheduler.mechanism.settings import (
+    DEFAULT,
+    GAVEL,
+    Profile,
+)
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-from fairlead.model.throughput import Throughputs
-from fairlead.sim.backend import SimBackend
-from fairlead.sim.world import World
-from fairlead.simulation import simulate
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.backend import SimBackend
+from fairlead.simulator.ground_truth import World
+from fairlead.simulator.simulate import simulate
 
 TYPES = ("a", "b", "c")
 SCALES = (1, 2, 3, 4)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from fairlead.torch import TrainingState
+from fairlead.client.torch import TrainingState
 
 torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

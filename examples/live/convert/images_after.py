@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from fairlead.torch import TrainingState
+from fairlead.client.torch import TrainingState
 
 EPOCHS = 3
 device = "cuda" if torch.cuda.is_available() else "cpu"

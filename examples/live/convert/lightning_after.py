@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fairlead.lightning import FairleadCallback
+from fairlead.client.lightning import FairleadCallback
 
 
 class Model(lightning.LightningModule):

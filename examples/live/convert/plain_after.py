@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fairlead.torch import TrainingState
+from fairlead.client.torch import TrainingState
 
 torch.manual_seed(0)
 x = torch.randn(64, 4)

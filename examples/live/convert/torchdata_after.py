@@ -5,7 +5,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from fairlead.torch import TrainingState
+from fairlead.client.torch import TrainingState
 
 torch.manual_seed(0)
 x = torch.randn(64, 4)

@@ -5,7 +5,7 @@ from torch import nn
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainingArguments
 
-from fairlead.transformers import FairleadCallback
+from fairlead.client.transformers import FairleadCallback
 
 
 class Points(Dataset):

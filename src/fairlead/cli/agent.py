@@ -11,13 +11,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from fairlead.agent.agent import Agent, Options
-from fairlead.agent.devices import Devices, find_devices
-from fairlead.agent.health import HealthOptions
-from fairlead.agent.zygote import missing
+from fairlead.cluster.agent.agent import Agent, Options
+from fairlead.cluster.agent.devices import Devices, find_devices
+from fairlead.cluster.agent.health import HealthOptions
+from fairlead.cluster.agent.zygote import missing
 from fairlead.errors import ConfigError
-from fairlead.live.agent_client import RefusedError
-from fairlead.toml import read_toml
+from fairlead.cluster.agent.server_client import RefusedError
+from fairlead.model.toml import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MODULES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*")

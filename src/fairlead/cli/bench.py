@@ -8,14 +8,19 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.bench import Timing, problem, sequence, timed
+from fairlead.analysis.solve_benchmark import (
+    Timing,
+    problem,
+    sequence,
+    timed,
+)
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError
-from fairlead.mechanism.profile import DEFAULT, GAVEL
+from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
 from fairlead.model.plan import Policy
 from fairlead.policies import registry
-from fairlead.report.progress import progress
-from fairlead.traces.throughputs import read_throughputs
+from fairlead.analysis.report.progress_bar import progress
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 POLICIES = (
     "las_aware",

@@ -9,7 +9,7 @@ import typer
 from fairlead.errors import CheckError, ConfigError
 
 if TYPE_CHECKING:
-    from fairlead.chaos.run import Outcome
+    from fairlead.cluster.chaos.run import Outcome
 
 
 def chaos(
@@ -36,8 +36,8 @@ def chaos(
     trials share a cluster. In the end every job must have done exactly its steps, as written down by the job
     itself; see docs/chaos.md for all that is checked. Exits with 1 and says what is wrong, if anything is.
     """
-    from fairlead.chaos.kinds import KINDS
-    from fairlead.chaos.run import run_trials
+    from fairlead.cluster.chaos.fault_kinds import KINDS
+    from fairlead.cluster.chaos.run import run_trials
 
     if show_kinds:
         for kind in KINDS.values():

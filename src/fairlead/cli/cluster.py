@@ -6,8 +6,13 @@ from typing import Annotated, get_args
 import typer
 from rich.live import Live
 
-from fairlead.cli.server import JobArgument, JsonOption, asks_server, each
-from fairlead.cli.show import (
+from fairlead.cli.server_options import (
+    JobArgument,
+    JsonOption,
+    asks_server,
+    each,
+)
+from fairlead.cli.terminal_views import (
     comparison_screen,
     console,
     node_table,
@@ -17,10 +22,10 @@ from fairlead.cli.show import (
     table,
 )
 from fairlead.errors import ConfigError
-from fairlead.live.access import Role
-from fairlead.live.client import Client
-from fairlead.live.read_spec import read_spec
-from fairlead.live.views import WhatIf
+from fairlead.cluster.protocol.access import Role
+from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.read_job_spec import read_spec
+from fairlead.cluster.protocol.api_models import WhatIf
 
 WATCH_S = 1.0  # between two looks
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]

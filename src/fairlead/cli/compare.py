@@ -9,15 +9,15 @@ import typer
 
 from fairlead.cli import options as o
 from fairlead.cli.simulate import execute, remembered, say_skipped
-from fairlead.cli.sources import is_sweep, read_runs
+from fairlead.cli.run_sources import is_sweep, read_runs
 from fairlead.errors import ConfigError
-from fairlead.inputs import Input
-from fairlead.report import tables
-from fairlead.report.comparison import comparison_report
-from fairlead.report.fairness import machine_form
-from fairlead.report.folders import read_record, runs_in
-from fairlead.report.plots import Ran
-from fairlead.report.relative import relative
+from fairlead.simulator.inputs import Input
+from fairlead.analysis.report import terminal_tables as tables
+from fairlead.analysis.report.comparison_report import comparison_report
+from fairlead.analysis.report.fairness import machine_form
+from fairlead.analysis.report.run_folders import read_record, runs_in
+from fairlead.analysis.report.run_charts import Ran
+from fairlead.analysis.report.relative_metrics import relative
 
 REFERENCE = "shockwave"  # what the others are related to, unless another is named
 POLICIES = ("fifo", "fifo_aware", "isolated", "las", "las_aware")

@@ -1,6 +1,6 @@
 """``fairlead compile``: for whoever installs Fairlead for others."""
 
-from fairlead import jit
+from fairlead.model import jit
 
 
 def compile_kernels() -> None:

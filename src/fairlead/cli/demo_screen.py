@@ -8,9 +8,16 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from fairlead.cli.show import NOTHING, console, show, span, table, where
-from fairlead.demo.run import PARTS, Summary
-from fairlead.live.views import JobView, StatusView
+from fairlead.cli.terminal_views import (
+    NOTHING,
+    console,
+    show,
+    span,
+    table,
+    where,
+)
+from fairlead.cluster.demo.run import PARTS, Summary
+from fairlead.cluster.protocol.api_models import JobView, StatusView
 
 _BAR = 20  # cells of a full bar
 _LINE_S = 5.0  # between two lines where the output is no terminal

@@ -7,18 +7,27 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.show import show, table
-from fairlead.cli.sources import FoldersArgument, make_out, read_runs, read_sources
+from fairlead.cli.terminal_views import show, table
+from fairlead.cli.run_sources import (
+    FoldersArgument,
+    make_out,
+    read_runs,
+    read_sources,
+)
 from fairlead.errors import ConfigError, RunError
-from fairlead.experiments.sweep_figures import (
+from fairlead.analysis.experiments.sweep_charts import (
     LOAD_FIGURES,
     SAMPLE_FIGURES,
     Swept,
     lost_tables,
     sweep_charts,
 )
-from fairlead.report.draw import FORMATS, Format, write_chart
-from fairlead.report.plots import RUN_FIGURES, run_charts
+from fairlead.analysis.report.chart_mpl import (
+    FORMATS,
+    Format,
+    write_chart,
+)
+from fairlead.analysis.report.run_charts import RUN_FIGURES, run_charts
 
 OF_RUNS = {figure.name: figure.title for figure in RUN_FIGURES}
 OF_SWEEPS = {figure.name: f"{figure.title} against the load" for figure in LOAD_FIGURES} | {

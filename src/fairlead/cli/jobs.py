@@ -6,12 +6,22 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.server import JobArgument, JobsArgument, JsonOption, asks_server, each
-from fairlead.cli.show import job_table, print_json, show
-from fairlead.cli.story import story
+from fairlead.cli.server_options import (
+    JobArgument,
+    JobsArgument,
+    JsonOption,
+    asks_server,
+    each,
+)
+from fairlead.cli.terminal_views import (
+    job_table,
+    print_json,
+    show,
+)
+from fairlead.cli.job_history import story
 from fairlead.cli.submit import ENDED
 from fairlead.errors import ConfigError, UnreachableError
-from fairlead.live.client import Client
+from fairlead.cluster.http_client import Client
 
 FOLLOW_S = 0.5  # between two looks at a log
 STATES = ("open", "waiting", "running", "finishing", "preempted", "paused", *ENDED)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 import fairlead
-from fairlead import jit
-from fairlead.cli.lazy import Deferred, group_of
+from fairlead.model import jit
+from fairlead.cli.lazy_commands import Deferred, group_of
 from fairlead.errors import FairleadError, InputError
 
 COMMANDS = (

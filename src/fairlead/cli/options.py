@@ -14,10 +14,10 @@ import msgspec
 import typer
 
 from fairlead.errors import RunError
-from fairlead.inputs import Input
+from fairlead.simulator.inputs import Input
 from fairlead.model.limits import MAX_SEED
-from fairlead.report.folders import read_json_file
-from fairlead.report.run_folder import make_folder
+from fairlead.analysis.report.run_folders import read_json_file
+from fairlead.analysis.report.run_folder import make_folder
 
 TraceOption = Annotated[
     str | None,

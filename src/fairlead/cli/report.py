@@ -6,14 +6,19 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.sources import FoldersArgument, make_out, read_runs, read_sources
+from fairlead.cli.run_sources import (
+    FoldersArgument,
+    make_out,
+    read_runs,
+    read_sources,
+)
 from fairlead.errors import ConfigError
-from fairlead.experiments.sweep_figures import lost_tables
-from fairlead.experiments.sweep_page import sweep_report
-from fairlead.report.comparison import comparison_report
-from fairlead.report.folders import read_table
-from fairlead.report.html import run_report
-from fairlead.traces.atomic import write_atomically
+from fairlead.analysis.experiments.sweep_charts import lost_tables
+from fairlead.analysis.experiments.sweep_page import sweep_report
+from fairlead.analysis.report.comparison_report import comparison_report
+from fairlead.analysis.report.run_folders import read_table
+from fairlead.analysis.report.run_report import run_report
+from fairlead.simulator.traces.atomic_write import write_atomically
 
 
 def report(

@@ -10,8 +10,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from fairlead.cli.show import console
-from fairlead.cli.sweeping import (
+from fairlead.cli.terminal_views import console
+from fairlead.cli.sweep_options import (
     AddressOption,
     AnyVersionOption,
     EngineKind,
@@ -26,12 +26,12 @@ from fairlead.cli.sweeping import (
     say_foreign,
 )
 from fairlead.errors import ConfigError, FairleadError
-from fairlead.experiments import reproduce as r
-from fairlead.experiments.findings import Findings, Reproduction
-from fairlead.experiments.point import Outcome
-from fairlead.experiments.runner import Limits
-from fairlead.experiments.store import Store
-from fairlead.experiments.workbench import Bench
+from fairlead.analysis.experiments import reproduce as r
+from fairlead.analysis.experiments.findings import Findings, Reproduction
+from fairlead.analysis.experiments.point import Outcome
+from fairlead.analysis.experiments.executor import Limits
+from fairlead.analysis.experiments.result_store import Store
+from fairlead.analysis.experiments.experiment_context import Bench
 
 
 class ScaleName(StrEnum):

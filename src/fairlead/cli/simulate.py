@@ -13,13 +13,17 @@ import typer
 
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError, FairleadError, InputError, RunError
-from fairlead.experiments.divergence import Divergence
-from fairlead.inputs import Input
-from fairlead.report import progress, tables
-from fairlead.report.fairness import machine_form, rho_of_jobs
-from fairlead.report.metrics import Result
-from fairlead.report.run_folder import begin_record, write_json, write_result
-from fairlead.simulation import Run
+from fairlead.analysis.experiments.divergence import Divergence
+from fairlead.simulator.inputs import Input
+from fairlead.analysis.report import progress_bar as progress, terminal_tables as tables
+from fairlead.analysis.report.fairness import machine_form, rho_of_jobs
+from fairlead.simulator.recording.metrics import Result
+from fairlead.analysis.report.run_folder import (
+    begin_record,
+    write_json,
+    write_result,
+)
+from fairlead.simulator.simulate import Run
 
 PolicyOption = Annotated[
     str | None,

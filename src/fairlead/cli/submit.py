@@ -12,14 +12,18 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fairlead.cli.lazy import AFTER_DASHES
-from fairlead.cli.server import JsonOption, asks_server
-from fairlead.cli.show import print_json
+from fairlead.cli.lazy_commands import AFTER_DASHES
+from fairlead.cli.server_options import JsonOption, asks_server
+from fairlead.cli.terminal_views import print_json
 from fairlead.errors import ConfigError, FairleadError, InputError, UnreachableError
-from fairlead.live.client import Client
-from fairlead.live.read_spec import SPECS, check_spec, read_spec
-from fairlead.live.spec import JobSpec
-from fairlead.live.views import JobView
+from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.read_job_spec import (
+    SPECS,
+    check_spec,
+    read_spec,
+)
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.api_models import JobView
 
 ENDED = ("completed", "dropped", "killed", "cancelled")
 LOOK_S = 0.5  # between two looks at a job

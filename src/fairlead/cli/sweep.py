@@ -15,15 +15,19 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from fairlead.cli import options as o
-from fairlead.cli import sweeping as s
-from fairlead.cli.show import NOTHING, console
+from fairlead.cli import sweep_options as s
+from fairlead.cli.terminal_views import NOTHING, console
 from fairlead.errors import ConfigError, RunError
-from fairlead.experiments.description import described, read_table
-from fairlead.experiments.point import Outcome, Point
-from fairlead.experiments.rates import leaves_out_zero
-from fairlead.experiments.runner import Engine, Limits, run_points
-from fairlead.experiments.store import Store
-from fairlead.experiments.sweep import (
+from fairlead.analysis.experiments.sweep_description import described, read_table
+from fairlead.analysis.experiments.point import Outcome, Point
+from fairlead.analysis.experiments.sweep_loads import leaves_out_zero
+from fairlead.analysis.experiments.executor import (
+    Engine,
+    Limits,
+    run_points,
+)
+from fairlead.analysis.experiments.result_store import Store
+from fairlead.analysis.experiments.sweep import (
     RESULT,
     Spec,
     Summary,
@@ -32,11 +36,11 @@ from fairlead.experiments.sweep import (
     summarise,
     sustainable,
 )
-from fairlead.experiments.sweep_figures import Swept
-from fairlead.experiments.sweep_page import sweep_report
-from fairlead.inputs import Input
-from fairlead.report import progress
-from fairlead.traces.atomic import write_atomically
+from fairlead.analysis.experiments.sweep_charts import Swept
+from fairlead.analysis.experiments.sweep_page import sweep_report
+from fairlead.simulator.inputs import Input
+from fairlead.analysis.report import progress_bar as progress
+from fairlead.simulator.traces.atomic_write import write_atomically
 
 SPEC = "spec.json"
 

@@ -18,15 +18,19 @@ from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.limits import MAX_SEED
-from fairlead.model.throughput import Throughputs
-from fairlead.sim.adapting_arrivals import adapting_arrivals
-from fairlead.sim.arrivals import bursty_arrivals, gavel_arrivals
-from fairlead.traces.cluster import parse_cluster
-from fairlead.traces.describe import Description, describe
-from fairlead.traces.read import read_trace
-from fairlead.traces.throughputs import read_throughputs
-from fairlead.traces.trace import Trace, skipped_summary, usable
-from fairlead.traces.write import write_trace
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.adapting_arrivals import adapting_arrivals
+from fairlead.simulator.arrivals import bursty_arrivals, gavel_arrivals
+from fairlead.simulator.traces.cluster_files import parse_cluster
+from fairlead.simulator.traces.describe import Description, describe
+from fairlead.simulator.traces.read_trace import read_trace
+from fairlead.simulator.traces.throughput_tables import read_throughputs
+from fairlead.simulator.traces.trace import (
+    Trace,
+    skipped_summary,
+    usable,
+)
+from fairlead.simulator.traces.write_trace import write_trace
 
 app = typer.Typer(
     name="trace",

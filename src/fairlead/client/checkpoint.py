@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.client.codec import DecodeError, decode_record, encode_record
-from fairlead.client.place import say
+from fairlead.client.rank_environment import say
 
 FORMAT = 1
 KEPT = 2

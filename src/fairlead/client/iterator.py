@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from fairlead.client.lease import Lease, Position
 from fairlead.client.passes import END, passes_of
-from fairlead.client.place import say
+from fairlead.client.rank_environment import say
 from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.errors import ConfigError
 

@@ -14,10 +14,22 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from fairlead.client import crash, stacks
 from fairlead.client.checkpoint import Checkpoint, Manifest
-from fairlead.client.gang import Standing
-from fairlead.client.place import EXIT_MAY_NOT_RUN, Place, leave, read_place
+from fairlead.client.rank_sync import Standing
+from fairlead.client.rank_environment import (
+    EXIT_MAY_NOT_RUN,
+    Place,
+    leave,
+    read_place,
+)
 from fairlead.client.quick_exit import end_quickly
-from fairlead.client.sides import NEVER, Follow, Lead, Side, loader_state_of, part_name
+from fairlead.client.rank_zero import (
+    NEVER,
+    Follow,
+    Lead,
+    Side,
+    loader_state_of,
+    part_name,
+)
 from fairlead.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:

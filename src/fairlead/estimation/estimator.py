@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.errors import ConfigError
-from fairlead.estimation.said import Beliefs, Measured
+from fairlead.estimation.messages import Beliefs, Measured
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.job import Job
-from fairlead.model.throughput import Throughputs
+from fairlead.model.throughputs import Throughputs
 
 __all__ = ["Beliefs", "Estimator", "Measured", "Remembering", "check_spec", "make_estimator"]
 
@@ -65,7 +65,7 @@ _Make: TypeAlias = Callable[[Mapping[str, str], Throughputs, Cluster, int], Esti
 def _gavel(
     options: Mapping[str, str], table: Throughputs, cluster: Cluster, seed: int
 ) -> Estimator:
-    from fairlead.estimation.released import Released
+    from fairlead.estimation.gavel_estimator import Released
 
     return Released.of(options, table, cluster, seed)
 
@@ -73,7 +73,7 @@ def _gavel(
 def _fairlead(
     options: Mapping[str, str], table: Throughputs, cluster: Cluster, seed: int
 ) -> Estimator:
-    from fairlead.estimation.rates import make
+    from fairlead.estimation.fairlead_estimator import make
 
     return make(options, table, cluster, seed)
 
@@ -81,7 +81,7 @@ def _fairlead(
 def _users(
     options: Mapping[str, str], table: Throughputs, _cluster: Cluster, _seed: int
 ) -> Estimator:
-    from fairlead.estimation.users import Trusting
+    from fairlead.estimation.user_bias import Trusting
 
     if options:
         raise ConfigError("estimator users takes no options")

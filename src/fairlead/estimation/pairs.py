@@ -14,7 +14,7 @@ import numpy as np
 
 from fairlead.estimation.prior import is_own
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.throughput import Kind, Throughputs
+from fairlead.model.throughputs import Kind, Throughputs
 
 SUFFERS, PRESSES, SLOT = 0.3, 0.3, 0.5  # sd of the terms
 USUAL = -0.2  # mean of the slot's term

@@ -19,8 +19,8 @@ import numpy as np
 from fairlead.model.adaptation import batch_of
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Locality, SlotType
-from fairlead.model.throughput import Kind, Throughputs
-from fairlead.solve.dense import cholesky, solve_lower
+from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.policies.solve.dense_linear_algebra import cholesky, solve_lower
 
 _TAG = re.compile(r" \[[0-9a-f]{8}\]$")  # a kind that was made of the rates that a job brings
 _BATCH = re.compile(r" \(batch size \d+\)$")

@@ -7,7 +7,7 @@ import numpy as np
 
 from fairlead.errors import AllocationError
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.tally import tally, throughput
+from fairlead.model.allocation_sums import tally, throughput
 
 if TYPE_CHECKING:
     from fairlead.model.snapshot import Snapshot

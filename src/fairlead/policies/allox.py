@@ -9,8 +9,8 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.ranked import best_slot, kept, time_left
-from fairlead.policies.shares import allocation
-from fairlead.solve.positions import match
+from fairlead.policies.common import allocation
+from fairlead.policies.solve.assignment import match
 
 _HARDLY = 1e-10  # steps/s that Gavel's release puts in place of a rate of 0
 _SMALL = 1 << 16  # jobs times devices: 0.2 s, and more than the release itself can do
@@ -25,7 +25,7 @@ class AlloX:
     its type until it is done; of the others the oldest part alpha is planned, at least as many as devices
     are free. On each type those that are shortest there begin, as many as fit; one that does not fit holds
     up those behind it. Source: AlloX (Le et al., EuroSys'20); how the programme is solved, and why devices
-    of a type may be taken as one: ``fairlead.solve.positions``. The bound is that of the linear programme;
+    of a type may be taken as one: ``fairlead.policies.solve.assignment``. The bound is that of the linear programme;
     jobs of several devices make it a relaxation, single ones reach it.
 
     All jobs and all devices are part of the plan, so a job may wait for a busy type where it is fast. Jobs

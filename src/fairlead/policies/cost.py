@@ -7,8 +7,8 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.shares import by_class
-from fairlead.policies.sums import (
+from fairlead.policies.common import by_class
+from fairlead.policies.linear_objectives import (
     NOTHING_LATE,
     excess,
     keyed,
@@ -19,8 +19,8 @@ from fairlead.policies.sums import (
     unmet,
     worth_more,
 )
-from fairlead.solve.program import Problem
-from fairlead.solve.sums import (
+from fairlead.policies.solve.program import Problem
+from fairlead.policies.solve.linear_objectives import (
     Jobs,
     Needs,
     at_ratio,

@@ -21,7 +21,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.arrays import Bools, Ints
 from fairlead.model.limits import MAX_WEIGHT, MIN_WEIGHT, is_weight
 from fairlead.model.snapshot import Snapshot
-from fairlead.toml import read_toml
+from fairlead.model.toml import read_toml
 
 POLICIES = ("fairness", "fifo")
 

@@ -12,9 +12,9 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.plan import PlannerState, RoundPlan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.draws import draw
-from fairlead.policies.shares import allocation
-from fairlead.policies.unsolved import Unsolved
+from fairlead.policies.hash_random import draw
+from fairlead.policies.common import allocation
+from fairlead.policies.rounds_only import Unsolved
 
 
 class FifoAwareShares:

@@ -8,7 +8,7 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.fifo import first_come
-from fairlead.policies.shares import allocation
+from fairlead.policies.common import allocation
 
 THRESHOLD = 1.5  # of the sum of normalised rates
 

@@ -7,8 +7,14 @@ import numpy as np
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.levels import Requirements, agnostic_rate, alone, at_level, in_pairs
-from fairlead.policies.shares import gain_of, isolated_rate
+from fairlead.policies.parametric_level import (
+    Requirements,
+    agnostic_rate,
+    alone,
+    at_level,
+    in_pairs,
+)
+from fairlead.policies.common import gain_of, isolated_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class FinishTime:
     conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified (``fairlead.solve.levels``)."""
+        """The shares, certified (``fairlead.policies.solve.parametric_level``)."""
         return alone(snapshot, None, self._need(snapshot), at_level if self.central else None)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -92,7 +98,7 @@ class PackedFinishTime:
     conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified (``fairlead.solve.packed``)."""
+        """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
         return in_pairs(snapshot, self._need(snapshot), at_level if self.central else None)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:

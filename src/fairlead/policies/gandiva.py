@@ -7,8 +7,12 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.mersenne import Twister
-from fairlead.policies.shares import allocation, by_slot, first_slot
+from fairlead.policies.python_random_stream import Twister
+from fairlead.policies.common import (
+    allocation,
+    by_slot,
+    first_slot,
+)
 
 KEPT = 1.0  # a pair stays while its normalised rates, summed over all types, reach this
 

@@ -9,8 +9,8 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.las import fill
 from fairlead.policies.ranked import best_slot
-from fairlead.policies.shares import allocation, violation
-from fairlead.solve.trades import Market, trade
+from fairlead.policies.common import allocation, violation
+from fairlead.policies.solve.bilateral_trades import Market, trade
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class GandivaFair:
 
     Then jobs of one kind and tenant trade as one: those whose rate on type a over that on b is largest buy
     devices of a from those for whom it is smallest, and pay in devices of b, at the second largest ratio
-    (``fairlead.solve.trades``). Both ends gain or lose nothing, so t_i >= t_i^eq for every job, and so for
+    (``fairlead.policies.solve.bilateral_trades``). Both ends gain or lose nothing, so t_i >= t_i^eq for every job, and so for
     every tenant. Devices that nobody needs at first are exchanged one for one. The objective is
     sum_i t_i / t_i^eq; how far it can rise under t_i >= t_i^eq is a linear programme, of which trading is
     a decentralised, approximate solution.

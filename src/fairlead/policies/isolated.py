@@ -4,7 +4,11 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.shares import allocation, by_slot, violation
+from fairlead.policies.common import (
+    allocation,
+    by_slot,
+    violation,
+)
 
 
 class Isolated:

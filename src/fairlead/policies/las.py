@@ -7,8 +7,8 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.levels import RAISED, TOLL
-from fairlead.policies.shares import (
+from fairlead.policies.parametric_level import RAISED, TOLL
+from fairlead.policies.common import (
     allocation,
     by_class,
     by_slot,
@@ -18,13 +18,13 @@ from fairlead.policies.shares import (
     proportional_rate,
     violation,
 )
-from fairlead.policies.steady import GIVEN_UP, steady
-from fairlead.solve.classes import group
-from fairlead.solve.levels import FEW, Levels
-from fairlead.solve.levels import solve as solve_levels
-from fairlead.solve.maxmin import MaxMin, solve
-from fairlead.solve.packed import max_min, max_min_bound
-from fairlead.solve.program import Problem
+from fairlead.policies.migration_penalty import GIVEN_UP, steady
+from fairlead.policies.solve.job_classes import group
+from fairlead.policies.solve.parametric_level import FEW, Levels
+from fairlead.policies.solve.parametric_level import solve as solve_levels
+from fairlead.policies.solve.max_min import MaxMin, solve
+from fairlead.policies.solve.space_sharing import max_min, max_min_bound
+from fairlead.policies.solve.program import Problem
 
 MANY = 10_000  # rates of classes beyond which the simplex method takes too long, where classes are large
 
@@ -47,8 +47,8 @@ class Las:
     conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified; a linear program over classes of jobs (``fairlead.solve.maxmin``), or,
-        where hardly two jobs are alike, an interior point over jobs (``fairlead.solve.levels``)."""
+        """The shares, certified; a linear program over classes of jobs (``fairlead.policies.solve.max_min``), or,
+        where hardly two jobs are alike, an interior point over jobs (``fairlead.policies.solve.parametric_level``)."""
         p = proportional_rate(snapshot)
         gain = gain_of(p)
         scale = snapshot.job_scale.astype(np.float64)
@@ -171,7 +171,7 @@ class PackedLas:
     conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified (``fairlead.solve.packed``)."""
+        """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
         problem = Problem.of(snapshot, packed=True)
         gain = gain_of(proportional_rate(snapshot))
         worth = gain * snapshot.job_scale / snapshot.weight

@@ -6,7 +6,13 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.levels import Requirements, agnostic_rate, alone, at_level, in_pairs
+from fairlead.policies.parametric_level import (
+    Requirements,
+    agnostic_rate,
+    alone,
+    at_level,
+    in_pairs,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class Makespan:
     conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified (``fairlead.solve.levels``)."""
+        """The shares, certified (``fairlead.policies.solve.parametric_level``)."""
         middle = at_level if self.central else None
         return alone(snapshot, None, _requirements(snapshot), middle)
 
@@ -78,7 +84,7 @@ class PackedMakespan:
     conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified (``fairlead.solve.packed``)."""
+        """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
         middle = at_level if self.central else None
         return in_pairs(snapshot, _requirements(snapshot), middle)
 

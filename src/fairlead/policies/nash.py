@@ -7,9 +7,18 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.shares import allocation, proportional_rate, violation
-from fairlead.solve.nash import Equilibrium, Market, equilibrium, surplus
-from fairlead.solve.program import Problem
+from fairlead.policies.common import (
+    allocation,
+    proportional_rate,
+    violation,
+)
+from fairlead.policies.solve.nash import (
+    Equilibrium,
+    Market,
+    equilibrium,
+    surplus,
+)
+from fairlead.policies.solve.program import Problem
 
 _CRUMB = 1e-9  # shares that add less than this part of a job's throughput are taken back
 _FREE = 1e-12  # spending less than this part of its weight, a job is in nobody's way
@@ -34,7 +43,7 @@ class Nash:
     conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified; an interior-point method over classes (``fairlead.solve.nash``)."""
+        """The shares, certified; an interior-point method over classes (``fairlead.policies.solve.nash``)."""
         problem = Problem.of(snapshot)
         found = _solve(problem, _weights(snapshot, self.weighted)[problem.classes.first])
         share = found.share[problem.classes.of]

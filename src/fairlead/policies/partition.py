@@ -11,8 +11,8 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.draws import draws
-from fairlead.policies.sums import excess
+from fairlead.policies.hash_random import draws
+from fairlead.policies.linear_objectives import excess
 
 MOST = 4096  # parts
 

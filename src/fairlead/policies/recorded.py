@@ -15,7 +15,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.shares import unit_ids
+from fairlead.policies.common import unit_ids
 
 Shares: TypeAlias = dict[str, dict[str, float]]  # unit -> accelerator type -> share, zeros left out
 

@@ -12,8 +12,8 @@ from fairlead.errors import ConfigError
 from fairlead.model.arrays import Ints
 from fairlead.model.plan import RoundPlan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.shares import first_slot
-from fairlead.policies.unsolved import Unsolved
+from fairlead.policies.common import first_slot
+from fairlead.policies.rounds_only import Unsolved
 
 
 class _Run(msgspec.Struct):

@@ -16,7 +16,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import recorded
 from fairlead.policies.allox import AlloX
-from fairlead.policies.allox_released import ReleasedAlloX
+from fairlead.policies.gavel_reference.allox import ReleasedAlloX
 from fairlead.policies.cost import (
     MinCost,
     MinCostSlo,
@@ -33,17 +33,21 @@ from fairlead.policies.gandiva_fair import GandivaFair
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.las import AgnosticLas, Las, PackedLas
 from fairlead.policies.makespan import AgnosticMakespan, Makespan, PackedMakespan
-from fairlead.policies.mersenne import Twister
+from fairlead.policies.python_random_stream import Twister
 from fairlead.policies.nash import Nash, StrategyProof
 from fairlead.policies.partition import Partition
 from fairlead.policies.proportional import Proportional
 from fairlead.policies.recorded_rounds import load_rounds
-from fairlead.policies.shockwave import Shockwave
-from fairlead.policies.shockwave_options import read_options
-from fairlead.policies.shortest import ShortestJobFirst, ShortestRemainingTimeFirst
+from fairlead.policies.shockwave.planner import Shockwave
+from fairlead.policies.shockwave.options import read_options
+from fairlead.policies.shortest_job import ShortestJobFirst, ShortestRemainingTimeFirst
 from fairlead.policies.simple_share import SimpleShare
 from fairlead.policies.tiresias import Tiresias
-from fairlead.policies.total import NormalisedThroughput, PackedThroughput, TotalThroughput
+from fairlead.policies.total_throughput import (
+    NormalisedThroughput,
+    PackedThroughput,
+    TotalThroughput,
+)
 from fairlead.policies.water_filling import (
     AgnosticWaterFilling,
     PackedWaterFilling,

@@ -9,9 +9,9 @@ from fairlead.errors import ConfigError
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.plan import RoundPlan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.draws import draw
+from fairlead.policies.hash_random import draw
 from fairlead.policies.ranked import fill
-from fairlead.policies.unsolved import Unsolved
+from fairlead.policies.rounds_only import Unsolved
 
 THRESHOLDS = (3600.0,)  # device-seconds: two queues, the first example of the authors' simulator
 

@@ -8,10 +8,16 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.entities import Entities
-from fairlead.policies.levels import TOLL
-from fairlead.policies.shares import allocation, by_class, by_slot, gain_of, proportional_rate
-from fairlead.solve.classes import Classes, group
-from fairlead.solve.filling import (
+from fairlead.policies.parametric_level import TOLL
+from fairlead.policies.common import (
+    allocation,
+    by_class,
+    by_slot,
+    gain_of,
+    proportional_rate,
+)
+from fairlead.policies.solve.job_classes import Classes, group
+from fairlead.policies.solve.water_filling import (
     ByHats,
     Filled,
     HatCut,
@@ -24,9 +30,9 @@ from fairlead.solve.filling import (
     fill,
     measure,
 )
-from fairlead.solve.hats import Kinds
-from fairlead.solve.pouring import Tree
-from fairlead.solve.program import Problem
+from fairlead.policies.solve.breakpoints import Kinds
+from fairlead.policies.solve.progressive_filling import Tree
+from fairlead.policies.solve.program import Problem
 
 FEW = (
     2000  # kinds times slot types up to which the simplex method is used, the interior point above
@@ -60,7 +66,7 @@ class WaterFilling:
     conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified (``fairlead.solve.filling``)."""
+        """The shares, certified (``fairlead.policies.solve.water_filling``)."""
         table = _Table.of(snapshot, self.entities)
         jobs = table.jobs(snapshot)
         best = jobs.kinds.best[jobs.kind]
@@ -138,7 +144,7 @@ class PackedWaterFilling:
     conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified (``fairlead.solve.filling``)."""
+        """The shares, certified (``fairlead.policies.solve.water_filling``)."""
         table = _Table.of(snapshot, self.entities)
         problem = Problem.of(snapshot, table.key, packed=True)
         per_height = proportional_rate(snapshot) / snapshot.job_scale

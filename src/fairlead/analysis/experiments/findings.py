@@ -1,0 +1,71 @@
+"""What an experiment has found: our numbers beside the published ones, and charts of both."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from fairlead.analysis.experiments.point import Outcome, Point
+from fairlead.analysis.report.chart import Chart
+
+Scale: TypeAlias = Literal["small", "paper"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A number."""
+
+    what: str
+    ours: float | None  # None: there is none, and the remark says why
+    published: float | None = None
+    unit: str = ""
+    remark: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over the published one."""
+        if self.ours is None or not self.published:
+            return None
+        return self.ours / self.published
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers that belong together."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that goes into the figure, the tables and the page of results."""
+
+    tables: tuple[Table, ...]
+    charts: tuple[Chart, ...]
+    remarks: tuple[str, ...] = ()  # in sentences: what differs, and why
+
+
+class Workbench(Protocol):
+    """Where an experiment runs: it keeps results, so that what is stopped goes on."""
+
+    scale: Scale
+    folder: Path  # for what an experiment writes besides
+
+    def run(self, points: Sequence[Point]) -> list[Outcome]:
+        """Each point's outcome, in this order; what is known already is not run again."""
+
+    def shared(self, name: str) -> Path:
+        """A file of real traces or reference results that is not part of Fairlead, under the directory that
+        ``--data`` names. Raises ConfigError that says what is missing."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A published result, and how to get it again."""
+
+    name: str  # as ``fairlead reproduce`` takes it
+    title: str
+    source: str  # paper and figure
+    run: Callable[[Workbench], Findings]
+    needs_data: bool = False  # files that ``Workbench.shared`` finds

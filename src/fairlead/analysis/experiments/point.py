@@ -1,0 +1,49 @@
+"""A point of an experiment: one simulation, as plain values, and what came of it."""
+
+import hashlib
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from fairlead.simulator.inputs import Input
+
+
+@dataclass(frozen=True)
+class Point:
+    """One simulation. Equal points have equal results, whoever asks for them, and wherever they run."""
+
+    policy: str  # as ``--policy`` takes it
+    profile: str = "default"
+    input: Input = field(default_factory=Input)
+
+    def key(self, version: str) -> str:
+        """Names the result: a digest of all that differs from the defaults, and of the code's version. A
+        new option with a default leaves the names of old points as they are."""
+        plain = Input()
+        given = {k: v for k, v in asdict(self.input).items() if v != getattr(plain, k)}
+        text = msgspec.json.encode([version, self.policy, self.profile, given], order="sorted")
+        return hashlib.sha256(text).hexdigest()[:20]
+
+
+class Status(StrEnum):
+    """How a point ended."""
+
+    COMPLETE = "complete"
+    DIVERGED = "diverged"  # its queue grew without bound
+    TIMED_OUT = "timed_out"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a point. ``metrics`` are those of ``Result`` without what differs from run to run of
+    the same point (times of processors); they are empty unless it is complete."""
+
+    point: Point
+    status: Status
+    metrics: dict[str, Any]
+    reason: str = ""  # why it is not complete, in a sentence
+    seconds: float = 0.0  # processor time; kept apart from the rest
+    jobs: str = ""  # Parquet file of the measured jobs (columns of ``jobs.parquet``); "" = none

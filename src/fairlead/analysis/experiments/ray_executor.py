@@ -1,0 +1,191 @@
+"""Running points on a Ray cluster: an actor for each of its cores, each with a worker as on this machine.
+
+Fairlead, of the same version, has to be installed on every node, and files that points name have to be
+there under the same names.
+"""
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from fairlead.errors import ConfigError, RunError
+from fairlead.analysis.experiments.point import Point, Status
+from fairlead.analysis.experiments.executor import (
+    LOOK_S,
+    Done,
+    Limits,
+    Progress,
+    Worker,
+    label,
+)
+from fairlead.analysis.experiments.result_store import Answer, code_version
+from fairlead.cluster.protocol.quiet_grpc import grpc
+
+TRIES = 3  # of a point whose node is lost
+KNOCK_S = 15.0  # for a cluster to accept a connection
+
+
+class Remote:
+    """What runs on a node: a worker process, so that time and memory are limited as everywhere."""
+
+    def __init__(self, limits: bytes) -> None:
+        self.worker = Worker(msgspec.msgpack.decode(limits, type=Limits))
+
+    def version(self) -> str:
+        """Of the code on this node."""
+        return code_version()
+
+    def run(self, point: bytes) -> bytes:
+        """The answer for a point."""
+        answer = self.worker.run(
+            msgspec.msgpack.decode(point, type=Point), lambda _done, _note: None
+        )
+        return msgspec.msgpack.encode(answer)
+
+
+class RayEngine:
+    """An engine: the cores of a Ray cluster."""
+
+    def __init__(self, count: int | None = None, address: str | None = None) -> None:
+        """count: points at once; None = one for each core. address: of the cluster; None = as Ray finds
+        it, which starts one on this machine where there is none."""
+        self.count = count
+        self.address = address
+
+    def run(self, points: Sequence[Point], limits: Limits, done: Done, told: Progress) -> None:
+        """Run all points, the first ones first."""
+        ray = _ray()
+        with _connected(ray, self.address):
+            cores = int(ray.cluster_resources().get("CPU", 1))
+            count = min(self.count or cores, cores, len(points))
+            _Crew(ray, limits, count).run(points, done, told)
+
+
+class _Crew:
+    """The actors of a run, and what each is at."""
+
+    def __init__(self, ray: Any, limits: Limits, count: int) -> None:
+        self.ray = ray
+        self.limits = msgspec.msgpack.encode(limits.shared_by(count))
+        self.count = count
+        self.remote = ray.remote(num_cpus=1, max_restarts=0)(Remote)
+        self.busy: dict[Any, tuple[Any, int]] = {}  # by the answer to come: actor and point
+        self.tries: dict[int, int] = {}
+
+    def run(self, points: Sequence[Point], done: Done, told: Progress) -> None:
+        """Give each actor a point, and another when it has answered."""
+        todo = list(range(len(points)))[::-1]
+        idle = [self._hired() for _ in range(self.count)]
+        self._same_version(idle[0])
+        try:
+            while todo or self.busy:
+                while idle and todo:
+                    self._give(idle.pop(), todo.pop(), points, told)
+                ready, _ = self.ray.wait(list(self.busy), timeout=LOOK_S * 5)
+                told.show()
+                for answer in ready:
+                    actor, number = self.busy.pop(answer)
+                    told.end(_name(points, number))
+                    try:
+                        content = self.ray.get(answer)
+                    except self.ray.exceptions.RayActorError as problem:
+                        idle.append(self._hired())
+                        self._again(number, problem, todo, done)
+                        continue
+                    idle.append(actor)
+                    done(number, msgspec.msgpack.decode(content, type=Answer))
+        finally:
+            for actor in [*idle, *(actor for actor, _ in self.busy.values())]:
+                self.ray.kill(actor)
+
+    def _hired(self) -> Any:
+        return self.remote.remote(self.limits)
+
+    def _same_version(self, actor: Any) -> None:
+        there = self.ray.get(actor.version.remote())
+        if there != code_version():
+            raise RunError(
+                f"the Ray cluster has version {there} of Fairlead, this is {code_version()}: results "
+                "would differ"
+            )
+
+    def _give(self, actor: Any, number: int, points: Sequence[Point], told: Progress) -> None:
+        self.tries[number] = self.tries.get(number, 0) + 1
+        told.part(_name(points, number), 0.0, "")
+        answer = actor.run.remote(msgspec.msgpack.encode(points[number]))
+        self.busy[answer] = actor, number
+
+    def _again(self, number: int, problem: Exception, todo: list[int], done: Done) -> None:
+        """The node is lost, or the actor on it: the point is not to blame."""
+        if self.tries[number] < TRIES:
+            todo.append(number)
+            return
+        said = str(problem).strip().partition("\n")[0]
+        done(number, Answer(Status.FAILED, reason=f"its node was lost {TRIES} times: {said}"))
+
+
+def _name(points: Sequence[Point], number: int) -> str:
+    return f"{label(points[number])} [{number + 1}]"
+
+
+def _ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError(
+            "--engine ray: Ray is not installed; 'pip install fairlead[ray]' brings it"
+        ) from None
+    return ray
+
+
+def _knock(address: str) -> None:
+    """ConfigError unless somebody listens at HOST:PORT, and speaks gRPC as Ray does: Ray itself would try for
+    minutes, or for ever. Other addresses ("auto", "local", none) are left to Ray."""
+    place = address.rpartition("://")[2].partition("/")[0]
+    host, colon, port = place.rpartition(":")
+    if not (colon and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
+    except (OSError, OverflowError) as problem:
+        said = getattr(problem, "strerror", None) or problem
+        raise ConfigError(f"--ray-address {address}: no Ray cluster answers ({said})") from None
+    if os.environ.get("RAY_USE_TLS", "0") != "0":
+        return  # with certificates that only Ray knows of
+    with grpc.insecure_channel(place) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(KNOCK_S)
+        except grpc.FutureTimeoutError:
+            raise ConfigError(
+                f"--ray-address {address}: who listens there is not a Ray cluster"
+            ) from None
+
+
+@contextmanager
+def _connected(ray: Any, address: str | None) -> Iterator[None]:
+    """A connection to the cluster; one that is there already is used and left open."""
+    if ray.is_initialized():
+        yield
+        return
+    _knock(address or os.environ.get("RAY_ADDRESS", ""))
+    terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError) as problem:
+        said = " ".join(str(problem).split())
+        where = "--engine ray" if address is None else f"--ray-address {address}"
+        raise ConfigError(f"{where}: {said}") from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, terminate)  # Ray has put its own in the place of ours
+    try:
+        yield
+    finally:
+        ray.shutdown()

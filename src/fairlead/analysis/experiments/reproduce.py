@@ -1,0 +1,292 @@
+"""The published results by name, and what is written of each."""
+
+import csv
+import io
+import os
+import pkgutil
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import fairlead
+from fairlead.errors import ConfigError, RunError
+from fairlead.analysis.experiments import published
+from fairlead.analysis.experiments.findings import (
+    Findings,
+    Reproduction,
+    Row,
+    Scale,
+    Table,
+)
+from fairlead.analysis.experiments.point import Point, Status
+from fairlead.analysis.experiments.result_store import code_version
+from fairlead.analysis.experiments.experiment_context import Bench
+from fairlead.analysis.report.chart_mpl import write_chart
+from fairlead.simulator.traces.atomic_write import write_atomically
+
+RECORD = "findings.json"
+_HEADER = """# Results
+
+Published results beside ours, written by `fairlead reproduce --write-results` from runs of the commands
+that stand with them. *Ratio* is ours over the published number. DIR is a directory with files of Gavel's
+and of Shockwave's release and with the published cluster traces, which are not part of Fairlead; without it
+`gavel-*` model the rates of two jobs on one device.
+"""
+
+
+def reproductions() -> dict[str, Reproduction]:
+    """All of them by name: ``REPRODUCTIONS`` of each module in ``experiments.published``."""
+    found: dict[str, Reproduction] = {}
+    for info in pkgutil.iter_modules(published.__path__):
+        module = import_module(f"{published.__name__}.{info.name}")
+        for one in getattr(module, "REPRODUCTIONS", ()):
+            assert one.name not in found, one.name
+            found[one.name] = one
+    return dict(sorted(found.items()))
+
+
+def wanted(names: Sequence[str]) -> list[Reproduction]:
+    """Those of these names; "all" is every one."""
+    known = reproductions()
+    for name in names:
+        if name not in known and name != "all":
+            raise ConfigError(
+                f"reproduce: {name!r} is not known (choose from all, {', '.join(known)})"
+            )
+    if "all" in names:
+        return list(known.values())
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A point as it was run."""
+
+    key: str
+    point: Point
+    status: Status
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """``findings.json``."""
+
+    name: str
+    title: str
+    source: str
+    scale: Scale
+    command: str
+    ended: str  # date and time, UTC
+    version: str
+    code: str
+    cores: int
+    wall_s: float  # of the last command
+    cpu_s: float  # of all points, whenever they ran, and of the last command
+    n_points: int
+    n_known: int  # points that had been run before the last command
+    tables: tuple[Table, ...]
+    remarks: tuple[str, ...]
+    figures: tuple[str, ...]
+
+
+def reproduce(one: Reproduction, bench: Bench) -> tuple[Findings, Record]:
+    """Run it on the bench and write all of it to the bench's folder."""
+    bench.folder.mkdir(parents=True, exist_ok=True)
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
+    findings = one.run(bench)
+    findings = replace(findings, remarks=(*findings.remarks, *bench.notes.values()))
+    points = {bench.store.key(outcome.point): outcome for outcome in bench.points}
+    record = Record(
+        one.name,
+        one.title,
+        one.source,
+        bench.scale,
+        command(one, bench),
+        datetime.now(UTC).isoformat(timespec="minutes"),
+        fairlead.__version__,
+        code_version(),
+        len(os.sched_getaffinity(0)),
+        round(time.monotonic() - began_s, 1),
+        round(
+            time.process_time() - began_cpu_s + sum(one.seconds for one in points.values()),
+            1,
+        ),
+        len(points),
+        len(points) - bench.fresh,
+        findings.tables,
+        findings.remarks,
+        tuple(_figures(findings, bench.folder)),
+    )
+    if not bench.fresh:
+        record = _as_run(record, bench.folder / RECORD)
+    ran = [Ran(key, o.point, o.status, o.reason, o.seconds) for key, o in points.items()]
+    _write(bench.folder / "points.json", _json(ran))
+    _write(bench.folder / "charts.json", _json(findings.charts))
+    _write(bench.folder / "table.csv", as_csv(findings.tables))
+    _write(bench.folder / "table.md", as_markdown(findings.tables))
+    _write(bench.folder / RECORD, _json(record))
+    return findings, record
+
+
+def _as_run(record: Record, path: Path) -> Record:
+    """With when and how long the simulations ran, from the record of that command, if it is still there:
+    whoever only writes the findings anew has not run them."""
+    try:
+        earlier = _read(path)
+    except RunError:
+        return record
+    if earlier.n_points != record.n_points or not record.n_points:
+        return record
+    told = ("ended", "version", "code", "cores", "wall_s", "cpu_s", "n_known")
+    return replace(record, **{name: getattr(earlier, name) for name in told})
+
+
+def command(one: Reproduction, bench: Bench) -> str:
+    """What anybody would type to get it."""
+    data = " --data DIR" if one.needs_data or bench.used_data else ""
+    return f"fairlead reproduce {one.name} --scale {bench.scale}{data}"
+
+
+def _figures(findings: Findings, folder: Path) -> Iterable[str]:
+    for old in folder.glob("figure*.*"):
+        old.unlink()
+    for number, chart in enumerate(findings.charts, 1):
+        name = "figure" if len(findings.charts) == 1 else f"figure-{number}"
+        for path in write_chart(chart, folder / name):
+            yield path.name
+
+
+# --- as text -------------------------------------------------------------------------------------
+
+
+def number(value: float | None) -> str:
+    """For people: four digits, or all before the point."""
+    if value is None or not np.isfinite(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def cells(row: Row) -> tuple[str, str, str, str, str]:
+    """A row for people: what, ours, published, ratio, remark."""
+    what = f"{row.what} ({row.unit})" if row.unit else row.what
+    ratio = "–" if row.ratio is None else f"{row.ratio:.3f}"
+    return what, number(row.ours), number(row.published), ratio, row.remark
+
+
+def as_csv(tables: Iterable[Table]) -> str:
+    """All rows in one table, the numbers whole."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("table", "what", "ours", "published", "ratio", "unit", "remark"))
+    for table in tables:
+        for row in table.rows:
+            writer.writerow(
+                (table.title, row.what, row.ours, row.published, row.ratio, row.unit, row.remark)
+            )
+    return text.getvalue()
+
+
+def as_markdown(tables: Iterable[Table], level: int = 2) -> str:
+    """A heading and a table each."""
+    parts = []
+    for table in tables:
+        lines = ["| | ours | published | ratio | |", "|---|---:|---:|---:|---|"]
+        lines += ["| " + " | ".join(map(_escaped, cells(row))) + " |" for row in table.rows]
+        parts.append(f"{'#' * level} {table.title}\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+# --- the page of results -------------------------------------------------------------------------
+
+
+def write_results(page: Path, folders: Sequence[Path]) -> None:
+    """Write the page of results (Markdown) from folders that ``reproduce`` has written, in this order, with
+    their figures in ``images/`` beside it."""
+    records = [(folder, _read(folder / RECORD)) for folder in folders]
+    images = page.parent / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    parts = [_HEADER, _contents([record for _, record in records])]
+    for folder, record in records:
+        names = []
+        for figure in record.figures:
+            if figure.endswith(".svg"):
+                names.append(f"{record.name}-{figure}")
+                copyfile(folder / figure, images / names[-1])
+        parts.append(_section(record, names))
+    _write(page, "\n".join(parts))
+
+
+def _contents(records: Iterable[Record]) -> str:
+    lines = ["| | source | scale | version | date |", "|---|---|---|---|---|"]
+    lines += [
+        f"| [{one.title}](#{one.name}) | {_escaped(one.source)} | {one.scale} | {one.version} "
+        f"| {one.ended[:10]} |"
+        for one in records
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _section(record: Record, images: list[str]) -> str:
+    lines = [f"## {record.name}\n", f"{record.title}. {record.source}.\n"]
+    lines.append(f"    {record.command}\n")
+    lines.append(
+        f"{record.ended[:10]}, version {record.version} ({record.code.partition('+')[2]}): {_took(record)}.\n"
+    )
+    lines += [f"- {remark}" for remark in record.remarks]
+    lines += [""] if record.remarks else []
+    lines.append(as_markdown(record.tables, 3))
+    lines += [f"![{record.title}](images/{name})\n" for name in images]
+    return "\n".join(lines)
+
+
+def _took(record: Record) -> str:
+    points = f"{record.n_points} simulations" if record.n_points else "no simulations"
+    if record.n_known:
+        return f"{points}, {_minutes(record.cpu_s)} of processor time in several goes"
+    cores = f"{record.cores} core{'s' if record.cores > 1 else ''}"
+    return f"{points} in {_minutes(record.wall_s)} on {cores}, {_minutes(record.cpu_s)} of processor time"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _read(path: Path) -> Record:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Record)
+    except OSError as problem:
+        raise RunError(f"{path}: cannot be read ({problem.strerror})") from None
+    except msgspec.MsgspecError as problem:
+        raise RunError(f"{path}: is not what 'fairlead reproduce' writes: {problem}") from None
+
+
+def _json(content: Any) -> str:
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return [one if np.isfinite(one) else None for one in value.tolist()]
+        if isinstance(value, np.floating):
+            return float(value)
+        raise NotImplementedError(type(value))
+
+    return (
+        msgspec.json.format(msgspec.json.encode(content, enc_hook=plain), indent=1).decode() + "\n"
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    with write_atomically(path) as partial:
+        partial.write_text(text, encoding="utf-8")

@@ -1,0 +1,223 @@
+"""The report on sweeps, as one self-contained HTML page."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from fairlead.analysis.experiments.point import Status
+from fairlead.analysis.experiments.sweep import summarise, sustainable
+from fairlead.analysis.experiments.sweep_charts import (
+    AXES,
+    LOAD_FIGURES,
+    SAMPLE_FIGURES,
+    Swept,
+    axis_of,
+    lost_tables,
+    sweep_charts,
+)
+from fairlead.analysis.report import chart_svg as charts
+from fairlead.analysis.report.chart import Chart
+from fairlead.analysis.report.downloads import (
+    chart_table,
+    downloads,
+    metric_table,
+)
+from fairlead.analysis.report.page import (
+    configuration,
+    note,
+    page,
+    section,
+)
+from fairlead.analysis.report.metric_catalogue import (
+    AVERAGE_JCT,
+    COST,
+    LOST,
+    P99_JCT,
+    UTILIZATION,
+    WORST_RHO,
+    Kind,
+    counted,
+)
+from fairlead.analysis.report.sortable_tables import Column, sortable
+from fairlead.analysis.report.svg import clean
+
+MAIN = "jct-load"
+MOST_POINTS = 1500  # rows of the table of points; the download has all
+_OF_POINTS = (AVERAGE_JCT, P99_JCT, UTILIZATION, WORST_RHO, COST, LOST)
+
+
+def sweep_report(sweeps: Sequence[Swept]) -> str:
+    """The report on one sweep, or on several whose loads are of one kind, as a page of HTML."""
+    axis = axis_of(sweeps)
+    drawn = sweep_charts(sweeps)
+    names = ", ".join(swept.folder.name for swept in sweeps)
+    main = "".join(charts.figure(chart, wide=True) for name, chart in drawn if name == MAIN)
+    others = [figure.name for figure in LOAD_FIGURES if figure.name != MAIN]
+    title = "Against the load" if axis != "none" else "All numbers side by side"
+    return page(
+        f"Fairlead: {names}",
+        f"<h1>Sweep {clean(names)}</h1><p class='lead'>{clean(_lead(sweeps))}</p>",
+        section("Job completion time", note(_MEANS) + main) if main else "",
+        _sustained(sweeps, axis),
+        charts.part(title, drawn, others),
+        _distributions(sweeps, drawn),
+        section("Lines and loads", _summary_table(sweeps, axis)),
+        _incomplete(sweeps, axis),
+        section("Points", _point_table(sweeps, axis)),
+        downloads(
+            [
+                ("points", "all numbers of every point", metric_table(_points(sweeps))),
+                ("figures", "the points of the figures", chart_table(drawn)),
+            ]
+        ),
+        *(
+            section(f"Configuration of {clean(swept.folder.name)}", configuration(_spec(swept)))
+            for swept in sweeps
+        ),
+    )
+
+
+_MEANS = (
+    "Means over the seeds; error bars reach from the least to the greatest. A line has no point where "
+    "a seed is not complete. Near divergence, curves leave the figure at its top."
+)
+
+
+def _lead(sweeps: Sequence[Swept]) -> str:
+    cells = [cell for swept in sweeps for cell in swept.result.cells]
+    counts = Counter(cell.outcome.status for cell in cells)
+    ended = ", ".join(f"{counts[s]:,} {s.replace('_', ' ')}" for s in Status if counts[s])
+    lines = sum(len(swept.result.lines) for swept in sweeps)
+    seeds = len({cell.seed for cell in cells})
+    version = ", ".join(dict.fromkeys(swept.result.version for swept in sweeps))
+    return (
+        f"{counted(lines, 'line')} · {counted(seeds, 'seed')} · {counted(len(cells), 'point')}: "
+        f"{ended or 'none'} · Fairlead {version}"
+    )
+
+
+def _distributions(sweeps: Sequence[Swept], drawn: Sequence[tuple[str, Chart]]) -> str:
+    """How jobs differ, or why nobody can tell."""
+    title = "How jobs differ"
+    lost = lost_tables(sweeps)
+    if lost:
+        return section(title, "".join(map(note, lost)))
+    return charts.part(title, drawn, [figure.name for figure in SAMPLE_FIGURES])
+
+
+def _label(sweeps: Sequence[Swept], swept: Swept, line: str) -> str:
+    return f"{swept.folder.name}: {line}" if len(sweeps) > 1 else line
+
+
+def _sustained(sweeps: Sequence[Swept], axis: str) -> str:
+    """The highest load of each line that it sustains."""
+    if axis != "rates":
+        return ""
+    found = [
+        (_label(sweeps, swept, line.name), sustainable(summarise(swept.result), line.name))
+        for swept in sweeps
+        for line in swept.result.lines
+    ]
+    words = (
+        "The highest load up to which every seed is complete and the average JCT is at most twice that "
+        "at the line's lowest load. Near saturation it tells more than a ratio of completion times."
+    )
+    names, loads = zip(*found, strict=True) if found else ((), ())
+    table = sortable([Column("Line", names), Column(AXES[axis], loads, Kind.RATIO)])
+    return section("Sustainable load", note(words) + table)
+
+
+def _summary_table(sweeps: Sequence[Swept], axis: str) -> str:
+    rows = [
+        (_label(sweeps, swept, row.line), row)
+        for swept in sweeps
+        for row in summarise(swept.result)
+    ]
+    columns = [
+        Column("Line", [label for label, _ in rows]),
+        *_loads(axis, [row.load for _, row in rows]),
+        Column("Seeds complete", [row.seeds for _, row in rows], Kind.COUNT),
+        Column("Average JCT", [row.jct_s for _, row in rows], Kind.TIME),
+        Column("least", [row.jct_low_s for _, row in rows], Kind.TIME),
+        Column("greatest", [row.jct_high_s for _, row in rows], Kind.TIME),
+        Column("Makespan", [row.makespan_s for _, row in rows], Kind.TIME),
+        Column("Utilisation", [row.utilization for _, row in rows], Kind.SHARE),
+        Column("Cost", [row.cost for _, row in rows], Kind.MONEY),
+    ]
+    return note("Click a heading to sort.") + sortable(columns)
+
+
+def _loads(axis: str, loads: Sequence[float | None]) -> list[Column]:
+    """The column of loads, where there are any."""
+    if axis == "none":
+        return []
+    return [
+        Column(AXES[axis], [f"{load:g}" for load in loads if load is not None], Kind.COUNT, True)
+    ]
+
+
+def _incomplete(sweeps: Sequence[Swept], axis: str) -> str:
+    """What has no numbers, and why."""
+    cells = [
+        (_label(sweeps, swept, cell.line), cell)
+        for swept in sweeps
+        for cell in swept.result.cells
+        if cell.outcome.status is not Status.COMPLETE
+    ][:MOST_POINTS]
+    if not cells:
+        return ""
+    columns = [
+        Column("Line", [label for label, _ in cells]),
+        *_loads(axis, [cell.load for _, cell in cells]),
+        Column("Seed", [cell.seed for _, cell in cells], Kind.COUNT, True),
+        Column("Ended", [cell.outcome.status.replace("_", " ") for _, cell in cells]),
+        Column("Why", [cell.outcome.reason for _, cell in cells]),
+    ]
+    return section("Points that are not complete", sortable(columns))
+
+
+def _point_table(sweeps: Sequence[Swept], axis: str) -> str:
+    cells = [
+        (_label(sweeps, swept, cell.line), cell)
+        for swept in sweeps
+        for cell in swept.result.cells
+        if cell.outcome.status is Status.COMPLETE
+    ]
+    shown = cells[:MOST_POINTS]
+    words = "Click a heading to sort."
+    if len(shown) < len(cells):
+        words = f"The first {len(shown):,} of {len(cells):,}; the download has all. {words}"
+    columns = [
+        Column("Line", [label for label, _ in shown]),
+        *_loads(axis, [cell.load for _, cell in shown]),
+        Column("Seed", [cell.seed for _, cell in shown], Kind.COUNT, True),
+    ]
+    for quantity in _OF_POINTS:
+        values = [quantity.of(cell.outcome.metrics) for _, cell in shown]
+        columns.append(Column(quantity.name, values, quantity.kind))
+    return note(words) + sortable(columns)
+
+
+def _points(sweeps: Sequence[Swept]) -> list[tuple[dict[str, object], dict[str, object]]]:
+    """What names each point and how it ended, and its numbers."""
+    return [
+        (
+            {
+                "sweep": swept.folder.name, "line": cell.line, "load": cell.load, "seed": cell.seed,
+                "policy": cell.outcome.point.policy, "profile": cell.outcome.point.profile,
+                "status": str(cell.outcome.status), "reason": cell.outcome.reason,
+            },
+            cell.outcome.metrics,
+        )
+        for swept in sweeps
+        for cell in swept.result.cells
+    ]  # fmt: skip
+
+
+def _spec(swept: Swept) -> dict[str, object]:
+    """What was swept, in one level; options at their defaults are left out."""
+    spec = asdict(swept.result.spec)
+    given, plain = spec.pop("input"), asdict(type(swept.result.spec.input)())
+    changed = {key: value for key, value in given.items() if value != plain[key]}
+    known = {key: value for key, value in spec.items() if value not in (None, (), {}, [])}
+    return {**known, **changed}

@@ -1,0 +1,131 @@
+"""The process that runs points; ``runner.Worker`` starts it.
+
+It reads points from a socket, answers each, and ends with that socket or with its parent. Before the
+answer it may say how far a point has come.
+"""
+
+import ctypes
+import io
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from math import nan
+from multiprocessing.connection import Connection
+
+import msgspec
+import polars as pl
+
+from fairlead.errors import FairleadError
+from fairlead.analysis.experiments.divergence import Divergence
+from fairlead.analysis.experiments.point import Point, Status
+from fairlead.analysis.experiments.result_store import Answer
+from fairlead.simulator.simulate import Run
+
+READY = b"ready"
+TOLD_EVERY_S = 0.5
+OF_THE_PROCESSOR = ("cpu_s", "solve_s")  # metrics that differ from run to run
+_PR_SET_PDEATHSIG = 1
+
+Told = Callable[[float, str], None]
+
+
+class Said(msgspec.Struct, array_like=True):
+    """A message to the parent: how far a point has come or, at its end, the answer."""
+
+    done: float = 0.0  # part of it; nan: nobody knows
+    note: str = ""
+    answer: Answer | None = None
+
+
+def main(fd: int, parent: int) -> None:
+    """Serve until the socket is closed. fd: of the socket; parent: process id of who started this."""
+    _end_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the parent decides when we end
+    os.dup2(2, 1)  # what a solver prints is no answer to anybody
+    with Connection(fd) as socket:
+        socket.send_bytes(READY)
+        try:
+            while True:
+                point = msgspec.msgpack.decode(socket.recv_bytes(), type=Point)
+                answer = answer_for(point, _Teller(socket))
+                socket.send_bytes(msgspec.msgpack.encode(Said(1.0, "", answer)))
+        except (EOFError, OSError):
+            return
+
+
+def answer_for(point: Point, told: Told) -> Answer:
+    """Run a point; whatever goes wrong is the answer."""
+    began = time.process_time()
+    try:
+        answer = _measured(point, told)
+    except FairleadError as problem:
+        answer = Answer(Status.FAILED, reason=str(problem))
+    except MemoryError:
+        answer = Answer(Status.FAILED, reason="out of memory")
+    except Exception as problem:
+        said = str(problem).partition("\n")[0]
+        reason = type(problem).__name__ + (f": {said}" if said else "")
+        answer = Answer(Status.FAILED, reason=reason, trace=traceback.format_exc())
+    return replace(answer, seconds=time.process_time() - began)
+
+
+def _measured(point: Point, told: Told) -> Answer:
+    run = point.input.run(point.policy, point.profile)
+    total = run.n_measured
+
+    def watch(done: float, note: str = "") -> None:
+        told(done / total if total else nan, note)
+
+    window = run.options.window
+    divergence = Divergence(int(run.cluster.capacity.sum()), window[1] if window else 0)
+    endless = run.jobs.n is None and window is not None
+    result = run.execute(
+        stop=divergence,
+        watch=watch,
+        keep_stints=False,
+        observers=[divergence] if endless else [],
+    )
+    if not result.complete:
+        return Answer(Status.DIVERGED, reason=divergence.reason)
+    metrics = {k: v for k, v in result.metrics.items() if k not in OF_THE_PROCESSOR}
+    return Answer(Status.COMPLETE, metrics, jobs=_parquet(_of_window(run, result.jobs)))
+
+
+def _of_window(run: Run, jobs: pl.DataFrame) -> pl.DataFrame:
+    window = run.options.window
+    return jobs if window is None else jobs.slice(window[0], window[1] - window[0])
+
+
+def _parquet(table: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="lz4", statistics=False)
+    return buffer.getvalue()
+
+
+class _Teller:
+    """Tells the parent how far a point has come, but not at every round."""
+
+    def __init__(self, socket: Connection) -> None:
+        self.socket = socket
+        self.next_s = 0.0
+
+    def __call__(self, done: float, note: str) -> None:
+        now_s = time.monotonic()
+        if now_s >= self.next_s:
+            self.next_s = now_s + TOLD_EVERY_S
+            self.socket.send_bytes(msgspec.msgpack.encode(Said(done, note)))
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it was quicker
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,254 @@
+"""Charts in our pages: one ``<svg>`` element each, with its values where the pointer rests."""
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import numpy as np
+
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.analysis.report.chart import (
+    Chart,
+    Series,
+    x_range,
+    y_range,
+)
+from fairlead.analysis.report.page import section
+from fairlead.analysis.report.metric_catalogue import Unit
+from fairlead.analysis.report.svg import (
+    CHARACTER,
+    FAINT,
+    INK,
+    Axis,
+    Frame,
+    clean,
+    colour,
+    dashes,
+    empty,
+    grid_x,
+    grid_y,
+    log_ticks,
+    picture,
+    room_below,
+    slanted,
+    ticks,
+    write,
+)
+
+BARE = Unit("", 1.0, 0)
+FEW = 40  # a line of at most so many points has a dot at each
+MOST = 1500  # points of a line that are drawn; of longer ones an even selection
+PUBLISHED = "6 4"
+BAR_ROOM = 0.8  # of the distance between categories
+WIDE = (1120, 400)  # px; alone in a row
+
+
+def brief(value: float) -> str:
+    """A value as people read it: four digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def figure(chart: Chart, *, wide: bool = False) -> str:
+    """A chart with its title and its legend, as a ``<figure>``."""
+    size = WIDE if wide else (560, 300)
+    style = " class='wide'" if wide else ""
+    inner = draw(chart, size=size)
+    if wide:
+        inner = f"<div class='scroll'>{inner}</div>"
+    return f"<figure{style}><h3>{clean(chart.title)}</h3>{key(chart)}{inner}</figure>"
+
+
+def gallery(drawn: Sequence[tuple[str, Chart]], names: Sequence[str]) -> str:
+    """Those of these names, side by side where there is room; nothing where there is none of them."""
+    inner = "".join(figure(chart) for name, chart in drawn if name in names)
+    return f"<div class='figures'>{inner}</div>" if inner else ""
+
+
+def part(title: str, drawn: Sequence[tuple[str, Chart]], names: Sequence[str]) -> str:
+    """A section of the page with ``gallery``; nothing where that is empty."""
+    inner = gallery(drawn, names)
+    return section(title, inner) if inner else ""
+
+
+def key(chart: Chart) -> str:
+    """What each colour means; nothing where there is only one thing to be seen."""
+    entries = [(name, *_look(number, dashed)) for name, number, dashed in chart.entries]
+    if chart.paired:
+        entries.append(("published", FAINT, PUBLISHED))
+    if len(entries) < 2:
+        return ""
+    items = (
+        f"<li><svg viewBox='0 0 26 10' aria-hidden='true'><path d='M0 5H26' stroke-width='4' "
+        f"stroke='{stroke}' stroke-dasharray='{dash or 'none'}'/></svg>{clean(name)}</li>"
+        for name, stroke, dash in entries
+    )
+    return f"<ul class='legend'>{''.join(items)}</ul>"
+
+
+def _look(number: int, published: bool) -> tuple[str, str]:
+    """Colour and dashes of a line."""
+    return colour(number), PUBLISHED if published else dashes(number)
+
+
+def draw(chart: Chart, *, size: tuple[int, int] = (560, 300)) -> str:
+    """The chart without title and legend."""
+    if not any(np.isfinite(series.y).any() for series in chart.series):
+        return empty("There is nothing to show.", size)
+    y_low, y_high = y_range(chart)
+    levels = log_ticks(y_low, y_high) if chart.log_y else ticks(y_low, y_high, 6)
+    left = max(max((len(f"{t:,.10g}") for t in levels), default=1) * CHARACTER + 14, 36)
+    below = 44.0
+    if chart.kind == "bars":
+        pitch = (size[0] - left - 20) / max(len(chart.categories), 1)
+        level = _level(chart, pitch)
+        below = (22 if level else room_below(chart.categories)) + (22 if chart.x_label else 4)
+    frame = Frame(*size, left=left, top=26, bottom_margin=below)
+    x = Axis(*x_range(chart), frame.left, frame.right, chart.log_x and chart.kind == "lines")
+    y = Axis(y_low, y_high, frame.bottom, frame.top, chart.log_y)
+    clip = f"clip-{crc32(repr(frame).encode()):x}"
+    inside = _bars(chart, x, y) if chart.kind == "bars" else _lines(chart, x, y)
+    width, height = frame.right - frame.left, frame.bottom - frame.top
+    body = [
+        f'<clipPath id="{clip}"><rect x="{frame.left - 5:g}" y="{frame.top - 4:g}" '
+        f'width="{width + 10:g}" height="{height + 5:g}"/></clipPath>',
+        write(0, 13, chart.y_label, fill=INK),
+        grid_y(frame, y, BARE),
+        _categories(chart, frame, x)
+        if chart.kind == "bars"
+        else grid_x(frame, x, BARE, chart.x_label),
+        f'<g clip-path="url(#{clip})">{inside}</g>',
+        *(_mark(frame, x.at(at), name) for at, name in chart.marks),
+    ]
+    return picture(*size, chart.title, "".join(body), 'class="chart"')
+
+
+def _lines(chart: Chart, x: Axis, y: Axis) -> str:
+    ordered = sorted(chart.series, key=lambda series: not series.published)  # ours on top
+    return "".join(_line(chart, series, x, y) for series in ordered)
+
+
+def _line(chart: Chart, series: Series, x: Axis, y: Axis) -> str:
+    number = chart.names.index(series.name)
+    stroke, dash = _look(number, series.published)
+    name = f"{series.name} (published)" if series.published else series.name
+    at = _thinned(series)
+    right, up = x.all(series.x[at]), y.all(series.y[at])
+    known = np.isfinite(right) & np.isfinite(up) & (series.y[at] > 0 if y.log else True)
+    pieces = "".join(
+        _path(right[first:end], up[first:end], series.steps) for first, end in _stretches(known)
+    )
+    pattern = f' stroke-dasharray="{dash}"' if dash else ""
+    parts = [
+        f'<path d="{pieces}" fill="none" stroke="{stroke}" stroke-width="2"{pattern}>'
+        f"<title>{clean(name)}</title></path>",
+        _whiskers(series, x.all(series.x), y, stroke),
+    ]
+    if known.sum() <= FEW and not series.steps:
+        fill = "#fff" if series.published else stroke
+        for i in np.flatnonzero(known):
+            told = _told(name, brief(float(series.x[i])), series, int(i))
+            parts.append(
+                f'<circle cx="{right[i]:.1f}" cy="{up[i]:.1f}" r="3.5" fill="{fill}" '
+                f'stroke="{stroke}"><title>{clean(told)}</title></circle>'
+            )
+    return "".join(parts)
+
+
+def _thinned(series: Series) -> Ints:
+    """Positions of the points that are drawn."""
+    n = len(series.x)
+    return np.arange(n) if n <= MOST else np.linspace(0, n - 1, MOST).round().astype(np.int64)
+
+
+def _stretches(known: Bools) -> list[tuple[int, int]]:
+    """[first, end) of each run of points without a gap."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], known.astype(np.int8), [0]])))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def _path(right: Floats, up: Floats, steps: bool) -> str:
+    points = list(zip(right.tolist(), up.tolist(), strict=True))
+    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
+    if steps:
+        return path + "".join(f"H{a:.1f}V{b:.1f}" for a, b in points[1:])
+    return path + "".join(f"L{a:.1f} {b:.1f}" for a, b in points[1:])
+
+
+def _told(name: str, where: str, series: Series, i: int) -> str:
+    """What a point says of itself."""
+    words = f"{name}, {where}: {brief(float(series.y[i]))}"
+    if series.low is None or series.high is None or not series.high[i] > series.low[i]:
+        return words
+    return f"{words} ({brief(float(series.low[i]))} to {brief(float(series.high[i]))})"
+
+
+def _whiskers(series: Series, right: Floats, y: Axis, stroke: str) -> str:
+    """Error bars, where there are any."""
+    if series.low is None or series.high is None:
+        return ""
+    low, high = y.all(series.low), y.all(series.high)
+    known = np.isfinite(series.y) & np.isfinite(low) & np.isfinite(high)
+    path = "".join(
+        f"M{right[i] - 3:.1f} {low[i]:.1f}h6m-3 0V{high[i]:.1f}m-3 0h6"
+        for i in np.flatnonzero(known)
+    )
+    return f'<path d="{path}" fill="none" stroke="{stroke}" stroke-width="1.2"/>' if path else ""
+
+
+def _bars(chart: Chart, x: Axis, y: Axis) -> str:
+    """Series side by side in each category; published ones are empty, with a broken edge."""
+    pitch = x.at(1.0) - x.at(0.0)
+    thick = BAR_ROOM * pitch / max(len(chart.series), 1)
+    floor = y.at(max(y.low, 0.0))
+    parts = []
+    for place, series in enumerate(chart.series):
+        stroke, dash = _look(chart.names.index(series.name), series.published)
+        look = (
+            f'fill="#fff" stroke="{stroke}" stroke-dasharray="{dash}"'
+            if series.published
+            else f'fill="{stroke}"'
+        )
+        name = f"{series.name} (published)" if series.published else series.name
+        middle = x.all(series.x) + (place + 0.5) * thick - BAR_ROOM * pitch / 2
+        for i in np.flatnonzero(np.isfinite(series.y)):
+            top = y.at(float(series.y[i]))
+            told = _told(name, chart.categories[int(series.x[i])], series, int(i))
+            parts.append(
+                f'<g><title>{clean(told)}</title><rect x="{middle[i] - 0.44 * thick:.1f}" '
+                f'y="{min(top, floor):.1f}" width="{0.88 * thick:.1f}" '
+                f'height="{abs(floor - top):.1f}" {look}/></g>'
+            )
+        parts.append(_whiskers(series, middle, y, INK))
+    return "".join(parts)
+
+
+def _categories(chart: Chart, frame: Frame, x: Axis) -> str:
+    """The horizontal axis of bars: names, and the label below them."""
+    pitch = x.at(1.0) - x.at(0.0)
+    level = _level(chart, pitch)
+    names = (
+        write(x.at(float(i)), frame.bottom + 17, name, anchor="middle", fill=FAINT)
+        if level
+        else slanted(x.at(float(i)) + 4, frame.bottom + 14, name)
+        for i, name in enumerate(chart.categories)
+    )
+    base = f'<path d="M{frame.left:g} {frame.bottom:g}H{frame.right:g}" stroke="{FAINT}"/>'
+    middle = (frame.left + frame.right) / 2
+    label = write(middle, frame.height - 6, chart.x_label, anchor="middle") if chart.x_label else ""
+    return "".join(names) + base + label
+
+
+def _level(chart: Chart, pitch: float) -> bool:
+    """Do the names fit side by side? pitch: px from one to the next."""
+    return max(map(len, chart.categories), default=0) * CHARACTER < pitch
+
+
+def _mark(frame: Frame, at: float, name: str) -> str:
+    """A vertical line with its name beside it."""
+    near_end = at + 6 + len(name) * CHARACTER > frame.width
+    words = write(
+        at - 4 if near_end else at + 4, frame.top + 10, name,
+        anchor="end" if near_end else "", fill=FAINT,
+    )  # fmt: skip
+    halo = 'stroke="#fff" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
+    line = f'<path d="M{at:.1f} {frame.top:g}V{frame.bottom:g}" stroke="{FAINT}" stroke-dasharray="2 3"/>'
+    return f"{line}<g {halo}>{words}</g>"

@@ -1,0 +1,296 @@
+"""The report on several runs side by side, as one self-contained HTML page."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from fairlead.model.arrays import Floats
+from fairlead.analysis.report import chart_svg as charts, report_figures as figures
+from fairlead.analysis.report.chart import Chart
+from fairlead.analysis.report.downloads import (
+    MOST_ROWS,
+    chart_table,
+    downloads,
+    metric_table,
+)
+from fairlead.analysis.report.fairness import LIMITS
+from fairlead.analysis.report.report_figures import Bar
+from fairlead.analysis.report.page import (
+    GLOSSARY,
+    configurations,
+    gallery,
+    legend,
+    note,
+    page,
+    reproduce,
+    section,
+    setting,
+)
+from fairlead.analysis.report.run_charts import (
+    CHANGES,
+    SHARES,
+    Ran,
+    run_charts,
+)
+from fairlead.analysis.report.metric_catalogue import (
+    AVERAGE_JCT,
+    COMPLETED,
+    COST,
+    LOST,
+    MAKESPAN,
+    MOVES,
+    P99_JCT,
+    QUEUEING,
+    UTILIZATION,
+    WORST_RHO,
+    Better,
+    Kind,
+    Quantity,
+    keys_of,
+    quantities,
+    unit_for,
+    utilization_of,
+    worst_rho,
+)
+from fairlead.analysis.report.aggregate import (
+    completion_times,
+    measured,
+    rho_of,
+    static_rho,
+)
+from fairlead.analysis.report.relative_metrics import (
+    Relative,
+    relative,
+    times,
+)
+from fairlead.analysis.report.sortable_tables import Column, sortable
+from fairlead.analysis.report.svg import clean
+
+_OVER_TIME = ("utilisation", "fragmentation", "spread", "queue")
+_OVERVIEW = (
+    AVERAGE_JCT, P99_JCT, MAKESPAN, QUEUEING, UTILIZATION, COST, WORST_RHO, MOVES, LOST, COMPLETED,
+)  # fmt: skip
+Run = tuple[str, Mapping[str, object], Mapping[str, object], pl.DataFrame, pl.DataFrame]
+
+
+def comparison_report(runs: Sequence[Run], reference: int | None = None) -> str:
+    """The report on several runs side by side, as a page of HTML.
+
+    A run is (label, config, metrics, jobs, rounds), each as in ``run_report``. reference: position of
+    the run that the others are related to, if one is.
+    """
+    labels = [label for label, *_ in runs]
+    metrics = [run[2] for run in runs]
+    configs = [run[1] for run in runs]
+    given = setting(configs[0], metrics[0]) if runs else ""
+    drawn = run_charts([Ran(*run) for run in runs])
+    apart = len({str(config.get("policy")) for config in configs}) == len(runs)
+    return page(
+        "Fairlead: comparison",
+        f"<h1>{len(runs)} {'policies' if apart else 'runs'} compared</h1><p class='lead'>{clean(given)}</p>",
+        _unequal(labels, configs, metrics),
+        _relative(labels, metrics, reference),
+        section("At a glance", _overview(labels, metrics) + _comparison_bars(labels, metrics)),
+        section("Job completion time", _comparison_cdf(runs)),
+        _fairness(runs),
+        charts.part("The cluster over time", drawn, _OVER_TIME),
+        charts.part("Shares, received and promised", drawn, SHARES),
+        charts.part("Preemptions, lost work and cost", drawn, CHANGES),
+        section("All numbers", _comparison_table(labels, metrics)),
+        section("Utilisation by accelerator type", _utilization_bars(labels, metrics)),
+        _downloads(runs, drawn),
+        section("How to reproduce this comparison", reproduce(configs, "compare")),
+        section("Configuration", configurations(labels, configs)),
+    )
+
+
+def _overview(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
+    """A row per run, to be sorted by any number."""
+    columns = [Column("Run", labels)]
+    for quantity in _OVERVIEW:
+        values = [quantity.of(run) for run in metrics]
+        if any(value is not None for value in values):
+            columns.append(Column(quantity.name, values, quantity.kind))
+    return note("Click a heading to sort.") + sortable(columns)
+
+
+def _downloads(runs: Sequence[Run], drawn: Sequence[tuple[str, Chart]]) -> str:
+    """What the page holds as files; of the jobs as many as have room, the same number of each run."""
+    each = MOST_ROWS // max(len(runs), 1)
+    jobs = [
+        jobs.head(each).select(pl.lit(label).alias("run"), pl.all())
+        for label, _, _, jobs, _ in runs
+        if jobs.width
+    ]
+    said = f"jobs; the first {each:,} of a run" if any(r[3].height > each for r in runs) else "jobs"
+    return downloads(
+        [
+            ("metrics", "all numbers", metric_table([({"run": r[0]}, r[2]) for r in runs])),
+            ("figures", "the points of the figures", chart_table(drawn)),
+            ("jobs", said, pl.concat(jobs, how="diagonal_relaxed") if jobs else pl.DataFrame()),
+        ]
+    )
+
+
+def _unequal(
+    labels: Sequence[str],
+    configs: Sequence[Mapping[str, object]],
+    metrics: Sequence[Mapping[str, object]],
+) -> str:
+    """A warning where averages are over different jobs (those of a window are all complete)."""
+    if any(isinstance(config.get("window"), list | tuple) for config in configs):
+        return ""
+    done = [COMPLETED.of(run) for run in metrics]
+    if len({count for count in done if count is not None}) < 2:
+        return ""
+    words = ", ".join(
+        f"{label} {count:,.0f}"
+        for label, count in zip(labels, done, strict=True)
+        if count is not None
+    )
+    return (
+        "<p class='warning'>The runs did not complete the same number of jobs, so their averages are "
+        f"over different jobs. Completed: {clean(words)}.</p>"
+    )
+
+
+def _relative(
+    labels: Sequence[str], metrics: Sequence[Mapping[str, object]], reference: int | None
+) -> str:
+    """Bars and a table of ratios to the reference."""
+    if reference is None:
+        return ""
+    rows = relative(metrics, reference)
+    return section(
+        f"Relative to {clean(labels[reference])}",
+        note("Lower is better in all four; x is the ratio to the reference.")
+        + f"<figure class='wide'><div class='scroll'>{figures.panels(rows, labels, reference)}</div>"
+        f"</figure>{_ratio_table(rows, labels, reference)}",
+    )
+
+
+def _ratio_table(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> str:
+    head = "".join(
+        f"<th class='n' scope='col'>{clean(row.heading)}</th><th class='n' scope='col'>x</th>"
+        for row in rows
+    )
+    lines = []
+    for i, label in enumerate(labels):
+        cells = "".join(
+            f"<td class='n'>{row.unit.bare(row.values[i])}</td>"
+            f"<td class='n'>{times(row.ratios[i], '')}</td>"
+            for row in rows
+        )
+        style = " class='reference'" if i == reference else ""
+        lines.append(f"<tr{style}><td>{clean(label)}</td>{cells}</tr>")
+    return (
+        f"<div class='scroll'><table><thead><tr><th></th>{head}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _comparison_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
+    return gallery(
+        *(
+            (f"{quantity.name} (lower is better)", _bars(quantity, labels, metrics))
+            for quantity in (AVERAGE_JCT, MAKESPAN, COST, WORST_RHO)
+        )
+    )
+
+
+def _bars(
+    quantity: Quantity,
+    labels: Sequence[str],
+    metrics: Sequence[Mapping[str, object]],
+    largest: float | None = None,
+) -> str:
+    values = [quantity.of(run) for run in metrics]
+    unit = unit_for(quantity.kind, values)
+    best = quantity.best(values, unit)
+    rows = [
+        Bar(label, value, unit.full(value), series, series in best)
+        for series, (label, value) in enumerate(zip(labels, values, strict=True))
+    ]
+    return figures.bars(rows, quantity.name, largest=largest)
+
+
+def _utilization_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
+    types = [str(key) for key in keys_of(metrics, "utilization_by_type")]
+    if not types:
+        return note("The runs do not say.")
+    return gallery(
+        *((name, _bars(utilization_of(name), labels, metrics, largest=1.0)) for name in types)
+    )
+
+
+def _comparison_cdf(runs: Sequence[Run]) -> str:
+    samples: list[tuple[str, Floats]] = [
+        (label, completion_times(measured(config, jobs))) for label, config, _, jobs, _ in runs
+    ]
+    key = legend([(label, series) for series, (label, _) in enumerate(samples)])
+    picture = figures.cdf(samples, "completion time", size=(1120, 400))
+    return f"<figure class='wide'>{key}<div class='scroll'>{picture}</div></figure>"
+
+
+def _fairness(runs: Sequence[Run]) -> str:
+    """The distributions of rho, isolated and, where it is defined, static."""
+    isolated = [
+        (label, rho_of(measured(config, jobs), "rho_isolated"))
+        for label, config, _, jobs, _ in runs
+    ]
+    known = [run for run in runs if worst_rho("static").of(run[2]) is not None]
+    static = [(label, static_rho(jobs)) for label, _, _, jobs, _ in known]
+    parts = [
+        _rho_figure(name, samples)
+        for name, samples in (("static rho", static), ("isolated rho", isolated))
+        if any(sample.size for _, sample in samples)
+    ]
+    if not parts:
+        return ""
+    words = note(
+        "Share of jobs with a rho up to a value; the broken lines stand at 1, 1.05 and 1.1."
+    )
+    return section("Finish-time fairness", words + "".join(parts))
+
+
+def _rho_figure(name: str, samples: Sequence[tuple[str, Floats]]) -> str:
+    key = legend([(label, series) for series, (label, _) in enumerate(samples)])
+    picture = figures.cdf(samples, name, kind=Kind.RATIO, limits=LIMITS, size=(1120, 400))
+    return f"<figure class='wide'>{key}<div class='scroll'>{picture}</div></figure>"
+
+
+def _comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
+    """Numbers as rows, runs as columns, the best of each row marked."""
+    body, group = [], ""
+    for quantity in quantities(metrics):
+        if quantity.group != group:
+            group = quantity.group
+            span = len(labels) + 1
+            body.append(
+                f"<tr><th class='group' colspan='{span}' scope='colgroup'>{clean(group)}</th></tr>"
+            )
+        body.append(_comparison_row(quantity, metrics))
+    head = "".join(f"<th class='n' scope='col'>{clean(label)}</th>" for label in labels)
+    return (
+        f"{note('The best of each row is shaded; small figures are the distance from it.')}"
+        f"<div class='scroll'><table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
+        f"</table></div>{note(GLOSSARY)}"
+    )
+
+
+def _comparison_row(quantity: Quantity, metrics: Sequence[Mapping[str, object]]) -> str:
+    values = [quantity.of(run) for run in metrics]
+    unit = unit_for(quantity.kind, values)
+    best = quantity.best(values, unit)
+    least = min((value for value in values if value is not None), default=0.0)
+    by_how_much = (
+        quantity.better is Better.LOWER and quantity.kind in (Kind.TIME, Kind.MONEY) and least > 0
+    )
+    cells = []
+    for i, value in enumerate(values):
+        style, mark = ("n best", " ★") if i in best else ("n", "")
+        apart = by_how_much and best and i not in best and value is not None
+        more = f"<small>+{100 * (value / least - 1):.1f} %</small>" if apart and value else ""
+        cells.append(f"<td class='{style}'>{unit.bare(value)}{mark}{more}</td>")
+    name = f"{quantity.name} ({unit.name})" if unit.name else quantity.name
+    return f"<tr><td class='what' title='{clean(quantity.meaning)}'>{clean(name)}</td>{''.join(cells)}</tr>"

@@ -1,0 +1,88 @@
+"""Tables that a page holds and hands out as files, without a network."""
+
+import base64
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from fairlead.analysis.report.chart import Chart, Series
+from fairlead.analysis.report.page import note, section
+from fairlead.analysis.report.metric_catalogue import number
+from fairlead.analysis.report.svg import clean
+
+DIGITS = 7  # significant ones of embedded numbers; the Parquet tables hold all
+MOST_ROWS = 20_000  # of one table
+
+
+def downloads(tables: Sequence[tuple[str, str, pl.DataFrame]]) -> str:
+    """A section with a line per table: name of its file, what it holds, and the table."""
+    rows = "".join(_row(name, words, table) for name, words, table in tables if table.width)
+    words = "The page itself holds this data: nothing is fetched."
+    return section(
+        "Download", f"{note(words)}<table class='downloads'><tbody>{rows}</tbody></table>"
+    )
+
+
+def _row(name: str, words: str, table: pl.DataFrame) -> str:
+    if table.height > MOST_ROWS:
+        words = f"{words}; the first {MOST_ROWS:,} of {table.height:,} rows"
+        table = table.head(MOST_ROWS)
+    buttons = "".join(
+        f"<button type='button' data-format='{kind}'>{kind.upper()}</button>"
+        for kind in ("csv", "json")
+    )
+    return (
+        f"<tr><td>{clean(name)}</td><td>{clean(words)}</td>"
+        f"<td data-name='{clean(name)}' data-table='{packed(table)}'>{buttons}</td></tr>"
+    )
+
+
+def packed(table: pl.DataFrame) -> str:
+    """A table as JSON by columns, gzip and base64; the same table gives the same text."""
+    short = table.with_columns(pl.col(pl.Float64, pl.Float32).round_sig_figs(DIGITS))
+    columns = {column.name: column.to_list() for column in short}
+    raw = msgspec.json.encode(columns)
+    return base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode("ascii")
+
+
+def chart_table(charts: Sequence[tuple[str, Chart]]) -> pl.DataFrame:
+    """The points of some figures, a row each; of bars ``category`` says which."""
+    parts = [_points(name, chart, series) for name, chart in charts for series in chart.series]
+    return pl.concat(parts) if parts else pl.DataFrame()
+
+
+def _points(name: str, chart: Chart, series: Series) -> pl.DataFrame:
+    gap = np.full(len(series.x), np.nan)
+    category = [chart.categories[int(x)] for x in series.x] if chart.kind == "bars" else None
+    return pl.DataFrame(
+        {
+            "figure": [name] * len(series.x),
+            "series": [series.name] * len(series.x),
+            "published": [series.published] * len(series.x),
+            "category": pl.Series(category or [None] * len(series.x), dtype=pl.String),
+            "x": series.x.astype(np.float64),
+            "y": series.y.astype(np.float64),
+            "low": gap if series.low is None else series.low.astype(np.float64),
+            "high": gap if series.high is None else series.high.astype(np.float64),
+        }
+    ).with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def metric_table(runs: Sequence[tuple[Mapping[str, object], Mapping[str, object]]]) -> pl.DataFrame:
+    """A row per run: what names it, and all its numbers, those in tables as ``rho.static.max``."""
+    rows = [{**names, **dict(_flat("", metrics))} for names, metrics in runs]
+    columns = dict.fromkeys(key for row in rows for key in row)
+    return pl.DataFrame(
+        {key: pl.Series([row.get(key) for row in rows], strict=False) for key in columns}
+    )
+
+
+def _flat(prefix: str, metrics: Mapping[str, object]) -> Iterator[tuple[str, float | None]]:
+    for key, value in metrics.items():
+        if isinstance(value, Mapping):
+            yield from _flat(f"{prefix}{key}.", value)
+        elif value is None or number(value) is not None:
+            yield f"{prefix}{key}", number(value)

@@ -1,0 +1,114 @@
+"""The table of jobs in a report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from fairlead.simulator.recording.adaptation_columns import in_words
+from fairlead.analysis.report.page import note
+from fairlead.analysis.report.metric_catalogue import Kind, number
+from fairlead.analysis.report.aggregate import worst_jobs
+from fairlead.analysis.report.sortable_tables import Column, sortable
+
+MOST_JOBS = 500  # rows of the table
+
+
+def values_of(frame: pl.DataFrame, name: str) -> list[object]:
+    """A column, or as many gaps where there is none."""
+    return frame[name].to_list() if name in frame.columns else [None] * frame.height
+
+
+def _each(
+    rule: Callable[[float, float], float], jobs: pl.DataFrame, first: str, second: str
+) -> list[object]:
+    pairs = zip(values_of(jobs, first), values_of(jobs, second), strict=True)
+    known = ((number(a), number(b)) for a, b in pairs)
+    return [None if a is None or b is None else rule(a, b) for a, b in known]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of the table of jobs."""
+
+    name: str
+    of: Callable[[pl.DataFrame], list[object]]
+    kind: Kind | None = None  # None for words
+    always: bool = False  # shown even if nothing is known
+
+
+def _plain(column: str) -> Callable[[pl.DataFrame], list[object]]:
+    return lambda jobs: values_of(jobs, column)
+
+
+def _waited(jobs: pl.DataFrame) -> list[object]:
+    return _each(lambda start, arrival: start - arrival, jobs, "start_s", "arrival_s")
+
+
+def _steps_done(jobs: pl.DataFrame) -> list[object]:
+    return _each(
+        lambda done, total: done / total if total else 1.0, jobs, "steps_done", "total_steps"
+    )
+
+
+def _deadline(jobs: pl.DataFrame) -> list[object]:
+    met = _each(lambda jct, slo: float(jct <= slo), jobs, "jct_s", "slo_s")
+    return [None if ok is None else "met" if ok else "missed" for ok in met]
+
+
+def _batch_sizes(jobs: pl.DataFrame) -> list[object]:
+    return [known and in_words(str(known)) for known in values_of(jobs, "batch_sizes")]
+
+
+def _weight(jobs: pl.DataFrame) -> list[object]:
+    """Weights, if they differ at all."""
+    weights = values_of(jobs, "weight")
+    return weights if len(set(weights)) > 1 else [None] * jobs.height
+
+
+JOB_COLUMNS = (
+    _Column("Job", _plain("job"), Kind.COUNT, always=True),
+    _Column("Family", _plain("family"), always=True),
+    _Column("Devices", _plain("scale_factor"), Kind.COUNT, always=True),
+    _Column("Mode", _plain("mode")),
+    _Column("Batch size from epoch", _batch_sizes),
+    _Column("Tenant", _plain("tenant")),
+    _Column("Weight", _weight, Kind.RATIO),
+    _Column("Arrival", _plain("arrival_s"), Kind.TIME, always=True),
+    _Column("Waited", _waited, Kind.TIME),
+    _Column("Run time", _plain("run_s"), Kind.TIME),
+    _Column("JCT", _plain("jct_s"), Kind.TIME, always=True),
+    _Column("Ended", _plain("end"), always=True),
+    _Column("Steps done", _steps_done, Kind.SHARE),
+    _Column("Rho, isolated", _plain("rho_isolated"), Kind.RATIO),
+    _Column("Rho, static", _plain("rho_static"), Kind.RATIO),
+    _Column("Rho, Themis", _plain("rho_themis"), Kind.RATIO),
+    _Column("Cost", _plain("cost"), Kind.MONEY),
+    _Column("Restarts", _plain("restarts"), Kind.COUNT),
+    _Column("Moves", _plain("moves"), Kind.COUNT),
+    _Column("Lost to restarts", _plain("restart_lost_s"), Kind.TIME),
+    _Column("Deadline", _deadline),
+)
+
+
+def job_table(jobs: pl.DataFrame) -> str:
+    """The table of jobs, of the worst ones where there are many."""
+    if not jobs.height:
+        return note("There were no jobs.")
+    shown = worst_jobs(jobs, MOST_JOBS)
+    words = "Click a heading to sort."
+    if shown.height < jobs.height:
+        words = (
+            f"The {shown.height:,} worst of {jobs.height:,} jobs: some of those that did not complete, "
+            f"then those with the longest completion times. jobs.parquet holds all. {words}"
+        )
+    columns = [column for column in (_known(c, shown) for c in JOB_COLUMNS) if column]
+    return f"{note(words)}{sortable(columns)}"
+
+
+def _known(column: _Column, jobs: pl.DataFrame) -> Column | None:
+    """One column; None where nobody knows anything about it."""
+    values = column.of(jobs)
+    if not column.always and all(value is None or value == "" for value in values):
+        return None
+    return Column(column.name, values, column.kind, plain=column.name == "Job")

@@ -1,0 +1,274 @@
+"""The report on a run, as one self-contained HTML page: no network, no library, light enough to mail."""
+
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+
+from fairlead.analysis.report import chart_svg as charts, report_figures as figures
+from fairlead.analysis.report.downloads import (
+    MOST_ROWS,
+    chart_table,
+    downloads,
+    metric_table,
+)
+from fairlead.analysis.report.fairness import LIMITS
+from fairlead.analysis.report.report_figures import Bar
+from fairlead.analysis.report.job_table import job_table, values_of
+from fairlead.analysis.report.page import (
+    GLOSSARY,
+    configuration,
+    gallery,
+    legend,
+    note,
+    page,
+    reproduce,
+    section,
+    setting,
+)
+from fairlead.analysis.report.run_charts import (
+    CHANGES,
+    OVER_TIME,
+    SHARES,
+    Ran,
+    run_charts,
+)
+from fairlead.analysis.report.metric_catalogue import (
+    AVERAGE_JCT,
+    COMPLETED,
+    COST,
+    DASH,
+    MAKESPAN,
+    P99_JCT,
+    UTILIZATION,
+    WORST_RHO,
+    Kind,
+    Quantity,
+    devices,
+    keys_of,
+    number,
+    quantities,
+    unit_for,
+    worst_rho,
+)
+from fairlead.analysis.report.aggregate import (
+    OverTime,
+    accelerators,
+    busiest_window,
+    completion_times,
+    measured,
+    over_time,
+    static_rho,
+    timeline,
+    worst_jobs,
+)
+from fairlead.analysis.report.svg import clean
+
+ZOOM_ROUNDS = 120  # rounds in the close-up of the timeline of a long run
+
+
+def run_report(
+    config: Mapping[str, object],
+    metrics: Mapping[str, object],
+    jobs: pl.DataFrame,
+    rounds: pl.DataFrame,
+    stints: pl.DataFrame,
+) -> str:
+    """The report on one run, as a page of HTML.
+
+    Numbers that are missing or not finite show as a dash. The frames are those of a run directory: a
+    row per job, per round (with ``busy_T`` device-seconds and ``capacity_T`` devices of each
+    accelerator type T), and per uninterrupted stay of a job on its devices.
+    """
+    over = over_time(rounds)
+    policy = config.get("policy") or "a policy"
+    drawn = run_charts([Ran(str(policy), config, metrics, jobs, rounds)])
+    return page(
+        f"Fairlead: {policy}",
+        f"<h1>{clean(policy)}</h1><p class='lead'>{clean(setting(config, metrics))}</p>",
+        _cards(metrics),
+        section("Job completion time", gallery(*_completion(metrics, measured(config, jobs)))),
+        _titled("Finish-time fairness", _fairness(metrics, jobs) + charts.gallery(drawn, ("rho",))),
+        section(
+            "The cluster over time", _cluster_over_time(over) + charts.gallery(drawn, OVER_TIME)
+        ),
+        charts.part("Shares, received and promised", drawn, SHARES),
+        charts.part("Preemptions, lost work and cost", drawn, CHANGES),
+        section("Who ran where", _timelines(config, jobs, rounds, stints, over)),
+        section("Jobs", job_table(jobs)),
+        section("All numbers", _numbers(metrics)),
+        downloads(
+            [
+                (
+                    "metrics",
+                    "all numbers of the run",
+                    metric_table([({"policy": policy}, metrics)]),
+                ),
+                ("figures", "the points of the figures", chart_table(drawn)),
+                ("jobs", "the jobs", worst_jobs(jobs, MOST_ROWS)),
+            ]
+        ),
+        section("How to reproduce this run", reproduce([config], "simulate")),
+        section("Configuration", configuration(config)),
+    )
+
+
+def _shown(quantity: Quantity, metrics: Mapping[str, object], digits: int = 4) -> str:
+    value = quantity.of(metrics)
+    return unit_for(quantity.kind, [value], digits).full(value)
+
+
+def _cards(metrics: Mapping[str, object]) -> str:
+    static = worst_rho("static")
+    other = P99_JCT if static.of(metrics) is None else static
+    shown = (AVERAGE_JCT, MAKESPAN, UTILIZATION, other, WORST_RHO, COST)
+    cards = [(quantity.name, _shown(quantity, metrics, digits=3)) for quantity in shown]
+    done, every = COMPLETED.of(metrics), number(metrics.get("n_jobs"))
+    both = done is not None and every is not None
+    cards.append(("Jobs completed", f"{done:,.0f} of {every:,.0f}" if both else DASH))
+    inner = (f"<div class='card'><b>{clean(v)}</b><span>{clean(n)}</span></div>" for n, v in cards)
+    return f"<div class='cards'>{''.join(inner)}</div>"
+
+
+def _completion(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Iterator[tuple[str, str]]:
+    times = completion_times(jobs)
+    yield (
+        "Share of jobs completed within a time",
+        figures.cdf([("all jobs", times)], "completion time"),
+    )
+    scales = keys_of([metrics], "avg_jct_by_scale_s")
+    if scales:
+        found = [_scale_jct(metrics, key) for key in scales]
+        unit = unit_for(Kind.TIME, found, 3)
+        rows = [Bar(devices(k), v, unit.full(v)) for k, v in zip(scales, found, strict=True)]
+        yield (
+            "Average completion time by number of devices",
+            figures.bars(rows, "Average JCT by devices"),
+        )
+
+
+def _fairness(metrics: Mapping[str, object], jobs: pl.DataFrame) -> str:
+    """Who was treated worse than in an equal split of the devices, where static rho is defined."""
+    if worst_rho("static").of(metrics) is None:
+        return ""
+    sample = ("all jobs", static_rho(jobs))
+    picture = figures.cdf([sample], "static rho", kind=Kind.RATIO, limits=LIMITS)
+    groups = [(name, _worst_by(jobs, column)) for name, column in _GROUPS]
+    worst = "".join(
+        f"<h3>Worst static rho by {name}</h3>{figures.bars(rows, f'Worst static rho by {name}')}"
+        for name, rows in groups
+        if len(rows) > 1
+    )
+    told = f"<div>{worst}</div>"
+    curve = f"<figure><h3>Share of jobs up to a static rho</h3>{picture}</figure>"
+    return f"<div class='figures'>{curve}{told}</div>"
+
+
+def _titled(title: str, inner: str) -> str:
+    """A section, where there is something in it."""
+    return section(title, inner) if inner else ""
+
+
+_GROUPS = (("number of devices", "scale_factor"), ("mode", "mode"))
+
+
+def _worst_by(jobs: pl.DataFrame, column: str) -> list[Bar]:
+    """The largest static rho among the jobs of each kind."""
+    if column not in jobs.columns:
+        return []
+    known = jobs.filter(pl.col("rho_static").is_not_null() & pl.col(column).is_not_null())
+    found = known.group_by(column).agg(pl.col("rho_static").max()).sort(column).rows()
+    unit = unit_for(Kind.RATIO, [value for _, value in found])
+    name = devices if column == "scale_factor" else str
+    return [Bar(name(kind), value, unit.full(value)) for kind, value in found]
+
+
+def _scale_jct(metrics: Mapping[str, object], key: object) -> float | None:
+    table = metrics["avg_jct_by_scale_s"]
+    return number(table[key]) if isinstance(table, Mapping) else None
+
+
+def _cluster_over_time(over: OverTime | None) -> str:
+    if over is None:
+        return note("No round was run.")
+    key = legend([("active: jobs in the system", 5), ("running", 0)])
+    return gallery(
+        ("Utilisation by accelerator type", figures.utilization_over_time(over)),
+        ("Jobs in the system", key + figures.jobs_over_time(over)),
+    )
+
+
+def _timelines(
+    config: Mapping[str, object],
+    jobs: pl.DataFrame,
+    rounds: pl.DataFrame,
+    stints: pl.DataFrame,
+    over: OverTime | None,
+) -> str:
+    """The whole run, and a close-up of its busiest part if it is long."""
+    if over is None or not stints.height:
+        return note("No job ran.")
+    whole = (float(over.edges_s[0]), float(over.edges_s[-1]))
+    windows = [("The whole run", whole)]
+    if rounds.height > 2 * ZOOM_ROUNDS:
+        window = busiest_window(over, ZOOM_ROUNDS / rounds.height)
+        windows.append((f"Close-up of about {ZOOM_ROUNDS} rounds at the busiest time", window))
+    sizes = _sizes(config, rounds)
+    parts = [
+        note(
+            "Rows are devices, colours are jobs; point at a bar to see which. Each column of pixels "
+            "shows the job that held the device at that moment. Packed jobs share a row."
+        )
+    ]
+    for title, window in windows:
+        shown = timeline(stints, sizes, window)
+        if shown is not None:
+            picture = figures.device_timeline(shown, _names(jobs, shown.bars["job"]), title)
+            parts.append(
+                f"<figure class='wide'><h3>{title}</h3><div class='scroll'>{picture}</div></figure>"
+            )
+    return "".join(parts)
+
+
+def _sizes(config: Mapping[str, object], rounds: pl.DataFrame) -> dict[str, int]:
+    """Accelerator type -> devices, from the configuration, else as the rounds counted them."""
+    cluster = config.get("cluster")
+    if isinstance(cluster, Mapping):
+        counts = {str(name): number(count) for name, count in cluster.items()}
+        known = {name: int(count) for name, count in counts.items() if count is not None}
+        if len(known) == len(counts):
+            return known
+    most = {name: number(rounds[f"capacity_{name}"].max()) for name in accelerators(rounds)}
+    return {name: int(count or 0) for name, count in most.items()}
+
+
+def _names(jobs: pl.DataFrame, shown: pl.Series) -> dict[int, str]:
+    """What the timeline says of each job that it shows."""
+    rows = jobs.filter(pl.col("job").is_in(shown.unique().to_list()))
+    times = unit_for(Kind.TIME, [number(value) for value in values_of(rows, "jct_s")], 3)
+    names: dict[int, str] = {}
+    for row in rows.iter_rows(named=True):
+        jct = number(row.get("jct_s"))
+        outcome = row.get("end") or "" if jct is None else f"JCT {times.full(jct)}"
+        words = (
+            f"job {row['job']}",
+            row.get("family") or "",
+            devices(row.get("scale_factor")),
+            outcome,
+        )
+        names[row["job"]] = " · ".join(str(word) for word in words if word)
+    return names
+
+
+def _numbers(metrics: Mapping[str, object]) -> str:
+    groups: dict[str, list[str]] = {}
+    for quantity in quantities([metrics]):
+        meaning = f" title='{clean(quantity.meaning)}'" if quantity.meaning else ""
+        value = _shown(quantity, metrics)
+        row = f"<tr><td{meaning}>{clean(quantity.name)}</td><td class='n'>{value}</td></tr>"
+        groups.setdefault(quantity.group, []).append(row)
+    tables = (
+        f"<table><tbody><tr><th class='group' colspan='2' scope='colgroup'>{clean(group)}</th></tr>"
+        f"{''.join(rows)}</tbody></table>"
+        for group, rows in groups.items()
+    )
+    return f"<div class='columns'>{''.join(tables)}</div>{note(GLOSSARY)}"

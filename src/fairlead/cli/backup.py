@@ -1,0 +1,153 @@
+"""``fairlead backup``, ``restore`` and ``check``: the state of a live cluster, as files."""
+
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.replay import replay_segments
+from fairlead.cli.server_options import connection
+from fairlead.errors import ConfigError, RunError
+from fairlead.cluster.store import backup as backups
+from fairlead.cluster.http_client import DEFAULT_URL
+from fairlead.cluster.store.database import (
+    TROUBLE,
+    printable,
+    reader,
+)
+from fairlead.cluster.store.marker import NAME as MARKER
+from fairlead.cluster.store.marker import Marker
+from fairlead.cluster.store.samples import is_whole
+from fairlead.cluster.store.store import NAME
+from fairlead.cluster.store.verification import (
+    DamageError,
+    Verified,
+    verify,
+)
+
+
+def backup(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[DIR] OUT",
+            help="The state directory of a server, if it is on this machine, and the file to write.",
+        ),
+    ],
+    server: Annotated[
+        str,
+        typer.Option(
+            "--server", metavar="URL", envvar="FAIRLEAD_SERVER", help="The server, without DIR."
+        ),
+    ] = DEFAULT_URL,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="File with an admin's token."),
+    ] = None,
+    ca: Annotated[
+        str | None,
+        typer.Option("--ca", metavar="FILE", help="Certificates to trust, for an https server."),
+    ] = None,
+) -> None:
+    """Write the state of a live cluster to one file, whether its server runs or not.
+
+    The file holds jobs, starts, nodes, users (hashes of their tokens) and the journal; not checkpoints, the
+    output of jobs, the samples of the plots, or tokens in the clear. It is verified before it gets its name.
+    """
+    if len(paths) > 2:
+        raise ConfigError(f"backup: expected [DIR] OUT, got {len(paths)} paths")
+    out = paths[-1]
+    if out.is_dir():
+        raise ConfigError(f"{out}: is a directory; name the file to write")
+    if len(paths) == 2:
+        verified = backups.back_up(paths[0], out)
+        backups.note(paths[0], verified.newest)
+    else:
+        with connection(server, token_file, ca) as client:
+            verified = backups.receive(client.backup(), out)
+    print(f"{out}: {_content(verified)}; {_ends(verified)}")
+
+
+def restore(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="[BACKUP] DIR", help="The backup, and the state directory to make."),
+    ],
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Set the state that DIR has aside, in DIR/replaced-1."),
+    ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Without BACKUP: go on with what DIR has, though commits are missing.",
+        ),
+    ] = False,
+) -> None:
+    """Begin a live cluster from a backup. No server may run on DIR.
+
+    The next server gives out neither job ids nor epochs of the time that is lost, tells agents to stop
+    what it does not know, and starts nothing until none of that can run any more: a lease and a grace
+    period.
+    """
+    if len(paths) != (1 if accept_loss else 2):
+        raise ConfigError("restore: expected BACKUP DIR, or --accept-loss DIR")
+    if accept_loss:
+        verified = backups.accept_loss(paths[0])
+    else:
+        verified = backups.restore(paths[0], paths[1], replace=replace)
+    print(f"{paths[-1]}: {_content(verified)}; {_ends(verified)}")
+    print("what was done since is lost; jobs go on from their newest checkpoints")
+
+
+def check(
+    path: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The state directory of a server, or a backup.")
+    ],
+) -> None:
+    """Check that the state of a live cluster is whole, whether its server runs or not.
+
+    Every row, SQLite's own structures, the chain of commits, that the last acknowledged commit is there, and
+    that the journal leads a fresh scheduler to the same commands. Exits with 2 where something is damaged or
+    missing, with 1 where the journal replays otherwise. Nothing is written.
+    """
+    state, found = path, None
+    if path.is_dir():
+        state = path / NAME
+        try:
+            found = Marker(path / MARKER).read()
+        except OSError as problem:
+            raise RunError(f"{path / MARKER}: cannot be read ({problem.strerror})") from None
+    if not state.is_file():
+        raise RunError(f"{state}: is missing")
+    try:
+        with closing(reader(state)) as store:
+            store.execute("BEGIN")
+            verified = verify(store, state, found)
+            print(f"{state}: {_content(verified)}; all as they were written", flush=True)
+            print(f"{state}: {_ends(verified)}; {verified.commits} links of the chain hold")
+            if found is not None and found.mark is not None:
+                print(f"{path / MARKER}: commit {found.mark.number} was acknowledged, and is there")
+            count, segments = replay_segments(store, state)
+            print(f"{state}: {count} records in {segments} segments, all commands are the same")
+    except TROUBLE as problem:
+        raise DamageError(state, f"is damaged ({printable(problem)})") from None
+    samples = path / "samples.db"
+    if path.is_dir() and samples.exists() and not is_whole(samples):
+        print(f"{samples}: is damaged; the next server sets it aside, and the plots begin anew")
+
+
+def _content(verified: Verified) -> str:
+    rows = verified.rows
+    return (
+        f"{rows['jobs']:,} jobs, {rows['stints']:,} starts, {rows['nodes']:,} nodes, "
+        f"{rows['users']:,} users, {rows['journal']:,} journal records"
+    )
+
+
+def _ends(verified: Verified) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(verified.newest.time_s))
+    return f"ends at commit {verified.newest.number:,} of {at}"

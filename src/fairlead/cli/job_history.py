@@ -1,0 +1,161 @@
+"""A job's story in words: where it is and why, when it will end, what its starts and preemptions cost."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fairlead.cli.terminal_views import (
+    NOTHING,
+    span,
+    table,
+    where,
+)
+from fairlead.cluster.protocol.api_models import (
+    Explanation,
+    JobView,
+    StintView,
+)
+from fairlead.analysis.report.metric_catalogue import counted
+
+FAILED = "failed: "  # how the reason of a start that failed begins
+
+
+def story(told: Explanation, now_s: float) -> Group:
+    """All of it, with ages at the time ``now_s``; a failure that comes again and again is told once."""
+    repeated = _repeated(told.stints)
+    parts: list[RenderableType] = [
+        *map(Text, _head(told.job)),
+        Text(told.why_here),
+        Text(end(told)),
+    ]
+    if told.stints:
+        parts += [Text(), _starts(told.stints, repeated, now_s)]
+        parts += [
+            Text(f"failed {times} times: {why.removeprefix(FAILED)}")
+            for why, times in repeated.items()
+        ]
+        parts.append(Text(cost(told)))
+        parts += _traceback(told.stints)
+    if told.events:
+        rows = [(_ago(at_s, now_s), _short(words, repeated)) for at_s, words in told.events]
+        parts += [Text(), table(">when event", rows)]
+    return Group(*parts)
+
+
+def end(told: Explanation) -> str:
+    """When it is expected to end, and how sure that is."""
+    job = told.job
+    if job.ended_s is not None:
+        return f"Ended after {span(job.ended_s - job.submitted_s)}."
+    if told.stands_still:
+        return "No end is forecast: it stands still."
+    if told.forecast_kind == "none yet":
+        return "The forecast is being made: ask again in a moment."
+    if not told.forecasts:
+        return "No forecast: it takes no part now."
+    if told.finish_s is None:
+        return f"No end within the horizon of {counted(told.forecasts, 'forecast')}."
+    sentence = f"Expected to end in {span(told.finish_s)}"
+    if told.finish_low_s is not None and told.finish_high_s is not None:
+        between = f"{span(told.finish_low_s)} and {span(told.finish_high_s)}"
+        sentence += f", 8 of 10 times between {between}"
+    return f"{sentence} ({_worth(told)})."
+
+
+def _worth(told: Explanation) -> str:
+    """How the forecast was made, and how far off such forecasts were."""
+    parts = [counted(told.forecasts, "forecast")]
+    if told.forecast_age_s is not None:
+        parts.append(f"made {span(told.forecast_age_s)} ago")
+    if told.forecast_kind == "coarse":
+        parts.append(f"coarse beyond {span(told.forecast_exact_s or 0.0)}")
+    if told.forecast_error is not None:
+        parts.append(f"typically {told.forecast_error:.0%} off")
+    return ", ".join(parts)
+
+
+def cost(told: Explanation) -> str:
+    """What it was not training for, although it held devices."""
+    job = told.job
+    part = f" ({job.overhead_s / job.run_s:.1%} of its time on devices)" if job.run_s > 0 else ""
+    return (
+        f"{counted(job.starts, 'start')}, {counted(job.preemptions, 'preemption')}, "
+        f"{counted(job.failures, 'failure')}: "
+        f"{span(job.overhead_s)} of handing over devices, starting, loading, saving and stopping{part}, "
+        f"{counted(round(job.lost_steps), 'step')} done again."
+    )
+
+
+def price(stints: Sequence[StintView], position: int) -> float | None:
+    """Seconds that the end of a stint cost: its save and stop, and the next one's handover, start and load.
+
+    None: it has not ended, the job ended with it, or nothing of it is known.
+    """
+    stint = stints[position]
+    if stint.ended_s is None or position + 1 == len(stints):
+        return None
+    after = stints[position + 1]
+    parts = (stint.save_s, stint.stop_s, after.wait_s, after.start_s, after.load_s)
+    known = [part for part in parts if part >= 0]
+    return sum(known) if known else None
+
+
+def _repeated(stints: Sequence[StintView]) -> dict[str, int]:
+    """Why starts failed -> how often, where that is more than once."""
+    failures = Counter(stint.why for stint in stints if stint.why.startswith(FAILED))
+    return {why: times for why, times in failures.items() if times > 1}
+
+
+def _short(sentence: str, repeated: dict[str, int]) -> str:
+    """Without the words of a failure that is told elsewhere."""
+    for why in repeated:
+        sentence = sentence.replace(why, "failed")
+    return sentence
+
+
+def _traceback(stints: Sequence[StintView]) -> list[RenderableType]:
+    """Of the last start that failed, or hung."""
+    last = next((i for i in range(len(stints) - 1, -1, -1) if stints[i].traceback), None)
+    if last is None:
+        return []
+    return [Text(), Text(f"Start {stints[last].epoch}:"), Text(stints[last].traceback.rstrip())]
+
+
+def _ago(at_s: float, now_s: float) -> str:
+    return f"{span(max(now_s - at_s, 0.0))} ago"
+
+
+def _head(job: JobView) -> list[str]:
+    name = f" {job.name}" if job.name else ""
+    family = f", {job.family}" if job.family else ""
+    devices = counted(job.scale_factor, "device")
+    place = f" on {where(job)}" if job.node else ""
+    rate = "" if job.measured_rate is None else f", {job.measured_rate:.3g} steps/s"
+    return [
+        f"Job {job.id}{name} of {job.user} ({job.tenant}){family}: {devices}, weight {job.weight:g}",
+        f"{job.state.capitalize()}{place}, step {job.steps:,.0f} of {job.total_steps:,.0f}"
+        f" ({job.steps / max(job.total_steps, 1):.0%}){rate}",
+    ]
+
+
+def _starts(stints: Sequence[StintView], repeated: dict[str, int], now_s: float) -> RenderableType:
+    rows = []
+    for position, stint in enumerate(stints):
+        ended = stint.ended_s
+        rows.append(
+            (
+                stint.epoch,
+                f"{stint.node} {stint.accelerator}:{','.join(map(str, stint.devices))}",
+                _ago(stint.began_s, now_s),
+                "now" if ended is None else span(ended - stint.began_s),
+                f"{stint.from_step:,.0f}-{stint.to_step:,.0f}",
+                *map(span, (stint.wait_s, stint.start_s, stint.load_s, stint.save_s, stint.stop_s)),
+                f"{stint.lost_steps:,.0f}" if stint.lost_steps else NOTHING,
+                span(price(stints, position)),
+                _short(stint.why, repeated) or NOTHING,
+            )
+        )
+    columns = ">start where >began >for >steps >handover >start >load >save >stop >lost >cost ended"
+    return table(columns, rows)

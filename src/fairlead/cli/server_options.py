@@ -1,0 +1,90 @@
+"""Options that say which server to ask and as whom."""
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from fairlead.errors import ConfigError, FairleadError, InputError
+from fairlead.cluster.http_client import DEFAULT_URL, Client
+
+T = TypeVar("T")
+TOKEN_FILE = Path("~/.config/fairlead/token")
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JobArgument = Annotated[int, typer.Argument(metavar="JOB", min=0, help="Id of the job.")]
+JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", min=0, help="Ids of jobs.")]
+
+
+def connection(
+    server: Annotated[
+        str,
+        typer.Option("--server", metavar="URL", envvar="FAIRLEAD_SERVER", help="The server."),
+    ] = DEFAULT_URL,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help=f"File with the token. Default: the variable FAIRLEAD_TOKEN, else {TOKEN_FILE}.",
+        ),
+    ] = None,
+    ca: Annotated[
+        str | None,
+        typer.Option("--ca", metavar="FILE", help="Certificates to trust, for an https server."),
+    ] = None,
+) -> Client:
+    """The client that these options describe."""
+    url = server if "://" in server else f"http://{server}"
+    return Client(url, _token(token_file), ca)
+
+
+def asks_server(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose first parameter is a ``Client`` gets the options of ``connection`` for it."""
+    shared = inspect.signature(connection).parameters
+    own = list(inspect.signature(command).parameters.values())[1:]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        with connection(**{name: given.pop(name) for name in shared}) as client:
+            command(client, **given)
+
+    parameters = [*own, *shared.values()]
+    for parameter in parameters:
+        run.__annotations__[parameter.name] = parameter.annotation
+    by_keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    run.__signature__ = inspect.Signature(by_keyword)  # type: ignore[attr-defined]
+    return run
+
+
+def each(kind: str, names: Iterable[T], act: Callable[[T], None], done: str) -> None:
+    """Every one is tried; the first refusal is raised when all have been."""
+    refused: list[FairleadError] = []
+    for name in dict.fromkeys(names):
+        try:
+            act(name)
+            print(f"{kind} {name} {done}", flush=True)
+        except InputError as problem:
+            refused.append(problem)
+    for further in refused[1:]:
+        print(f"fairlead: {further}", file=sys.stderr)
+    if refused:
+        raise refused[0]
+
+
+def _token(file: Path | None) -> str:
+    if file is None and "FAIRLEAD_TOKEN" in os.environ:
+        return os.environ["FAIRLEAD_TOKEN"].strip()
+    path = TOKEN_FILE.expanduser() if file is None else file
+    if file is None and not path.exists():
+        return ""  # the server will say that one is needed
+    try:
+        return path.read_text().strip()
+    except OSError as problem:
+        raise ConfigError(f"{path}: cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is no token") from None

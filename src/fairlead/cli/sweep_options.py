@@ -1,0 +1,164 @@
+"""What the commands that run many points share: options, engines, and the words for what went wrong."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from fairlead.cli.terminal_views import console
+from fairlead.errors import ConfigError
+from fairlead.analysis.experiments.point import Outcome, Status
+from fairlead.analysis.experiments.executor import (
+    Engine,
+    Processes,
+    label,
+)
+from fairlead.analysis.experiments.result_store import Store, code_version
+
+TOLD_EVERY_S = 60.0
+
+
+class EngineKind(StrEnum):
+    """Where points run."""
+
+    PROCESSES = "processes"
+    RAY = "ray"
+
+
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        metavar="N",
+        min=1,
+        help="Points that run at once. Default: one for each core.",
+    ),
+]
+MemoryOption = Annotated[
+    int | None,
+    typer.Option(
+        "--memory",
+        metavar="MIB",
+        help="What one point may take. Default: an equal part of four fifths of the memory.",
+    ),
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", metavar="SECONDS", help="What one point may take. Default: no limit."
+    ),
+]
+EngineOption = Annotated[
+    EngineKind,
+    typer.Option("--engine", help="Run on processes of this machine, or on a Ray cluster."),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address", metavar="ADDRESS", help="Of the Ray cluster. Default: as Ray finds it."
+    ),
+]
+AnyVersionOption = Annotated[
+    bool,
+    typer.Option(
+        "--any-version",
+        help="Take kept results of other versions of Fairlead's code, too, and say so.",
+    ),
+]
+
+
+def engine_of(kind: EngineKind, processes: int | None, address: str | None) -> Engine:
+    """The engine that was asked for."""
+    if kind is EngineKind.RAY:
+        from fairlead.analysis.experiments.ray_executor import RayEngine
+
+        return RayEngine(processes, address)
+    if address is not None:
+        raise ConfigError("--ray-address goes with --engine ray")
+    return Processes() if processes is None else Processes(processes)
+
+
+def make_out(folder: Path) -> None:
+    """Make the directory that ``--out`` names, unless it is there, or ConfigError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise ConfigError(f"--out: {folder} is not a directory") from None
+    except OSError as problem:
+        raise ConfigError(f"--out: {folder}: cannot be made ({problem.strerror})") from None
+
+
+class Told:
+    """Says on stderr now and then how far it is, where there is no terminal to draw on."""
+
+    def __init__(self, points: int) -> None:
+        self.points = points
+        self._done = 0
+        self._began_s = time.monotonic()
+        self._next_s = self._began_s + TOLD_EVERY_S
+
+    def __call__(self, _outcome: Outcome) -> None:
+        """A point has ended."""
+        self._done += 1
+        now_s = time.monotonic()
+        if sys.stderr.isatty() or now_s < self._next_s:
+            return
+        self._next_s = now_s + TOLD_EVERY_S
+        left_s = (now_s - self._began_s) / self._done * (self.points - self._done)
+        print(
+            f"fairlead: {self._done} of {self.points} points, about {left_s / 60:.0f} min left",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+@contextmanager
+def interrupted(go_on: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM within the block are no accidents: what has ended is kept."""
+    code = 128 + signal.SIGINT
+
+    def terminate(number: int, _frame: FrameType | None) -> None:
+        nonlocal code
+        code = 128 + number
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"fairlead: interrupted; what has ended is kept: {go_on}", file=sys.stderr)
+        raise typer.Exit(code) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def failures(outcomes: Sequence[Outcome]) -> bool:
+    """Show a table of the points that have failed or run out of time, if there are any."""
+    bad = [one for one in outcomes if one.status in (Status.FAILED, Status.TIMED_OUT)]
+    if not bad:
+        return False
+    table = Table("point", "status", "reason", box=SIMPLE_HEAD, title="Without a result")
+    table.columns[2].overflow = "fold"
+    for one in bad:
+        jobs = one.point.input.trace or one.point.input.generate or ""
+        table.add_row(f"{label(one.point)}, {jobs}", one.status.replace("_", " "), one.reason)
+    console().print(table)
+    return True
+
+
+def say_foreign(store: Store) -> None:
+    """Say which results are of other versions."""
+    for version, count in sorted(store.foreign.items()):
+        print(
+            f"fairlead: {count} results are of version {version}, this is {code_version()}",
+            file=sys.stderr,
+        )

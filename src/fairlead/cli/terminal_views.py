@@ -1,0 +1,191 @@
+"""Tables and words of the live cluster for the terminal."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fairlead.cluster.protocol.api_models import (
+    Comparison,
+    JobView,
+    NodeView,
+    StatusView,
+)
+
+NOTHING = "-"
+WIDE = 160  # columns where the output is no terminal
+
+
+def console() -> Console:
+    """Names are shown as they are: no markup, no emoji."""
+    made = Console(highlight=False, markup=False, emoji=False)
+    if made.is_terminal:
+        return made
+    return Console(highlight=False, markup=False, emoji=False, width=WIDE)
+
+
+def show(*parts: RenderableType) -> None:
+    """Print them one below the other."""
+    console().print(*parts, sep="\n", soft_wrap=False)
+
+
+def print_json(content: object) -> None:
+    """One JSON value on standard output."""
+    print(msgspec.json.encode(content).decode())
+
+
+def table(columns: str, rows: Iterable[Sequence[object]]) -> Table:
+    """A table; columns: their names, ``>`` before those that are aligned to the right."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns.split():
+        right = name.startswith(">")
+        made.add_column(
+            name.lstrip(">").replace("_", " "),
+            justify="right" if right else "left",
+            overflow="fold",
+        )
+    for row in rows:
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in the unit that suits it."""
+    if seconds is None or seconds < 0:
+        return NOTHING
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.3g} s"
+
+
+def where(job: JobView) -> str:
+    """Node, type and devices that a job holds."""
+    if not job.node:
+        return NOTHING
+    return f"{job.node} {job.accelerator}:{','.join(map(str, job.devices))}"
+
+
+def job_table(jobs: Iterable[JobView]) -> Table:
+    """One job per line."""
+    rows = [
+        (
+            job.id,
+            job.name or job.family or NOTHING,
+            job.user,
+            job.tenant,
+            job.scale_factor,
+            f"{job.weight:g}",
+            job.state,
+            where(job),
+            f"{_percent(job.steps, job.total_steps)}",
+            NOTHING if job.measured_rate is None else f"{job.measured_rate:.3g}",
+            job.starts,
+            job.failures,
+            span(job.queued_s),
+            job.reason or _lost(job),
+        )
+        for job in jobs
+    ]
+    columns = (
+        ">job name user tenant >devices >weight state where >done >steps/s "
+        ">starts >failures >queued why"
+    )
+    return table(columns, rows)
+
+
+def _lost(job: JobView) -> str:
+    """A word on a job that has been started again without its progress."""
+    return "starts over whenever it is stopped" if job.starts_over and job.starts > 1 else ""
+
+
+def node_table(nodes: Iterable[NodeView]) -> Table:
+    """One node per line."""
+    rows = [
+        (
+            node.name,
+            node.state,
+            node.accelerator,
+            f"{sum(map(bool, node.jobs))}/{node.devices}",
+            " ".join("+".join(map(_job, jobs)) or "." for jobs in node.jobs),
+            node.host,
+            NOTHING if node.last_seen_s is None else f"{span(node.last_seen_s)} ago",
+            span(node.state_since_s),
+            node.reason,
+        )
+        for node in nodes
+    ]
+    return table("node state type >held jobs_by_device host seen since why", rows)
+
+
+def _job(job: int) -> str:
+    """An id; those of others, which a user is not shown, are negative."""
+    return str(job) if job >= 0 else "*"
+
+
+def status_screen(status: StatusView) -> Group:
+    """The cluster in one screen."""
+    left = span(status.round_ends_in_s)
+    lines = [
+        f"Fairlead {status.version}, up for {span(status.now_s)} | policy {status.policy} "
+        f"({status.profile} profile)",
+        f"round {status.round:,} of {span(status.round_s)}, ends in {left} | decided in "
+        f"{span(status.decide_s)} | solved in {span(status.solve_s)}: {status.solve}",
+        "last backup: " + _backup(status.backup_age_s),
+        "jobs: " + (", ".join(f"{n:,} {state}" for state, n in status.jobs.items()) or "none"),
+    ]
+    devices = [(name, *numbers) for name, numbers in status.devices.items()]
+    tenants = [
+        (
+            one.name or NOTHING,
+            one.jobs,
+            one.running,
+            one.done,
+            one.devices,
+            f"{one.share_promised:.1%}",
+            f"{one.share_received:.1%}",
+            span(one.lost_device_s),
+            NOTHING if one.mean_rho is None else f"{one.mean_rho:.2f}",
+        )
+        for one in status.tenants
+    ]
+    return Group(
+        *map(Text, lines),
+        Text(),
+        table("type >devices >working >held", devices),
+        table("tenant >jobs >running >done >devices >promised >received >lost >rho", tenants),
+    )
+
+
+def _backup(age_s: float | None) -> str:
+    return "none known; see `fairlead backup`" if age_s is None else f"{span(age_s)} ago"
+
+
+def comparison_screen(answer: Comparison) -> Group:
+    """What would be, beside what will be."""
+    now, then = answer.now, answer.then
+    whole = [
+        ("all done in", span(now.makespan_s), span(then.makespan_s)),
+        ("mean time to the end", span(now.mean_left_s), span(then.mean_left_s)),
+        ("devices in use", f"{now.utilization:.1%}", f"{then.utilization:.1%}"),
+    ]
+    changed = [
+        (job, span(before), span(after), _difference(before, after))
+        for job, before, after in answer.changed
+    ]
+    parts: list[RenderableType] = [table("what >as_it_is >then", whole)]
+    if changed:
+        parts.append(Text("The jobs that change most, time to their end:"))
+        parts.append(table(">job >as_it_is >then >difference", changed))
+    return Group(*parts, *map(Text, answer.notes))
+
+
+def _difference(before: float, after: float) -> str:
+    return f"{'+' if after >= before else '-'}{span(abs(after - before))}"
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole > 0 else NOTHING

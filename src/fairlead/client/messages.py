@@ -1,0 +1,177 @@
+"""What a rank and the agent of its node say to each other, over a Unix stream socket.
+
+A message is its length (little-endian u32) and a JSON object with a ``type`` (``fairlead.client.codec``).
+Rank 0 alone speaks to its agent; the other ranks follow rank 0 (``fairlead.client.rank_sync``). The agent tells a
+rank who it is in its environment:
+
+==========================  =====================================================================
+FAIRLEAD_SOCKET             path of the agent's socket; absent: not under Fairlead
+FAIRLEAD_JOB                job id
+FAIRLEAD_EPOCH              of the lease; it grows with every start, and each message carries it
+FAIRLEAD_TOKEN              secret of this start; a stranger on the same machine does not know it
+FAIRLEAD_CHECKPOINT_DIR     where the job's checkpoints are
+FAIRLEAD_TOTAL_STEPS        steps of the whole job
+FAIRLEAD_ACCELERATOR        accelerator type of the devices
+FAIRLEAD_DEVICES            their indices on the node, ``0,1`` (CUDA_VISIBLE_DEVICES: those of all ranks here)
+FAIRLEAD_BATCH              samples per step that the job uses now, where it has changed it before
+FAIRLEAD_FAILURE_FILE       where to leave the exception that the rank dies of
+FAIRLEAD_STACKS_FILE        where to write the stacks of all threads on a signal, should it hang
+FAIRLEAD_GANG               host:port where rank 0 listens for the other ranks; absent for one rank
+FAIRLEAD_GANG_TOKEN         secret that they share, on all nodes; FAIRLEAD_TOKEN is a node's own
+RANK, WORLD_SIZE,           as torchrun sets them for torch.distributed's ``env://``: all of them, always
+LOCAL_RANK, MASTER_ADDR,
+MASTER_PORT, GROUP_RANK,
+LOCAL_WORLD_SIZE,
+GROUP_WORLD_SIZE
+==========================  =====================================================================
+
+Steps are absolute: the count of the whole job, not of this start. A step counts for all ranks together.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union
+
+from fairlead.client.codec import DecodeError, decode, encode
+from fairlead.errors import WireError
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+PROTOCOL = 2  # of agent and client; it grows when one could not understand the other any more
+HEAD = struct.Struct("<I")
+LARGEST = 1 << 16  # bytes of a message; more is a stranger
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first message of rank 0. Answered by ``Grant`` or ``Refused``."""
+
+    job: int
+    epoch: int
+    token: str
+    pid: int
+    protocol: int = PROTOCOL
+    version: str = ""  # of fairlead-client
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Training goes on from here: the checkpoint that was loaded is of this step (0: there was none)."""
+
+    epoch: int
+    step: int
+    load_s: float
+    lost_steps: int = -1  # by all starts so far: done, and to be done again; -1 = not known
+
+
+@dataclass(frozen=True)
+class Progress:
+    """So many steps are done. renew: 75 % of the lease are over, please extend it."""
+
+    epoch: int
+    step: int  # -1 = not known yet: the checkpoint is still to be loaded
+    saved_step: int  # of the newest whole checkpoint, 0 = none
+    save_s: float  # seconds that the newest checkpoint took
+    renew: bool = False
+    saving: bool = False  # a checkpoint is being saved: the next step may take a while
+
+
+@dataclass(frozen=True)
+class Adapt:
+    """The job trains on with another batch size (Accordion, GNS). From the next step on."""
+
+    epoch: int
+    batch: int  # samples per step
+    total_steps: int  # of the whole job, as absolute steps from now on
+    step: int  # steps done, in the same count
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The loop of rank 0 is over. Completed: what is left is the code behind it, which may still be told to
+    stop; a rank that then stops says so with another one."""
+
+    epoch: int
+    step: int
+    saved_step: int
+    save_s: float
+    completed: bool  # all steps are done, or the script says that it needs no more
+
+
+@dataclass(frozen=True)
+class Grant:
+    """The lease, now and for so long from the moment its renewal was asked for (monotonic time)."""
+
+    lease_s: float
+    checkpoint_s: float  # save when so much time has passed since the last save
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop at the next step that all ranks can agree on, save, exit with 0."""
+
+    reason: str  # preempted | cancelled | paused | lease expired | agent leaves
+
+
+@dataclass(frozen=True)
+class Save:
+    """Save a checkpoint now, and go on."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """This process may not run: it is of an old epoch, or a stranger. Exit without saving."""
+
+    reason: str
+
+
+FromRank: TypeAlias = Union[Hello, Loaded, Progress, Adapt, Ended]
+FromAgent: TypeAlias = Union[Grant, Stop, Save, Refused]
+
+
+Message = TypeVar("Message")
+
+
+def frame(message: object) -> bytes:
+    """A message as it goes over the socket: length, then JSON."""
+    body = encode(message)
+    if len(body) > LARGEST:
+        raise WireError(f"{type(message).__name__}: {len(body)} bytes, at most {LARGEST} are sent")
+    return HEAD.pack(len(body)) + body
+
+
+class Frames(Generic[Message]):
+    """Messages out of the bytes of a stream, in whatever pieces these arrive.
+
+    ``Frames(FromRank)`` on the agent's side, ``Frames(FromAgent)`` on the rank's.
+    """
+
+    def __init__(self, types: Any) -> None:
+        self._types = types
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages that are whole with these bytes. Raises WireError where the peer does not speak our
+        language; the stream cannot be used any more then."""
+        self._rest += data
+        while len(self._rest) >= HEAD.size:
+            (length,) = HEAD.unpack_from(self._rest)
+            if length > LARGEST:
+                raise WireError(f"a message of {length} bytes, at most {LARGEST} are accepted")
+            end = HEAD.size + length
+            if len(self._rest) < end:
+                return
+            body = bytes(self._rest[HEAD.size : end])
+            del self._rest[:end]
+            yield self._decode(body)
+
+    def _decode(self, body: bytes) -> Message:
+        try:
+            message: Message = decode(body, self._types)
+        except DecodeError as problem:
+            raise WireError(f"a message that is not understood: {problem}") from None
+        return message

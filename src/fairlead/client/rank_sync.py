@@ -1,0 +1,295 @@
+"""How the ranks of a job stay on one step: all follow rank 0, which alone knows the lease.
+
+Every rank comes to the same *check step*, says how it stands and waits for rank 0's verdict: go on until the
+next check step, save, stop here. Rank 0 spaces check steps so that one comes every quarter of a second or
+so; between them no rank speaks. A rank that is gone shows as the end of its connection.
+
+Frames are those of ``fairlead.client.messages``, over TCP; strangers are kept out by the token of the start.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Literal, Protocol, TypeVar, Union
+
+from fairlead.client.checkpoint import Part
+from fairlead.client.rank_environment import (
+    EXIT_GANG,
+    Place,
+    leave,
+)
+from fairlead.client.messages import Frames, frame
+from fairlead.errors import WireError
+
+OPEN_S = 60.0  # until all ranks have come
+SLICE_S = 0.25  # rank 0 looks after its lease so often while it waits for the others
+CHECK_S = 0.25  # wanted between two check steps
+
+
+@dataclass(frozen=True)
+class Join:
+    """A rank is there."""
+
+    token: str
+    epoch: int
+    rank: int
+
+
+@dataclass(frozen=True)
+class Begin:
+    """What every rank loads: the path of a checkpoint, ``""`` = none."""
+
+    checkpoint: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a rank stands at a check step. The first three must be the same for all."""
+
+    step: int
+    batch_size: int
+    total_steps: int
+    finished: bool = False  # its steps are done
+    complete: bool = False  # its script says that no more are needed
+    terminated: bool = False  # it got SIGTERM
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What all ranks do now."""
+
+    do: Literal["go", "save", "stop", "finish", "abandon"]
+    reason: str = ""
+    check_step: int = 0  # the next
+    partial: str = ""  # where parts of a checkpoint are saved, "" = nothing to save
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A rank's part of a checkpoint is on the disk, or is not."""
+
+    parts: dict[str, Part]
+    problem: str = ""
+
+
+Upward = Union[Join, Standing, Saved]
+Downward = Union[Begin, Verdict]
+Idle = Callable[[], None]  # called while rank 0 waits
+Answer = TypeVar("Answer", Join, Standing, Saved)
+
+
+class Gang(Protocol):
+    """The other ranks, as rank 0 sees them."""
+
+    def open(self, idle: Idle) -> None: ...
+    def tell(self, message: Begin | Verdict) -> None: ...
+    def standings(self, idle: Idle) -> list[Standing]: ...
+    def saved(self, idle: Idle) -> list[Saved]: ...
+    def close(self) -> None: ...
+
+
+class Nobody:
+    """The gang of a job of one rank."""
+
+    def open(self, idle: Idle) -> None: ...
+    def tell(self, message: Begin | Verdict) -> None: ...
+    def standings(self, idle: Idle) -> list[Standing]:  # noqa: ARG002
+        return []
+
+    def saved(self, idle: Idle) -> list[Saved]:  # noqa: ARG002
+        return []
+
+    def close(self) -> None: ...
+
+
+class Peer:
+    """A connection to another rank."""
+
+    def __init__(self, connected: socket.socket, types: object, name: str) -> None:
+        self.socket = connected
+        self.name = name
+        self._frames: Frames[Upward | Downward] = Frames(types)
+        self._arrived: list[Upward | Downward] = []
+
+    def send(self, message: object) -> None:
+        try:
+            self.socket.sendall(frame(message))
+        except OSError as problem:
+            leave(EXIT_GANG, f"{self.name} is gone ({problem.strerror})")
+
+    def receive(self) -> Upward | Downward | None:
+        """The next message, None: not whole yet. Waits as long as the socket does."""
+        if not self._arrived:
+            try:
+                data = self.socket.recv(65536)
+                self._arrived += self._frames.feed(data)
+            except (OSError, WireError) as problem:
+                leave(EXIT_GANG, f"{self.name} is gone ({problem})")
+            if not data:
+                leave(EXIT_GANG, f"{self.name} is gone")
+        return self._arrived.pop(0) if self._arrived else None
+
+    def take(self, wanted: type[Answer], idle: Idle) -> Answer:
+        """The next message, which has to be of this type."""
+        while True:
+            if not self._arrived and not select.select([self.socket], [], [], SLICE_S)[0]:
+                idle()
+                continue
+            message = self.receive()
+            if isinstance(message, wanted):
+                return message
+            if message is not None:
+                leave(EXIT_GANG, f"{self.name}: {wanted.__name__} expected, got {message}")
+
+
+class Leader:
+    """Rank 0 of several."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._peers: dict[int, Peer] = {}
+
+    def open(self, idle: Idle) -> None:
+        """Listen until all ranks have joined. Leaves the process where they do not come."""
+        assert self._place.gang is not None
+        try:
+            listening = socket.create_server(self._place.gang, backlog=self._place.world_size)
+        except OSError as problem:
+            leave(EXIT_GANG, f"cannot listen at {self._place.gang}: {problem.strerror}")
+        with listening:
+            until = monotonic() + OPEN_S
+            while len(self._peers) < self._place.world_size - 1:
+                if monotonic() > until:
+                    leave(EXIT_GANG, f"{self._missing()} did not come within {OPEN_S:.0f} s")
+                if select.select([listening], [], [], SLICE_S)[0]:
+                    self._welcome(listening)
+                idle()
+
+    def tell(self, message: Begin | Verdict) -> None:
+        for peer in self._peers.values():
+            peer.send(message)
+
+    def standings(self, idle: Idle) -> list[Standing]:
+        return [peer.take(Standing, idle) for peer in self._peers.values()]
+
+    def saved(self, idle: Idle) -> list[Saved]:
+        return [peer.take(Saved, idle) for peer in self._peers.values()]
+
+    def close(self) -> None:
+        _close(self._peers.values())
+        self._peers = {}
+
+    def _welcome(self, listening: socket.socket) -> None:
+        """Let a rank in, and nobody else."""
+        connected, _ = listening.accept()
+        connected.settimeout(5.0)
+        frames: Frames[Join] = Frames(Join)
+        joins: list[Join] = []
+        with suppress(OSError, WireError):
+            while not joins and (data := connected.recv(4096)):
+                joins += frames.feed(data)
+        if len(joins) != 1 or not self._is_ours(joins[0]):
+            connected.close()
+            return
+        _keep_alive(connected)
+        rank = joins[0].rank
+        self._peers[rank] = Peer(connected, Upward, f"rank {rank}")
+
+    def _is_ours(self, join: Join) -> bool:
+        place = self._place
+        known = join.token == (place.gang_token or place.token) and join.epoch == place.epoch
+        return known and 0 < join.rank < place.world_size and join.rank not in self._peers
+
+    def _missing(self) -> str:
+        missing = [r for r in range(1, self._place.world_size) if r not in self._peers]
+        return f"rank {missing[0]}" if len(missing) == 1 else f"{len(missing)} ranks"
+
+
+class Follower:
+    """Any other rank."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._peer: Peer | None = None
+
+    def open(self) -> str:
+        """Join rank 0. The path of the checkpoint to load, ``""`` = none."""
+        until = monotonic() + OPEN_S
+        while (connected := self._connected()) is None:
+            if monotonic() > until:
+                leave(EXIT_GANG, f"rank 0 does not answer at {self._place.gang}")
+            sleep(0.05)
+        self._peer = Peer(connected, Downward, "rank 0")
+        place = self._place
+        self._peer.send(Join(place.gang_token or place.token, place.epoch, place.rank))
+        begin = self._wait()
+        assert isinstance(begin, Begin)
+        return begin.checkpoint
+
+    def verdict(self, standing: Standing) -> Verdict:
+        """Say how this rank stands; what all ranks do now."""
+        assert self._peer is not None
+        self._peer.send(standing)
+        verdict = self._wait()
+        assert isinstance(verdict, Verdict)
+        return verdict
+
+    def tell(self, saved: Saved) -> None:
+        assert self._peer is not None
+        self._peer.send(saved)
+
+    def close(self) -> None:
+        if self._peer is not None:
+            _close([self._peer])
+            self._peer = None
+
+    def _wait(self) -> Upward | Downward:
+        assert self._peer is not None
+        while (message := self._peer.receive()) is None:
+            pass
+        return message
+
+    def _connected(self) -> socket.socket | None:
+        assert self._place.gang is not None
+        try:
+            connected = socket.create_connection(self._place.gang, timeout=5.0)
+        except OSError:
+            return None
+        connected.settimeout(None)
+        _keep_alive(connected)
+        return connected
+
+
+class Pace:
+    """Where the next check step is: about ``CHECK_S`` ahead, at most twice as far as the one before."""
+
+    def __init__(self) -> None:
+        self._stride = 1
+        self._last = (0, 0.0)  # step, monotonic time
+
+    def next(self, step: int, now: float) -> int:
+        before, then = self._last
+        self._last = step, now
+        if step > before and then:
+            ahead = int(CHECK_S * (step - before) / max(now - then, 1e-9))
+            self._stride = max(1, min(ahead, 2 * self._stride))
+        return step + self._stride
+
+
+def _keep_alive(connected: socket.socket) -> None:
+    """A machine that goes silent shows after about 25 s."""
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+def _close(peers: Iterable[Peer]) -> None:
+    for peer in peers:
+        peer.socket.close()

@@ -1,0 +1,397 @@
+"""The two sides of a job's ranks: rank 0 decides (``Lead``), the others follow it (``Follow``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Protocol
+
+from fairlead.client.checkpoint import (
+    Checkpoint,
+    Checkpoints,
+    Manifest,
+    Part,
+    read_manifest,
+    sync_parts,
+)
+from fairlead.client.rank_sync import (
+    Begin,
+    Follower,
+    Gang,
+    Leader,
+    Nobody,
+    Pace,
+    Saved,
+    Standing,
+    Verdict,
+)
+from fairlead.client.agent_link import Link
+from fairlead.client.rank_environment import (
+    EXIT_GANG,
+    EXIT_IO,
+    EXIT_MAY_NOT_RUN,
+    Place,
+    leave,
+    say,
+)
+from fairlead.client.step_count import StepCount
+from fairlead.client.messages import (
+    Adapt,
+    Ended,
+    Loaded,
+)
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+LOCK_S = 30.0  # how long another process may still hold the checkpoints
+LOOK_S = 0.02  # between two looks at the agent's socket; one costs some 50 us when caches are cold
+ALONE_S = 0.1  # between two looks at the clock without an agent
+NEVER = 1 << 62  # a step that no job reaches
+RETRY_S = 30.0  # at most, after a checkpoint that could not be saved
+
+UserSave: TypeAlias = Callable[[Path], None]
+CANNOT_SAVE = (OSError, RuntimeError)  # the second is what PyTorch raises when the disk is full
+
+
+class Side(Protocol):
+    """What ``Lease`` asks of either side."""
+
+    def open(self) -> Checkpoint | None: ...
+    def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None: ...
+    def change(self, step: int, batch_size: int, total_steps: int) -> None: ...
+    def count(self, step: int) -> None: ...
+    def decide(self, standing: Standing) -> Verdict: ...
+    def save(self, partial: str, manifest: Manifest) -> bool: ...
+    def go_on(self, verdict: Verdict, step: int) -> tuple[float, int]: ...
+    def end(self, step: int, completed: bool) -> None: ...
+    def want_checkpoint(self) -> None: ...
+    def save_finishing(self, manifest: Manifest, terminated: bool) -> str: ...
+    def close(self) -> None: ...
+
+
+class Lead:
+    """Rank 0: the agent's socket, the checkpoints, and the verdicts for all ranks."""
+
+    def __init__(
+        self, place: Place, save: UserSave, directory: str, checkpoint_s: float, sharded: bool
+    ) -> None:
+        self._place = place
+        self._user_save = save
+        self._sharded = sharded
+        self._link = Link(place, checkpoint_s)
+        self._gang: Gang = Leader(place) if place.world_size > 1 else Nobody()
+        self._pace = Pace()
+        self._store = Checkpoints(directory) if directory else None
+        self._steps = StepCount(Path(directory), place.job) if directory else None
+        self._saved_step = 0
+        self._save_s = 0.0
+        self._saved_at = monotonic()
+        self._retry_at = -inf
+        self._step = -1  # not known yet
+        self._marked = -1  # the total of which the newest checkpoint says that no more are needed
+        self._finishing = False  # the loop is over, the script is not
+
+    def open(self) -> Checkpoint | None:
+        """Get the lease, gather the ranks, find the checkpoint that all of them load."""
+        self._link.open()
+        self._gang.open(self._gather)
+        found = None
+        if self._store is not None:
+            self._take_lock(self._store)
+            found = self._store.newest()
+        if found is not None:
+            self._mark(found.manifest)
+        self._gang.tell(Begin(str(found.path) if found else ""))
+        return found
+
+    def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None:
+        """Training goes on from this step; ``change``: with another batch size and total than at first."""
+        self._step = self._saved_step = step
+        self._saved_at = monotonic()
+        lost = -1 if self._steps is None else self._steps.go_on(step)
+        self._link.tell(Loaded(self._place.epoch, step, load_s, lost))
+        if change is not None:
+            self.change(step, *change)
+
+    def change(self, step: int, batch_size: int, total_steps: int) -> None:
+        """From the next step on the job uses another batch size."""
+        self._link.tell(Adapt(self._place.epoch, batch_size, total_steps, step))
+
+    def count(self, step: int) -> None:
+        """So many steps are done."""
+        if self._steps is not None:
+            self._steps.write(step)
+
+    def decide(self, standing: Standing) -> Verdict:
+        """What all ranks do at this step."""
+        self._step = standing.step
+        standings = [standing, *self._gang.standings(self._idle)]
+        self._compare(standings)
+        now = monotonic()
+        verdict = self._judge(standings, now)
+        if self._place.world_size > 1:
+            verdict = replace(verdict, check_step=self._pace.next(standing.step, now))
+        if verdict.do in ("save", "stop", "finish"):
+            early = verdict.do == "finish" and standing.step != standing.total_steps
+            again = (
+                early and standing.total_steps != self._marked
+            )  # else the next start would do more steps
+            verdict = replace(verdict, partial=self._partial(standing.step, again))
+        self._gang.tell(verdict)
+        return verdict
+
+    def save(self, partial: str, manifest: Manifest) -> bool:
+        """Save, together with the other ranks where each has a part. False: the disk would not have it."""
+        assert self._store is not None
+        began = monotonic()
+        self._link.tell_saving()
+        mine = save_part(Path(partial), self._place.rank, self._user_save)
+        others = self._gang.saved(self._idle)
+        problem = next((one.problem for one in (mine, *others) if one.problem), "")
+        if not problem:
+            parts = {name: part for one in (mine, *others) for name, part in one.parts.items()}
+            try:
+                self._store.commit(Path(partial), replace(manifest, parts=parts))
+            except OSError as error:
+                problem = str(error)
+        if problem:
+            self._store.discard(Path(partial))
+            self._not_saved(problem)
+            return False
+        self._saved_step, self._save_s = manifest.step, monotonic() - began
+        self._saved_at = monotonic()
+        self._mark(manifest)
+        return True
+
+    def go_on(self, verdict: Verdict, step: int) -> tuple[float, int]:
+        """Tell of the progress; when to look again: monotonic time (inf: not by time), and step."""
+        now = monotonic()
+        self._progress(now, step, at_once=verdict.do == "save")
+        if self._place.world_size > 1:
+            return inf, verdict.check_step
+        if self._place.socket:
+            return now + LOOK_S, NEVER
+        due = max(self._retry_at, self._saved_at + self._link.checkpoint_s)
+        return min(now + ALONE_S, due), NEVER
+
+    def end(self, step: int, completed: bool) -> None:
+        """The last word to the agent."""
+        if step != self._saved_step and (self._store is not None or not completed):
+            where = "could not be saved" if self._store is not None else "has no checkpoint_dir"
+            self.close()
+            leave(EXIT_IO, f"step {step} {where}: work since step {self._saved_step} is lost")
+        self._finishing = completed
+        tell = self._link.stay if completed else self._link.finish
+        tell(self._end_of(step, completed))
+
+    def want_checkpoint(self) -> None:
+        """At the next step."""
+        self._link.save_wanted = True
+
+    def save_finishing(self, manifest: Manifest, terminated: bool) -> str:
+        """Save after the loop. Returns why the process has to stop now, "" = it may go on."""
+        link, now = self._link, monotonic()
+        link.look(now)
+        if link.refused:
+            leave(EXIT_MAY_NOT_RUN, f"this process may not run any more: {link.refused}")
+        if self._store is not None:
+            self._take_lock(self._store)
+            try:
+                if partial := self._partial(manifest.step, again=True):
+                    self.save(partial, manifest)
+            finally:
+                self._store.unlock()
+        link.look(monotonic())
+        reason = link.stop or ("SIGTERM" if terminated else "")
+        if monotonic() >= link.lease_end:
+            reason = reason or "lease expired"
+        if reason:
+            self._finishing = False
+            link.finish(self._end_of(manifest.step, completed=False))
+        return reason
+
+    def _mark(self, manifest: Manifest) -> None:
+        self._marked = manifest.total_steps if manifest.finished else -1
+
+    def _end_of(self, step: int, completed: bool) -> Ended:
+        return Ended(self._place.epoch, step, self._saved_step, self._save_s, completed)
+
+    def close(self) -> None:
+        if not self._finishing:
+            self._link.close()
+        self._gang.close()
+        if self._store is not None:
+            self._store.unlock()
+        if self._steps is not None:
+            self._steps.close()
+
+    def _judge(self, standings: list[Standing], now: float) -> Verdict:
+        link = self._link
+        link.look(now)
+        if link.refused:
+            return Verdict("abandon", link.refused)
+        if standings[0].finished or any(one.complete for one in standings):
+            return Verdict("finish")
+        if link.stop or any(one.terminated for one in standings):
+            return Verdict("stop", link.stop or "SIGTERM")
+        if now >= link.lease_end:
+            return Verdict("stop", "lease expired")
+        if self._store is not None and self._save_is_due(now):
+            link.save_wanted = False
+            return Verdict("save")
+        return Verdict("go")
+
+    def _save_is_due(self, now: float) -> bool:
+        if self._step == self._saved_step:
+            self._link.save_wanted = False
+            return False
+        due = self._link.save_wanted or now >= self._saved_at + self._link.checkpoint_s
+        return due and now >= self._retry_at
+
+    def _partial(self, step: int, again: bool = False) -> str:
+        """A folder for the parts of a checkpoint of this step; ``""``: none is needed, or can be made.
+        again: though there is one of this step."""
+        if self._store is None or (step == self._saved_step and not again):
+            return ""
+        try:
+            return str(self._store.begin(step))
+        except OSError as problem:
+            self._not_saved(str(problem))
+            return ""
+
+    def _not_saved(self, problem: str) -> None:
+        wait_s = min(RETRY_S, self._link.checkpoint_s)
+        self._retry_at = monotonic() + wait_s
+        self._saved_at = min(self._saved_at, self._retry_at - self._link.checkpoint_s)
+        say(
+            f"warning: no checkpoint of step {self._step}: {problem}; "
+            f"the one of step {self._saved_step} stays, next attempt in {wait_s:.0f} s"
+        )
+
+    def _compare(self, standings: list[Standing]) -> None:
+        first = standings[0]
+        for other in standings[1:]:
+            for field in ("step", "batch_size", "total_steps", "finished"):
+                mine, theirs = getattr(first, field), getattr(other, field)
+                if mine != theirs:
+                    leave(
+                        EXIT_GANG, f"ranks differ in {field} at step {first.step}: {mine}, {theirs}"
+                    )
+
+    def _take_lock(self, store: Checkpoints) -> None:
+        until = monotonic() + LOCK_S
+        while not store.lock():
+            if monotonic() > until:
+                leave(EXIT_MAY_NOT_RUN, f"another process of this job runs in {store.directory}")
+            self._idle()
+            sleep(0.05)
+
+    def _gather(self) -> None:
+        """While ranks come: there is nothing to save yet for a job that is told to stop."""
+        self._idle()
+        if self._link.stop:
+            leave(EXIT_MAY_NOT_RUN, f"told to stop before all ranks had come: {self._link.stop}")
+
+    def _idle(self) -> None:
+        """While rank 0 waits for others: keep the lease."""
+        now = monotonic()
+        self._link.look(now)
+        if self._step >= 0 or self._link.is_due(now):
+            self._progress(now, self._step)
+        if self._link.refused or now >= self._link.lease_end:
+            leave(EXIT_MAY_NOT_RUN, self._link.refused or "the lease ran out while ranks waited")
+
+    def _progress(self, now: float, step: int, at_once: bool = False) -> None:
+        self._link.tell_progress(now, step, self._saved_step, self._save_s, at_once)
+
+
+class Follow:
+    """Every other rank."""
+
+    def __init__(self, place: Place, save: UserSave, sharded: bool) -> None:
+        self._place = place
+        self._user_save = save
+        self._sharded = sharded
+        self._gang = Follower(place)
+
+    def open(self) -> Checkpoint | None:
+        """The checkpoint that rank 0 has chosen and checked."""
+        path = self._gang.open()
+        return Checkpoint(Path(path), read_manifest(Path(path))) if path else None
+
+    def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None: ...
+
+    def change(self, step: int, batch_size: int, total_steps: int) -> None: ...
+
+    def count(self, step: int) -> None: ...
+
+    def decide(self, standing: Standing) -> Verdict:
+        """What rank 0 says."""
+        return self._gang.verdict(standing)
+
+    def save(self, partial: str, manifest: Manifest) -> bool:
+        """This rank's part, where each has one, and the state of its loader."""
+        rank = self._place.rank
+        saved = save_part(Path(partial), rank, self._user_save) if self._sharded else Saved({})
+        if manifest.loader_state and not saved.problem:
+            loader = save_part(Path(partial), rank, manifest.loader_state)
+            saved = Saved({**saved.parts, **loader.parts}, loader.problem)
+        self._gang.tell(saved)
+        return True
+
+    def go_on(self, verdict: Verdict, step: int) -> tuple[float, int]:  # noqa: ARG002
+        return inf, verdict.check_step
+
+    def end(self, step: int, completed: bool) -> None: ...
+
+    def want_checkpoint(self) -> None: ...
+
+    def save_finishing(self, manifest: Manifest, terminated: bool) -> str:  # noqa: ARG002
+        return ""
+
+    def close(self) -> None:
+        self._gang.close()
+
+
+def save_part(partial: Path, rank: int, what: UserSave | bytes) -> Saved:
+    """Have the script save its state, or write the state of a rank's loader, and bring it to the disk."""
+    try:
+        if isinstance(what, bytes):
+            part = partial / loader_name(rank)
+            part.write_bytes(what)
+        else:
+            part = partial / part_name(rank)
+            what(part)
+        return Saved(_synced(partial, part))
+    except CANNOT_SAVE as problem:
+        return Saved({}, str(problem) or type(problem).__name__)
+
+
+def loader_state_of(found: Checkpoint, rank: int) -> bytes:
+    """What a rank's loader had saved; that of rank 0 is in the manifest. Empty where there is nothing."""
+    path = found.path / loader_name(rank)
+    if rank == 0:
+        return found.manifest.loader_state
+    return path.read_bytes() if path.exists() else b""
+
+
+def loader_name(rank: int) -> str:
+    """Of the file in a checkpoint with the state of a rank's loader."""
+    return f"loader-{rank}"
+
+
+def part_name(rank: int) -> str:
+    """Of a rank's file or folder in a checkpoint."""
+    return f"rank-{rank}"
+
+
+def _synced(partial: Path, part: Path) -> dict[str, Part]:
+    if not part.exists():
+        raise FileNotFoundError(
+            f"save(path) left nothing at {part.name} (np.save adds a suffix to names; give it an open file)"
+        )
+    return sync_parts(partial, part)

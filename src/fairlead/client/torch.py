@@ -1,0 +1,265 @@
+"""All that a PyTorch script has to keep, in one object::
+
+from fairlead.client.torch import TrainingState
+
+state = TrainingState(model=model, optimizer=optimizer, scheduler=scheduler)
+batches = state.iterator(loader, epochs=3)
+for epoch in batches.epochs():
+    for x, y in batches:
+        ...
+    scheduler.step()
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+from fairlead.client.iterator import Iterator
+from fairlead.client.lease import Lease, Position
+from fairlead.client.rank_environment import read_place
+from fairlead.client.plain_state import decode_state, encode_state, is_state
+from fairlead.client.random_state import (
+    capture_random,
+    generator_states,
+    is_generator,
+    restore_generators,
+    restore_random,
+)
+from fairlead.errors import CheckpointError, ConfigError
+
+FORMAT = 1
+OWN_GRADIENTS = "fairlead_gradients"  # in what a rank other than 0 keeps for itself
+KEPT_AS_TEXT = "fairlead_state"  # the one key of what stands for a value that PyTorch would pickle
+
+
+class TrainingState:
+    """Saves and loads the objects that it is given by name, and the random generators of the process.
+
+    Objects are models (also in DistributedDataParallel, DataParallel or ``torch.compile``; their weights have
+    the names of the model itself), optimizers, learning rate schedulers, gradient scalers, averaged models,
+    metrics and all else that has ``state_dict`` and ``load_state_dict``; generators (PyTorch's, NumPy's,
+    Python's); and dictionaries of plain data, which are changed in place.
+
+    map_location: where tensors are read to; the objects bring them to their own devices.
+    weights_only: read without pickle. What cannot be read so is refused when it is saved.
+    keep_gradients: keep those that are there of the models' and optimizers' parameters, as much again as the
+        weights, so that a script that accumulates them may be moved between any two batches.
+    """
+
+    def __init__(
+        self,
+        *,
+        map_location: Any = "cpu",
+        weights_only: bool = True,
+        keep_gradients: bool = True,
+        **objects: Any,
+    ) -> None:
+        self._map_location = map_location
+        self._weights_only = weights_only
+        self._keep_gradients = keep_gradients
+        self._synced = [one for one in objects.values() if isinstance(one, DistributedDataParallel)]
+        self._apart = False  # ranks had other gradients than rank 0 when they were loaded
+        self._objects = {name: _bare(name, one) for name, one in objects.items()}
+        if not objects:
+            raise ConfigError("TrainingState: expected at least one object, such as model=model")
+
+    def iterator(self, loader: Any, **options: Any) -> Iterator[Any]:
+        """A ``fairlead.Iterator`` over this loader that keeps this state; options: as there."""
+
+        def load(path: Path) -> None:
+            self.load(path)
+            self._take_own(batches.loaded_state)
+
+        batches: Iterator[Any] = Iterator(loader, load=load, save=self.save, **options)
+        batches.rank_state = self._own_state
+        return batches
+
+    def lease(self, **options: Any) -> Lease:
+        """A ``fairlead.Lease`` that keeps this state, for loops without a loader; options: as there."""
+        lease = Lease(load=lambda path: self._load_rank(path, lease), save=self.save, **options)
+        lease.position = self._random_position
+        return lease
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file."""
+        objects = {name: _state_of(one) for name, one in self._objects.items()}
+        if self._weights_only:
+            objects = {name: _safe(state, name) for name, state in objects.items()}
+        random = encode_state(capture_random(), "random").decode()
+        state = {"format": FORMAT, "objects": objects, "random": random}
+        if self._keep_gradients:
+            state["gradients"] = _gradients(self._objects)
+        torch.save(state, path)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Read the state from a file. Raises CheckpointError where it is that of other objects."""
+        state = torch.load(path, map_location=self._map_location, weights_only=self._weights_only)
+        saved = state["objects"]
+        for name in sorted({*saved, *self._objects}):
+            if name not in saved or name not in self._objects:
+                where = "TrainingState" if name in saved else "the checkpoint"
+                raise CheckpointError(
+                    f"{os.fspath(path)}: {where} has no {name!r}; both must hold the same objects"
+                )
+        for name, one in self._objects.items():
+            _restore(one, _unsafe(saved[name]))
+        if self._keep_gradients and "gradients" in state:
+            _restore_gradients(self._objects, state["gradients"])
+        if read_place(os.environ).rank == 0:  # whose they are
+            restore_random(decode_state(state["random"].encode()))
+
+    def _load_rank(self, path: Path, lease: Lease) -> None:
+        self.load(path)
+        if is_state(lease.loaded.loader_state):
+            own = decode_state(lease.loaded.loader_state)
+            restore_random(own)
+            self._take_own(own)
+
+    def _random_position(self) -> Position:
+        """The generators of each rank, for its own part of a checkpoint."""
+        state = {**capture_random(), **self._own_state()}
+        return Position(loader_state=encode_state(state, "random"))
+
+    def _own_state(self) -> dict[str, Any]:
+        """The gradients of a rank other than 0, where they may not be those of rank 0."""
+        if not self._keep_gradients or read_place(os.environ).rank == 0:
+            return {}
+        gradients = _gradients(self._objects)
+        for one in [] if self._apart else self._synced:
+            if one.require_forward_param_sync and not one.parameters_to_ignore:  # not in no_sync
+                equal = {id(weight) for weight in one.parameters()}
+                named = _parameters(self._objects)
+                gradients = {n: g for n, g in gradients.items() if id(named[n]) not in equal}
+        if not gradients:
+            return {}
+        file = io.BytesIO()
+        torch.save(gradients, file)
+        return {OWN_GRADIENTS: file.getvalue()}
+
+    def _take_own(self, state: dict[str, Any]) -> None:
+        if self._keep_gradients and OWN_GRADIENTS in state:
+            self._apart = True
+            file = io.BytesIO(state[OWN_GRADIENTS])
+            own = torch.load(file, map_location=self._map_location, weights_only=True)
+            for name, weight in _parameters(self._objects).items():
+                if name in own:
+                    weight.grad = own[name].to(weight.device)
+
+
+def _parameters(objects: dict[str, Any]) -> dict[str, torch.nn.Parameter]:
+    """All that may have gradients, each once, by names in models or places in optimizers."""
+    found: dict[int, tuple[str, torch.nn.Parameter]] = {}
+    for name, one in objects.items():
+        if isinstance(one, torch.nn.Module):
+            for key, weight in one.named_parameters():
+                found.setdefault(id(weight), (f"{name}.{key}", weight))
+    for name, one in objects.items():
+        if isinstance(one, torch.optim.Optimizer):
+            weights = [weight for group in one.param_groups for weight in group["params"]]
+            for i, weight in enumerate(weights):
+                found.setdefault(id(weight), (f"{name}[{i}]", weight))
+    return dict(found.values())
+
+
+def _gradients(objects: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Of the parameters that have one."""
+    named = _parameters(objects)
+    return {name: weight.grad for name, weight in named.items() if weight.grad is not None}
+
+
+def _restore_gradients(objects: dict[str, Any], saved: dict[str, torch.Tensor]) -> None:
+    for name, weight in _parameters(objects).items():
+        weight.grad = saved[name].to(weight.device) if name in saved else None
+
+
+def _bare(name: str, one: Any) -> Any:
+    """The object without what is wrapped around it. Raises ConfigError for one that has no state."""
+    while True:
+        if isinstance(one, (DistributedDataParallel, DataParallel)):
+            one = one.module
+        elif isinstance(getattr(one, "_orig_mod", None), torch.nn.Module):
+            one = one._orig_mod
+        else:
+            break
+    if _is_sharded(one):
+        raise ConfigError(
+            f"{name}: its weights are spread over the ranks (FSDP), of which each has to save its part; "
+            "use fairlead.Iterator with save_ranks='all' and your own load and save"
+        )
+    has_state = hasattr(one, "state_dict") and hasattr(one, "load_state_dict")
+    if has_state or is_generator(one) or type(one) is dict:
+        return one
+    raise ConfigError(
+        f"{name}: a {type(one).__name__} has no state_dict and load_state_dict; expected an object that "
+        "has, a random generator or a dictionary"
+    )
+
+
+def _is_sharded(one: Any) -> bool:
+    if not isinstance(one, torch.nn.Module):
+        return False
+    modules = {type(module).__name__ for module in one.modules()}
+    weights = {type(weight).__name__ for weight in one.parameters()}
+    return "FullyShardedDataParallel" in modules or "DTensor" in weights
+
+
+def _state_of(one: Any) -> Any:
+    if is_generator(one):
+        (state,) = generator_states([one])
+        return {KEPT_AS_TEXT: encode_state(state, "generator").decode()}
+    return dict(one) if type(one) is dict else one.state_dict()
+
+
+def _restore(one: Any, state: Any) -> None:
+    if is_generator(one):
+        restore_generators([one], [state])
+    elif type(one) is dict:
+        one.clear()
+        one.update(state)
+    else:
+        one.load_state_dict(state)
+        if isinstance(one, torch.optim.Optimizer):
+            one._opt_called = True  # else schedulers warn that it was not
+
+
+SAFE = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)
+
+
+def _safe(value: Any, place: str) -> Any:
+    """The same in types that PyTorch reads without pickle. Raises ConfigError where there are none."""
+    kind = type(value)
+    if kind in SAFE or isinstance(value, torch.Tensor):
+        return value
+    if kind in (list, tuple, set):
+        return kind(_safe(one, f"{place}[{i}]") for i, one in enumerate(value))
+    if isinstance(value, dict):
+        safe = {key: _safe(one, f"{place}[{key!r}]") for key, one in value.items()}
+        return safe if kind is not OrderedDict else _like(value, safe)
+    return {KEPT_AS_TEXT: encode_state(value, place).decode()}
+
+
+def _like(value: Any, safe: dict[Any, Any]) -> Any:
+    """An ordered dictionary with the attributes of another, such as the versions of a model's parts."""
+    same = OrderedDict(safe)
+    vars(same).update(vars(value))
+    return same
+
+
+def _unsafe(value: Any) -> Any:
+    """The other way round."""
+    if isinstance(value, dict):
+        if len(value) == 1 and KEPT_AS_TEXT in value:
+            return decode_state(value[KEPT_AS_TEXT].encode())
+        for key, one in value.items():
+            value[key] = _unsafe(one)
+        return value
+    if type(value) in (list, tuple):
+        return type(value)(_unsafe(one) for one in value)
+    return value

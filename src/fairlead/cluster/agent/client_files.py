@@ -1,0 +1,49 @@
+"""The training side as a directory of its own, for jobs whose Python does not have it."""
+
+import shutil
+from pathlib import Path
+
+import fairlead
+from fairlead.errors import ConfigError
+from fairlead.client.version import __version__
+
+# Below the package: what the distribution fairlead-client consists of (client/pyproject.toml).
+CLIENT_FILES = (
+    "__init__.py",
+    "client",
+    "errors.py",
+    "lightning.py",
+    "py.typed",
+    "torch.py",
+    "transformers.py",
+    "version.py",
+)
+
+
+def offer_client(state: Path) -> Path:
+    """Copy the training side to ``state/client-VERSION`` and return that, for PYTHONPATH.
+
+    A copy, because links would lead nowhere inside a container; anew at every start of the agent, because a
+    checkout changes without its version. Raises ConfigError where it cannot be written.
+    """
+    source = Path(fairlead.__file__).parent
+    offered = state / f"client-{__version__}"
+    partial = state / ".client.partial"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        (partial / "fairlead").mkdir(parents=True)
+        for name in CLIENT_FILES:
+            _copy(source / name, partial / "fairlead" / name)
+        for old in state.glob("client-*"):
+            shutil.rmtree(old)
+        partial.rename(offered)
+    except OSError as problem:
+        raise ConfigError(f"--state {state}: {problem.filename}: {problem.strerror}") from None
+    return offered
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copyfile(source, target)

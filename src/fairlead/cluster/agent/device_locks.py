@@ -1,0 +1,51 @@
+"""Locks of devices for the whole machine: two agents never use one device at once.
+
+One open file per device, which all starts of a spawner on that device share and their ranks inherit: the lock
+is free when the last of them has ended.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from fairlead.cluster.agent import locks
+
+
+class DeviceLocks:
+    """Of one spawner. path: device -> its lock file."""
+
+    def __init__(self, path: Callable[[int], Path]) -> None:
+        self.path = path
+        self._open: dict[int, int] = {}  # device -> descriptor
+        self._users: dict[int, int] = {}  # device -> starts that use it
+
+    def take(self, devices: Iterable[int]) -> int | None:
+        """Count one user more of each; None = all were free or ours, else a device that another process has.
+        Raises OSError."""
+        taken: list[int] = []
+        try:
+            for device in sorted(set(devices)):
+                if device not in self._open:
+                    descriptor = locks.take(self.path(device))
+                    if descriptor is None:
+                        self.give_back(taken)
+                        return device
+                    self._open[device] = descriptor
+                self._users[device] = self._users.get(device, 0) + 1
+                taken.append(device)
+        except OSError:
+            self.give_back(taken)
+            raise
+        return None
+
+    def give_back(self, devices: Iterable[int]) -> None:
+        """One user less of each; processes that inherited the lock keep it."""
+        for device in set(devices):
+            self._users[device] -= 1
+            if not self._users[device]:
+                del self._users[device]
+                os.close(self._open.pop(device))
+
+    def descriptor(self, device: int) -> int:
+        """For a rank to inherit; the device is taken."""
+        return self._open[device]

@@ -1,0 +1,240 @@
+"""Whether a node is fit for jobs, as its agent can tell: checks of its own, and a command of its operator.
+
+Each check returns sentences about what is wrong, none where all is well. They may hang, on a disk or in a
+driver, and so run on threads that nobody waits for longer than they should take.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairlead.cluster.agent.devices import Devices
+from fairlead.cluster.agent.gpu_health import GpuHealth
+from fairlead.cluster.agent.untrusted_files import write_anew
+from fairlead.cluster.protocol.messages import StartCheck
+
+LEAST_DISK_BYTES = 64 << 20  # free, for output and checkpoints
+LEAST_MEMORY_FRACTION = 0.02  # available, of all memory
+MOST_SKEW_S = 5.0  # between the clock of this machine and the server's
+LIMIT_S = 30.0  # for a check, and for the health command
+_OF_JOB = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_WORDS = 200  # characters of what the health command says
+
+
+@dataclass
+class HealthReport:
+    """What the server is told."""
+
+    problems: tuple[str, ...] = ()
+    dead: tuple[int, ...] = ()  # devices, as the server numbers them, that do not work any more
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Of the newest test start."""
+
+    number: int = 0  # 0 = none was made
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class HealthOptions:
+    """command: of the operator, run by a shell; exit code 0 = well, else its last line says what is wrong."""
+
+    command: str = ""
+    interval_s: float = 30.0
+
+
+@dataclass
+class ClockSkew:
+    """The clock of this machine against the server's, by the newest answer: either of them may be set."""
+
+    least_s: float = 0.0  # by so much at least, and at most, it was ahead then
+    most_s: float = 0.0
+
+    def learn(self, server_wall_s: float, took_s: float) -> None:
+        """The server said so at some time in a call that took so long and is just over; 0 = it did not."""
+        if server_wall_s:
+            self.most_s = time.time() - server_wall_s
+            self.least_s = self.most_s - took_s
+
+    def problems(self) -> list[str]:
+        """How far this machine's clock is off, where that is too far for sure."""
+        if self.least_s <= MOST_SKEW_S and self.most_s >= -MOST_SKEW_S:
+            return []
+        way = "ahead of" if self.least_s > 0 else "behind"
+        return [f"the clock is {abs(self.least_s + self.most_s) / 2:.0f} s {way} the server's"]
+
+
+def disk_problems(path: Path, *, of_job: bool = False) -> list[str]:
+    """Can something be written there? path: a directory; of_job: what a job may have done to it, its modes
+    changed or itself replaced, is no trouble of the node."""
+    probe = path / f".fairlead-health-{secrets.token_hex(8)}"  # a name that nobody can take before
+    try:
+        write_anew(probe, b"well")
+        probe.unlink()
+        free = shutil.disk_usage(path).free
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
+        if of_job and problem.errno in _OF_JOB:
+            return []
+        return [f"cannot write to {path}: {problem.strerror}"]
+    if free < LEAST_DISK_BYTES:
+        return [f"the disk of {path} is full: {free >> 20} MB free"]
+    return []
+
+
+def memory_problems(meminfo: Path = Path("/proc/meminfo")) -> list[str]:
+    """Is there memory left on the machine?"""
+    try:
+        lines = meminfo.read_text().splitlines()
+        kb = {name: int(rest.split()[0]) for name, _, rest in (s.partition(":") for s in lines)}
+        total, available = kb["MemTotal"], kb["MemAvailable"]
+    except (OSError, ValueError, KeyError, IndexError):
+        return []  # not told here
+    if available >= LEAST_MEMORY_FRACTION * total:
+        return []
+    return [f"memory is exhausted: {available >> 10} of {total >> 10} MB available"]
+
+
+@dataclass
+class _Watched:
+    """A check on a thread of its own, so that one that hangs is told of and holds up nobody."""
+
+    name: str
+    check: Callable[[], list[str]]
+    began: float | None = None  # of the run that has not come back
+    result: list[str] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Begin, unless the last run has not come back."""
+        if self.began is None:
+            self.began = time.monotonic()
+            threading.Thread(target=self._run, name=f"check {self.name}", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.result = self.check()
+        except Exception as problem:  # a check that fails says nothing about the node
+            self.result = [f"the check of {self.name} failed: {problem}"]
+        self.began = None
+
+    def problems(self) -> list[str]:
+        """Of the last run that came back, and that one does not."""
+        if self.began is not None and (waits_s := time.monotonic() - self.began) > LIMIT_S:
+            return [f"{self.name}: no answer for {waits_s:.0f} s"]
+        return self.result
+
+
+class HealthChecks:
+    """``report`` is what was found last; ``run`` for ever."""
+
+    def __init__(
+        self,
+        options: HealthOptions,
+        devices: Devices,
+        directories: Callable[[], set[Path]],
+        troubles: Callable[[], list[str]],
+        of_jobs: Callable[[], set[Path]] = set,
+    ) -> None:
+        """directories: of the agent; troubles: of the agent itself; of_jobs: directories of theirs."""
+        self.report = HealthReport()
+        self.clock = ClockSkew()
+        self._options = options
+        self._troubles = troubles
+        self._gpus = None if devices.fake else GpuHealth(devices.indices)
+        self._directories = directories
+        self._of_jobs = of_jobs
+        self._watched = [
+            _Watched("memory", memory_problems),
+            _Watched("disks", self._disk_problems),
+        ]
+        if self._gpus is not None:
+            self._watched.append(_Watched("devices (NVML)", self._gpus.problems))
+
+    async def run(self, changed: Callable[[], None]) -> None:
+        """Check again and again. changed: called when there is something else to report."""
+        while True:
+            found = await self.look()
+            if found != self.report:
+                self.report = found
+                changed()
+            await asyncio.sleep(self._options.interval_s)
+
+    async def look(self) -> HealthReport:
+        """All checks once."""
+        for one in self._watched:
+            one.start()
+        by_command = await self._ask_command()
+        deadline = time.monotonic() + LIMIT_S
+        while any(one.began is not None for one in self._watched) and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        found = [problem for one in self._watched for problem in one.problems()]
+        found += self.clock.problems() + self._troubles() + by_command
+        return HealthReport(tuple(found), () if self._gpus is None else self._gpus.dead)
+
+    def _disk_problems(self) -> list[str]:
+        own = [p for d in sorted(self._directories()) for p in disk_problems(d)]
+        return own + [p for d in sorted(self._of_jobs()) for p in disk_problems(d, of_job=True)]
+
+    async def _ask_command(self) -> list[str]:
+        if not self._options.command:
+            return []
+        try:
+            process = await asyncio.create_subprocess_shell(
+                self._options.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as problem:
+            return [f"the health command cannot be started: {problem.strerror}"]
+        limit_s = min(LIMIT_S, max(self._options.interval_s, 1.0))
+        try:
+            async with asyncio.timeout(limit_s):
+                said, _ = await process.communicate()
+        except TimeoutError:
+            return [f"the health command has not ended within {limit_s:g} s"]
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        if process.returncode == 0:
+            return []
+        lines = said.decode(errors="replace").strip().splitlines()
+        why = f": {lines[-1][:_WORDS]}" if lines else ""
+        return [f"the health command ended with {process.returncode}{why}"]
+
+
+def try_start(test: StartCheck, env: dict[str, str], cwd: Path) -> str:
+    """Start a process that does nothing, as a job would be started; "" = that works, else why not."""
+    known = [
+        program for program in test.programs if shutil.which(program, path=env.get("PATH", ""))
+    ]
+    if test.programs and not known:
+        return f"command not found: {test.programs[0]!r}"
+    try:
+        done = subprocess.run(
+            ["sh", "-c", "exit 0"],
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return f"a test start failed: {problem}"
+    return "" if done.returncode == 0 else f"a test start ended with {done.returncode}"

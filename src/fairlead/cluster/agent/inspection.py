@@ -1,0 +1,117 @@
+"""Finding out where the ranks of a start stand: they write it down themselves, or py-spy looks at them."""
+
+import asyncio
+import contextlib
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairlead.cluster.agent.spawner_messages import Inspect, Inspected
+from fairlead.cluster.agent.stacks import RankStack, read_stack
+from fairlead.cluster.agent.untrusted_files import (
+    opened,
+    read_from,
+    size_of,
+)
+
+if TYPE_CHECKING:
+    from fairlead.cluster.agent.spawner_link import SpawnerLink
+    from fairlead.cluster.agent.attempts import Start
+
+ANSWER_S = 5.0  # for the spawner
+WRITE_S = 1.0  # for a rank to write its stacks; the interpreter does it at once
+PY_SPY_S = 20.0  # for one process
+LARGEST = 1 << 20  # bytes of stacks that are read
+
+
+class Inspector:
+    """One look at a time for each start."""
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[int, int], asyncio.Future[Inspected]] = {}
+
+    def told(self, message: Inspected) -> None:
+        """The spawner has signalled the ranks."""
+        answer = self._answers.pop((message.job, message.epoch), None)
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    async def look(
+        self, start: "Start", spawner: "SpawnerLink", files: dict[int, Path]
+    ) -> dict[int, RankStack]:
+        """Rank -> where it stands, of the ranks here of which that can be found out.
+
+        files: rank -> what it writes its stacks to.
+        """
+        sizes = {rank: size_of(file) for rank, file in files.items()}
+        found = await self._ask(start, spawner)
+        if found is None:
+            return {}
+        stacks = {}
+        if found.told:
+            await asyncio.sleep(WRITE_S)
+            for rank in found.told:
+                if (stack := read_stack(rank, _read(files[rank], sizes[rank]))) is not None:
+                    stacks[rank] = stack
+        stacks |= await _spy((r, pid) for r, pid in found.pids.items() if r not in stacks)
+        return stacks
+
+    async def _ask(self, start: "Start", spawner: "SpawnerLink") -> Inspected | None:
+        job, epoch = start.key
+        answer: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
+        self._answers[start.key] = answer
+        try:
+            if not spawner.send(Inspect(job=job, epoch=epoch)):
+                return None
+            async with asyncio.timeout(ANSWER_S):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            self._answers.pop(start.key, None)
+
+
+def py_spy() -> str:
+    """The program, "" = it is not installed: beside our own interpreter, or where programs are found."""
+    beside = Path(sys.executable).parent / "py-spy"
+    return str(beside) if beside.is_file() else shutil.which("py-spy") or ""
+
+
+async def _spy(pids: Iterable[tuple[int, int]]) -> dict[int, RankStack]:
+    program, stacks = py_spy(), {}
+    for rank, pid in pids if program else ():
+        if (stack := read_stack(rank, await _dump(program, pid))) is not None:
+            stacks[rank] = stack
+    return stacks
+
+
+async def _dump(program: str, pid: int) -> str:
+    """What py-spy says of a process; "" where it may not look, or takes too long."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(program, "dump", "--full-filenames", "--pid", str(pid)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return ""
+    try:
+        async with asyncio.timeout(PY_SPY_S):
+            out, _ = await process.communicate()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        return ""
+    return out[:LARGEST].decode(errors="replace")
+
+
+def _read(file: Path, offset: int) -> str:
+    try:
+        with opened(file) as descriptor:
+            return read_from(descriptor, offset, LARGEST).decode(errors="replace")
+    except OSError:
+        return ""

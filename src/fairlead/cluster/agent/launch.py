@@ -1,0 +1,214 @@
+"""From an assignment to the ranks that the spawner shall start."""
+
+import os
+import secrets
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.cluster.agent.devices import Devices
+from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
+from fairlead.cluster.agent.ports import free_ports
+from fairlead.cluster.agent.runtimes import (
+    Mounts,
+    agents_environment,
+    run_in,
+)
+from fairlead.cluster.agent.attempts import Start
+from fairlead.errors import ConfigError
+from fairlead.cluster.protocol.messages import Assignment, Rank
+
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where ranks run: what does not change while the agent lives."""
+
+    state: Path
+    host: str  # where other nodes reach the ranks
+    socket_path: str
+    devices: Devices
+    client: str  # directory that offers fairlead-client to ranks
+
+
+def check(assignment: Assignment, devices: Devices) -> None:
+    """Raises ConfigError for an assignment that this node cannot follow."""
+    job = f"job {assignment.job}"
+    if not assignment.command or not assignment.ranks:
+        raise ConfigError(f"{job}: the assignment has no command or no ranks")
+    if assignment.has_rank_0 != any(rank.rank == 0 for rank in assignment.ranks):
+        raise ConfigError(f"{job}: the assignment does not say where rank 0 is")
+    for rank in assignment.ranks:
+        for device in rank.devices:
+            if not 0 <= device < len(devices.indices):
+                raise ConfigError(
+                    f"{job}: rank {rank.rank}: device {device} is not one of the "
+                    f"{len(devices.indices)} of this node"
+                )
+
+
+def logs_path(state: Path) -> Path:
+    """The folder of all output of ranks."""
+    return state / "logs"
+
+
+def log_path(state: Path, job: int, epoch: int, rank: int) -> Path:
+    """Where the output of a rank goes."""
+    return logs_path(state) / str(job) / f"{epoch}-{rank}.log"
+
+
+def failure_path(state: Path, job: int, epoch: int, rank: int) -> Path:
+    """Where a rank leaves the exception that it dies of, beside its output."""
+    return logs_path(state) / str(job) / f"{epoch}-{rank}.failure"
+
+
+def progress_path(state: Path, job: int, epoch: int) -> Path:
+    """Where an unmanaged job says how far it is."""
+    return failure_path(state, job, epoch, 0).with_suffix(".progress")
+
+
+def addresses(
+    assignment: Assignment, host: str, taken: AbstractSet[int] = frozenset()
+) -> tuple[str, str]:
+    """(host:port:gang_port:secret for the ranks here, the same for those elsewhere), "" = none needed.
+
+    taken: ports that other starts on this node were given.
+    """
+    if not assignment.has_rank_0:
+        return "", ""  # told by the orders, as soon as rank 0's node has said it
+    first, second = free_ports(2, taken)
+    where = f"{first}:{second}:{secrets.token_hex(16)}"
+    if len(assignment.ranks) == assignment.world_size:
+        return f"{_LOOPBACK}:{where}", ""
+    return (f"{host}:{where}",) * 2
+
+
+def ports_of(master: str) -> set[int]:
+    """The two in what ``addresses`` returns."""
+    return {int(port) for port in master.split(":")[-3:-1]}
+
+
+def launch(place: Place, start: Start, master: str, beside: tuple[tuple[int, int], ...]) -> Launch:
+    """The order to the spawner. Raises ConfigError where the checkpoint directory cannot be made."""
+    assignment = start.assignment
+    ranks = tuple(
+        _rank(place, start, rank, local, master) for local, rank in enumerate(assignment.ranks)
+    )
+    return Launch(
+        job=assignment.job,
+        epoch=assignment.epoch,
+        token=start.token,
+        ranks=ranks,
+        beside=beside,
+        grace_s=max(assignment.grace_s, assignment.finish_grace_s),
+        prefork=assignment.prefork,
+    )
+
+
+def _rank(place: Place, start: Start, rank: Rank, local: int, master: str) -> RankLaunch:
+    assignment = start.assignment
+    checkpoints = str(_checkpoint_dir(place.state, assignment))
+    cwd = assignment.cwd or checkpoints
+    failure = failure_path(place.state, assignment.job, assignment.epoch, rank.rank)
+    mounts = Mounts(
+        client=place.client,
+        checkpoints=checkpoints,
+        socket=place.socket_path,
+        cwd=cwd,
+        reports=str(failure.parent),
+    )
+    base = agents_environment(assignment.runtime)
+    own = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, start, checkpoints)
+    stacks = failure.with_suffix(".stacks")
+    own |= {"FAIRLEAD_FAILURE_FILE": str(failure), "FAIRLEAD_STACKS_FILE": str(stacks)}
+    own |= _progress(place.state, start, rank) | _devices(place.devices, assignment.ranks, rank)
+    own |= _rendezvous(assignment, rank, local, master)
+    own["PYTHONPATH"] = _python_path(place.client, (base | own).get("PYTHONPATH", ""))
+    try:
+        argv, env = run_in(assignment.runtime, assignment.command, base, own, mounts)
+    except ConfigError as problem:
+        raise ConfigError(f"job {assignment.job}: {problem}") from None
+    return RankLaunch(
+        rank=rank.rank,
+        argv=argv,
+        env=env,
+        cwd=cwd,
+        log=str(log_path(place.state, assignment.job, assignment.epoch, rank.rank)),
+        stacks=str(stacks),
+        devices=rank.devices,
+    )
+
+
+def _python_path(client: str, others: str) -> str:
+    """The agent's own client first: it speaks the agent's protocol, whatever else is installed."""
+    return f"{client}{os.pathsep}{others}" if others else client
+
+
+def _checkpoint_dir(state: Path, assignment: Assignment) -> Path:
+    path = Path(assignment.checkpoint_dir or state / "checkpoints" / str(assignment.job))
+    path = Path(assignment.cwd or state) / path
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise ConfigError(f"checkpoint directory {str(path)!r}: {why}") from None
+    return path
+
+
+def _identity(place: Place, start: Start, checkpoints: str) -> dict[str, str]:
+    assignment = start.assignment
+    env = {
+        "FAIRLEAD_JOB": str(assignment.job),
+        "FAIRLEAD_EPOCH": str(assignment.epoch),
+        "FAIRLEAD_TOKEN": start.token,
+        "FAIRLEAD_CHECKPOINT_DIR": checkpoints,
+        "FAIRLEAD_TOTAL_STEPS": str(assignment.total_steps),
+        "FAIRLEAD_ACCELERATOR": place.devices.accelerator,
+    }
+    if not assignment.plain:
+        env["FAIRLEAD_SOCKET"] = place.socket_path
+    if assignment.batch:
+        env["FAIRLEAD_BATCH"] = str(assignment.batch)
+    return env
+
+
+def _progress(state: Path, start: Start, rank: Rank) -> dict[str, str]:
+    """Where an unmanaged job may say how far it is; one rank speaks for all."""
+    if not start.may_tell or rank.rank != 0:
+        return {}
+    env = {"FAIRLEAD_PROGRESS_FILE": str(progress_path(state, *start.key))}
+    if start.progress_port:
+        env["FAIRLEAD_PROGRESS_PORT"] = str(start.progress_port)
+    return env
+
+
+def _devices(devices: Devices, ranks: tuple[Rank, ...], rank: Rank) -> dict[str, str]:
+    """As torchrun has it, each rank sees the devices of all the job's ranks here, and ``LOCAL_RANK`` is the
+    index of its own. NVML counts in the order of the PCI bus; CUDA does so only when asked to."""
+    here = [] if devices.fake else [devices.indices[d] for one in ranks for d in one.devices]
+    return {
+        "FAIRLEAD_DEVICES": ",".join(map(str, rank.devices)),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, here)),
+    }
+
+
+def _rendezvous(assignment: Assignment, rank: Rank, local: int, master: str) -> dict[str, str]:
+    """The whole set of ``env://``, for one rank too: what sees a part of it expects the rest."""
+    if master.count(":") < 3:
+        raise ConfigError(f"job {assignment.job}: master: expected host:port:gang_port:secret")
+    host, port, gang, secret = master.rsplit(":", 3)
+    env = {
+        "RANK": str(rank.rank),
+        "WORLD_SIZE": str(assignment.world_size),
+        "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(len(assignment.ranks)),
+        "GROUP_RANK": str(assignment.node_rank),
+        "GROUP_WORLD_SIZE": str(assignment.nodes),
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
+    }
+    if assignment.world_size > 1:
+        env |= {"FAIRLEAD_GANG": f"{host}:{gang}", "FAIRLEAD_GANG_TOKEN": secret}
+    return env

@@ -1,0 +1,147 @@
+"""Output of ranks: files with a limit, told to the server as they grow."""
+
+import contextlib
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.cluster.agent.launch import log_path, logs_path
+from fairlead.cluster.agent.untrusted_files import (
+    opened,
+    read_end,
+    read_from,
+    size_of,
+)
+from fairlead.cluster.agent.server_client import AgentClient, RefusedError
+from fairlead.cluster.protocol.messages import Assignment, LogChunk
+
+CHUNK = 1 << 18  # bytes told at once
+_ROUND = 8  # chunks of one file before it is another's turn
+_LARGEST = 1 << 52  # bytes of output of a rank
+KEEP_S = 600.0  # a file stays for so long after the server has booked its start
+_OLD_S = 86_400.0  # and so long if its agent has died
+TAIL = 1 << 17  # bytes in which the reason of an end is looked for
+
+
+@dataclass
+class _Log:
+    job: int
+    epoch: int
+    rank: int
+    path: Path
+    limit: int
+    begin: int = 0  # offset of the file's first byte among all output of the start
+    told: int = 0  # offset that the server wants next
+    refused: bool = False
+    forgotten: float | None = None
+
+    def size(self) -> int:
+        """Bytes in the file, 0 if it is not there."""
+        return size_of(self.path)
+
+    def cut(self) -> None:
+        """Keep the newer half of a file above the limit. Its writers append, so they go on behind that;
+        what they write in the instant between reading and truncating is lost."""
+        size = self.size()
+        if size <= self.limit:
+            return
+        with opened(self.path, os.O_RDWR | os.O_APPEND) as descriptor:
+            drop = size - self.limit // 2
+            kept = read_from(descriptor, drop, self.limit)
+            os.ftruncate(descriptor, 0)
+            self.begin += drop
+            os.write(descriptor, kept)
+
+    def piece(self) -> tuple[int, bytes]:
+        """(offset, data) of what is to be told next; no data: nothing."""
+        offset = max(self.told, self.begin)
+        if offset > _LARGEST:  # the job has made its file that long: it is none
+            return offset, b""
+        try:
+            with opened(self.path) as descriptor:
+                return offset, os.pread(descriptor, CHUNK, offset - self.begin)
+        except OSError:
+            return offset, b""
+
+
+class Logs:
+    """All files of output below ``<state>/logs``."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._logs: dict[tuple[int, int, int], _Log] = {}
+
+    def remove_old(self) -> None:
+        """Files of agents that died long ago."""
+        folder = logs_path(self._state)
+        with contextlib.suppress(OSError):
+            for job in folder.iterdir():
+                if time.time() - max(f.stat().st_mtime for f in (job, *job.iterdir())) > _OLD_S:
+                    shutil.rmtree(job, ignore_errors=True)
+
+    def follow(self, assignment: Assignment) -> None:
+        """From now on the files of this start are told and cut."""
+        job, epoch = assignment.job, assignment.epoch
+        for rank in assignment.ranks:
+            path = log_path(self._state, job, epoch, rank.rank)
+            log = _Log(job, epoch, rank.rank, path, assignment.log_bytes)
+            self._logs[job, epoch, rank.rank] = log
+
+    def forget(self, job: int, epoch: int, now: float) -> None:
+        """The server has booked the start: its files go some time after."""
+        for log in self._logs.values():
+            if (log.job, log.epoch) == (job, epoch) and log.forgotten is None:
+                log.forgotten = now
+
+    def tidy(self, now: float) -> None:
+        """Cut what is too long, remove what is forgotten. Trouble with the disk ends nothing."""
+        for key, log in list(self._logs.items()):
+            with contextlib.suppress(OSError):
+                log.cut()
+            if log.forgotten is not None and now - log.forgotten > KEEP_S:
+                del self._logs[key]
+                with contextlib.suppress(OSError):
+                    log.path.unlink(missing_ok=True)
+                    for suffix in (".failure", ".stacks", ".progress"):
+                        log.path.with_suffix(suffix).unlink(missing_ok=True)
+                    log.path.parent.rmdir()
+
+    def tail(self, job: int, epoch: int, rank: int) -> tuple[str, str]:
+        """(the end of the output, why it cannot be read): one of them is ""."""
+        path = log_path(self._state, job, epoch, rank)
+        try:
+            return read_end(path, TAIL).decode(errors="replace"), ""
+        except OSError as problem:
+            return "", problem.strerror or str(problem)
+
+    async def tell(self, client: AgentClient, node: str, incarnation: str) -> bool:
+        """Tell what is new. Returns whether all is told. Raises UnreachableError, RegisterAgainError."""
+        left = False
+        for log in list(self._logs.values()):
+            for _ in range(_ROUND):
+                offset, data = (0, b"") if log.refused else log.piece()
+                if not data:
+                    break
+                chunk = LogChunk(
+                    node=node,
+                    incarnation=incarnation,
+                    job=log.job,
+                    epoch=log.epoch,
+                    rank=log.rank,
+                    offset=offset,
+                    data=data,
+                )
+                try:
+                    wanted = (await client.log(chunk)).offset
+                except RefusedError:
+                    log.refused = True
+                    break
+                if wanted <= offset:  # it has less than we thought, or none of it can be kept
+                    log.told = max(0, wanted)
+                    break
+                log.told = wanted
+            else:
+                left = True
+        return not left

@@ -1,0 +1,167 @@
+"""What agents leave on a machine for those that come after, wherever their state directories are.
+
+Each run of an agent has a directory of its own below that of its node: two locks, which say whether the agent
+and its spawner live, and the records of its starts. Whoever comes after can end what is left of it, and so
+prove that nothing of it lives. The path depends on the user alone, never on the environment, for locks that
+lie in two places do not meet.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.cluster.agent import locks
+from fairlead.cluster.agent.survivors import (
+    boot_id,
+    end_survivors,
+    read_records,
+)
+from fairlead.errors import ConfigError
+
+OVERRIDE = "FAIRLEAD_RUN_DIR"  # for tests, which must not meet other clusters of this machine
+_POLL_S = 0.05
+_EXTRA_S = 15.0  # beyond the grace of its starts, for the spawner of a dead agent to end
+_OLD_S = 7 * 86400.0  # what nobody has touched for so long nobody will ask for
+
+
+def run_directory() -> Path:
+    """The user's directory on this machine, made if need be. Raises ConfigError if it is somebody else's."""
+    path = Path(os.environ.get(OVERRIDE) or f"/tmp/fairlead-{os.getuid()}")
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.lstat()
+    except OSError as problem:
+        raise ConfigError(f"{path}: {problem.strerror}") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise ConfigError(f"{path}: must be a directory that belongs to this user alone")
+    return path
+
+
+def machine_identity() -> str:
+    """Of the running kernel and the process table: who has another one cannot see our processes."""
+    table = os.stat("/proc/self/ns/pid").st_ino
+    return f"{boot_id()}.{table}"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The directory of one run of an agent: ``path`` ends with its incarnation."""
+
+    path: Path
+
+    @property
+    def incarnation(self) -> str:
+        """Of the agent."""
+        return self.path.name
+
+    @property
+    def starts(self) -> Path:
+        """Where the records of its starts are."""
+        return self.path / "starts"
+
+    def device_lock(self, device: int, fake: bool) -> Path:
+        """The lock file of a device: of real ones the machine's, of fake ones the node's."""
+        node = self.path.parent
+        return (node if fake else node.parent.parent) / "devices" / f"{device}.lock"
+
+    def all_device_locks(self) -> list[Path]:
+        """Those that starts of this node may hold."""
+        folders = {self.device_lock(0, fake).parent for fake in (False, True)}
+        return [path for folder in folders for path in folder.glob("*.lock")]
+
+    def make(self) -> int:
+        """Make the directories and take the agent's lock. Returns its descriptor. Raises ConfigError."""
+        try:
+            self.starts.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for fake in (False, True):
+                self.device_lock(0, fake).parent.mkdir(mode=0o700, exist_ok=True)
+            lock = locks.take(self.path / "agent.lock")
+        except OSError as problem:
+            raise ConfigError(f"{self.path}: {problem.strerror}") from None
+        if lock is None:
+            raise ConfigError(f"{self.path}: another process has this incarnation")
+        return lock
+
+    def take_spawner_lock(self, limit_s: float = float("inf")) -> int | None:
+        """Wait until no spawner of this run lives, for so long at most; None: one still does."""
+        deadline = time.monotonic() + limit_s
+        while (lock := locks.take(self.path / "spawner.lock")) is None:
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(_POLL_S)
+        return lock
+
+    def touch(self) -> None:
+        """So that nothing that removes old files takes them away from under a running agent."""
+        with contextlib.suppress(OSError):
+            for path in (self.path, *self.path.rglob("*")):
+                os.utime(path)
+
+    def predecessors(self) -> "list[RunRecord]":
+        """The other runs of agents of this node that left something here."""
+        found = [path for path in self.path.parent.iterdir() if (path / "agent.lock").exists()]
+        return [RunRecord(path) for path in sorted(found) if path != self.path]
+
+    def forget(self) -> None:
+        """Remove what there is of it; no error if that cannot be."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def record_of(node: str, server: str, incarnation: str) -> RunRecord:
+    """The record of a run of an agent. Nodes of several clusters may have one name on one machine."""
+    cluster = hashlib.sha256(server.encode()).hexdigest()[:12]
+    return RunRecord(run_directory() / "nodes" / f"{node}-{cluster}" / incarnation)
+
+
+def clear(record: RunRecord) -> int | None:
+    """Make sure that nothing of a run of an agent lives: agent and spawner have let go of their locks, the
+    process table has nothing of its starts, and the locks of their devices are free. Returns how many
+    processes were ended for it; None: something lives. The record stays, so that it can be said again."""
+    agent = locks.take(record.path / "agent.lock")
+    if agent is None:
+        return None
+    try:
+        known = read_records(record.starts, keep=True)
+        grace_s = max((one.grace_s for one in known), default=0.0)
+        spawner = record.take_spawner_lock(grace_s + _EXTRA_S)
+        if spawner is None:
+            return None
+        try:
+            return _end_all(record)
+        finally:
+            os.close(spawner)
+    finally:
+        os.close(agent)
+
+
+def _end_all(record: RunRecord) -> int | None:
+    """None: something holds on, whatever it is told."""
+    files = len(list(record.starts.glob("*.json")))
+    known = read_records(record.starts, keep=True)
+    ended = end_survivors(record.starts, known, record.incarnation)
+    paths = {Path(path) for one in known for path in one.locks}
+    if len(known) < files:  # whose locks a damaged record named, nobody knows
+        paths.update(record.all_device_locks())
+    if not all(_is_free(path) for path in paths):
+        return None  # and what is damaged stays too, so that it can be said again
+    return None if read_records(record.starts) else ended
+
+
+def _is_free(path: Path) -> bool:
+    lock = locks.take(path)
+    if lock is not None:
+        os.close(lock)
+    return lock is not None
+
+
+def remove_old(record: RunRecord) -> None:
+    """Forget runs of this node that ended long ago; nobody asks for them any more."""
+    for old in record.predecessors():
+        with contextlib.suppress(OSError):
+            if time.time() - (old.path / "agent.lock").stat().st_mtime > _OLD_S:
+                old.forget()

@@ -1,0 +1,510 @@
+"""What a node holds, and how it follows its orders."""
+
+import asyncio
+import hmac
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from fairlead.cluster.agent.rank_failures import exit_failure, read_report
+from fairlead.cluster.agent.inspection import Inspector
+from fairlead.cluster.agent.launch import (
+    Place,
+    addresses,
+    check,
+    failure_path,
+    launch,
+    log_path,
+    ports_of,
+    progress_path,
+)
+from fairlead.cluster.agent.lease import Lease
+from fairlead.cluster.agent.logs import Logs
+from fairlead.cluster.agent.spawner_messages import (
+    End,
+    Exited,
+    Failed,
+    FromSpawner,
+    Gone,
+    Inspected,
+    Launch,
+    Prepare,
+    Ready,
+    Started,
+    Until,
+    Waits,
+)
+from fairlead.cluster.agent.ports import free_ports
+from fairlead.cluster.agent.proc import oom_kills
+from fairlead.cluster.agent.progress_reader import ProgressReader
+from fairlead.cluster.agent.rank_server import Key, RankServer
+from fairlead.cluster.agent.script_imports import ScriptImports
+from fairlead.cluster.agent.report_limits import SendableCheck
+from fairlead.cluster.agent.spawner_link import SpawnerLink
+from fairlead.cluster.agent.stacks import together, where
+from fairlead.cluster.agent.attempts import Start
+from fairlead.cluster.agent.survivors import make_token
+from fairlead.client.messages import (
+    Adapt,
+    Ended,
+    FromAgent,
+    FromRank,
+    Grant,
+    Hello,
+    Loaded,
+    Progress,
+    Refused,
+    Stop,
+)
+from fairlead.errors import ConfigError
+from fairlead.cluster.protocol.progress_url import PORT
+from fairlead.cluster.protocol.messages import (
+    EXPIRED,
+    LEAVES,
+    ORPHANED,
+    Assignment,
+    Failure,
+    Held,
+    Orders,
+    Welcome,
+)
+
+_RECENT_S = 600.0  # within which
+_MANY_LOST = 3  # deaths of the spawner are no accident
+_STUCK_S = 300.0  # a start that cannot begin for so long says something about the node
+_OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may pass
+_log = logging.getLogger(__name__)
+
+
+class Node:
+    """The starts of a node. ``changed`` is called when there is news for the server, ``ask`` waits until
+    the server has answered to all that the node holds now."""
+
+    def __init__(
+        self,
+        spawner: SpawnerLink,
+        logs: Logs,
+        changed: Callable[[], None],
+        ask: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._spawner = spawner
+        self._logs = logs
+        self._changed = changed
+        self._ask = ask
+        self._starts: dict[Key, Start] = {}
+        self._newest: dict[int, int] = {}  # job -> highest epoch ever held
+        self._wanted: set[Key] = set()
+        self._spawners_lost: deque[float] = deque()  # when
+        self._orphaned: set[Key] = set()  # starts of a spawner that died
+        self._leaving = False
+        self._inspector = Inspector()
+        self._inspections: dict[Key, asyncio.Task[None]] = {}
+        self._progress = ProgressReader()
+        self._imports = ScriptImports(lambda modules: spawner.send(Prepare(modules=modules)))
+        self._lease_s = 0.0
+        self._rate_bound = 0.0
+        self.sendable = SendableCheck()
+        self.orders_seq = -1
+        self.run = ""  # incarnation of the agent
+        self.place: Place | None = None
+        self.ranks: RankServer | None = None
+
+    def holds(self) -> tuple[Held, ...]:
+        """All starts."""
+        now = time.monotonic()
+        return tuple(self.sendable(start.held(now)) for start in self._starts.values())
+
+    @property
+    def busy(self) -> bool:
+        """Is there a start that has not ended?"""
+        return any(not start.ended for start in self._starts.values())
+
+    def checkpoint_directories(self) -> set[Path]:
+        """Where jobs that were named a directory save, as far as it exists."""
+        named = {s.assignment.checkpoint_dir for s in self._starts.values() if not s.ended}
+        return {Path(name) for name in named if name and Path(name).is_dir()}
+
+    def troubles(self) -> list[str]:
+        """What keeps this agent from doing what it is told to."""
+        now = time.monotonic()
+        while self._spawners_lost and now - self._spawners_lost[0] > _RECENT_S:
+            self._spawners_lost.popleft()
+        found = []
+        if len(self._spawners_lost) >= _MANY_LOST:
+            times = f"{len(self._spawners_lost)} times within {_RECENT_S / 60:.0f} min"
+            found.append(f"the process that owns the ranks died {times}")
+        starting = [s for s in self._starts.values() if s.state == "starting"]
+        waits = [
+            s for s in starting if s.waits_s(now) > (_OBSTRUCTED_S if s.obstacle else _STUCK_S)
+        ]
+        return found + [f"job {s.key[0]} cannot start: {s.reason}" for s in waits]
+
+    # --- the server ------------------------------------------------------------------------------
+    def welcome(self, welcome: Welcome) -> None:
+        """Registered: the orders of this server count from here."""
+        self._lease_s, self._rate_bound = welcome.lease_s, welcome.rate_bound
+        self.orders_seq = -1
+        self.follow(welcome.orders, None)
+
+    def follow(self, orders: Orders, asked: float | None) -> None:
+        """Hold what is wanted, and nothing else. asked: when the report that this answers was sent."""
+        if asked is not None:
+            self._extend(orders, asked)
+        if orders.seq >= self.orders_seq:
+            if orders.seq > self.orders_seq:
+                self._changed()
+            self.orders_seq = orders.seq
+            self._forget(orders.forget)
+            self._reconcile(orders)
+        self._launch_all()
+
+    def _extend(self, orders: Orders, asked: float) -> None:
+        for assignment in orders.wanted:
+            start = self._starts.get((assignment.job, assignment.epoch))
+            seconds = orders.leases.get(assignment.job)
+            if start is not None and seconds is not None:
+                start.lease.extend(asked, seconds, self._rate_bound)
+                self._tell_until(start)
+
+    def _tell_until(self, start: Start) -> None:
+        """The spawner ends what has no lease, should this process hang."""
+        if start.launched and not start.ended:
+            job, epoch = start.key
+            self._spawner.send(Until(job=job, epoch=epoch, until_s=start.lease.until))
+
+    def _forget(self, keys: tuple[Key, ...]) -> None:
+        for key in keys:
+            start = self._starts.get(key)
+            if start is not None and start.ended:
+                del self._starts[key]
+                self.sendable.forget(key)
+                self._logs.forget(*key, time.monotonic())
+
+    def _reconcile(self, orders: Orders) -> None:
+        wanted = {(a.job, a.epoch): a for a in orders.wanted}
+        self._wanted = set(wanted)
+        for key, start in list(self._starts.items()):
+            if key not in wanted:
+                self._stop(start, orders.reasons.get(key[0], "preempted"))
+        for key, assignment in wanted.items():
+            if key in self._starts:
+                self._update(self._starts[key], assignment)
+            elif not self._leaving and assignment.epoch > self._newest.get(assignment.job, -1):
+                self._hold(assignment)
+
+    def _update(self, start: Start, new: Assignment) -> None:
+        """What may still change in an assignment."""
+        start.assignment = msgspec.structs.replace(
+            start.assignment,
+            master=new.master,
+            checkpoint_s=new.checkpoint_s,
+            finishing=new.finishing,
+            inspect=new.inspect,
+        )
+
+    def _hold(self, assignment: Assignment) -> None:
+        """A new start. It is launched when the server, hearing of it, has granted its lease."""
+        now = time.monotonic()
+        start = Start(assignment, make_token(self.run), Lease(self._lease_s), now)
+        self._starts[start.key] = start
+        self._newest[assignment.job] = assignment.epoch
+        assert self.place is not None
+        try:
+            check(assignment, self.place.devices)
+            start.master, start.address = addresses(assignment, self.place.host, self._ports())
+            if PORT in assignment.progress_url and start.may_tell:
+                (start.progress_port,) = free_ports(1, self._ports())
+        except ConfigError as problem:
+            start.failed(-1, str(problem), now)
+            start.gone(now)
+        self._logs.follow(assignment)
+        self._changed()
+
+    def _ports(self) -> set[int]:
+        """Those that starts on this node were given, whether they listen there yet or not."""
+        given = [start for start in self._starts.values() if not start.ended]
+        ports = {port for start in given if start.master for port in ports_of(start.master)}
+        return ports | {start.progress_port for start in given}
+
+    def _launch_all(self) -> None:
+        for start in list(self._starts.values()):
+            if start.state == "starting" and not start.launched and start.lease.granted:
+                self._launch(start)
+
+    def _launch(self, start: Start) -> None:
+        master = start.master or start.assignment.master
+        if start.assignment.world_size > 1 and not master:
+            return  # rank 0's node has not said yet where it is
+        assert self.place is not None
+        now = time.monotonic()
+        try:
+            order = launch(self.place, start, master, self._beside(start))
+        except ConfigError as problem:
+            start.failed(-1, str(problem), now)
+            start.gone(now)
+            self._changed()
+            return
+        start.launched = self._spawner.send(self._with_modules(start, order))
+        self._tell_until(start)
+
+    def _with_modules(self, start: Start, order: Launch) -> Launch:
+        """With what its script imports, as far as that is known, where it is to be prepared."""
+        if not start.assignment.prepare:
+            return order
+        rank = order.ranks[0]
+        modules = self._imports.of(rank.argv, rank.env, rank.cwd, start.assignment.env)
+        return msgspec.structs.replace(order, modules=modules)
+
+    def _beside(self, start: Start) -> tuple[Key, ...]:
+        """Other starts that are wanted on its devices: it shares them."""
+        mine = _devices(start)
+        return tuple(
+            key
+            for key, other in self._starts.items()
+            if other is not start and key in self._wanted and mine & _devices(other)
+        )
+
+    # --- the end ---------------------------------------------------------------------------------
+    def _stop(self, start: Start, reason: str) -> None:
+        if start.state in ("stopping", "ended"):
+            return
+        now = time.monotonic()
+        start.stop(reason, now)
+        if not start.launched:
+            start.gone(now)
+        elif start.speaks:
+            told = self.ranks is not None and self.ranks.tell(start.key, Stop(reason=reason))
+            # After its loop a script that does not ask goes on for its grace, and may come to its end.
+            self._end(start, terminate=not told and not start.finishing)
+        else:
+            self._end(start, terminate=start.assignment.plain)
+        self._changed()
+
+    def _end(self, start: Start, terminate: bool) -> None:
+        job, epoch = start.key
+        grace_s = start.grace_s
+        self._spawner.send(End(job=job, epoch=epoch, terminate=terminate, kill_after_s=grace_s))
+
+    def expire(self) -> None:
+        """Stop what has no lease any more."""
+        now = time.monotonic()
+        for start in self._starts.values():
+            if start.launched and start.lease.left_s(now) <= 0.0:
+                self._stop(start, EXPIRED)
+
+    def watch_stalls(self) -> None:
+        """Look at starts whose steps do not come along, and end those that are not to go on."""
+        now = time.monotonic()
+        for start in self._starts.values():
+            if start.launched and start.watched and start.key not in self._inspections:
+                self._watch(start, now)
+
+    def _watch(self, start: Start, now: float) -> None:
+        watch, assignment = start.watch, start.assignment
+        if watch is not None and watch.over(assignment, now):
+            start.stalled(now)
+            self._kill(start)
+            self._changed()
+        elif watch.due(assignment, now) if watch else assignment.inspect and not start.stall:
+            self._inspections[start.key] = asyncio.create_task(self._look(start))
+        elif start.stall and not (watch.reported if watch else assignment.inspect):
+            start.stall = start.stacks = ""  # it has come along
+            self._changed()
+
+    async def _look(self, start: Start) -> None:
+        """Find out where its ranks stand."""
+        assert self.place is not None
+        state, ranks = self.place.state, [rank.rank for rank in start.assignment.ranks]
+        files = {r: failure_path(state, *start.key, r).with_suffix(".stacks") for r in ranks}
+        try:
+            stacks = await self._inspector.look(start, self._spawner, files)
+        finally:
+            self._inspections.pop(start.key, None)
+        now, watch = time.monotonic(), start.watch
+        if not start.watched or (watch is not None and not watch.due(start.assignment, now)):
+            return  # it has come along meanwhile, or is over
+        places = where(list(stacks.values()))
+        start.stacks = together(list(stacks.values()))
+        start.stall = (
+            places or "where its ranks stand is not known"
+            if watch is None
+            else watch.looked(stacks, start.assignment, now)
+        )
+        self._changed()
+
+    def look_at_progress(self) -> None:
+        """Take over what jobs without the iterator say of theirs."""
+        now = time.monotonic()
+        for start in self._starts.values():
+            if start.may_tell and start.state in ("running", "stopping"):
+                self._take_progress(start, now)
+
+    def _take_progress(self, start: Start, now: float, *, last: bool = False) -> None:
+        assert self.place is not None
+        path = progress_path(self.place.state, *start.key)
+        log = log_path(self.place.state, *start.key, 0)
+        before = start.tells_progress
+        if not last:
+            self._progress.look(start, path, log, now)
+        elif not start.assignment.progress_url:
+            self._progress.read(start, path, log, now)
+        if start.tells_progress and not before:
+            self._changed()
+
+    def _kill(self, start: Start) -> None:
+        job, epoch = start.key
+        self._spawner.send(End(job=job, epoch=epoch, terminate=False, kill_after_s=0.0))
+
+    def leave(self) -> float:
+        """The agent is told to end: stop everything, start nothing. Returns the longest grace, seconds."""
+        self._leaving = True
+        for start in self._starts.values():
+            self._stop(start, LEAVES)
+        return max((s.grace_s for s in self._starts.values()), default=0.0)
+
+    def kill(self) -> None:
+        """Do not wait for anybody."""
+        for start in self._starts.values():
+            if not start.ended:
+                self._kill(start)
+
+    # --- the spawner -----------------------------------------------------------------------------
+    def hear_spawner(self, message: FromSpawner) -> None:
+        """What has become of a start."""
+        if isinstance(message, Ready):
+            self._bury_orphaned()
+            return
+        start = self._starts.get((message.job, message.epoch))
+        if start is None or start.ended:
+            return
+        self.expire()  # first: a start that has no lease any more is not blamed for its end
+        now = time.monotonic()
+        match message:
+            case Inspected():
+                self._inspector.told(message)
+                return
+            case Started():
+                start.started(message.free_s)
+            case Waits():
+                start.waits(message.reason, now, obstacle=message.obstacle)
+                if message.obstacle:
+                    _log.warning("job %d cannot start yet: %s", message.job, message.reason)
+            case Failed():
+                start.failed(message.rank, message.reason, now)
+            case Exited():
+                if start.may_tell:  # what it said as it ended
+                    self._take_progress(start, now, last=True)
+                failure = self._failure(start, message.rank, message.code)
+                if start.exited(message.rank, message.code, failure, now):
+                    self._end(start, terminate=start.assignment.plain)
+            case Gone():
+                start.gone(now)
+                self._progress.forget(start.key)
+                self._disown(start)
+        self._changed()
+
+    def _disown(self, start: Start) -> None:
+        """Who still speaks for a start that is over is none of our processes, and could not be ended: a
+        container of a daemon, whose command was killed. It may not go on."""
+        if self.ranks is not None:
+            self.ranks.tell(start.key, Refused(reason="this start of the job is over"))
+
+    def _failure(self, start: Start, rank: int, code: int) -> Failure | None:
+        """How a rank ended, None: well."""
+        if not code:
+            return None
+        assert self.place is not None
+        report = read_report(failure_path(self.place.state, *start.key, rank))
+        output, lost = self._logs.tail(*start.key, rank)
+        world_size = start.assignment.world_size
+        ran_out = oom_kills() > start.oom_kills
+        return exit_failure(
+            rank,
+            code,
+            report,
+            output,
+            world_size=world_size,
+            memory_ran_out=ran_out,
+            output_lost=lost,
+        )
+
+    async def lose_spawner(self) -> None:
+        """It was killed. The next one ends its ranks, and says when."""
+        now = time.monotonic()
+        self._spawners_lost.append(now)
+        for start in self._starts.values():
+            if start.launched and not start.ended:
+                start.stop(ORPHANED, now)
+                self._orphaned.add(start.key)
+        self._changed()
+
+    def _bury_orphaned(self) -> None:
+        for key in self._orphaned:
+            if key in self._starts:
+                self._starts[key].gone(time.monotonic())
+        self._orphaned.clear()
+        self._changed()
+
+    # --- ranks -----------------------------------------------------------------------------------
+    def admit(self, hello: Hello) -> str:
+        """See RankHandler, as for the following."""
+        start = self._starts.get((hello.job, hello.epoch))
+        if start is None or start.ended or not start.launched:
+            return f"job {hello.job} does not run here with epoch {hello.epoch}"
+        if not hmac.compare_digest(hello.token.encode(), start.token.encode()):
+            return f"job {hello.job}: wrong token"
+        return "" if start.speaks else f"job {hello.job}: its rank 0 is not here, or it is plain"
+
+    def greet(self, key: Key) -> list[FromAgent]:
+        """Its lease; and if it was told to stop before it could hear, that too."""
+        start = self._starts[key]
+        answers: list[FromAgent] = [self._grant(start)]
+        if start.stopping_for and isinstance(answers[0], Grant):
+            answers.append(Stop(reason=start.stopping_for))
+        return answers
+
+    def hear(self, key: Key, message: FromRank) -> None:
+        """Progress, and the news that the server shall hear of at once."""
+        start = self._starts.get(key)
+        if start is None:
+            return
+        now = time.monotonic()
+        match message:
+            case Hello():
+                start.hello(now)
+            case Loaded():
+                start.loaded(message, now)
+            case Adapt():
+                start.adapt(message)
+            case Progress():
+                start.progress(message, now)
+            case Ended():
+                start.progress(message, now)
+                if not message.completed and start.lease.is_short(now):
+                    start.stop(EXPIRED, now)  # it came to the end of its lease a moment before us
+        if not isinstance(message, Progress | Hello):
+            self._changed()
+
+    async def renew(self, key: Key) -> FromAgent:
+        """What is left of our own lease, after asking for more when that is little."""
+        start = self._starts.get(key)
+        if start is None:
+            return Stop(reason=EXPIRED)
+        if start.lease.is_short(time.monotonic()):
+            await self._ask()
+        return self._grant(start)
+
+    def _grant(self, start: Start) -> FromAgent:
+        left_s = start.lease.left_s(time.monotonic())
+        if left_s <= 0.0:
+            self._stop(start, EXPIRED)
+            return Stop(reason=EXPIRED)
+        return Grant(lease_s=left_s, checkpoint_s=start.assignment.checkpoint_s)
+
+
+def _devices(start: Start) -> set[int]:
+    return {device for rank in start.assignment.ranks for device in rank.devices}

@@ -1,0 +1,209 @@
+"""Why a rank has ended badly: by what it has left behind, what it has printed, and how it ended."""
+
+import logging
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from fairlead.cluster.agent.proc import signal_name
+from fairlead.cluster.agent.tracebacks import last_traceback
+from fairlead.cluster.agent.untrusted_files import read_regular
+from fairlead.client.rank_environment import EXIT_GANG
+from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.protocol.validation_messages import UNREADABLE
+
+_log = logging.getLogger(__name__)
+
+LARGEST_REPORT = 1 << 18  # bytes
+MOST_TEXT, MOST_TRACEBACK = 500, 32_000  # characters
+LINE = 200  # characters of a line of output that are told
+_LOOKED_AT = 2000  # and of one in which words are looked for: that takes the square of its length
+
+# Words of errors that have no traceback, or that say more than it.
+TELLING = re.compile(
+    r"CUDA out of memory|CUDA error|out of memory|OutOfMemory|Segmentation fault|Bus error|"
+    r"command not found|No such file or directory|Permission denied|No space left on device|"
+    r"Watchdog caught collective operation timeout|NCCL error|Fatal Python error|"
+    r"terminate called after throwing|what\(\):|Illegal instruction|cannot open shared object file|"
+    r"[A-Za-z]+Error: ",
+)
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+NO_SCRIPT = 2  # exit code of a Python that cannot open its script
+MISSING_SCRIPT = re.compile(r"(?m)^(?:\S*python\S*: )(can't open file '.*': \[Errno 2\] .*)\s*\Z")
+# Words of lines that tell of an error in other ways. A line with none of them explains nothing.
+COMPLAINING = re.compile(
+    r"\b(error|fatal|panic|panicked|exception|assertion|abort|aborted|failed|failure|cannot|can't|could not|"
+    r"unable to|invalid|not found|no such|denied|refused|killed|usage)\b|[A-Za-z]+(Error|Exception)\b",
+    re.IGNORECASE,
+)
+# What a rank dies of when another has gone.
+BROKEN = re.compile(
+    r"connection closed by peer|connection reset by peer|connection refused|broken pipe|"
+    r"remote process exited|communicator was aborted|watchdog caught collective|socket timeout|"
+    r"wait timeout|timed out waiting|peer closed|another rank is gone",
+    re.IGNORECASE,
+)
+BROKEN_TYPES = frozenset(
+    {
+        "ConnectionResetError",
+        "ConnectionRefusedError",
+        "ConnectionAbortedError",
+        "ConnectionError",
+        "BrokenPipeError",
+        "EOFError",
+        "DistBackendError",
+        "DistNetworkError",
+        "DistStoreError",
+    }
+)
+
+_Whole = Annotated[int, Meta(ge=-(1 << 53), le=1 << 53)]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What ``fairlead.client.crash`` leaves behind. It is the job's: nothing but its bounds is certain."""
+
+    type: str = ""
+    message: str = ""
+    file: str = ""
+    line: _Whole = 0
+    function: str = ""
+    step: _Whole = -1
+    time_s: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
+    traceback: str = ""
+
+
+def read_report(path: Path) -> Report | None:
+    """None: the process has left none, or nothing that can be used."""
+    try:
+        return msgspec.json.decode(read_regular(path, LARGEST_REPORT), type=Report)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        why = problem.strerror
+    except UNREADABLE as problem:
+        why = str(problem)
+    _log.warning("%s: is not used: %s", path, why)
+    return None
+
+
+def exit_failure(
+    rank: int,
+    code: int,
+    report: Report | None,
+    output: str,
+    *,
+    world_size: int,
+    memory_ran_out: bool = False,
+    output_lost: str = "",
+) -> Failure:
+    """How a rank ended that should not have.
+
+    output: the end of what it printed. memory_ran_out: the kernel has ended processes of this node for want
+    of memory since the start. output_lost: why what it printed cannot be read.
+    """
+    if report is None and code > 0:
+        found = last_traceback(output)
+        if found is not None:
+            report = Report(
+                found.type,
+                found.message,
+                found.file,
+                found.line,
+                found.function,
+                traceback=found.traceback,
+            )
+    if (
+        report is None
+        and code == NO_SCRIPT
+        and (missing := MISSING_SCRIPT.search(output[-_LOOKED_AT:]))
+    ):
+        return Failure(
+            kind="not_started", rank=rank, exit_code=code, message=one_line(missing[1])[:LINE]
+        )
+    if report is None or code < 0:  # a signal came after what was printed
+        line = telling_line(output)
+        if output_lost:
+            line = f"its output cannot be read: {output_lost}"
+        if code == -signal.SIGKILL and memory_ran_out:
+            line = f"out of memory? {line}".strip()
+        return Failure(
+            kind="signal" if code < 0 else "exit",
+            rank=rank,
+            exit_code=code,
+            message=line,
+            traceback="" if report is None else clean(report.traceback, MOST_TRACEBACK),
+            secondary=world_size > 1 and (code == EXIT_GANG or bool(BROKEN.search(line))),
+        )
+    name = report.type.rpartition(".")[2]
+    broken = name in BROKEN_TYPES or bool(BROKEN.search(report.message)) or code == EXIT_GANG
+    return Failure(
+        kind="exception",
+        rank=rank,
+        exit_code=code,
+        type=one_line(report.type),
+        message=one_line(report.message),
+        file=one_line(report.file),
+        line=max(report.line, 0),
+        function=one_line(report.function),
+        step=max(report.step, -1),
+        traceback=clean(report.traceback, MOST_TRACEBACK),
+        secondary=world_size > 1 and broken,
+        time_s=report.time_s,
+    )
+
+
+def sentence(failure: Failure, world_size: int) -> str:
+    """A failure in words."""
+    who = f"rank {failure.rank}: " if world_size > 1 else ""
+    if failure.kind == "exception":
+        place = f"{Path(failure.file).name}:{failure.line}" if failure.file else ""
+        where = f" ({place})" if place else ""
+        told = f": {failure.message}" if failure.message else ""
+        return f"{who}{failure.type}{told}{where}"
+    if failure.kind == "stalled":
+        return failure.message
+    code = failure.exit_code or 0
+    how = f"exit code {code}"
+    if code < 0:
+        how = f"killed by signal {-code} ({signal_name(-code)})"
+    return f"{who}{how}" + (f": {failure.message}" if failure.message else "")
+
+
+def first_to_fail(failures: Sequence[Failure]) -> Failure | None:
+    """The one to blame, of those of one start in the order in which they were heard of: not a rank that
+    died because another had, and of exceptions the earliest."""
+    return min(
+        failures,
+        key=lambda f: (f.secondary, f.time_s if f.kind == "exception" and f.time_s else 0.0),
+        default=None,
+    )
+
+
+def telling_line(output: str) -> str:
+    """The last line that names an error, else the last one that complains of something, else ""."""
+    found = [line.strip() for line in COLOUR.sub("", output).splitlines() if line.strip()]
+    lines = [line[:_LOOKED_AT] for line in found[-100:]]
+    for words in (TELLING, COMPLAINING, BROKEN):
+        known = [line for line in lines if words.search(line)]
+        if known:
+            return one_line(known[-1])[:LINE]
+    return ""
+
+
+def one_line(text: str) -> str:
+    """Without control characters, and never long."""
+    return "".join(c if c.isprintable() else " " for c in text).strip()[:MOST_TEXT]
+
+
+def clean(text: str, most: int) -> str:
+    """Without control characters but the ends of lines; of a long text, beginning and end."""
+    text = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 3]}\n...\n{text[-(most - most // 3 - 5) :]}"

@@ -1,0 +1,210 @@
+"""The Unix socket on which ranks speak to their agent (``fairlead.client.messages``)."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Protocol
+
+from fairlead.client.codec import DecodeError, decode
+from fairlead.client.messages import (
+    HEAD,
+    LARGEST,
+    PROTOCOL,
+    FromAgent,
+    FromRank,
+    Hello,
+    Loaded,
+    Progress,
+    Refused,
+    frame,
+)
+from fairlead.client.version import __version__
+
+_PATH_BYTES = 100  # sun_path has 108
+_MOST = 1e12  # steps, samples, seconds
+_MAY_BE_UNKNOWN = frozenset({(Progress, "step"), (Loaded, "lost_steps")})  # -1 says so
+_HELLO_S = 10.0  # for the first message of a connection
+
+Key = tuple[int, int]  # (job, epoch)
+
+
+class RankHandler(Protocol):
+    """What the agent makes of it."""
+
+    def admit(self, hello: Hello) -> str:
+        """Why this process may not run, "" = it may."""
+
+    def hear(self, key: Key, message: FromRank) -> None:
+        """A message of a rank that was admitted."""
+
+    def greet(self, key: Key) -> list[FromAgent]:
+        """The answer to Hello."""
+
+    def renew(self, key: Key) -> Awaitable[FromAgent]:
+        """The answer to a request for more time."""
+
+
+class _StrangerError(Exception):
+    """What came is no message of a rank."""
+
+
+class RankServer:
+    """``open`` it before the first rank starts."""
+
+    def __init__(self, state: Path, handler: RankHandler) -> None:
+        self._state = state
+        self._handler = handler
+        self._server: asyncio.Server | None = None
+        self._short: Path | None = None  # a folder made because the state's name is too long
+        self._peers: dict[Key, asyncio.StreamWriter] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.path = ""
+
+    async def open(self) -> None:
+        """Listen at ``path``."""
+        path = self._state / "agent.sock"
+        if len(os.fsencode(path)) > _PATH_BYTES:
+            self._short = Path(tempfile.mkdtemp(prefix="fairlead-", dir="/tmp"))
+            path = self._short / "agent.sock"
+        path.unlink(missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._accept, str(path), limit=LARGEST)
+        finally:
+            os.umask(before)
+        self.path = str(path)
+
+    async def close(self) -> None:
+        """Hang up on all."""
+        if self._server is not None:
+            self._server.close()
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._server.wait_closed()
+            self._server = None
+            Path(self.path).unlink(missing_ok=True)
+        if self._short is not None:
+            shutil.rmtree(self._short, ignore_errors=True)
+
+    def tell(self, key: Key, message: FromAgent) -> bool:
+        """False: no rank of this start listens."""
+        writer = self._peers.get(key)
+        if writer is None or writer.is_closing():
+            return False
+        writer.write(frame(message))
+        return True
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._serve(reader, writer)
+        except (_StrangerError, asyncio.IncompleteReadError, TimeoutError, OSError):
+            pass
+        except asyncio.CancelledError:
+            pass  # from ``close``; asyncio's own callback would report it as an error
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(_HELLO_S):
+            hello = await _read(reader)
+        if not isinstance(hello, Hello):
+            await _refuse(writer, "the first message must be Hello")
+            return
+        if reason := _other_protocol(hello) or self._handler.admit(hello):
+            await _refuse(writer, reason)
+            return
+        key = hello.job, hello.epoch
+        old = self._peers.get(key)
+        self._peers[key] = writer
+        if old is not None:
+            old.close()
+        self._handler.hear(key, hello)
+        for answer in self._handler.greet(key):
+            writer.write(frame(answer))
+        try:
+            await self._follow(key, reader, writer)
+        finally:
+            if self._peers.get(key) is writer:
+                del self._peers[key]
+
+    async def _follow(
+        self, key: Key, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        renewal: asyncio.Task[None] | None = None
+        try:
+            while True:
+                message = await _read(reader)
+                if isinstance(message, Hello) or message.epoch != key[1]:
+                    await _refuse(writer, f"this connection is of epoch {key[1]}")
+                    return
+                self._handler.hear(key, message)
+                asked = isinstance(message, Progress) and message.renew
+                if asked and (renewal is None or renewal.done()):
+                    renewal = asyncio.create_task(self._renew(key, writer))
+        finally:
+            if renewal is not None:
+                renewal.cancel()
+
+    async def _renew(self, key: Key, writer: asyncio.StreamWriter) -> None:
+        answer = await self._handler.renew(key)
+        if not writer.is_closing():
+            writer.write(frame(answer))
+
+
+async def _read(reader: asyncio.StreamReader) -> FromRank:
+    (length,) = HEAD.unpack(await reader.readexactly(HEAD.size))
+    if length > LARGEST:
+        raise _StrangerError
+    body = await reader.readexactly(length)
+    try:
+        message: FromRank = decode(body, FromRank)
+    except DecodeError:
+        raise _StrangerError from None
+    if not _is_sane(message):
+        raise _StrangerError
+    return message
+
+
+def _is_sane(message: FromRank) -> bool:
+    """Are all numbers such as the server accepts, and is all text Unicode (JSON may hold half a pair of
+    surrogates)? The server would refuse the report of the whole node."""
+    for name, value in vars(message).items():
+        least = -1 if (type(message), name) in _MAY_BE_UNKNOWN else 0
+        if isinstance(value, int | float) and not least <= value <= _MOST:
+            return False
+        if isinstance(value, str) and not _is_unicode(value):
+            return False
+    return True
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _other_protocol(hello: Hello) -> str:
+    """Why a client of another version cannot be understood, "" = it can."""
+    if hello.protocol == PROTOCOL:
+        return ""
+    version, own = hello.version or "of another version", __version__
+    return (
+        f"the job's fairlead-client {version} speaks protocol {hello.protocol}, this agent ({own}) "
+        f"speaks {PROTOCOL}; install fairlead-client {own} in the job's environment, or none: "
+        "the agent offers its own"
+    )
+
+
+async def _refuse(writer: asyncio.StreamWriter, reason: str) -> None:
+    writer.write(frame(Refused(reason=reason)))
+    with contextlib.suppress(OSError):
+        await writer.drain()

@@ -1,0 +1,131 @@
+"""What a job's script imports, of the packages that are worth preparing and safe to.
+
+Not whatever it imports: modules beside the script are the user's, and change; packages that start threads,
+or read variables of the job as they are imported, would not be in a fork what they are in a process of
+their own. So there is a list, and the prepared process looks at itself besides (``zygote``).
+"""
+
+import ast
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from fairlead.cluster.agent.zygote import (
+    can_fork,
+    missing,
+    script_of,
+)
+
+# Slow to import, without threads or a GPU until they are used, and read nothing of the environment but what
+# ``READ_ON_IMPORT`` names.
+KNOWN = frozenset(
+    {"torch", "torchvision", "torchaudio", "numpy", "scipy", "pandas", "sklearn", "timm", "einops"}
+)
+_WITH = {"torch": ("torch._dynamo",)}  # what its optimizers import as they are made
+READ_ON_IMPORT = (
+    *("PYTHON", "LD_", "TORCH", "PYTORCH", "NPY_", "NUMEXPR_", "SCIPY_", "SKLEARN_", "PANDAS_"),
+    *(
+        "OMP_",
+        "MKL_",
+        "KMP_",
+        "OPENBLAS_",
+        "GOTO_",
+        "BLIS_",
+        "MALLOC_",
+        "CUDA_",
+        "NCCL_",
+        "TRITON_",
+    ),
+)  # how names of variables begin; a job that sets one is exec'd
+_LARGEST = 1 << 20  # bytes of a script
+_MOST = 1000  # scripts that are remembered
+_FIND_S = 30.0
+
+_Script = tuple[str, int, int]  # path, time of change, size
+
+
+def find_imports(source: bytes) -> list[str]:
+    """Installed ones of the known packages that a script imports at its top level, sorted. Raises
+    SyntaxError, ValueError, RecursionError or MemoryError for what Python cannot read."""
+    roots: set[str] = set()
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Import):
+            roots |= {alias.name.partition(".")[0] for alias in statement.names}
+        elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+            roots.add(statement.module.partition(".")[0])
+    wanted = [name for root in roots & KNOWN for name in (root, *_WITH.get(root, ()))]
+    return sorted(name for name in wanted if not missing(name))
+
+
+class ScriptImports:
+    """Remembers scripts; each is looked at once, by a process of its own: reading strangers' code may end
+    the interpreter that does so."""
+
+    def __init__(self, prepare: Callable[[str], object]) -> None:
+        """prepare: called with modules, comma-separated, as soon as those of a script are known."""
+        self._prepare = prepare
+        self._known: dict[_Script, str] = {}
+        self._looking: dict[_Script, asyncio.Task[None]] = {}
+
+    def of(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, own: Mapping[str, str]
+    ) -> str:
+        """Modules, comma-separated; "" = none, not known yet, or the job had better be exec'd.
+
+        own: variables that the job sets.
+        """
+        if any(name.startswith(READ_ON_IMPORT) for name in own):
+            return ""
+        script = script_of(argv)
+        if not script or script[0] == "-m" or not can_fork(argv, dict(env), cwd):
+            return ""
+        path = Path(cwd) / script[0]
+        try:
+            found = path.stat()
+        except OSError:
+            return ""
+        key = (str(path), found.st_mtime_ns, found.st_size)
+        if key in self._known:
+            return self._known[key]
+        if key not in self._looking and found.st_size <= _LARGEST:
+            self._looking[key] = asyncio.create_task(self._look(key))
+        return ""
+
+    async def _look(self, key: _Script) -> None:
+        try:
+            modules = await _find(key[0])
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[key] = modules
+            if modules:
+                self._prepare(modules)
+        finally:
+            self._looking.pop(key, None)
+
+
+async def _find(path: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", __name__, path),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd="/",
+    )
+    try:
+        async with asyncio.timeout(_FIND_S):
+            out, _ = await process.communicate()
+    except TimeoutError:
+        out = b""
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    return out.decode().strip() if process.returncode == 0 else ""
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], "rb") as file:
+        print(",".join(find_imports(file.read(_LARGEST))))

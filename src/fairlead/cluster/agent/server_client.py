@@ -1,0 +1,184 @@
+"""The agent's side of ``transport``: the four calls, over a channel that connects again by itself."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from fairlead.errors import ConfigError, FairleadError
+from fairlead.cluster.protocol.messages import (
+    SERVICE,
+    LogChunk,
+    LogWanted,
+    Orders,
+    Register,
+    Report,
+    WatchRequest,
+    Welcome,
+)
+from fairlead.cluster.protocol.validation_messages import UNREADABLE
+from fairlead.cluster.protocol.quiet_grpc import grpc
+
+LARGEST = 16 << 20  # bytes of orders, with the environments of all jobs of a node
+CONNECT_S = 2.0  # longest wait between two attempts to connect
+KEEPALIVE_MS = 10_000
+KEEPALIVE_TIMEOUT_MS = 5_000
+
+_Answer = TypeVar("_Answer")
+_REFUSALS = frozenset(
+    (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    )
+)
+
+
+class RefusedError(FairleadError):
+    """The server refuses, and would refuse again: bad message, token or version."""
+
+
+class MalformedError(RefusedError):
+    """The server cannot understand the message, or finds something in it that cannot be."""
+
+
+class UnreachableError(FairleadError):
+    """No answer: the server is away, too slow or in trouble. Try again."""
+
+
+class RegisterAgainError(FairleadError):
+    """The server does not know this incarnation of the node."""
+
+
+class AgentClient:
+    """The calls of ``protocol``. Open, use and close it on one event loop.
+
+    Each raises RefusedError, UnreachableError or RegisterAgainError, with the server's sentence.
+    """
+
+    def __init__(
+        self, address: str, token: str, ca: Path | None = None, timeout_s: float = 5.0
+    ) -> None:
+        """address: host:port. ca: PEM file with the certificate to trust; None = without TLS.
+        timeout_s: of a call with one answer. ConfigError: the token cannot be one."""
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise ConfigError("the token: must be of printable ASCII characters, without spaces")
+        self.address = address
+        self.ca = ca
+        self.timeout_s = timeout_s
+        self._metadata = (("authorization", f"Bearer {token}"),)
+        self._channel: grpc.aio.Channel | None = None
+        self._calls: dict[str, Any] = {}
+
+    async def open(self) -> "AgentClient":
+        """Make the channel, which connects with the first call. ConfigError: the CA file is no good."""
+        if self.ca is None:
+            channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
+        else:
+            trusted = grpc.ssl_channel_credentials(_read(self.ca))
+            channel = grpc.aio.secure_channel(self.address, trusted, options=_OPTIONS)
+        for name in ("Register", "Report", "Log"):
+            self._calls[name] = channel.unary_unary(f"/{SERVICE}/{name}", None, None)
+        self._calls["Watch"] = channel.unary_stream(f"/{SERVICE}/Watch", None, None)
+        self._channel = channel
+        return self
+
+    async def close(self) -> None:
+        """Break off what is under way; a second call does nothing."""
+        if self._channel is not None:
+            channel, self._channel = self._channel, None
+            self._calls.clear()
+            await channel.close(None)
+
+    async def __aenter__(self) -> "AgentClient":
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def register(self, message: Register) -> Welcome:
+        """See ``protocol``, as for the others."""
+        return await self._unary("Register", message, _WELCOME)
+
+    async def report(self, message: Report) -> Orders:
+        """Heartbeat and renewal."""
+        return await self._unary("Report", message, _ORDERS)
+
+    async def log(self, message: LogChunk) -> LogWanted:
+        """A piece of output."""
+        return await self._unary("Log", message, _LOG_WANTED)
+
+    async def watch(self, message: WatchRequest) -> AsyncGenerator[Orders, None]:
+        """Orders as they change, until the server ends it or cannot be reached any more."""
+        data = msgspec.msgpack.encode(message)
+        call = self._call("Watch")(data, metadata=self._metadata)
+        try:
+            async for answer in call:
+                yield _decode(_ORDERS, answer)
+        except grpc.aio.AioRpcError as problem:
+            raise _error(self.address, problem) from None
+        finally:
+            call.cancel()
+
+    async def _unary(
+        self, name: str, message: Any, decoder: msgspec.msgpack.Decoder[_Answer]
+    ) -> _Answer:
+        data = msgspec.msgpack.encode(message)
+        try:
+            answer: bytes = await self._call(name)(
+                data, metadata=self._metadata, timeout=self.timeout_s
+            )
+        except grpc.aio.AioRpcError as problem:
+            raise _error(self.address, problem) from None
+        return _decode(decoder, answer)
+
+    def _call(self, name: str) -> Any:
+        if not self._calls:
+            raise UnreachableError(f"{self.address}: the channel is closed")
+        return self._calls[name]
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[_Answer], data: bytes) -> _Answer:
+    try:
+        return decoder.decode(data)
+    except UNREADABLE as problem:
+        raise RefusedError(f"the server's answer cannot be read ({problem})") from None
+
+
+def _error(address: str, problem: grpc.aio.AioRpcError) -> FairleadError:
+    code, said = problem.code(), problem.details() or ""
+    if code is grpc.StatusCode.ABORTED:
+        return RegisterAgainError(said)
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return MalformedError(f"{address}: {said}")
+    if code in _REFUSALS:
+        return RefusedError(f"{address}: {said}")
+    return UnreachableError(f"{address}: {code.name.lower().replace('_', ' ')} ({said})")
+
+
+def _read(ca: Path) -> bytes:
+    try:
+        return ca.read_bytes()
+    except OSError as problem:
+        raise ConfigError(f"{ca}: cannot be read ({problem.strerror})") from None
+
+
+_WELCOME = msgspec.msgpack.Decoder(Welcome)
+_ORDERS = msgspec.msgpack.Decoder(Orders)
+_LOG_WANTED = msgspec.msgpack.Decoder(LogWanted)
+_OPTIONS: list[tuple[str, Any]] = [
+    ("grpc.max_receive_message_length", LARGEST),
+    ("grpc.enable_http_proxy", 0),  # agents and server talk directly
+    ("grpc.use_local_subchannel_pool", 1),  # clients of one process each have a connection
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", int(CONNECT_S * 1000)),
+    ("grpc.max_reconnect_backoff_ms", int(CONNECT_S * 1000)),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+]

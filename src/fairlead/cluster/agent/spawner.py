@@ -1,0 +1,463 @@
+"""The process that owns all ranks of a node: it starts, ends and buries them.
+
+Single-threaded and small, started before anything else of the agent, so that it can always fork. When
+the agent dies it ends all ranks; when it dies itself, the next one does (``survivors``), or its ``warden``
+where nobody starts a next one. Its rule for what belongs to a start: the ranks' process groups and
+sessions, whoever carries the token of the start in the environment, and every orphan that no running start
+can claim.
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from fairlead.cluster.agent import locks, proc
+from fairlead.cluster.agent.device_locks import DeviceLocks
+from fairlead.cluster.agent.devices import Devices
+from fairlead.cluster.agent.machine import RunRecord, clear
+from fairlead.cluster.agent.spawner_messages import (
+    End,
+    Exited,
+    Failed,
+    Frames,
+    FromSpawner,
+    Gone,
+    Inspect,
+    Inspected,
+    Launch,
+    Prepare,
+    Ready,
+    Started,
+    ToSpawner,
+    Until,
+    Waits,
+    framed,
+    receive,
+)
+from fairlead.cluster.agent.prepared_processes import PreparedProcesses
+from fairlead.cluster.agent.running_attempts import (
+    Ground,
+    Key,
+    NotStartedError,
+    Running,
+)
+from fairlead.cluster.agent.survivors import (
+    end_survivors,
+    read_records,
+    remove_record,
+)
+from fairlead.cluster.agent.untrusted_files import open_to_append
+from fairlead.cluster.agent.warden import Ended, WardenLink
+from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
+
+_RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
+_FULL_S = 1.0  # between tries when the disk is full
+_LATE_S = 0.3  # behind the end of a lease: that is the agent's business first
+_STRAYS_S = 0.005  # between looks for what a start has left behind
+_HOPELESS_S = 10.0  # a process that does not die of SIGKILL is inside the kernel
+
+
+class Spawner:
+    """``run`` until the agent has gone and nothing is left."""
+
+    def __init__(
+        self, state: Path, agent: socket.socket, prefork: str, record: RunRecord, devices: Devices
+    ) -> None:
+        """record: of the agent's run on this machine; devices: of the node."""
+        self._state = state
+        self._record = record
+        self._ground = Ground(
+            state,
+            (state / "starts", record.starts),
+            DeviceLocks(lambda d: record.device_lock(devices.indices[d], devices.fake)),
+        )
+        self._agent = agent
+        self._frames = Frames()
+        self._starts: dict[Key, Running] = {}
+        self._prepared = PreparedProcesses(prefork)
+        self._selector = selectors.DefaultSelector()
+        self._warden = WardenLink(state, record)
+        self._leaving = False
+        self._early: dict[
+            int, int
+        ] = {}  # pid -> status, of forked ranks that ended before we knew them
+
+    def run(self) -> None:
+        """Take the place of the last spawner, then serve."""
+        for name in ("locks", "starts"):
+            (self._state / name).mkdir(exist_ok=True)
+        wakeup = self._watch_signals()
+        self._keep_warden()
+        held = self._take_over()
+        self._selector.register(self._agent, selectors.EVENT_READ, self._hear_agent)
+        if (peer := self._prepared.start_named()) is not None and self._prepared.named is not None:
+            self._listen_to(self._prepared.named, peer)
+        while not self._leaving or self._starts:
+            for key, _ in self._selector.select(self._patience()):
+                key.data()
+            self._reap()
+            self._clear()
+            self._keep_warden()
+            self._launch_waiting()
+            self._kill_late()
+        for zygote in self._prepared.all():
+            zygote.stop()
+        self._warden.dismiss()
+        signal.set_wakeup_fd(-1)
+        self._selector.close()
+        for one in wakeup:
+            one.close()
+        locks.release(held)
+
+    def _take_over(self) -> list[int]:
+        """Wait for the last spawner, which is ending its ranks; then end what none has ended, of this agent's
+        earlier spawners and of earlier agents of this node on this machine."""
+        while (lock := locks.take(self._state / "spawner.lock")) is None:
+            time.sleep(_RETRY_S)
+        mine = self._record.take_spawner_lock()
+        assert mine is not None  # it waits without limit
+        survivors = sum(
+            end_survivors(folder, read_records(folder), self._record.incarnation)
+            for folder in self._ground.starts
+        )
+        cleared = []
+        for before in self._record.predecessors():
+            ended = clear(before)
+            if ended is not None:
+                survivors += ended
+                cleared.append(before.incarnation)
+        self._tell(Ready(survivors=survivors, cleared=tuple(cleared)))
+        return [lock, mine]
+
+    def _watch_signals(self) -> tuple[socket.socket, socket.socket]:
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        writer.setblocking(False)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._leave())
+
+        def drain() -> None:
+            with contextlib.suppress(BlockingIOError):
+                reader.recv(4096)
+
+        self._selector.register(reader, selectors.EVENT_READ, drain)
+        return reader, writer
+
+    def _patience(self) -> float | None:
+        """Seconds until something is due."""
+        due = [] if self._warden.due_s is None else [self._warden.due_s]
+        for start in self._starts.values():
+            if start.held is None:
+                due.append(start.retry_s)
+            if start.kill_s is not None and start.leaders:
+                due.append(start.kill_s)
+            if start.until_s is not None:
+                due.append(start.until_s + _LATE_S)
+            if start.dead_s is not None:
+                due.append(time.monotonic() + _STRAYS_S)
+            due.extend(start.forking.values())
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    # --- the agent -------------------------------------------------------------------------------
+    def _hear_agent(self) -> None:
+        bodies = receive(self._agent, self._frames)
+        if bodies is None:
+            self._leave()
+            return
+        for body in bodies:
+            match msgspec.msgpack.decode(body, type=ToSpawner):
+                case Launch() as launch:
+                    if (launch.job, launch.epoch) not in self._starts:
+                        self._starts[launch.job, launch.epoch] = Running(launch)
+                case End() as end:
+                    self._end(end)
+                case Prepare(modules=modules):
+                    self._prepare(modules)
+                case Inspect() as inspect:
+                    self._inspect(inspect)
+                case Until() as until:
+                    if (start := self._starts.get((until.job, until.epoch))) is not None:
+                        start.until_s = until.until_s
+                        self._watch(start)
+
+    def _inspect(self, inspect: Inspect) -> None:
+        start = self._starts.get((inspect.job, inspect.epoch))
+        if start is not None:
+            told = start.ask_for_stacks()
+            pids = {rank: pid for pid, rank in start.leaders.items()}
+            self._tell(Inspected(job=inspect.job, epoch=inspect.epoch, pids=pids, told=told))
+
+    def _keep_warden(self) -> None:
+        self._warden.keep(s.watched(self._ground) for s in self._starts.values() if s.held)
+
+    def _watch(self, start: Running) -> None:
+        """Tell the warden how it is now, if it has begun."""
+        if start.held is not None:
+            self._warden.tell(start.watched(self._ground))
+
+    def _tell(self, message: FromSpawner) -> None:
+        with contextlib.suppress(OSError):  # the agent has gone; that is noticed by reading
+            self._agent.sendall(framed(message))
+
+    def _leave(self) -> None:
+        """The agent has gone: end everything."""
+        if self._leaving:
+            return
+        self._leaving = True
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(self._agent)
+        for start in list(self._starts.values()):
+            self._end(_end(start.launch, start.launch.grace_s))
+
+    def _end(self, end: End) -> None:
+        start = self._starts.get((end.job, end.epoch))
+        if start is None:  # never heard of, or gone already
+            self._tell(Gone(job=end.job, epoch=end.epoch))
+            return
+        if start.held is None:
+            self._bury(start)
+            return
+        start.terminated |= end.terminate
+        if end.terminate:
+            start.signal(signal.SIGTERM)
+        kill_s = time.monotonic() + end.kill_after_s
+        start.kill_s = kill_s if start.kill_s is None else min(kill_s, start.kill_s)
+        self._watch(start)
+
+    def _kill_late(self) -> None:
+        now = time.monotonic()
+        for start in list(self._starts.values()):
+            if start.until_s is not None and start.until_s + _LATE_S <= now:
+                self._expire(start, start.until_s, now)
+        for start in self._starts.values():
+            if start.kill_s is not None and start.kill_s <= now and start.leaders:
+                start.signal(signal.SIGKILL)
+                start.kill_s = now + 1.0  # once more: a group may have grown meanwhile
+
+    def _expire(self, start: Running, until_s: float, now: float) -> None:
+        """The lease is over, and the agent, which should have seen to that, does not stir. The grace counts
+        from the end of the lease: the server reckons with it."""
+        start.until_s = None
+        end = _end(start.launch, max(0.0, until_s + start.launch.grace_s - now))
+        # One that is ending already is not told twice: scripts take a second SIGTERM for haste.
+        self._end(msgspec.structs.replace(end, terminate=start.kill_s is None))
+
+    # --- birth -----------------------------------------------------------------------------------
+    def _launch_waiting(self) -> None:
+        for start in [s for s in self._starts.values() if s.held is None]:
+            now = time.monotonic()
+            if now < start.retry_s:
+                continue
+            start.retry_s = now + _RETRY_S
+            if not self._has_room(start):
+                continue
+            try:
+                self._launch(start)
+            except OSError as problem:  # a full disk: the job is not to blame
+                start.give_back(self._ground)
+                start.retry_s = now + _FULL_S
+                where = f"{problem.filename}: " if problem.filename else ""
+                self._say_waits(start, f"{where}{problem.strerror or problem}")
+
+    def _say_waits(self, start: Running, reason: str, *, obstacle: bool = True) -> None:
+        if reason == start.waits_for:  # once: it is tried again many times a second
+            return
+        start.waits_for = reason
+        job, epoch = start.key
+        self._tell(Waits(job=job, epoch=epoch, reason=reason, obstacle=obstacle))
+
+    def _has_room(self, start: Running) -> bool:
+        """Nobody else on its devices but those it may share them with."""
+        others = [s for s in self._starts.values() if s is not start and s.held is not None]
+        return all(start.may_run_beside(other) for other in others)
+
+    def _launch(self, start: Running) -> None:
+        """Raises OSError, before the first rank is started, where nothing can be written."""
+        if why := start.take_devices(self._ground):
+            self._say_waits(start, why, obstacle=False)
+            return
+        start.record(self._ground)
+        self._watch(start)
+        logs: list[int] = []
+        try:
+            logs.extend(open_to_append(Path(rank.log)) for rank in start.launch.ranks)
+            self._start_ranks(start, logs)
+        finally:
+            locks.release(logs)
+        if not start.leaders and not start.forking:
+            start.dead_s = time.monotonic()
+
+    def _start_ranks(self, start: Running, logs: list[int]) -> None:
+        start.zygote = self._prepared.of(start.launch)
+        for rank, log in zip(start.launch.ranks, logs, strict=True):
+            try:
+                start.start(rank, log, self._ground)
+            except NotStartedError as problem:
+                self._fail(start, rank.rank, str(problem))
+                return
+        start.record(self._ground)
+        self._watch(start)
+        self._say_started(start)
+        self._prepare(start.launch.modules)  # for the next one
+
+    def _fail(self, start: Running, rank: int, reason: str) -> None:
+        job, epoch = start.key
+        self._tell(Failed(job=job, epoch=epoch, rank=rank, reason=reason))
+        self._end(_end(start.launch, 0.0))
+
+    def _say_started(self, start: Running) -> None:
+        if not start.forking:
+            job, epoch = start.key
+            self._tell(Started(job=job, epoch=epoch, free_s=start.free_s))
+
+    def _prepare(self, modules: str) -> None:
+        """Make a process with these modules, unless there is one; the least recently used one goes for it."""
+        if self._leaving or not self._prepared.wants(modules):
+            return
+        busy = {s.zygote for s in self._starts.values() if s.forking and s.zygote is not None}
+        if (old := self._prepared.in_the_way(busy)) is not None:
+            self._lose_zygote(old, evicted=True)
+        if self._prepared.full:
+            return
+        with contextlib.suppress(OSError):  # no room for it now: ranks are exec'd
+            zygote, peer = self._prepared.start(modules)
+            self._listen_to(zygote, peer)
+
+    def _listen_to(self, zygote: Zygote, peer: socket.socket) -> None:
+        self._selector.register(peer, selectors.EVENT_READ, partial(self._hear_zygote, zygote))
+
+    def _hear_zygote(self, zygote: Zygote) -> None:
+        answers = zygote.answers()
+        for forked in answers or ():
+            start = self._starts.get((forked.job, forked.epoch))
+            if start is None or start.forking.pop(forked.rank, None) is None:
+                continue
+            start.know(forked.rank, forked.pid)
+            start.record(self._ground)
+            self._watch(start)
+            self._say_started(start)
+            if forked.pid in self._early:
+                self._buried(start, forked.pid, self._early.pop(forked.pid))
+        if answers is None:
+            self._lose_zygote(zygote)
+
+    def _lose_zygote(self, zygote: Zygote, *, evicted: bool = False) -> None:
+        """From now on ranks are exec'd; those that it was asked for fail."""
+        if zygote.peer is not None:
+            self._selector.unregister(zygote.peer)
+        self._prepared.lose(zygote, evicted=evicted)
+        for start in [s for s in self._starts.values() if s.zygote is zygote]:
+            for rank in [r for r in start.launch.ranks if start.forking.pop(r.rank, None)]:
+                self._fail(
+                    start, rank.rank, f"rank {rank.rank}: the prepared process (--prefork) ended"
+                )
+            if start.held is not None and not start.leaders and start.dead_s is None:
+                start.dead_s = time.monotonic()
+
+    # --- death -----------------------------------------------------------------------------------
+    def _reap(self) -> None:
+        """Wait for all that have ended. A leader's pid is not given away before its group is dead."""
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            pid = ended.si_pid
+            start = next((s for s in self._starts.values() if pid in s.leaders), None)
+            if start is not None:
+                proc.kill_group(pid, signal.SIGKILL)
+            if (zygote := self._prepared.with_pid(pid)) is not None:
+                self._lose_zygote(zygote)
+                continue
+            if pid == self._warden.pid:
+                self._warden.lose()
+                continue
+            _, status = os.waitpid(pid, 0)
+            if start is not None:
+                self._buried(start, pid, os.waitstatus_to_exitcode(status))
+            elif any(s.forking for s in self._starts.values()):
+                self._early[pid] = os.waitstatus_to_exitcode(status)
+
+    def _buried(self, start: Running, pid: int, code: int) -> None:
+        rank = start.leaders.pop(pid)
+        job, epoch = start.key
+        self._tell(Exited(job=job, epoch=epoch, rank=rank, code=code))
+        if not start.leaders and not start.forking:
+            start.dead_s = time.monotonic()
+
+    def _clear(self) -> None:
+        """Kill what starts have left behind, and free their devices."""
+        if not any(s.forking for s in self._starts.values()):
+            self._early.clear()
+        for start in [s for s in self._starts.values() if s.forking]:
+            if min(start.forking.values()) < time.monotonic() and start.zygote is not None:
+                self._lose_zygote(start.zygote)
+                break
+        ended = [s for s in self._starts.values() if s.dead_s is not None]
+        if not ended or self._kill_strays():
+            ended = [s for s in ended if time.monotonic() - (s.dead_s or 0.0) > _HOPELESS_S]
+        for start in ended:
+            self._bury(start)
+
+    def _kill_strays(self) -> bool:
+        """Were there any? Orphans have become our children, so all strays hang below these."""
+        living = [s for s in self._starts.values() if s.dead_s is None and s.held is not None]
+        leaders = {pid for s in living for pid in s.leaders}
+        leaders |= {self._warden.pid, *(zygote.pid for zygote in self._prepared.all())}
+        sessions = {session for s in living for session in s.sessions}
+        tokens = {s.launch.token for s in living} | (
+            {PLACEHOLDER} if self._prepared.used else set()
+        )
+        strays = []
+        for pid in proc.children():
+            found = None if pid in leaders else proc.process(pid)
+            if found is None or found.state in "ZX" or found.session in sessions:
+                continue
+            if proc.token_of(pid) not in tokens:
+                strays.append(pid)
+        for pid in strays:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)  # our child, not waited for: its pid is its own
+        return bool(strays)
+
+    def _bury(self, start: Running) -> None:
+        job, epoch = start.key
+        del self._starts[start.key]
+        if start.held is not None:
+            locks.forget_job(self._state / "locks", job)
+            start.give_back(self._ground)
+        for folder in self._ground.starts:
+            remove_record(folder, job, epoch)
+        self._warden.tell(Ended(job=job, epoch=epoch))
+        for other in self._starts.values():
+            other.retry_s = 0.0
+        self._tell(Gone(job=job, epoch=epoch))
+
+
+def _end(launch: Launch, after_s: float) -> End:
+    return End(job=launch.job, epoch=launch.epoch, terminate=True, kill_after_s=after_s)
+
+
+def main() -> None:
+    """``python -m fairlead.cluster.agent.spawner DESCRIPTOR STATE MODULES RECORD DEVICES``."""
+    descriptor, state, prefork, record, devices = sys.argv[1:6]
+    proc.become_subreaper()
+    with socket.socket(fileno=int(descriptor)) as agent:
+        found = msgspec.json.decode(devices, type=Devices)
+        Spawner(Path(state), agent, prefork, RunRecord(Path(record)), found).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""What the agent and its spawner say to each other, and how messages are framed on a stream socket."""
+
+import socket
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from fairlead.client.messages import HEAD
+
+LARGEST = 1 << 26  # bytes of a message: an environment may be long
+
+
+class RankLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """One process."""
+
+    rank: int
+    argv: tuple[str, ...]
+    env: dict[str, str]  # all of it
+    cwd: str
+    log: str  # path of the file that stdout and stderr are appended to
+    stacks: str = ""  # path of the file that it writes its stacks to, once it has said so there
+    devices: tuple[int, ...]
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Start these ranks as soon as their devices are free."""
+
+    job: int
+    epoch: int
+    token: str  # FAIRLEAD_TOKEN of all ranks: what they and their children are known by
+    ranks: tuple[RankLaunch, ...]
+    beside: tuple[tuple[int, int], ...] = ()  # (job, epoch) that may share devices with this one
+    grace_s: float
+    prefork: bool = False  # from the process that the node's operator named
+    modules: str = ""  # comma-separated: from a process that has imported these, if there is one
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """End this start. One that still waits for devices is forgotten at once."""
+
+    job: int
+    epoch: int
+    terminate: bool  # send SIGTERM now
+    kill_after_s: float  # and SIGKILL to what is left then
+
+
+class Until(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The lease of this start is over then, unless a later time is told: it is ended whatever has become of
+    the agent."""
+
+    job: int
+    epoch: int
+    until_s: float  # monotonic time
+
+
+class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Have a process at hand that has imported these modules, comma-separated."""
+
+    modules: str
+
+
+class Inspect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Have the ranks of a start write down where they stand, those that have said that they can."""
+
+    job: int
+    epoch: int
+
+
+class Inspected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """They were told to."""
+
+    job: int
+    epoch: int
+    pids: dict[int, int]  # rank -> process, of those that live
+    told: tuple[int, ...]  # ranks that write it down themselves
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All ranks run."""
+
+    job: int
+    epoch: int
+    free_s: float  # monotonic time at which the devices were free
+
+
+class Waits(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The start is put off, and tried again."""
+
+    job: int
+    epoch: int
+    reason: str
+    obstacle: bool = True  # is something of the node in its way? False: who had its devices before
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A rank cannot be started at all. ``Gone`` follows."""
+
+    job: int
+    epoch: int
+    rank: int
+    reason: str
+
+
+class Exited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A rank has ended."""
+
+    job: int
+    epoch: int
+    rank: int
+    code: int  # as subprocess has it: negative for a signal
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Nothing of this start is left, and its devices are free."""
+
+    job: int
+    epoch: int
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What an earlier agent left behind has ended; starts are welcome."""
+
+    survivors: int
+    cleared: tuple[str, ...] = ()  # incarnations of agents of this node of which nothing lives
+
+
+ToSpawner: TypeAlias = Launch | End | Until | Inspect | Prepare
+FromSpawner: TypeAlias = Inspected | Started | Waits | Failed | Exited | Gone | Ready
+
+encode = msgspec.msgpack.encode
+
+
+def framed(message: msgspec.Struct) -> bytes:
+    """The message behind its length."""
+    body = encode(message)
+    return HEAD.pack(len(body)) + body
+
+
+class Frames:
+    """Cuts what arrives on a stream into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Bodies of the messages that are whole with ``data``."""
+        self._buffer += data
+        while len(self._buffer) >= HEAD.size:
+            (length,) = HEAD.unpack_from(self._buffer)
+            if len(self._buffer) < HEAD.size + length:
+                return
+            body = bytes(self._buffer[HEAD.size : HEAD.size + length])
+            del self._buffer[: HEAD.size + length]
+            yield body
+
+
+def receive(peer: socket.socket, frames: Frames) -> list[bytes] | None:
+    """Whole messages that have arrived; None when the peer has gone."""
+    try:
+        data = peer.recv(1 << 16)
+    except InterruptedError:
+        return []
+    except OSError:
+        return None
+    return list(frames.feed(data)) if data else None

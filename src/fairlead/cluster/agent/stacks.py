@@ -1,0 +1,126 @@
+"""The stacks of ranks that hang: read, compared, and said in one sentence."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from fairlead.cluster.agent.rank_failures import clean, one_line
+from fairlead.cluster.agent.tracebacks import LIBRARIES
+
+MOST_OF_RANK = 12_000  # characters of the stacks of one rank
+MOST = 32_000  # of all of them
+_FAULTHANDLER = re.compile(
+    r'^\s+File "(?P<file>.+)", line (?P<line>[0-9]{1,9}) in (?P<function>.+)$'
+)
+_PY_SPY = re.compile(r"^\s+(?P<function>.+) \((?P<file>.+):(?P<line>[0-9]{1,9})\)$")
+_LONGEST = 1000  # characters of a line that is understood: searching takes the square of its length
+_THREAD = re.compile(r"^(Current thread|Thread) ")
+# Where a process waits for others: the innermost frames of a hung collective, a queue, a lock.
+_WAITS = re.compile(
+    r"/torch/distributed/|/multiprocessing/(connection|queues|synchronize|popen_fork)\.py|"
+    r"/threading\.py|/queue\.py|/selectors\.py|/socket\.py|/ssl\.py|/horovod/|/mpi4py/"
+)
+_WAITING_FUNCTION = re.compile(
+    r"^(\w+\.)?(all_reduce|all_gather\w*|reduce_scatter\w*|broadcast\w*|barrier|all_to_all\w*|wait|"
+    r"join|acquire|recv|recv_bytes|get|poll|select|accept)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of code."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def is_own(self) -> bool:
+        """Is it in the user's own code?"""
+        return not any(part in self.file for part in LIBRARIES)
+
+
+@dataclass(frozen=True, slots=True)
+class RankStack:
+    """Where a rank stands: the frames of its main thread, innermost first."""
+
+    rank: int
+    frames: tuple[Frame, ...]
+    text: str  # of all its threads
+
+    @property
+    def waits(self) -> bool:
+        """Does it wait for somebody else?"""
+        return any(
+            _WAITS.search(frame.file) or _WAITING_FUNCTION.match(frame.function)
+            for frame in self.frames[:4]
+            if not frame.is_own
+        )
+
+
+def read_stack(rank: int, text: str) -> RankStack | None:
+    """From what ``faulthandler`` or ``py-spy dump`` has written; None where there is no stack in it."""
+    threads: list[list[Frame]] = []
+    for line in text.splitlines():
+        if len(line) > _LONGEST:
+            continue
+        if _THREAD.match(line):
+            threads.append([])
+        elif (found := _FAULTHANDLER.match(line) or _PY_SPY.match(line)) and threads:
+            frame = Frame(found["file"], int(found["line"]), found["function"])
+            threads[-1].append(frame)
+    threads = [frames for frames in threads if frames]
+    if not threads:
+        return None
+    main = [frames for frames in threads if frames[-1].function == "<module>"]
+    return RankStack(rank, tuple((main or threads)[-1]), clean(text.strip(), MOST_OF_RANK))
+
+
+def where(stacks: Sequence[RankStack]) -> str:
+    """Where ranks stand, those first that are fewest: ``rank 1 is in torch.distributed.all_reduce
+    (train.py:57); ranks 0, 2 are in train.py:40 (load)``."""
+    places: dict[str, list[int]] = {}
+    for stack in sorted(stacks, key=lambda stack: stack.rank):
+        places.setdefault(_place(stack.frames), []).append(stack.rank)
+    order = sorted(places.items(), key=lambda item: (len(item[1]), item[1]))
+    return one_line("; ".join(f"{_ranks(ranks)} in {place}" for place, ranks in order))
+
+
+def together(stacks: Sequence[RankStack]) -> str:
+    """The stacks of all ranks, one below the other."""
+    ordered = sorted(stacks, key=lambda stack: stack.rank)
+    return clean("\n\n".join(f"Rank {stack.rank}:\n{stack.text}" for stack in ordered), MOST)
+
+
+def same_places(one: Mapping[int, RankStack], other: Mapping[int, RankStack]) -> bool:
+    """Do all ranks stand where they stood?"""
+    return one.keys() == other.keys() and all(
+        one[rank].frames == other[rank].frames for rank in one
+    )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} is"
+    shown = ", ".join(map(str, ranks[:4])) + (" ..." if len(ranks) > 4 else "")
+    return f"ranks {shown} are"
+
+
+def _place(frames: Sequence[Frame]) -> str:
+    inner = frames[0]
+    own = next((frame for frame in frames if frame.is_own), None)
+    if own is None or own is inner:
+        return f"{PurePath(inner.file).name}:{inner.line} ({inner.function})"
+    return f"{_dotted(inner)} ({PurePath(own.file).name}:{own.line})"
+
+
+def _dotted(frame: Frame) -> str:
+    """A function of a library by the package that people know it by: ``torch.distributed.all_reduce``."""
+    path = PurePath(frame.file)
+    parts = path.parts
+    name = frame.function.rpartition(".")[2]
+    roots = [i for i, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
+    roots = roots or [i for i, part in enumerate(parts) if re.fullmatch(r"python3\.\d+", part)]
+    packages = list(parts[roots[-1] + 1 : -1]) if roots else []
+    return ".".join([*(packages or [path.stem]), name])

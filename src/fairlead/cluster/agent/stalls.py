@@ -1,0 +1,149 @@
+"""When a start makes no progress any more. Pure: it is told the time, and tells.
+
+By default nothing ends a start that may only be slow: it is reported when it is silent for much longer than
+it ever was, and ended when it is silent for ten times as long as that, at half an hour at least, while all
+its ranks stand where they stood at three looks, and one of them waits for another (docs/decisions/0025).
+"""
+
+from dataclasses import dataclass, field
+
+from fairlead.cluster.agent.stacks import (
+    RankStack,
+    same_places,
+    where,
+)
+from fairlead.cluster.protocol.messages import Assignment
+
+LEAST_STEP_S, LEAST_START_S = 60.0, 120.0  # of silence before anything is said
+UNKNOWN_START_S = 600.0  # the same where nobody knows how long a start takes
+USUAL_STEPS, LONGEST_GAPS = 20.0, 3.0  # times what is usual
+USUAL_STARTS = 5.0
+SAVING_TIMES = 10.0  # as long while it saves: a file system may be slow
+END_TIMES, LEAST_END_S = 10.0, 1800.0  # before it is ended by default
+LOOKS = 3  # at the same stacks
+LOOK_AGAIN_S = 30.0  # between looks; longer later on
+KEPT = 0.9  # weight of what was, in the usual time of a step
+
+
+@dataclass(slots=True)
+class Progression:
+    """How the steps of a start come along. Times are monotonic seconds."""
+
+    usual_s: float = 0.0  # of a step, 0 = not known
+    longest_s: float = 0.0  # between two steps so far
+    step: int = -1
+    step_at: float | None = None  # None = not one has been done yet
+    saving: bool = False
+
+    def told(self, step: int, now: float, *, saving: bool) -> None:
+        """A rank speaks: it has done so many steps, or begins to save. That it speaks is no progress: rank 0
+        does so while it waits for the others."""
+        saved, self.saving = self.saving and not saving, saving
+        if step == self.step:
+            if saved and self.step_at is not None:
+                self.step_at = now  # from here on the next step counts
+            return
+        if step > self.step and self.step_at is not None:
+            gap_s = now - self.step_at
+            each_s = gap_s / (step - self.step)
+            self.usual_s = KEPT * self.usual_s + (1 - KEPT) * each_s if self.usual_s else each_s
+            self.longest_s = max(self.longest_s, gap_s)
+        self.step, self.step_at = step, now
+
+
+@dataclass(slots=True)
+class StallWatch:
+    """Of one start. ``began``: when its ranks were started."""
+
+    began: float
+    progression: Progression = field(default_factory=Progression)
+    reported: str = ""  # what was said of the hang that lasts
+    looks: list[dict[int, RankStack]] = field(default_factory=list)
+    next_look: float = 0.0
+
+    def loaded(self, step: int, now: float) -> None:
+        """Training goes on from this step; the first one may take longer than the others."""
+        self.progression = Progression(step=step)
+        self.began = min(self.began, now)
+
+    def told(self, step: int, now: float, *, saving: bool) -> None:
+        """A rank speaks, after it has loaded."""
+        self.progression.told(step, now, saving=saving)
+
+    def silent_s(self, now: float) -> float:
+        """Seconds without a sign of progress."""
+        since = self.progression.step_at
+        return now - (self.began if since is None else since)
+
+    @property
+    def starting(self) -> bool:
+        """Has it not done a step yet?"""
+        return self.progression.step_at is None
+
+    def report_s(self, assignment: Assignment) -> float:
+        """Seconds of silence after which it is told; never after the time that ends it."""
+        if self.starting:
+            usual = assignment.usual_start_s
+            least = max(LEAST_START_S, USUAL_STARTS * usual) if usual > 0 else UNKNOWN_START_S
+        else:
+            known = self.progression
+            least = max(LEAST_STEP_S, USUAL_STEPS * known.usual_s, LONGEST_GAPS * known.longest_s)
+            least *= SAVING_TIMES if known.saving else 1.0
+        return min(least, self.limit_s(assignment) or least)
+
+    def limit_s(self, assignment: Assignment) -> float:
+        """Seconds of silence that the owner has set, 0 = none."""
+        set_s = assignment.start_timeout_s if self.starting else assignment.stall_timeout_s
+        return set_s or 0.0
+
+    def due(self, assignment: Assignment, now: float) -> bool:
+        """Is it time to look at the stacks of its ranks?"""
+        silent_s = self.silent_s(now)
+        if silent_s < self.report_s(assignment):
+            self.reported, self.next_look = "", 0.0
+            self.looks.clear()
+            return False
+        return now >= self.next_look
+
+    def looked(self, stacks: dict[int, RankStack], assignment: Assignment, now: float) -> str:
+        """Take note of a look. Returns the sentence to be told."""
+        self.looks = [*self.looks, stacks][-LOOKS:]
+        silent_s, limit_s = self.silent_s(now), self.limit_s(assignment)
+        wait_s = max(LOOK_AGAIN_S, silent_s / 4)
+        if limit_s:
+            wait_s = min(wait_s, max(limit_s - silent_s, 0.5))
+        self.next_look = now + wait_s
+        found = where(list(stacks.values()))
+        self.reported = self._sentence(silent_s, assignment) + (f"; {found}" if found else "")
+        return self.reported
+
+    def _sentence(self, silent_s: float, assignment: Assignment) -> str:
+        if self.starting:
+            usual = assignment.usual_start_s
+            known = f", usual {_seconds(usual)}" if usual > 0 else ""
+            return f"no first step for {silent_s:.0f} s{known}"
+        doing = " (it saves)" if self.progression.saving else ""
+        usual_s = self.progression.usual_s
+        known = f", usual {_seconds(usual_s)}" if usual_s > 0 else ""
+        return f"no step for {silent_s:.0f} s{known}{doing}"
+
+    def over(self, assignment: Assignment, now: float) -> bool:
+        """Is it to be ended?"""
+        if assignment.on_stall == "report" or not self.reported:
+            return False
+        set_s = assignment.start_timeout_s if self.starting else assignment.stall_timeout_s
+        if set_s is not None:
+            return 0 < set_s <= self.silent_s(now)
+        limit_s = max(END_TIMES * self.report_s(assignment), LEAST_END_S)
+        return self.silent_s(now) >= limit_s and self._hangs(assignment)
+
+    def _hangs(self, assignment: Assignment) -> bool:
+        """Do all ranks stand still, and one of them for another?"""
+        last = self.looks[-1] if self.looks else {}
+        still = len(self.looks) >= LOOKS and all(same_places(one, last) for one in self.looks)
+        complete = last.keys() >= {rank.rank for rank in assignment.ranks}
+        return still and complete and any(stack.waits for stack in last.values())
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"

@@ -1,0 +1,194 @@
+"""Records of starts on disk, and the end of what an earlier agent left behind.
+
+A start is written down before its first process exists, so that whoever comes after finds the processes:
+by the token in their environment, by their session, or by pid and start time. A bare pid proves nothing.
+Tokens begin with a mark of the agent's run, so that processes are found by it where records are damaged or
+gone.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from fairlead.cluster.agent.proc import (
+    Process,
+    kill_exactly,
+    processes,
+    token_of,
+)
+from fairlead.cluster.agent.untrusted_files import read_regular, write_anew
+from fairlead.cluster.protocol.validation_messages import UNREADABLE
+
+MARK_SIZE = 4  # bytes of a run's mark
+UNKNOWN_GRACE_S = 30.0  # of a start whose record is damaged or gone; the default of a job
+_LARGEST = 1 << 24  # bytes of a record
+_TOKEN_SIZE = 16  # bytes of a token, the mark included
+_log = logging.getLogger(__name__)
+_POLL_S = 0.02
+_HOPELESS_S = 10.0  # SIGKILL takes effect at once, but for a process inside the kernel
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One start."""
+
+    job: int
+    epoch: int
+    token: str
+    grace_s: Annotated[float, Meta(ge=0, le=86_400)]  # as long as a job may ask for
+    leaders: tuple[tuple[int, int], ...] = ()  # (pid, start time) of its ranks
+    boot: str = ""  # start times count from here
+    locks: tuple[str, ...] = ()  # files of device locks that its ranks hold
+    terminated: bool = False  # its ranks have had their SIGTERM
+
+
+def mark_of(run: str) -> str:
+    """What the tokens of all starts of this run of an agent begin with. run: its incarnation."""
+    return blake2b(run.encode(), digest_size=MARK_SIZE).hexdigest()
+
+
+def make_token(run: str) -> str:
+    """Of a new start of this run of an agent."""
+    return mark_of(run) + secrets.token_hex(_TOKEN_SIZE - MARK_SIZE)
+
+
+def boot_id() -> str:
+    """Of the running kernel."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Written whole or not at all. Raises OSError."""
+    path = _path(folder, record.job, record.epoch)
+    partial = path.with_suffix(".partial")
+    try:
+        write_anew(partial, msgspec.json.encode(record))
+        partial.replace(path)
+    except OSError:  # a full disk
+        _remove(partial)
+        raise
+
+
+def remove_record(folder: Path, job: int, epoch: int) -> None:
+    """No error if it is not there."""
+    _remove(_path(folder, job, epoch))
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def read_records(folder: Path, *, keep: bool = False) -> list[Record]:
+    """All that can be read; a file that cannot is removed, with a warning, unless it is to be kept."""
+    records = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            records.append(msgspec.json.decode(read_regular(path, _LARGEST), type=Record))
+        except (OSError, *UNREADABLE) as problem:
+            if keep:
+                continue
+            _log.warning(
+                "%s: is damaged (%s); what it tells of is found by other marks", path, problem
+            )
+            _remove(path)
+    for partial in () if keep else folder.glob("*.partial"):
+        _remove(partial)  # of a writer that was killed
+    return records
+
+
+def end_survivors(folder: Path, records: Iterable[Record], run: str = "") -> int:
+    """SIGTERM, grace, SIGKILL to all that is left of these starts; returns how many processes there were.
+    Where one does not die, inside the kernel, the records stay.
+    run: incarnation of an agent of which nothing shall be left, whether there is a record of it or not."""
+    records = list(records)
+    found = _look_twice(records, run)
+    count = len(found)
+    for one, record in found.items():
+        if not record.terminated:  # scripts take a second one for haste
+            kill_exactly(one, signal.SIGTERM)
+    begun = time.monotonic()
+    hopeless = begun + max((r.grace_s for r in found.values()), default=0.0) + _HOPELESS_S
+    # Look again each time: a process may have been forked behind our back.
+    while (left := found | _look_twice(records, run)) and time.monotonic() < hopeless:
+        for one, record in left.items():
+            if time.monotonic() >= begun + record.grace_s:
+                kill_exactly(one, signal.SIGKILL)
+        time.sleep(_POLL_S)
+        found = _alive(found)
+    if not left:
+        for record in records:
+            remove_record(folder, record.job, record.epoch)
+    return count
+
+
+def _look_twice(records: list[Record], run: str) -> dict[Process, Record]:
+    """A process that executes a program at this moment shows no environment, and so no token."""
+    found = find_survivors(records, run)
+    if not found and (records or run):
+        time.sleep(_POLL_S)
+        found = find_survivors(records, run)
+    return found
+
+
+def find_survivors(records: Iterable[Record], run: str = "") -> dict[Process, Record]:
+    """Processes of these starts, and of a run of an agent, with the record of their start. Those of the run
+    that no record tells of get one with what is known of them."""
+    records = list(records)
+    if not records and not run:
+        return {}
+    everyone = [one for one in processes() if one.pid != os.getpid()]
+    boot = boot_id()
+    by_token = {r.token: r for r in records}
+    leaders = {one: r for r in records if r.boot == boot for one in r.leaders}
+    sessions = {  # of leaders that live
+        one.pid: leaders[one.pid, one.start_time]
+        for one in everyone
+        if (one.pid, one.start_time) in leaders
+    }
+    mark = mark_of(run) if run else ""
+    found = {}
+    for one in everyone:
+        token = token_of(one.pid)
+        known = sessions.get(one.session) or by_token.get(token)
+        if known is None and mark and token.startswith(mark):
+            known = Record(job=0, epoch=0, token=token, grace_s=UNKNOWN_GRACE_S)
+        if known is not None:
+            found[one] = known
+    return _with_descendants(found, everyone)
+
+
+def _with_descendants(
+    found: dict[Process, Record], everyone: list[Process]
+) -> dict[Process, Record]:
+    """A child that has left the session and cleared its environment is known by its parent, if that lives."""
+    records = {one.pid: record for one, record in found.items()}
+    grown = True
+    while grown:
+        new = {
+            one: records[one.parent]
+            for one in everyone
+            if one.pid not in records and one.parent in records
+        }
+        found = found | new
+        records |= {one.pid: record for one, record in new.items()}
+        grown = bool(new)
+    return found
+
+
+def _alive(known: dict[Process, Record]) -> dict[Process, Record]:
+    now = {(one.pid, one.start_time) for one in processes()} if known else set()
+    return {one: r for one, r in known.items() if (one.pid, one.start_time) in now}
+
+
+def _path(folder: Path, job: int, epoch: int) -> Path:
+    return folder / f"{job}-{epoch}.json"

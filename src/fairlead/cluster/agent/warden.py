@@ -1,0 +1,315 @@
+"""The process that ends the ranks of a node when its spawner dies and nobody starts another.
+
+It does nothing but read what the spawner tells it, so that little can end it, and it needs no file: what the
+spawner says of its starts is all that it has to know. Where the spawner stands still, and its agent with it,
+so that nobody ends a start whose lease is over, it does so. When the spawner dies it takes that one's locks,
+as the next spawner would, and ends what is left. Where the next spawner was faster, it waits until that one
+has done so. What has no time left is killed in either case: the server counts on it.
+"""
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from fairlead.cluster.agent import locks
+from fairlead.cluster.agent.machine import RunRecord
+from fairlead.cluster.agent.spawner_messages import Frames, framed
+from fairlead.cluster.agent.proc import kill_exactly
+from fairlead.cluster.agent.survivors import (
+    Record,
+    end_survivors,
+    find_survivors,
+    read_records,
+)
+
+_EXPIRED_S = (
+    0.6  # behind the end of a lease: first that is the agent's business, then the spawner's
+)
+_LATE_S = 0.3  # behind the time at which the spawner was to kill
+_KILL_AGAIN_S = 1.0  # a start may have grown meanwhile
+_POLL_S = 0.05
+_LOOK_AGAIN_S = 0.2  # a process that was being started shows what it belongs to after that
+_AGAIN_S = 1.0  # between starts of one that does not stay
+_PIPE = 1 << 20  # bytes; what does not fit is more than any node runs
+_DEAF = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A start, as it is now. Times are monotonic."""
+
+    record: Record
+    until_s: float | None = None  # the end of its lease
+    kill_s: float | None = None  # when it is to be killed: it is being ended
+
+    def end_s(self, now: float) -> float:
+        """When it is to be killed, if it is told to end now."""
+        grace_s = self.record.grace_s
+        lease_s = [] if self.until_s is None else [self.until_s + grace_s]
+        kill_s = [] if self.kill_s is None else [self.kill_s]
+        return min([now + grace_s, *lease_s, *kill_s])
+
+    @property
+    def overdue_s(self) -> float | None:
+        """When the spawner stands still, if it has done nothing more about the start; None = never."""
+        if self.kill_s is not None:
+            return self.kill_s + _LATE_S
+        return None if self.until_s is None else self.until_s + _EXPIRED_S
+
+    def expired(self, until_s: float) -> "Watched":
+        """As it is once it has had its SIGTERM for the end of its lease."""
+        record = msgspec.structs.replace(self.record, terminated=True)
+        return Watched(record=record, kill_s=until_s + self.record.grace_s)
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Nothing is left of a start."""
+
+    job: int
+    epoch: int
+
+
+class Farewell(msgspec.Struct, frozen=True, tag=True):
+    """The spawner ends in order, and leaves nothing behind."""
+
+
+Told: TypeAlias = Watched | Ended | Farewell
+
+
+class WardenLink:
+    """The spawner's side: it starts the process, and another when that one dies."""
+
+    def __init__(self, state: Path, record: RunRecord) -> None:
+        """state, record: of the agent."""
+        self._state = state
+        self._record = record
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe = -1
+        self._next_s = 0.0  # no start before
+
+    @property
+    def pid(self) -> int:
+        """0 = it does not run."""
+        return 0 if self._process is None else self._process.pid
+
+    @property
+    def due_s(self) -> float | None:
+        """When it is to be started; None: it runs."""
+        return self._next_s if self._process is None else None
+
+    def keep(self, watched: Iterable[Watched]) -> None:
+        """Start it, unless it runs or has just been started, and tell it of all starts that there are."""
+        if self._process is not None and self._process.returncode is not None:
+            self.lose()
+        now = time.monotonic()
+        if self._process is not None or now < self._next_s:
+            return
+        self._next_s = now + _AGAIN_S
+        with contextlib.suppress(OSError):  # no memory, no process: tried again
+            self._start()
+        for one in watched:
+            self.tell(one)
+
+    def _start(self) -> None:
+        """Raises OSError."""
+        theirs, ours = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", __name__),
+                    *(str(theirs), str(self._state), str(self._record.path)),
+                ],
+                pass_fds=[theirs],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, _PIPE)
+        os.set_blocking(ours, False)
+        self._pipe = ours
+
+    def tell(self, message: Told) -> None:
+        """Never blocks. One that does not hear is killed, and replaced by ``keep``."""
+        if self._process is None:
+            return
+        data = framed(message)
+        try:
+            heard = os.write(self._pipe, data) == len(data)
+        except OSError:  # it has died, or has been standing still for long
+            heard = False
+        if not heard:
+            self._process.kill()
+
+    def lose(self) -> None:
+        """It has ended."""
+        if self._process is not None:
+            self._process.wait()
+            os.close(self._pipe)
+            self._process = None
+
+    def dismiss(self) -> None:
+        """Nothing is left to watch: it ends."""
+        self.tell(Farewell())
+        if self._process is not None:
+            try:
+                self._process.wait(_AGAIN_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self.lose()
+
+
+class Warden:
+    """``run`` until the spawner has ended, and nothing is left of what it started."""
+
+    def __init__(self, pipe: int, state: Path, record: RunRecord) -> None:
+        """pipe: what the spawner says; it alone has the other end. state, record: of the agent."""
+        self._pipe = pipe
+        self._locks = (state / "spawner.lock", record.path / "spawner.lock")
+        self._folders = (state / "starts", record.starts)
+        self._run = record.incarnation
+        self._watched: dict[tuple[int, int], Watched] = {}
+        self._killed_s: dict[tuple[int, int], float] = {}  # when, of starts that were late
+
+    def run(self) -> None:
+        """Blocks."""
+        if self._listen():
+            return
+        ends = self._ends(time.monotonic())
+        while (held := self._take_over()) is None:
+            if not self._kill_late(ends):
+                return  # the next spawner has ended them
+            time.sleep(_POLL_S)
+        self._end(ends)
+        locks.release(held)
+
+    def _ends(self, now: float) -> dict[str, float]:
+        """Token of each start -> when it is to be killed."""
+        return {one.record.token: one.end_s(now) for one in self._watched.values()}
+
+    def _take_over(self) -> list[int] | None:
+        """Descriptors of the locks; None: another has one of them."""
+        held: list[int] = []
+        for path in self._locks:
+            try:
+                lock = locks.take(path)
+            except (
+                OSError
+            ):  # its directory is gone, or nothing can be written there: nobody can have it
+                continue
+            if lock is None:
+                locks.release(held)
+                return None
+            held.append(lock)
+        return held
+
+    def _kill_late(self, ends: dict[str, float]) -> bool:
+        """Another ends them, and may give them more time than they have. Is anything left?"""
+        found = find_survivors(one.record for one in self._watched.values())
+        for process, record in found.items():
+            if ends[record.token] <= time.monotonic():
+                kill_exactly(process, signal.SIGKILL)
+        return bool(found)
+
+    def _end(self, ends: dict[str, float]) -> None:
+        """All that the spawner told of, and what it was to end for those before it. The locks are ours."""
+        now = time.monotonic()
+        records = {r.token: r for folder in self._folders for r in read_records(folder, keep=True)}
+        for one in self._watched.values():
+            left_s = max(0.0, ends[one.record.token] - now)
+            records[one.record.token] = msgspec.structs.replace(one.record, grace_s=left_s)
+        for (
+            folder
+        ) in self._folders:  # the second time there is nothing but the folder's records to remove
+            end_survivors(folder, records.values(), self._run)
+            time.sleep(_LOOK_AGAIN_S)
+
+    def _listen(self) -> bool:
+        """Returns when the spawner has ended. Was that in order?"""
+        frames = Frames()
+        while True:
+            # What the spawner has said is read first: only where it says nothing more it stands still.
+            if not select.select([self._pipe], [], [], self._patience())[0]:
+                self._end_overdue()
+                continue
+            if not (data := os.read(self._pipe, 1 << 16)):
+                return False
+            for body in frames.feed(data):
+                match msgspec.msgpack.decode(body, type=Told):
+                    case Watched(record=record) as watched:
+                        self._watched[record.job, record.epoch] = watched
+                    case Ended(job=job, epoch=epoch):
+                        self._watched.pop((job, epoch), None)
+                        self._killed_s.pop((job, epoch), None)
+                    case Farewell():
+                        return True
+
+    # --- while the spawner lives -----------------------------------------------------------------
+    def _patience(self) -> float | None:
+        """Seconds until a start is overdue, if nothing more is said of it; None: none will be."""
+        due = [one for key in self._watched if (one := self._due_s(key)) is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _due_s(self, key: tuple[int, int]) -> float | None:
+        overdue_s = self._watched[key].overdue_s
+        if overdue_s is None or key not in self._killed_s:
+            return overdue_s
+        return max(overdue_s, self._killed_s[key] + _KILL_AGAIN_S)
+
+    def _end_overdue(self) -> None:
+        """Do as the spawner should have done."""
+        now = time.monotonic()
+        keys = [
+            key for key in self._watched if (due := self._due_s(key)) is not None and due <= now
+        ]
+        found = find_survivors(self._watched[key].record for key in keys)
+        for key in keys:
+            one = self._watched[key]
+            expires = one.kill_s is None
+            number = signal.SIGTERM if expires else signal.SIGKILL
+            for process, record in found.items():
+                # Scripts take a second SIGTERM for haste.
+                if record.token == one.record.token and not (expires and record.terminated):
+                    kill_exactly(process, number)
+            if one.until_s is not None and expires:
+                self._watched[key] = one.expired(one.until_s)
+            else:
+                self._killed_s[key] = now
+
+
+def main() -> None:
+    """``python -m fairlead.cluster.agent.warden DESCRIPTOR STATE RECORD``."""
+    for number in (
+        _DEAF
+    ):  # of a service manager, for example, that stops the agent with all that it has started
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):  # needs a privilege
+        Path("/proc/self/oom_score_adj").write_text("-1000")
+    descriptor, state, record = sys.argv[1:4]
+    Warden(int(descriptor), Path(state), RunRecord(Path(record))).run()
+
+
+if __name__ == "__main__":
+    main()

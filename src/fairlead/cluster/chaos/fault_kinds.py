@@ -1,0 +1,107 @@
+"""All kinds of faults."""
+
+from fairlead.cluster.chaos import (
+    faults,
+    node_faults,
+    state_faults,
+)
+from fairlead.cluster.chaos.cluster import (
+    LEASE_S,
+    NODES,
+    SOLVE_S,
+)
+from fairlead.cluster.chaos.faults import Kind
+from fairlead.cluster.chaos.workload import GRACE_S
+
+_NODES = tuple(NODES)
+_SHORT = (0.0, 1.0)
+_LEASE = (LEASE_S * 0.3, LEASE_S * 2.5)  # some outlast the lease, some the node
+_PART = (0.0, LEASE_S)
+_LOST = (
+    LEASE_S * 1.5 + GRACE_S,
+    LEASE_S * 3 + GRACE_S,
+)  # until its jobs have been started elsewhere
+_OTHERS = (
+    "state",
+    "checkpoints",
+    "clock",
+    "jobs",
+    "policy",
+    "solver",
+)  # what is no process of ours
+
+
+def _once(name: str, about: str, hurt: faults.DoHurt, target: str) -> Kind:
+    """What is put right at once, by the cluster itself."""
+    return Kind(name, about, (target,), _SHORT, hurt)
+
+
+def _node(name: str, about: str, hurt: faults.DoHurt) -> Kind:
+    """A node, put right at once."""
+    return Kind(name, about, _NODES, _SHORT, hurt)
+
+
+def _lasting(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Kind:
+    """Something that lasts up to some leases; a node unless a target is named."""
+    return Kind(name, about, targets or _NODES, _LEASE, hurt, leases=True)
+
+
+def _brief(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Kind:
+    """Something that lasts a lease at most; a node unless a target is named."""
+    return Kind(name, about, targets or _NODES, _PART, hurt)
+
+
+def _alone(name: str, about: str, hurt: faults.DoHurt, *more: str) -> Kind:
+    """The whole cluster, and no other fault beside it."""
+    return Kind(name, about, ("server", *_NODES, *more), _SHORT, hurt, alone=True)
+
+
+_FULL = (0.5, LEASE_S * 2)
+_ALL = (
+    _brief("kill-server", "and start it again", faults.kill_server, "server"),
+    _lasting("kill-agent", "and start it again", faults.kill_agent),
+    _alone("kill-all", "server and agents at once", faults.kill_all),
+    _node("kill-spawner", "the process that owns the ranks", faults.kill_spawner),
+    _node("kill-prefork", "the process that ranks are forked from", faults.kill_zygote),
+    _node("kill-rank", "one process of a job", faults.kill_rank),
+    _node("kill-job", "all processes of a job", faults.kill_job),
+    _once("kill-solver", "", faults.kill_solver, "solver"),
+    _lasting("freeze-server", "driver and front, SIGSTOP", faults.freeze_server, "server"),
+    _lasting("freeze-driver", "what decides, SIGSTOP", faults.freeze_driver, "server"),
+    _lasting("freeze-front", "what renews leases, SIGSTOP", faults.freeze_front, "server"),
+    _once("kill-front", "what renews leases", faults.kill_front, "server"),
+    _lasting("freeze-agent", "SIGSTOP, longer than a lease", faults.freeze_agent),
+    _lasting("freeze-node", "agent and jobs: zombies", faults.freeze_node),
+    _lasting("freeze-rank", "SIGSTOP, longer than a lease", faults.freeze_rank),
+    Kind("freeze-solver", "", ("solver",), (0.0, SOLVE_S * 2), faults.freeze_solver),
+    Kind("fill-state", "disk of the server", ("state",), _FULL, faults.fill_state),
+    Kind("fill-checkpoints", "disk", ("checkpoints",), _FULL, faults.fill_checkpoints),
+    _node("cut", "connections of an agent", faults.cut),
+    _lasting("slow", "network of an agent", faults.slow),
+    _lasting("partition", "agent and server, longer than a lease", faults.partition),
+    _lasting("unruly", "messages doubled, late, in another order", faults.unruly),
+    _brief("set-clock", "wall clock of all processes", faults.set_clock, "clock"),
+    _brief("pause", "a job, and resume it", faults.pause, "jobs"),
+    _brief("drain", "a node, and undrain it", faults.drain),
+    _once("policy", "set another one", faults.policy, "policy"),
+    _brief("twin-beside", "an agent of the same name beside a living one", node_faults.twin_beside),
+    _lasting(
+        "twin-takeover",
+        "an agent of the same name while the first one is frozen",
+        node_faults.twin_takeover,
+    ),
+    Kind("kill-node", "agent and spawner", _NODES, _LOST, node_faults.kill_node, leases=True),
+    _brief("lose-agent-state", "kill -9, its files deleted", node_faults.lose_agent_state),
+    _brief("damage-agent-state", "kill -9, its files damaged", node_faults.damage_agent_state),
+    _brief("fill-agent", "disk of an agent", node_faults.fill_agent),
+    _lasting("break-starts", "every start on a node fails", node_faults.break_starts),
+    _brief("break-path", "an agent whose PATH leads nowhere", node_faults.break_path),
+    _node("bury-node", "dead for the rest of the group", node_faults.bury_node),
+    _alone(
+        "damage-state",
+        "the server's files damaged: refused, or nothing lost",
+        state_faults.damage_state,
+        *_OTHERS,
+    ),
+)
+KINDS = {kind.name: kind for kind in _ALL}

@@ -1,0 +1,350 @@
+"""The faults: what is done to which part of the cluster, and how it is put right again."""
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from fairlead.cluster.agent.proc import (
+    Process,
+    kill_exactly,
+    process,
+)
+from fairlead.cluster.agent.survivors import Record
+from fairlead.cluster.chaos.cluster import (
+    LEASE_S,
+    NODES,
+    Cluster,
+)
+from fairlead.errors import FairleadError, InputError
+
+FRONT = "fairlead.cluster.front"  # in the command of that process
+DAY_S = 86_400.0
+POLICIES = ("las_aware", "fifo_aware", "finish_time_aware", "makespan_aware", "srtf")
+
+Repair: TypeAlias = Callable[[], None]
+DoHurt: TypeAlias = Callable[[Cluster, str, random.Random], "Hurt | None"]
+
+
+class Hurt(NamedTuple):
+    """A fault in force: what was done, and what puts it right."""
+
+    what: str
+    repair: Repair
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault."""
+
+    name: str
+    about: str
+    targets: tuple[str, ...]  # one of these is hurt, and by one fault at a time
+    hold_s: tuple[float, float]  # from the fault to its repair, least and most
+    hurt: DoHurt  # returns None where there is nothing to hurt now
+    alone: bool = False  # no other fault is in force, all targets are hurt; the first one is told
+    leases: bool = False  # hold_s is for a lease of LEASE_S, and grows with it
+
+    def hold(self, lease_s: float, rng: random.Random) -> float:
+        """Seconds from the fault to its repair."""
+        return rng.uniform(*self.hold_s) * (lease_s / LEASE_S if self.leases else 1.0)
+
+
+def nothing() -> None:
+    """Heals by itself."""
+    return
+
+
+def kill_server(cluster: Cluster, _: str, __: random.Random) -> Hurt:
+    """The server dies."""
+    cluster.kill("server")
+    return Hurt("kill -9 of the server", lambda: persist(cluster.start_server))
+
+
+def freeze_server(cluster: Cluster, _: str, __: random.Random) -> Hurt:
+    """The server stands still, driver and front."""
+    pids = [cluster.processes["server"].pid, *cluster.part("server", FRONT)]
+    cluster.signal(pids, signal.SIGSTOP)
+    return Hurt("server frozen", lambda: cluster.signal(pids, signal.SIGCONT))
+
+
+def freeze_driver(cluster: Cluster, _: str, __: random.Random) -> Hurt:
+    """What decides and writes stands still; what renews leases goes on."""
+    pid = cluster.processes["server"].pid
+    cluster.signal([pid], signal.SIGSTOP)
+    return Hurt("driver frozen", lambda: cluster.signal([pid], signal.SIGCONT))
+
+
+def freeze_front(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+    """What agents and people talk to stands still; what decides goes on."""
+    found = cluster.part("server", FRONT)
+    cluster.signal(found, signal.SIGSTOP)
+    what = "front frozen"
+    return Hurt(what, lambda: cluster.signal(found, signal.SIGCONT)) if found else None
+
+
+def kill_front(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+    """What agents and people talk to dies; the server starts it anew."""
+    found = cluster.part("server", FRONT)
+    cluster.signal(found, signal.SIGKILL)
+    return Hurt("kill -9 of the front", nothing) if found else None
+
+
+def kill_agent(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+    """An agent dies; its spawner lives on."""
+    cluster.kill(node)
+
+    def repair() -> None:
+        cluster.start_agent(node)
+
+    return Hurt(f"kill -9 of the agent of {node}", repair)
+
+
+def freeze_agent(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+    """An agent stands still; its ranks go on."""
+    pid = cluster.processes[node].pid
+    cluster.signal([pid], signal.SIGSTOP)
+    return Hurt(f"agent of {node} frozen", lambda: cluster.signal([pid], signal.SIGCONT))
+
+
+def freeze_node(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
+    """As a virtual machine that is paused: its jobs wake up long after they were started elsewhere."""
+    running = len(ranks_of(cluster, node))
+    if not running:
+        return None
+    frozen = [cluster.processes[node].pid, *cluster.part(node, "")]
+    cluster.signal(frozen, signal.SIGSTOP)
+    what = f"{node} frozen with {running} jobs"
+    return Hurt(what, lambda: cluster.signal(frozen, signal.SIGCONT))
+
+
+def kill_spawner(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
+    """The parent of all ranks of a node dies."""
+    found = cluster.part(node, "fairlead.cluster.agent.spawner")
+    cluster.signal(found, signal.SIGKILL)
+    return Hurt(f"kill -9 of the spawner of {node}", nothing) if found else None
+
+
+def kill_zygote(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
+    """The process that ranks are forked from dies."""
+    ranks = {one.pid for record in ranks_of(cluster, node) for one in record.alive}
+    found = [pid for pid in cluster.part(node, "fairlead.cluster.agent.zygote") if pid not in ranks]
+    cluster.signal(found, signal.SIGKILL)
+    return Hurt(f"kill -9 of the prefork process of {node}", nothing) if found else None
+
+
+def kill_rank(cluster: Cluster, node: str, rng: random.Random) -> Hurt | None:
+    """One process of a job dies."""
+    running = ranks_of(cluster, node)
+    if not running:
+        return None
+    one = rng.choice(running)
+    kill_exactly(rng.choice(one.alive), signal.SIGKILL)
+    return Hurt(f"kill -9 of a rank of job {one.job} on {node}", nothing)
+
+
+def kill_job(cluster: Cluster, node: str, rng: random.Random) -> Hurt | None:
+    """All processes of a job die."""
+    running = ranks_of(cluster, node)
+    if not running:
+        return None
+    job = rng.choice(running).job
+    for name in NODES:
+        for one in [one for one in ranks_of(cluster, name) if one.job == job]:
+            for rank in one.alive:
+                kill_exactly(rank, signal.SIGKILL)
+    return Hurt(f"kill -9 of all ranks of job {job}", nothing)
+
+
+def freeze_rank(cluster: Cluster, node: str, rng: random.Random) -> Hurt | None:
+    """One process of a job stands still."""
+    running = ranks_of(cluster, node)
+    if not running:
+        return None
+    one = rng.choice(running)
+    rank = rng.choice(one.alive)
+    kill_exactly(rank, signal.SIGSTOP)
+    what = f"a rank of job {one.job} on {node} frozen"
+    return Hurt(what, lambda: kill_exactly(rank, signal.SIGCONT))
+
+
+def kill_all(cluster: Cluster, _: str, __: random.Random) -> Hurt:
+    """Server and agents die at once."""
+    nodes = [node for node in NODES if node not in cluster.dead]
+    for name in ("server", *nodes):
+        cluster.kill(name)
+
+    def repair() -> None:
+        for node in nodes:
+            cluster.start_agent(node)
+        persist(cluster.start_server)
+
+    return Hurt("kill -9 of the server and all agents", repair)
+
+
+def fill_state(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+    """No byte left for the server's state."""
+    if not cluster.state.mounted:
+        return None
+    cluster.state.fill()
+    return Hurt("no space left for the server's state", cluster.state.empty)
+
+
+def fill_checkpoints(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+    """No byte left for checkpoints."""
+    if not cluster.checkpoints.mounted:
+        return None
+    cluster.checkpoints.fill()
+    return Hurt("no space left for checkpoints", cluster.checkpoints.empty)
+
+
+def cut(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
+    """Connections of an agent break, a few times."""
+    for _ in range(rng.randint(1, 4)):
+        cluster.cut(node)
+        time.sleep(rng.uniform(0.0, 0.3))
+    return Hurt(f"connections of {node} cut", nothing)
+
+
+def slow(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
+    """Each piece of an agent's traffic is late."""
+    proxy = cluster.proxies[node]
+    proxy.slow_s = rng.uniform(0.1, 0.8)
+
+    def repair() -> None:
+        proxy.slow_s = 0.0
+
+    return Hurt(f"network of {node} slow: up to {proxy.slow_s:.1f} s", repair)
+
+
+def partition(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
+    """Nothing passes; what was under way arrives in the end, or is lost."""
+    proxy = cluster.proxies[node]
+    proxy.held = True
+    breaks = rng.random() < 0.5  # else all that was on its way arrives late
+
+    def repair() -> None:
+        if breaks:
+            cluster.cut(node)
+        proxy.held = False
+
+    return Hurt(f"{node} cut off", repair)
+
+
+def unruly(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+    """Messages come twice, late and in another order."""
+    mark = cluster.control / f"unruly-{node}"
+    mark.touch()
+    what = f"reports and orders of {node} doubled, late and out of order"
+    return Hurt(what, lambda: mark.unlink())
+
+
+def set_clock(cluster: Cluster, _: str, rng: random.Random) -> Hurt:
+    """The wall clock jumps."""
+    offset_s = rng.choice((-1, 1)) * rng.uniform(0.01, 30.0) * DAY_S
+    _write(cluster, offset_s)
+
+    def repair() -> None:
+        if rng.random() < 0.5:
+            _write(cluster, 0.0)
+
+    return Hurt(f"wall clock set by {offset_s / DAY_S:+.1f} days", repair)
+
+
+def _write(cluster: Cluster, offset_s: float) -> None:
+    partial = cluster.control / "clock.partial"
+    partial.write_text(f"{offset_s}")
+    partial.replace(cluster.control / "clock")
+
+
+def kill_solver(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+    """The process that solves for shares dies."""
+    found = cluster.part("server", "solver_child")
+    cluster.signal(found, signal.SIGKILL)
+    return Hurt("kill -9 of the solver", nothing) if found else None
+
+
+def freeze_solver(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+    """The process that solves for shares stands still."""
+    found = cluster.part("server", "solver_child")
+    cluster.signal(found, signal.SIGSTOP)
+    what = "solver frozen"
+    return Hurt(what, lambda: cluster.signal(found, signal.SIGCONT)) if found else None
+
+
+def pause(cluster: Cluster, _: str, rng: random.Random) -> Hurt | None:
+    """A user pauses a job, and resumes it."""
+    with cluster.client() as client:
+        running = [job.id for job in client.jobs(state="open") if job.state != "paused"]
+        if not running:
+            return None
+        job = rng.choice(running)
+        try:
+            client.pause(job)
+        except InputError:  # it has ended meanwhile
+            return None
+    return Hurt(f"job {job} paused", lambda: persist(lambda: _resume(cluster, job)))
+
+
+def _resume(cluster: Cluster, job: int) -> None:
+    with cluster.client() as client, suppress(InputError):  # it has ended, or never was paused
+        client.resume(job)
+
+
+def drain(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+    """An admin drains a node, and undrains it."""
+    with cluster.client() as client:
+        client.drain(node)
+
+    def undrain() -> None:
+        with cluster.client() as client:
+            client.undrain(node)
+
+    return Hurt(f"{node} drained", lambda: persist(undrain))
+
+
+def policy(cluster: Cluster, _: str, rng: random.Random) -> Hurt:
+    """An admin chooses another policy."""
+    chosen = rng.choice(POLICIES)
+    with cluster.client() as client:
+        client.set_policy(chosen)
+    return Hurt(f"policy {chosen}", nothing)
+
+
+def persist(do: Repair, limit_s: float = 60.0) -> None:
+    """Until the server, which another fault may have hit, has done it."""
+    until = time.monotonic() + limit_s
+    while True:
+        try:
+            do()
+            return
+        except FairleadError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.2)
+
+
+@dataclass(frozen=True)
+class RunningStart:
+    """A start whose ranks live on a node."""
+
+    job: int
+    alive: list[Process]
+
+
+def ranks_of(cluster: Cluster, node: str) -> list[RunningStart]:
+    """By the records of the node's spawner; nothing but its own processes can be in them."""
+    found = []
+    for path in (cluster.agent_states[node] / "starts").glob("*.json"):
+        with suppress(OSError, msgspec.DecodeError):  # it has just ended
+            record = msgspec.json.decode(path.read_bytes(), type=Record)
+            known = [(process(pid), began) for pid, began in record.leaders]
+            alive = [one for one, began in known if one is not None and one.start_time == began]
+            if alive:
+                found.append(RunningStart(record.job, alive))
+    return sorted(found, key=lambda one: one.job)

@@ -1,0 +1,230 @@
+"""``python -m fairlead.cluster.chaos.job``: a job that trains nothing and writes down all that happens to it.
+
+Its state is a digest of all its steps in order, so that a step that is left out or done twice shows. A line
+of the ledger is one write, which a SIGKILL does not tear: a letter, a monotonic time, and more:
+
+    B pid age_s     began                       V step            is being saved
+    D what          a device is held by another C step            was found saved
+    A epoch         that start is alive as well
+    F step          has written its evaluation
+    L step digest   goes on from this step      X step            was told to end
+    S step digest interval_s   did this step    E step            says that it is done
+"""
+
+import fcntl
+import hashlib
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from fairlead.cluster.agent.proc import process
+from fairlead.cluster.chaos.entry import shift_clock
+from fairlead.client.lease import Lease
+
+PADDING = b"\0" * 20_000  # bytes of a checkpoint beside the digest
+SAVED_EVERY = 10  # steps, by a job without a lease
+BROKEN = 127  # exit code on a node where nothing can be started
+LOOK_S = 0.05  # for somebody to have looked whether a process is alive
+SLOW = 2.0  # a step on a k80 takes so many times as long
+
+
+def digest_of(before: str, step: int) -> str:
+    """Of a job that has done one step more."""
+    return hashlib.blake2b(f"{before} {step}".encode(), digest_size=8).hexdigest()
+
+
+class Ledger:
+    """Of one rank of one start."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / (
+            f"{os.environ['FAIRLEAD_JOB']}.{os.environ['FAIRLEAD_EPOCH']}.{os.environ.get('RANK', '0')}"
+        )
+        self._file = -1
+
+    def open(self) -> "Ledger":
+        """Begin it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return self
+
+    def living(self) -> list[int]:
+        """Starts of the job of which another process is alive, and not frozen: one that is may wake up
+        beside its successor, and does nothing then. This process is known by its lock until it ends."""
+        job, mine, _ = self.path.name.split(".")
+        found = set() if _locks(self._file, fcntl.LOCK_EX) else {int(mine)}
+        for path in self.path.parent.glob(f"{job}.*"):
+            epoch = int(path.name.split(".")[1])
+            if epoch != int(mine) and _is_written(path):
+                found.add(epoch)
+        return sorted(found)
+
+    def write(self, letter: str, *values: object) -> None:
+        """A line."""
+        line = " ".join(map(str, (letter, f"{time.monotonic():.6f}", *values)))
+        os.write(self._file, line.encode() + b"\n")
+
+
+def _locks(descriptor: int, kind: int) -> bool:
+    """Take the lock of a ledger, if no process has it that writes there; one that looks has it briefly."""
+    until = time.monotonic() + LOOK_S
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+        time.sleep(0.005)
+
+
+def _is_written(path: Path) -> bool:
+    """Is the process that writes this ledger alive, and not frozen?"""
+    with path.open("rb") as file:
+        if _locks(file.fileno(), fcntl.LOCK_SH):
+            return False
+        words = file.readline().split()
+    found = process(int(words[2])) if len(words) >= 3 else None
+    return found is not None and found.state not in "TtZX"
+
+
+class Work:
+    """What is trained."""
+
+    def __init__(self, ledger: Ledger, step_s: float) -> None:
+        self.ledger = ledger
+        self.step_s = step_s
+        self.step = 0
+        self.digest = ""
+        self._saved: Path | None = None
+
+    def load(self, path: Path) -> None:
+        """Go on from a checkpoint."""
+        step, self.digest = path.read_bytes().split(b"\n", 1)[0].decode().split(" ")
+        self.step = int(step)
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint."""
+        self.ledger.write("V", self.step)
+        with path.open("wb") as file:
+            file.write(f"{self.step} {self.digest}\n".encode() + PADDING)
+        self._saved = path.parent.parent / f"step-{self.step:012}"
+
+    def look(self) -> None:
+        """Has the last checkpoint got its name?"""
+        if self._saved is not None and self._saved.is_dir():
+            self.ledger.write("C", int(self._saved.name.removeprefix("step-")))
+        self._saved = None
+
+    def train(self, interval_s: float) -> None:
+        """One step."""
+        time.sleep(self.step_s)
+        self.step += 1
+        self.digest = digest_of(self.digest, self.step)
+        self.ledger.write("S", self.step, self.digest, f"{interval_s:.3f}")
+
+
+def hold_devices(folder: Path, ledger: Ledger) -> None:
+    """A second proof beside the agent's own locks; they are free when this process has ended."""
+    node = Path(os.environ["FAIRLEAD_SOCKET"]).parent.name
+    for device in os.environ["FAIRLEAD_DEVICES"].split(","):
+        lock = os.open(folder / f"{node}-{device}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            ledger.write("D", f"{node}-{device}")
+
+
+def age_s() -> float:
+    """Seconds since this process was made: on a busy machine it is a while until it runs."""
+    me = process(os.getpid())
+    assert me is not None
+    born_s = me.start_time / os.sysconf("SC_CLK_TCK")
+    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - born_s, 0.0)
+
+
+def interval_s(lease: Lease) -> float:
+    """Seconds between checkpoints, as the scheduler wants it now."""
+    link = getattr(getattr(lease, "_side", None), "_link", None)
+    return float(getattr(link, "checkpoint_s", 0.0))
+
+
+def node_of_job() -> str:
+    """The name of the node, by the agent's state directory; "" for a job without a lease."""
+    return Path(os.environ.get("FAIRLEAD_SOCKET", "")).parent.name.removeprefix("agent-")
+
+
+def main() -> None:
+    """See the module."""
+    control = Path(os.environ["CHAOS_CONTROL"])
+    if (node := node_of_job()) and (control / f"broken-{node}").exists():
+        sys.exit(BROKEN)
+    shift_clock(control)
+    folder = Path(os.environ["CHAOS_LEDGER"])
+    slow = SLOW if os.environ["FAIRLEAD_ACCELERATOR"] == "k80" else 1.0
+    ledger = Ledger(folder).open()
+    work = Work(ledger, float(os.environ["CHAOS_STEP_S"]) * slow)
+    ledger.write("B", os.getpid(), f"{age_s():.2f}")
+    for epoch in ledger.living():
+        ledger.write("A", epoch)
+    if "FAIRLEAD_SOCKET" not in os.environ:
+        _run_plain(work, Path(os.environ["FAIRLEAD_CHECKPOINT_DIR"]) / "own")
+        return
+    hold_devices(folder.parent, ledger)
+    try:
+        _train(work)
+    except SystemExit as end:
+        if not end.code:
+            ledger.write("X", work.step)
+        raise
+
+
+def _train(work: Work) -> None:
+    with Lease(load=work.load, save=work.save) as lease:
+        work.step = lease.step
+        work.ledger.write("L", work.step, work.digest)
+        while lease.next():
+            work.look()
+            work.train(interval_s(lease))
+    if lease.completed:
+        work.ledger.write("E", work.step)
+        _evaluate(work)
+
+
+def _evaluate(work: Work) -> None:
+    """What comes after the loop: it may be stopped anywhere, and is then done again."""
+    seconds = float(os.environ.get("CHAOS_EVALUATION_S", "0"))
+    if not seconds or os.environ.get("RANK", "0") != "0":
+        return
+    time.sleep(seconds)
+    final = evaluation_path(work.ledger.path.parent)
+    partial = final.with_suffix(f".{os.getpid()}")
+    partial.write_text(f"{work.step} {work.digest}")
+    partial.replace(final)
+    work.ledger.write("F", work.step)
+
+
+def evaluation_path(folder: Path) -> Path:
+    """Where the job with this ledger writes what its evaluation found."""
+    return folder.with_suffix(".evaluation")
+
+
+def _run_plain(work: Work, own: Path) -> None:
+    """Without a lease: goes on from a file of its own, and is stopped by SIGTERM wherever it is."""
+    if own.is_file():
+        work.load(own)
+    work.ledger.write("L", work.step, work.digest)
+    while work.step < int(os.environ["FAIRLEAD_TOTAL_STEPS"]):
+        work.train(0.0)
+        if work.step % SAVED_EVERY == 0:
+            with suppress(OSError):  # the disk is full
+                partial = own.with_suffix(".partial")
+                partial.write_text(f"{work.step} {work.digest}\n")
+                partial.replace(own)
+    work.ledger.write("E", work.step)
+
+
+if __name__ == "__main__":
+    main()

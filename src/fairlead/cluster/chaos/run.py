@@ -1,0 +1,306 @@
+"""Trials, one after the other and some at the same time, and the checks at the end."""
+
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairlead.cluster.chaos.cluster import (
+    LEASE_S,
+    NODES,
+    Cluster,
+)
+from fairlead.cluster.chaos.disk import command_of, footprint
+from fairlead.cluster.chaos.faults import Kind
+from fairlead.cluster.chaos.fault_kinds import KINDS
+from fairlead.cluster.chaos.workload import Work
+from fairlead.errors import CheckError, FairleadError
+
+PER_CLUSTER = 20  # trials, before all is checked and a new cluster begins
+GONE_S = 10.0  # for helpers of a process that has ended to notice it
+ATTEMPTS = 500  # to find something to hurt
+AT_ONCE = 2  # faults in force
+SLOWER = 3.0  # leases that it may take beyond the following limits
+HEAL_S = 90.0  # from the repair until the cluster is whole again, at the most
+DONE_S = 120.0  # for the jobs that are left to end
+SLACK = (12, 8)  # files and threads by which a process may have grown
+Say = Callable[[str], None]
+
+
+@dataclass
+class Trial:
+    """One fault."""
+
+    number: int
+    kind: str
+    what: str
+    held_s: float  # from the fault to its repair
+    healed_s: float  # from there until the cluster was whole
+
+
+@dataclass
+class Outcome:
+    """What came of all trials."""
+
+    trials: list[Trial] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)  # kind -> why
+    jobs: int = 0
+    starts: int = 0
+    refused: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def run_trials(
+    trials: int,
+    seed: int,
+    kinds: Sequence[str],
+    keep: Path | None,
+    say: Say,
+    lease_s: float = LEASE_S,
+) -> Outcome:
+    """Hurt clusters so many times. kinds: of KINDS; keep: folder for what is left where something is
+    wrong (None: it is removed); say: told of each trial; lease_s: of the clusters."""
+    outcome = Outcome()
+    number = 0
+    while number < trials and not outcome.wrong:
+        count = min(PER_CLUSTER, trials - number)
+        _run_cluster(number, count, seed, kinds, keep, say, outcome, lease_s)
+        number += count
+    return outcome
+
+
+def _run_cluster(
+    first: int,
+    count: int,
+    seed: int,
+    kinds: Sequence[str],
+    keep: Path | None,
+    say: Say,
+    out: Outcome,
+    lease_s: float,
+) -> None:
+    rng = random.Random(f"{seed} {first}")
+    directory = Path(tempfile.mkdtemp(prefix="fairlead-chaos-"))
+    cluster = Cluster(directory, rng, lease_s)
+    try:
+        cluster.start()
+        session = _Session(cluster, rng, first, count, kinds, say, out)
+        session.run()
+    except FairleadError as problem:
+        out.wrong.append(str(problem))
+    finally:
+        cluster.clean_up()
+        if out.wrong and keep is not None:
+            shutil.copytree(
+                directory,
+                keep,
+                dirs_exist_ok=True,
+                ignore=shutil.ignore_patterns("*.sock", "ballast"),
+            )
+        for disk in cluster.all_disks():
+            disk.unmount()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Session:
+    """The trials of one cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        rng: random.Random,
+        first: int,
+        count: int,
+        kinds: Sequence[str],
+        say: Say,
+        outcome: Outcome,
+    ) -> None:
+        self.cluster = cluster
+        self.work = Work(cluster, random.Random(rng.random()))
+        self.outcome = outcome
+        self.say = say
+        self._rng = rng
+        self._todo = queue.SimpleQueue[int]()
+        for number in range(first, first + count):
+            self._todo.put(number)
+        self._kinds = self._possible(kinds)
+        self._deck: list[Kind] = []  # kinds in a random order, each once before any comes again
+        self._hurt: set[str] = set()  # targets of faults in force
+        self._lock = threading.Lock()
+        self._filled = False
+
+    def run(self) -> None:
+        """Work, faults, checks."""
+        cluster, work = self.cluster, self.work
+        work.start()
+        try:
+            time.sleep(2.0)
+            before = _footprints(cluster)
+            threads = [threading.Thread(target=self._saboteur) for _ in range(AT_ONCE)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            work.end()
+        if self.outcome.wrong:
+            return
+        self._revive()
+        work.await_jobs(DONE_S + SLOWER * cluster.lease_s)
+        self.outcome.wrong.extend(work.check(self._filled))
+        self.outcome.jobs += len(work.jobs)
+        self.outcome.refused += work.refused
+        self.outcome.starts += sum(1 for _ in cluster.ledger.glob("*/*.0"))
+        self.outcome.wrong.extend(_leaks(cluster, before))
+        self.outcome.wrong.extend(cluster.stop())
+        self.outcome.wrong.extend(_leftovers(cluster))
+
+    def _revive(self) -> None:
+        """Nodes that stayed dead are repaired: some jobs cannot run without."""
+        dead, self.cluster.dead = self.cluster.dead, set()
+        for node in sorted(dead):
+            self.cluster.start_agent(node)
+        if dead:
+            self.cluster.await_nodes(self._heal_s)
+
+    @property
+    def _heal_s(self) -> float:
+        return HEAL_S + SLOWER * self.cluster.lease_s
+
+    def _possible(self, names: Sequence[str]) -> list[Kind]:
+        disks = {
+            "fill-state": self.cluster.state,
+            "fill-checkpoints": self.cluster.checkpoints,
+            "fill-agent": next(iter(self.cluster.disks.values())),
+        }
+        for name in names:
+            if name in disks and not disks[name].mounted:
+                self.outcome.skipped[name] = "no file system can be mounted (not root)"
+        return [KINDS[name] for name in names if name not in self.outcome.skipped]
+
+    def _saboteur(self) -> None:
+        """Trials until there are none left."""
+        while not self.outcome.wrong:
+            try:
+                number = self._todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self._trial(number)
+            except (FairleadError, OSError) as problem:
+                self.outcome.wrong.append(f"trial {number}: {problem}")
+
+    def _trial(self, number: int) -> None:
+        for _ in range(ATTEMPTS):
+            kind, targets, rng = self._draw(number)
+            try:
+                hurt = self._do(kind, targets, rng)
+                if hurt is not None:
+                    trial = Trial(number, kind.name, *hurt)
+                    self.outcome.trials.append(trial)
+                    self.say(
+                        f"{number:4} {trial.what}; {trial.held_s:.1f} s later put right, "
+                        f"whole again after {trial.healed_s:.1f} s"
+                    )
+                    return
+            finally:
+                with self._lock:
+                    self._hurt -= set(targets)
+                    self._hurt |= self.cluster.dead
+            with self._lock:
+                self._deck.append(kind)  # there was nothing to hurt: later again
+            time.sleep(0.2)
+        raise CheckError(f"trial {number}: nothing to hurt in {ATTEMPTS} attempts")
+
+    def _do(
+        self, kind: Kind, targets: tuple[str, ...], rng: random.Random
+    ) -> tuple[str, float, float] | None:
+        began = time.monotonic()
+        try:
+            hurt = kind.hurt(self.cluster, targets[0], rng)
+        except FairleadError:  # a server that another fault has hit does not answer
+            return None
+        if hurt is None:
+            return None
+        self._filled |= kind.name == "fill-checkpoints"
+        time.sleep(kind.hold(self.cluster.lease_s, rng))
+        hurt.repair()
+        repaired = time.monotonic()
+        while left := self._broken(targets):
+            if time.monotonic() > repaired + self._heal_s:
+                raise CheckError(f"{hurt.what}: not whole again after {self._heal_s:.0f} s: {left}")
+            time.sleep(0.1)
+        return hurt.what, repaired - began, time.monotonic() - repaired
+
+    def _broken(self, targets: Sequence[str]) -> str:
+        """What is not there again of what was hurt."""
+        left = self.cluster.missing()
+        concerned = not left or any(name in left for name in targets) or "server" in left
+        return left if concerned else ""
+
+    def _draw(self, number: int) -> tuple[Kind, tuple[str, ...], random.Random]:
+        """A kind and its target, none that is hurt already."""
+        while True:
+            with self._lock:
+                if not self._deck:
+                    self._deck = self._rng.sample(self._kinds, len(self._kinds))
+                for kind in self._deck:
+                    free = [t for t in kind.targets if t not in self._hurt]
+                    others = self._hurt - self.cluster.dead
+                    if not free or (kind.alone and others):
+                        continue
+                    targets = tuple(free) if kind.alone else (self._rng.choice(free),)
+                    self._deck.remove(kind)
+                    self._hurt |= set(targets)
+                    return kind, targets, random.Random(f"{number} {self._rng.random()}")
+            time.sleep(0.1)
+
+
+def _footprints(cluster: Cluster) -> dict[str, tuple[int, int]]:
+    return {name: footprint(one.pid) for name, one in cluster.processes.items()}
+
+
+def _leaks(cluster: Cluster, before: dict[str, tuple[int, int]]) -> Iterator[str]:
+    """Files and threads that server and agents hold beyond what they began with."""
+    until = time.monotonic() + 10.0
+    found = list(_grown(cluster, before))
+    while found and time.monotonic() < until:  # connections of the last requests go in their time
+        time.sleep(0.5)
+        found = list(_grown(cluster, before))
+    yield from found
+
+
+def _grown(cluster: Cluster, before: dict[str, tuple[int, int]]) -> Iterator[str]:
+    for name, now in _footprints(cluster).items():
+        for what, was, has, slack in zip(
+            ("files", "threads"), before[name], now, SLACK, strict=True
+        ):
+            if has > was + slack:
+                yield f"{name} has {has} {what} open, {was} in the beginning"
+
+
+def _leftovers(cluster: Cluster) -> Iterator[str]:
+    """What a cluster that has ended must not leave."""
+    until = time.monotonic() + GONE_S
+    while cluster.orphans() and time.monotonic() < until:
+        time.sleep(0.1)
+    for pid in cluster.orphans():
+        yield f"process {pid} is left: {command_of(pid)[:200]}"
+    for node in NODES:
+        records = list((cluster.agent_states[node] / "starts").iterdir())
+        yield from (f"{node}: the record {path.name} of a start is left" for path in records)
+    for partial in cluster.checkpoints.folder.glob("*/.*.partial"):
+        yield f"{partial} is left"
+    state = str(cluster.state.folder / "state")
+    replayed = subprocess.run(
+        [sys.executable, "-m", "fairlead", "replay", state], capture_output=True, text=True
+    )
+    if replayed.returncode:
+        yield f"the journal does not replay: {replayed.stderr.strip()[-500:]}"

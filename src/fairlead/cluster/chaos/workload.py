@@ -1,0 +1,178 @@
+"""The jobs that the cluster works on while it is hurt, and what it acknowledged of them."""
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from fairlead.cluster.chaos.cluster import PYTHON, Cluster
+from fairlead.cluster.chaos.job_ledger import (
+    Expected,
+    check_job,
+    read_starts,
+)
+from fairlead.errors import FairleadError
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.api_models import JobView
+
+OPEN = 7  # jobs in the system
+STEP_S = 0.02
+STEPS = (60, 300)
+RANKS = (1, 1, 1, 1, 2, 2, 4)
+GRACE_S = 3.0
+MAX_RETRIES = 1_000  # whatever fails here fails by our own hand
+EVALUATES = 0.5  # of those with a lease: they have something to do after their loop
+EVALUATION_S = (0.1, 2.0)
+PLAIN = 0.3  # of those of one rank: without a lease
+
+
+class Work:
+    """A thread that submits jobs as others end. What goes wrong is in ``wrong``."""
+
+    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+        self.cluster = cluster
+        self.jobs: dict[str, Expected] = {}  # by name, which is the key of the submission too
+        self.ids: dict[str, int] = {}  # as acknowledged
+        self.refused = 0  # submissions that had to be sent again
+        self.wrong: list[str] = []
+        self._rng = rng
+        self._more = True
+        self._thread = threading.Thread(target=self._run, name="work")
+
+    def start(self) -> None:
+        """Begin to submit."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Submit no more; what is under way is acknowledged when this returns."""
+        self._more = False
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            count = 0
+            while self._more:
+                view = self._look()
+                if view is not None:
+                    count = sum(job.ended_s is None for job in view)
+                if count < (
+                    OPEN if view is not None else 2 * OPEN
+                ):  # a server that is away as well
+                    self._submit()
+                    count += 1
+                else:
+                    time.sleep(0.2)
+        except Exception as problem:
+            self.wrong.append(f"{type(problem).__name__}: {problem}")
+
+    def _look(self) -> list[JobView] | None:
+        """All jobs, if the server answers. More steps than the jobs have made are never counted."""
+        try:
+            with self.cluster.client() as client:
+                views = list(client.all_jobs())
+        except FairleadError:
+            return None
+        for view in views:
+            if view.name in self.jobs and view.steps > (most := self._most(view.name)):
+                self.wrong.append(f"job {view.id}: {view.steps:g} steps counted, {most:g} made")
+        return views
+
+    def _most(self, name: str) -> float:
+        """Steps that a job can have made; of a plain job: in the time since its first process began, and a
+        second more."""
+        expected, starts = self.jobs[name], read_starts(self.cluster.ledger / name)
+        if not expected.plain:
+            return max(max((start.last for start in starts), default=0), 0)
+        now = time.monotonic()
+        ran_s = now - min((start.first_at or now for start in starts), default=now)
+        return (ran_s + 1.0) / expected.step_s
+
+    def _submit(self) -> None:
+        """Until it is acknowledged, with one key."""
+        name = f"job-{len(self.jobs)}"
+        ranks = self._rng.choice(RANKS)
+        plain = ranks == 1 and self._rng.random() < PLAIN
+        evaluates = not plain and self._rng.random() < EVALUATES
+        expected = Expected(
+            name,
+            self._rng.randint(*STEPS),
+            STEP_S,
+            ranks,
+            plain,
+            self._rng.uniform(*EVALUATION_S) if evaluates else 0.0,
+        )
+        spec = self._spec(expected)
+        self.jobs[name] = expected
+        while True:
+            try:
+                with self.cluster.submitting, self.cluster.client() as client:
+                    (self.ids[name],) = client.submit([spec], key=name)
+                if self._rng.random() < 0.2:  # the answer may have been lost on its way
+                    with self.cluster.submitting, self.cluster.client() as client:
+                        again = client.submit([spec], key=name)
+                    if again != [self.ids[name]]:
+                        self.wrong.append(f"{name}: ids {again} and {self.ids[name]} for one key")
+                return
+            except FairleadError:
+                self.refused += 1
+                time.sleep(0.2)
+
+    def _spec(self, expected: Expected) -> JobSpec:
+        cluster = self.cluster
+        prefork = self._rng.random() < 0.7
+        by_path = not prefork and self._rng.random() < 0.5
+        return JobSpec(
+            command=(PYTHON if by_path else sys.executable, "-m", "fairlead.cluster.chaos.job"),
+            total_steps=expected.total_steps,
+            name=expected.name,
+            scale_factor=expected.ranks,
+            rates={"v100": 1 / STEP_S, "k80": 0.5 / STEP_S},
+            env={
+                "CHAOS_LEDGER": str(cluster.ledger / expected.name),
+                "CHAOS_CONTROL": str(cluster.control),
+                "CHAOS_STEP_S": str(STEP_S),
+                "CHAOS_EVALUATION_S": f"{expected.evaluation_s:.3f}",
+            },
+            cwd="/",
+            checkpoint_dir=str(cluster.checkpoints.folder / expected.name),
+            grace_s=GRACE_S,
+            max_retries=MAX_RETRIES,
+            plain=expected.plain,
+            keeps_progress=expected.plain,
+            prefork=prefork,
+        )
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def await_jobs(self, limit_s: float) -> None:
+        """Until all have ended; those that have not by then are in ``wrong``."""
+        until = time.monotonic() + limit_s
+        while (views := self._look()) is None or any(job.ended_s is None for job in views):
+            if time.monotonic() > until:
+                left = [job for job in views or () if job.ended_s is None]
+                self.wrong.extend(
+                    f"job {job.id} is {job.state} after {limit_s:.0f} s without faults: {job.reason}"
+                    for job in left
+                )
+                return
+            self.cluster.missing()  # takes nodes back that were cordoned meanwhile
+            time.sleep(0.2)
+
+    def check(self, disk_was_full: bool) -> Iterator[str]:
+        """Every way in which the jobs are not as they must be."""
+        yield from self.wrong
+        with self.cluster.client() as client:
+            views = {view.name: view for view in client.all_jobs()}
+            count = len(list(client.all_jobs()))
+            stints = {name: client.stints(view.id) for name, view in views.items()}
+        if count != len(self.jobs):
+            yield f"{len(self.jobs)} jobs were submitted, the server has {count}"
+        for name, expected in self.jobs.items():
+            view = views.get(name)
+            if view is None or view.id != self.ids.get(name):
+                yield f"{name} was acknowledged as job {self.ids.get(name)} and is not there"
+                continue
+            folder = self.cluster.ledger / name
+            found = check_job(expected, folder, view, stints[name], disk_was_full)
+            yield from (f"job {view.id} ({name}): {wrong}" for wrong in found)

@@ -1,0 +1,97 @@
+"""Run the demonstration on a cluster that is up, and sum up what it has shown."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairlead.cluster.demo.jobs import JOBS, Family
+from fairlead.errors import FairleadError
+from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.api_models import (
+    JobView,
+    StatusView,
+    StintView,
+    TenantView,
+)
+
+LOOK_S = 0.25  # between two looks at the cluster
+LIMIT_S = 110.0  # something is wrong if it takes longer
+PARTS = ("wait_s", "start_s", "load_s", "save_s", "stop_s")  # of what a stint costs beside training
+
+Watch = Callable[[StatusView, list[JobView]], None]
+
+
+@dataclass
+class Summary:
+    """What has come of the demonstration. All lists in order of job ids."""
+
+    seconds: float
+    jobs: list[JobView]
+    stints: list[StintView]
+    tenants: tuple[TenantView, ...]
+    promised: dict[str, float]  # tenant -> part of the device time, while it was handed out
+
+    @property
+    def preempted(self) -> list[StintView]:
+        """Stints that ended because the scheduler wanted it so."""
+        return [stint for stint in self.stints if stint.why in ("preempted", "moved")]
+
+    def mean_s(self, part: str, stints: Iterable[StintView]) -> float | None:
+        """Mean seconds of one of ``PARTS`` where it is known; None = nowhere."""
+        known = [getattr(stint, part) for stint in stints if getattr(stint, part) >= 0]
+        return sum(known) / len(known) if known else None
+
+
+@dataclass
+class Promises:
+    """What part of the device time tenants were promised, over all looks, weighted by what was held."""
+
+    promised: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def look(self, status: StatusView, lasted_s: float) -> None:
+        """Take note of it."""
+        held = sum(held for _, _, held in status.devices.values())
+        for tenant in status.tenants:
+            self.promised[tenant.name] += tenant.share_promised * held * lasted_s
+
+    def shares(self) -> dict[str, float]:
+        """Tenant -> part of all."""
+        in_all = sum(self.promised.values()) or 1.0
+        return {name: part / in_all for name, part in self.promised.items()}
+
+
+def play(
+    client: Client,
+    checkpoints: Path,
+    watch: Watch,
+    broken: Callable[[], str],
+    plan: Sequence[tuple[float, Family, float]] = JOBS,
+) -> Summary:
+    """Submit the jobs when their time has come, watch until all have ended.
+
+    checkpoints: a directory for them; watch: told of every look; broken: the name of a process of the
+    cluster that has ended, "" = none; plan: as ``JOBS``. Raises FairleadError if one has, or if the jobs
+    take too long.
+    """
+    began = looked = time.monotonic()
+    promises, ids, left = Promises(), [], list(enumerate(plan))
+    while True:
+        while left and left[0][1][0] <= time.monotonic() - began:
+            number, (_, family, work_s) = left.pop(0)
+            ids += client.submit([family.job(number, work_s, checkpoints)], tenant=family.tenant)
+        status, jobs = client.status(), client.jobs()
+        now = time.monotonic()
+        promises.look(status, now - looked)
+        looked = now
+        watch(status, jobs)
+        if not left and all(job.ended_s is not None for job in jobs):
+            break
+        if name := broken():
+            raise FairleadError(f"{name}: ended by itself")
+        if now - began > LIMIT_S:
+            raise FairleadError(f"the jobs are not done after {LIMIT_S:.0f} s")
+        time.sleep(LOOK_S)
+    stints = [stint for job in ids for stint in client.stints(job)]
+    return Summary(now - began, jobs, stints, status.tenants, promises.shares())

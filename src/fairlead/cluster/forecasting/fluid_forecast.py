@@ -1,0 +1,186 @@
+"""A coarse forecast: the future of a cluster without rounds, in a fraction of a second for 20,000 jobs.
+
+Where a policy divides devices among all jobs, each job runs at the shares that are in force, and as jobs
+leave the others get more, up to all of the time (processor sharing). Where it serves one after another,
+jobs are put on the devices that are free first, in the order in which they will be served (list scheduling).
+Starts, the grid of rounds and what a solve would decide anew are left out: that is its error.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.model.arrays import Floats, Ints
+
+LEAVE_AT_ONCE = (
+    0.02  # part of the jobs that may end between two times at which devices are divided anew
+)
+ORDERS = {  # policies that serve one job after another: by what, and do they choose types by rates?
+    "fifo": ("id", False),
+    "fifo_aware": ("id", True),
+    "fifo_packed": ("id", True),
+    "shortest_job_first": ("work", True),
+    "srtf": ("work", True),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FluidJobs:
+    """Jobs, in order of id, as aligned arrays."""
+
+    job: Ints  # (jobs,) ids
+    left: Floats  # (jobs,) steps
+    rate: Floats  # (jobs, types) steps/s on each accelerator type; 0 = cannot run there
+    scale: Ints  # (jobs,) devices
+    weight: Floats  # (jobs,)
+    share: Floats  # (jobs, types) part of the time on each type; all 0 = nothing is decided yet
+    running_on: Ints  # (jobs,) type, -1 = does not run
+    arrive_s: Floats  # (jobs,) seconds from now, 0 = is there
+
+
+def fluid_jobs(s: Scheduler) -> FluidJobs:
+    """The jobs that take part, as a scheduler has them."""
+    jobs, units = s.ledger.jobs, s.ledger.units
+    types = len(s.capacity)
+    rate, share = np.zeros((jobs.n, types)), np.zeros((jobs.n, types))
+    running_on = np.full(jobs.n, -1)
+    steps = s.throughputs.rate[jobs.row]
+    for slot, type_ in enumerate(s.running.draws_on.tolist()):
+        rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
+        for member in units.member.T:
+            there = member >= 0
+            np.add.at(share[:, type_], member[there], units.share[there, slot])
+    for member in units.member.T:
+        runs = (member >= 0) & (units.running_on >= 0)
+        running_on[member[runs]] = s.running.draws_on[units.running_on[runs]]
+    capacity = s.capacity
+    rate[capacity[None, :] < jobs.scale[:, None]] = 0.0
+    return FluidJobs(
+        job=jobs.id.copy(),
+        left=np.maximum(jobs.total - jobs.done, 0.0),
+        rate=rate,
+        scale=jobs.scale.copy(),
+        weight=jobs.weight.copy(),
+        share=np.where(rate > 0, share, 0.0),
+        running_on=running_on,
+        arrive_s=np.zeros(jobs.n),
+    )
+
+
+def joined(first: FluidJobs, second: FluidJobs) -> FluidJobs:
+    """Both."""
+    return FluidJobs(
+        **{
+            name: np.concatenate([getattr(first, name), getattr(second, name)])
+            for name in FluidJobs.__dataclass_fields__
+        }
+    )
+
+
+def finish_times(jobs: FluidJobs, capacity: Floats, policy: str, horizon_s: float) -> Floats:
+    """(jobs,) seconds from now to the end of each; inf = not within the horizon. capacity: (types,) devices
+    that work; policy: name, with options behind a colon."""
+    if not len(jobs.job) or not capacity.sum():
+        return np.full(len(jobs.job), np.inf)
+    order = ORDERS.get(policy.partition(":")[0])
+    if order is None:
+        times = _shared(jobs, capacity, horizon_s)
+    else:
+        times = _in_order(jobs, capacity, *order, horizon_s)
+    return np.where(jobs.left <= 0, np.minimum(times, jobs.arrive_s), times)
+
+
+def _shared(jobs: FluidJobs, capacity: Floats, horizon_s: float) -> Floats:
+    """Processor sharing."""
+    speed, part = _speeds(jobs, capacity)
+    finish: Floats = np.full(len(jobs.job), np.inf)
+    left, now_s = jobs.left.copy(), 0.0
+    awaits = np.argsort(jobs.arrive_s, kind="stable")
+    come = int(np.searchsorted(jobs.arrive_s[awaits], 0.0, side="right"))
+    active = awaits[:come]
+    active = active[speed[active] > 0]
+    present = int((jobs.arrive_s <= 0).sum() - (len(awaits[:come]) - len(active)))
+    devices = float(capacity.sum())
+    while present and now_s < horizon_s:
+        pace = speed[active] * _stretched(part[active], jobs.scale[active], devices)
+        ends = left[active] / np.maximum(pace, 1e-300)
+        step_s = horizon_s - now_s
+        if len(active):
+            batch = min(int(LEAVE_AT_ONCE * len(active)), len(active) - 1)
+            step_s = min(step_s, float(np.partition(ends, batch)[batch]))
+        more = min(come + max(int(LEAVE_AT_ONCE * len(active)), 1), len(awaits)) - 1
+        if come < len(awaits):
+            step_s = min(step_s, max(float(jobs.arrive_s[awaits[more]]) - now_s, 0.0))
+        over = ends <= step_s
+        finish[active[over]] = now_s + ends[over]
+        present -= int((jobs.arrive_s[active[over]] <= 0).sum())
+        left[active] -= pace * step_s
+        now_s += step_s
+        active = active[~over]
+        until = int(np.searchsorted(jobs.arrive_s[awaits], now_s, side="right"))
+        new = awaits[come:until]
+        active, come = np.concatenate([active, new[speed[new] > 0]]), until
+    return finish
+
+
+def _speeds(jobs: FluidJobs, capacity: Floats) -> tuple[Floats, Floats]:
+    """(jobs,) steps/s while it runs, and the part of the time that it runs now, or would by its weight."""
+    part = jobs.share.sum(axis=1)
+    there = np.where(jobs.rate > 0, capacity, 0.0)
+    usual = (jobs.rate * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1e-9)
+    speed = np.where(
+        part > 1e-6, (jobs.share * jobs.rate).sum(axis=1) / np.maximum(part, 1e-6), usual
+    )
+    given = part > 1e-6
+    fair = jobs.weight * capacity.sum() / max(float(jobs.weight @ jobs.scale), 1e-9)
+    if given.any():  # as much as the others have for their weight
+        fair = jobs.weight * float(np.median(part[given] / jobs.weight[given]))
+    return speed, np.clip(np.where(given, part, fair), 1e-6, 1.0)
+
+
+def _stretched(part: Floats, scale: Ints, devices: float) -> Floats:
+    """(jobs,) parts of the time, all stretched by one factor and cut at 1, so that devices are in use."""
+    if float(scale.sum()) <= devices:
+        return np.ones(len(part))
+    low, high = 0.0, 1.0 / float(part.min())
+    for _ in range(40):
+        middle = (low + high) / 2
+        if float(np.minimum(part * middle, 1.0) @ scale) > devices:
+            high = middle
+        else:
+            low = middle
+    return np.minimum(part * low, 1.0)
+
+
+def _in_order(
+    jobs: FluidJobs, capacity: Floats, order: str, aware: bool, horizon_s: float
+) -> Floats:
+    """List scheduling: whoever runs goes on, the others follow. aware: each where it ends first; else where
+    devices are free first."""
+    free = [[0.0] * int(count) for count in capacity.tolist()]
+    fastest = jobs.rate.max(axis=1)
+    work = np.where(fastest > 0, jobs.left / np.maximum(fastest, 1e-300), np.inf)
+    key = jobs.job.astype(np.float64) if order == "id" else work
+    finish: Floats = np.full(len(jobs.job), np.inf)
+    for row in np.lexsort((key, jobs.arrive_s, jobs.running_on < 0)).tolist():
+        scale, on = int(jobs.scale[row]), int(jobs.running_on[row])
+        able = np.flatnonzero(jobs.rate[row] > 0).tolist() if on < 0 else [on]
+        best_s, first_s, best = np.inf, np.inf, -1
+        for type_ in able:
+            devices, rate = free[type_], float(jobs.rate[row, type_])
+            if len(devices) < scale or rate <= 0:
+                continue
+            start_s = devices[0] if scale == 1 else heapq.nsmallest(scale, devices)[-1]
+            end_s = max(start_s, float(jobs.arrive_s[row])) + float(jobs.left[row]) / rate
+            if (end_s if aware else start_s) < first_s:
+                best_s, best, first_s = end_s, type_, end_s if aware else start_s
+        if best < 0:
+            continue
+        for _ in range(scale):
+            heapq.heappop(free[best])
+        for _ in range(scale):
+            heapq.heappush(free[best], best_s)
+        finish[row] = best_s if best_s <= horizon_s else np.inf
+    return finish

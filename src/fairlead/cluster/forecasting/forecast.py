@@ -1,0 +1,417 @@
+"""The live state run forward: when jobs will be done, and what would be if.
+
+A scheduler is restored from a state and driven by the simulator, with the rates that are believed as the
+true ones. The round in force goes on to its end; it is cut where the question has other nodes. The state,
+and whoever it was taken from, are not touched.
+
+Rounds are simulated one by one: 1,000 jobs take seconds, and the time grows with jobs, solves and rounds.
+Where that takes longer than is allowed, the rest follows without rounds (``fluid``): an outcome says up to
+when it is exact.
+"""
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fairlead.model.commands import (
+    Command,
+    End,
+    EndJobs,
+    StartRound,
+)
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.checkpoint import SchedulerState
+from fairlead.scheduler.driver import drive
+from fairlead.errors import SimulationError
+from fairlead.model.events import (
+    Event,
+    JobsSubmitted,
+    ProgressCorrected,
+    RoundEnded,
+)
+from fairlead.cluster.forecasting.arrivals import History
+from fairlead.cluster.forecasting.fluid_forecast import (
+    FluidJobs,
+    finish_times,
+    fluid_jobs,
+    joined,
+)
+from fairlead.cluster.server.restart_costs import STAYS_S
+from fairlead.model.arrays import Floats
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.setup import Setup, restore
+from fairlead.simulator.backend import SimBackend, Window
+from fairlead.simulator.true_jobs import Adopted
+from fairlead.simulator.ground_truth import World
+
+DAY_S = 86_400.0
+MORE, MORE_PER_JOB = 1_000, 2  # jobs to come that a forecast without rounds looks at
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a state."""
+
+    now_s: float | None = None  # None: the time of the state
+    horizon_s: float = 30 * DAY_S
+    steps_done: Mapping[int, float] = field(default_factory=dict)  # what is known beyond the state
+    rate_noise: float = 0.0  # as in ``World``
+    rate_bias: float = 0.0
+    restart_costs: RestartCosts | None = None  # None: those of the setup
+    add_jobs: Sequence[Job] = ()  # submitted now; ids above all others
+    cluster: Cluster | None = None  # None: as it is
+    policy: str | None = None
+    history: History = field(default_factory=History)  # by which jobs are expected; none: none are
+    early_s: float = np.inf  # a round of this age ends where devices are free and jobs wait
+    cpu_s: float = np.inf  # of this process that rounds may be simulated for
+    wall_s: float = np.inf  # that rounds may be simulated for, whatever the process got of them
+    rounds_s: float = np.inf  # from now on that are simulated round by round, if there is time
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One possible future."""
+
+    finish_s: Mapping[int, float]  # job -> seconds from now; missing: not within the horizon
+    makespan_s: float  # to the end of the last job, or the horizon where some have not ended
+    utilization: float  # device-seconds held over those there were, up to then
+    complete: bool  # have all jobs ended that are not held?
+    exact_s: float = np.inf  # seconds from now for which rounds were simulated; inf = to the end
+
+    @property
+    def coarse(self) -> bool:
+        """Was the time too short for rounds to the end?"""
+        return self.exact_s < np.inf
+
+    @property
+    def mean_left_s(self) -> float:
+        """Mean time from now to the end of each job that ends; 0 where none does."""
+        return float(np.mean(list(self.finish_s.values()))) if self.finish_s else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Eta:
+    """When one job will be done, in seconds from now; None: not within the horizon."""
+
+    finish_s: float | None  # the median of the forecasts
+    low_s: float | None  # 10 % of them are earlier
+    high_s: float | None  # 10 % are later
+    forecasts: int
+
+
+def forecast(
+    setup: Setup,
+    state: SchedulerState,
+    question: Question | None = None,
+    seeds: Sequence[int] = (0,),
+) -> list[Outcome]:
+    """One outcome for each seed; without noise and bias they are all the same.
+
+    Raises InputError where the question's cluster, policy or jobs do not go with the state.
+    """
+    asked = question or Question()
+    return [_future(setup, state, asked, seed) for seed in seeds]
+
+
+def eta(outcomes: Sequence[Outcome], job: int) -> Eta:
+    """When a job will be done, from several outcomes."""
+    times = np.array([outcome.finish_s.get(job, np.inf) for outcome in outcomes])
+    if not len(times):
+        return Eta(None, None, None, 0)
+    found = np.quantile(times, (0.5, 0.1, 0.9), method="inverted_cdf").tolist()
+    middle, low, high = (value if value < np.inf else None for value in found)
+    return Eta(middle, low, high, len(times))
+
+
+def middle_s(outcomes: Sequence[Outcome], job: int) -> float | None:
+    """The median of when a job will be done, as ``eta`` has it."""
+    times = sorted(outcome.finish_s.get(job, np.inf) for outcome in outcomes)
+    found = times[(len(times) - 1) // 2] if times else np.inf
+    return found if found < np.inf else None
+
+
+def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
+    """Who keeps its devices for now shall not do so for ever, for nobody will say here that it need not."""
+    for books in (scheduler.ledger, scheduler.held):
+        told = books.jobs.restart_s
+        told[told >= STAYS_S] = costs.default_s
+
+
+def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> Outcome:
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
+    costs = asked.restart_costs or setup.restart_costs
+    ahead = replace(
+        setup,
+        cluster=asked.cluster or setup.cluster,
+        policy=asked.policy or setup.policy,
+        traits=None,
+        overlap_solves=False,
+    )
+    now_s = state.time_s if asked.now_s is None else asked.now_s
+    scheduler = restore(ahead, state)
+    _forget_stays(scheduler, costs)
+    starts = _starts(scheduler, now_s, costs)
+    done = _done(scheduler, now_s, asked.steps_done, starts)
+    ids = np.array(list(done), np.int64)
+    scheduler.handle(ProgressCorrected(now_s, ids, np.array(list(done.values()))))
+    goes_on = None if asked.cluster is not None else _goes_on(scheduler, now_s)
+    first: list[Command] = []
+    if asked.add_jobs or not scheduler.active:
+        first += scheduler.handle(JobsSubmitted(now_s, tuple(asked.add_jobs)))
+    if goes_on is not None:
+        first.append(goes_on)
+    elif scheduler.active:
+        first += scheduler.handle(_cut(scheduler, now_s, starts))
+    adopted = _adopted(scheduler, starts)
+    to_come = _ToCome(scheduler, asked, now_s, seed)
+    backend = SimBackend(
+        to_come.arrivals(),
+        ahead.cluster,
+        _truth(scheduler, setup),
+        scheduler.planner.solve,
+        World(costs, asked.rate_noise, asked.rate_bias, seed=seed),
+        window=Window(0, len(adopted)),
+        until_s=now_s + asked.horizon_s,
+        now_s=now_s,
+        adopted=adopted,
+        early_s=asked.early_s,
+    )
+    watch = _Watch(now_s, float(scheduler.capacity.sum()), to_come.first_id)
+    for command in first:
+        watch.command(command)
+        if not isinstance(command, EndJobs):  # who has ended by now was not adopted
+            backend.perform(command)
+    to_the_end = True
+    with suppress(SimulationError):  # where the rest would wait for ever: not within the horizon
+        to_the_end = drive(
+            scheduler,
+            backend,
+            [watch],
+            lambda: (
+                time.process_time() - began_cpu_s >= asked.cpu_s
+                or time.monotonic() - began_s >= asked.wall_s
+                or scheduler.now_s - now_s >= asked.rounds_s
+            ),
+        )
+    open_ = scheduler.ledger.jobs.id
+    complete = not (open_ < to_come.first_id).any()
+    if to_the_end:
+        return watch.outcome(complete, asked.horizon_s)
+    return _rest(scheduler, ahead.policy, watch, asked, to_come)
+
+
+class _ToCome:
+    """Jobs that are expected: of kinds that the scheduler knows, with ids above all others."""
+
+    def __init__(self, scheduler: Scheduler, asked: Question, now_s: float, seed: int) -> None:
+        self._table, self._seed, self._now_s = scheduler.throughputs, seed, now_s
+        self._history = asked.history
+        self._most = float(scheduler.capacity.max(initial=0.0))
+        known = [*scheduler.ledger.jobs.id.tolist(), *scheduler.held.jobs.id.tolist()]
+        seen = [job.id for _, batch in asked.history.batches for job in batch]
+        self.first_id = 1 + max([-1, *known, *seen, *(job.id for job in asked.add_jobs)])
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """By time."""
+        for one in self._history.expected(self._now_s, self._seed, self.first_id):
+            job = one.job
+            known = self._table.row(job.family, job.scale_factor) is not None
+            if known and job.scale_factor <= self._most:
+                yield one
+
+    def fluid(self, s: Scheduler, most: int) -> FluidJobs:
+        """Those after the scheduler's time, so many at most."""
+        later = (one for one in self.arrivals() if one.time_s > s.now_s)
+        found = list(itertools.islice(later, most))
+        rows = [s.throughputs.row(one.job.family, one.job.scale_factor) or 0 for one in found]
+        steps = s.throughputs.rate[np.array(rows, np.int64)]
+        rate = np.zeros((len(found), len(s.capacity)))
+        for slot, type_ in enumerate(s.running.draws_on.tolist()):
+            rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
+        return FluidJobs(
+            job=np.array([one.job.id for one in found], np.int64),
+            left=np.array([one.job.total_steps for one in found], np.float64),
+            rate=rate,
+            scale=np.array([one.job.scale_factor for one in found], np.int64),
+            weight=np.array([one.job.weight for one in found], np.float64),
+            share=np.zeros_like(rate),
+            running_on=np.full(len(found), -1),
+            arrive_s=np.array([one.time_s - s.now_s for one in found], np.float64),
+        )
+
+
+def _rest(s: Scheduler, policy: str, watch: "_Watch", asked: Question, to_come: _ToCome) -> Outcome:
+    """What follows without rounds on what was simulated."""
+    there = fluid_jobs(s)
+    exact_s = max(s.now_s - watch.now_s, 0.0)
+    jobs = joined(there, to_come.fluid(s, MORE + MORE_PER_JOB * len(there.job)))
+    times = finish_times(jobs, s.capacity, policy, asked.horizon_s - exact_s)
+    found = zip(there.job.tolist(), times[: len(there.job)].tolist(), strict=True)
+    mine = {job: t for job, t in found if job < to_come.first_id}
+    finish_s = watch.finish_s | {job: exact_s + t for job, t in mine.items() if t < np.inf}
+    complete = all(t < np.inf for t in mine.values())
+    makespan_s = max(finish_s.values(), default=0.0) if complete else asked.horizon_s
+    fastest = np.maximum(there.rate.max(axis=1, initial=0.0), 1e-300)
+    work_s = float((there.scale * there.left / fastest)[times[: len(there.job)] < np.inf].sum())
+    there_s = float(s.capacity.sum()) * makespan_s
+    used = min((watch.held_s + work_s) / there_s, 1.0) if there_s > 0 else 0.0
+    return Outcome(finish_s, makespan_s, used, complete, exact_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A job in the round in force: how long its start there took up to now, and how long it still takes."""
+
+    took_s: float = 0.0
+    left_s: float = 0.0
+
+
+def _starts(s: Scheduler, now_s: float, costs: RestartCosts) -> dict[int, _Start]:
+    """The jobs of the round in force. The first start of a job is free, as in the simulator."""
+    command, jobs = s.in_force, s.ledger.jobs
+    if not s.active or command is None:
+        return {}
+    row = {job: i for i, job in enumerate(jobs.id.tolist())}
+    lasted_s = max(now_s - command.time_s, 0.0)
+    out = {}
+    for ids, kept in zip(command.units.tolist(), command.kept.tolist(), strict=True):
+        for job in ids:
+            if job not in row:
+                continue
+            free = kept or jobs.ran_s[row[job]] == 0
+            cost_s = 0.0 if free else costs.of(_job(s, row[job]))
+            took_s = min(cost_s, lasted_s)
+            out[job] = _Start(took_s, cost_s - took_s)
+    return out
+
+
+def _done(
+    s: Scheduler, now_s: float, known: Mapping[int, float], starts: Mapping[int, _Start]
+) -> dict[int, float]:
+    """Steps of the jobs in the round in force up to now: as they are known, or by rate and time."""
+    command, jobs = s.in_force, s.ledger.jobs
+    if not s.active or command is None:
+        return {}
+    row = {job: i for i, job in enumerate(jobs.id.tolist())}
+    lasted_s = max(now_s - command.time_s, 0.0)
+    out = {}
+    for ids, slot in zip(command.units.tolist(), command.slot.tolist(), strict=True):
+        rate = _rates(s, [row.get(job, -1) for job in ids], slot)
+        for k, job in enumerate(ids):
+            if job in row:
+                at = row[job]
+                guess = jobs.done[at] + rate[k] * (lasted_s - starts[job].took_s)
+                out[job] = float(min(known.get(job, guess), jobs.total[at]))
+    return out
+
+
+def _goes_on(s: Scheduler, now_s: float) -> StartRound | None:
+    """The rest of the round in force, None where it ends now. Who has left does nothing in it."""
+    command = s.in_force
+    if not s.active or command is None or s.ending or (command.devices < 0).any():
+        return None
+    rest_s = command.time_s + command.length_s - now_s
+    units = np.where(np.isin(command.units, s.ledger.jobs.id), command.units, -1)
+    kept = np.ones_like(command.kept)
+    rest = replace(command, time_s=now_s, length_s=rest_s, units=units, kept=kept)
+    return rest if rest_s > 0 else None
+
+
+def _cut(s: Scheduler, now_s: float, starts: Mapping[int, _Start]) -> RoundEnded:
+    """The end of the round in force, now; its steps are counted already."""
+    command = s.in_force
+    assert command is not None
+    rows = len(command.units)
+    took_s = [
+        max((starts[j].took_s for j in ids if j in starts), default=0.0)
+        for ids in command.units.tolist()
+    ]
+    nothing = np.zeros(command.units.shape)
+    outcome = np.zeros(command.units.shape, np.int64)
+    return RoundEnded(
+        now_s, command.round, nothing, np.full(rows, now_s), outcome, np.array(took_s)
+    )
+
+
+def _rates(s: Scheduler, rows: list[int], slot: int) -> list[float]:
+    """Steps/s of the members of a unit on a slot; rows: of jobs, -1 = none."""
+    table = s.throughputs
+    kinds = [int(s.ledger.jobs.row[row]) for row in rows if row >= 0]
+    if len(kinds) == 2 and table.pair is not None:
+        return [float(table.pair[kinds[k], kinds[1 - k], slot]) for k in (0, 1)]
+    return [float(table.rate[s.ledger.jobs.row[row], slot]) if row >= 0 else 0.0 for row in rows]
+
+
+def _truth(s: Scheduler, setup: Setup) -> Throughputs:
+    """The rates that jobs shall have: those believed."""
+    return s.throughputs if s.believed.row else setup.throughputs
+
+
+def _job(s: Scheduler, row: int) -> Job:
+    """A job in the system as it is now. Its family is what is believed of it, if that is its own: to be
+    looked up in the scheduler's table. A job that adapts goes by its kinds."""
+    jobs = s.ledger.jobs
+    adapts = s.ledger.regimes.adaptation[row] is not None
+    family, scale = s.throughputs.kinds[jobs.kind[row] if adapts else jobs.row[row]]
+    return Job(
+        JobId(int(jobs.id[row])),
+        family,
+        scale,
+        float(jobs.total[row]),
+        float(jobs.weight[row]),
+        adaptation=s.ledger.regimes.adaptation[row],
+    )
+
+
+def _adopted(s: Scheduler, starts: Mapping[int, _Start]) -> list[Adopted]:
+    """The jobs that take part, as they are now."""
+    jobs = s.ledger.jobs
+    found = []
+    for row, (job, done, ran_s) in enumerate(
+        zip(jobs.id.tolist(), jobs.done.tolist(), jobs.ran_s.tolist(), strict=True)
+    ):
+        begun = starts.get(job)
+        started = ran_s > 0 or begun is not None
+        owes_s = 0.0 if begun is None else begun.left_s
+        found.append(Adopted(_job(s, row), done, started, owes_s))
+    return found
+
+
+class _Watch:
+    """Sees when jobs end and how many devices are held."""
+
+    def __init__(self, now_s: float, devices: float, first_id: int) -> None:
+        """first_id: from which on jobs are not there yet."""
+        self.now_s, self.devices, self.first_id = now_s, devices, first_id
+        self.finish_s: dict[int, float] = {}
+        self.held_s = 0.0
+        self._scale: Floats = np.zeros(0)
+        self._began_s = now_s
+
+    def event(self, event: Event) -> None:
+        """Count the time of a round."""
+        if isinstance(event, RoundEnded):
+            self.held_s += float(self._scale @ (event.finish_s - self._began_s))
+
+    def command(self, command: Command) -> None:
+        """Take note of ends and of who runs."""
+        if isinstance(command, StartRound):
+            self._began_s = command.time_s
+            self._scale = np.diff(command.first).astype(np.float64)
+        elif isinstance(command, EndJobs):
+            for job, end, end_s in zip(command.jobs, command.end, command.end_s, strict=True):
+                if end == End.COMPLETED and job < self.first_id:
+                    self.finish_s[int(job)] = float(end_s) - self.now_s
+
+    def outcome(self, complete: bool, horizon_s: float) -> Outcome:
+        """What has been seen."""
+        makespan_s = max(self.finish_s.values(), default=0.0) if complete else horizon_s
+        there_s = self.devices * makespan_s
+        used = self.held_s / there_s if there_s > 0 else 0.0
+        return Outcome(self.finish_s, makespan_s, used, complete)

@@ -1,0 +1,95 @@
+"""What forecasts about jobs were worth, on disk: a file of its own that does not grow for ever.
+
+Only jobs that have ended are in it. Each commit is whole but not synced; a file that is damaged is set
+aside: forecasts then begin with what is assumed of them.
+"""
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from fairlead.errors import RunError, StoreError
+from fairlead.cluster.forecasting.calibration import ForecastOutcome
+from fairlead.cluster.store.database import (
+    Layout,
+    connect,
+    readable,
+    written_whole,
+)
+
+APPLICATION = 0x464C4446  # "FLDF"
+VERSION = 1
+ROWS = 5_000  # newest that are kept
+
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE outcomes (number INTEGER PRIMARY KEY, outcome BLOB NOT NULL);
+"""
+
+
+def _created(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO meta VALUES ('schema', ?)", (str(VERSION),))
+
+
+_LAYOUT = Layout(application=APPLICATION, version=VERSION, schema=_SCHEMA, created=_created)
+
+
+class Outcomes:
+    """See the module. Any thread may call it. Raises StoreError where the disk fails."""
+
+    def __init__(self, path: Path, rows: int = ROWS) -> None:
+        self.path = path
+        self.rows = rows
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def open(self) -> None:
+        """Open the file, or make it."""
+        try:
+            self._connection = self._connect()
+        except RunError:
+            with contextlib.suppress(FileNotFoundError):
+                self.path.replace(self.path.with_name(self.path.name + ".damaged"))
+            for tail in ("-wal", "-shm"):
+                self.path.with_name(self.path.name + tail).unlink(missing_ok=True)
+            self._connection = self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self.path, _LAYOUT, durable=False)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def add(self, outcomes: Sequence[ForecastOutcome]) -> None:
+        """Add some, and forget the oldest of many."""
+        with self._lock:
+            connection = self._opened()
+            with written_whole(connection, self.path):
+                connection.executemany(
+                    "INSERT INTO outcomes (outcome) VALUES (?)",
+                    ((msgspec.msgpack.encode(outcome),) for outcome in outcomes),
+                )
+                connection.execute(
+                    "DELETE FROM outcomes WHERE number <= (SELECT max(number) FROM outcomes) - ?",
+                    (self.rows,),
+                )
+
+    def all(self) -> list[ForecastOutcome]:
+        """Oldest first."""
+        decoder = msgspec.msgpack.Decoder(ForecastOutcome)
+        with self._lock, readable(self.path):
+            rows = self._opened().execute("SELECT outcome FROM outcomes ORDER BY number").fetchall()
+        return [decoder.decode(row) for (row,) in rows]
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreError(f"{self.path}: is closed")
+        return self._connection

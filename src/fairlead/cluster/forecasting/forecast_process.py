@@ -1,0 +1,226 @@
+"""Forecasts in a process of their own, bounded by the CPU time that they take there, and by the clock.
+
+Of each task the process first makes a forecast without rounds, which takes a fraction of a second, and sends
+it; then better ones, as far as its time goes. A process that computes on for long beyond that (one solve
+cannot be interrupted) is ended, and the coarse forecast is the answer. A slow machine, or a busy one, changes
+how exact an answer is, never whether there is one.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import numpy as np
+
+from fairlead.scheduler.core.checkpoint import SchedulerState
+from fairlead.errors import FairleadError
+from fairlead.cluster.forecasting.forecast import (
+    Outcome,
+    Question,
+    forecast,
+)
+from fairlead.model.arrays import Floats
+from fairlead.scheduler.setup import Setup
+
+_log = logging.getLogger(__name__)
+PATIENCE = 3.0  # times its CPU time that a task may really take, and
+STARTING_CPU_S = 30.0  # seconds more: the process imports and compiles first
+LOOK_S = 0.25  # between looks at the process
+WALL_S = 5.0  # for which rounds are simulated at most, on a busy machine too
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class ForecastError(FairleadError):
+    """No forecast could be made."""
+
+
+def _ignore(_: list[Outcome]) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A state, and what is asked of it."""
+
+    setup: Setup
+    state: SchedulerState
+    question: Question
+    seeds: tuple[int, ...] = (0,)
+    cpu_s: float = 4.0  # of all seeds together; 0 = without rounds
+    wall_s: float = WALL_S  # from when the process has it, likewise
+
+
+class ForecastProcess:
+    """One task at a time. ``run`` may be called from any thread."""
+
+    def __init__(self, name: str, niceness: int = 5) -> None:
+        """niceness: whoever waits for a forecast in the background can wait; jobs and leases cannot."""
+        self.name = name
+        self.niceness = niceness
+        self._number = 0  # of the newest task: answers to earlier ones may still come
+        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        self._process: BaseProcess | None = None
+        self._connection: Connection | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Have the process ready for a question that is about to come."""
+        with self._turn:
+            self._started()
+
+    def run(
+        self,
+        task: Task,
+        patience_s: float = float("inf"),
+        early: Callable[[list[Outcome]], None] = _ignore,
+    ) -> list[Outcome]:
+        """One outcome for each seed that the time was enough for, one at least. patience_s: after which the
+        coarse forecast will do, as soon as there is one; early: told of that one. Raises ForecastError where
+        the process fails, and the task's own error where it cannot be answered."""
+        with self._turn:
+            process, connection = self._started()
+            until = time.monotonic() + patience_s
+            self._number += 1
+            try:
+                connection.send((self._number, task))
+                return self._answer(process, connection, task, until, early)
+            except (EOFError, OSError):
+                self._end()
+                raise ForecastError("the process that makes forecasts has ended") from None
+
+    def close(self) -> None:
+        """End it, whatever it computes, for good."""
+        self._closed = True
+        self._end()
+
+    def _answer(
+        self,
+        process: BaseProcess,
+        connection: Connection,
+        task: Task,
+        until: float,
+        early: Callable[[list[Outcome]], None],
+    ) -> list[Outcome]:
+        most_s = _cpu_s(process.pid) + STARTING_CPU_S + PATIENCE * task.cpu_s
+        coarse: list[Outcome] = []
+        while True:
+            if connection.poll(LOOK_S):
+                number, said, value = connection.recv()
+                if number != self._number:
+                    continue
+                if said == "coarse":
+                    coarse = value
+                    early(coarse)
+                elif said == "done":
+                    return list(value)
+                else:
+                    raise value
+            elif coarse and time.monotonic() > until:
+                return coarse
+            elif not process.is_alive():
+                raise EOFError
+            elif _cpu_s(process.pid) > most_s:
+                self._end()
+                if coarse:
+                    return coarse
+                raise ForecastError(f"a forecast took more than {most_s:.0f} s of CPU time")
+
+    def _started(self) -> tuple[BaseProcess, Connection]:
+        with self._lock:
+            if self._closed:
+                raise ForecastError("the server is stopping")
+            if self._process is None or self._connection is None or not self._process.is_alive():
+                context = multiprocessing.get_context("spawn")
+                self._connection, theirs = context.Pipe()
+                self._process = context.Process(
+                    target=_serve,
+                    args=(theirs, os.getpid(), self.niceness),
+                    name=self.name,
+                    daemon=True,
+                )
+                self._process.start()
+                theirs.close()
+            return self._process, self._connection
+
+    def _end(self) -> None:
+        with self._lock:
+            process, self._process = self._process, None
+            connection, self._connection = self._connection, None
+        if process is not None:
+            process.kill()
+            process.join()
+        if connection is not None:
+            connection.close()
+
+
+def _serve(connection: Connection, parent: int, niceness: int) -> None:
+    """In the process: answer until there is nobody to be answered."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends this
+    os.nice(niceness)
+    while True:
+        try:
+            number, task = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            coarse = without_rounds(task)
+            connection.send((number, "coarse", coarse))
+            connection.send((number, "done", coarse if task.cpu_s <= 0 else within_time(task)))
+        except FairleadError as problem:
+            connection.send((number, "failed", problem))
+        except Exception as problem:  # a question that shows a defect must not end the process
+            _log.exception("a forecast failed")
+            failure = ForecastError(f"the forecast failed: {problem}")
+            connection.send((number, "failed", failure))
+
+
+def without_rounds(task: Task) -> list[Outcome]:
+    """At once."""
+    asked = replace(task.question, cpu_s=0.0)
+    return forecast(task.setup, task.state, asked, task.seeds[:1])
+
+
+def within_time(task: Task) -> list[Outcome]:
+    """With rounds, for as many seeds as there is time for; the first may take all of it."""
+    outcomes: list[Outcome] = []
+    left = np.array([task.cpu_s, task.wall_s])
+    for seed in task.seeds:
+        before = _clocks()
+        asked = replace(task.question, cpu_s=float(left[0]), wall_s=float(left[1]))
+        outcomes += forecast(task.setup, task.state, asked, (seed,))
+        took = _clocks() - before
+        left = left - took
+        if outcomes[-1].coarse or (left < took).any():
+            break
+    return outcomes
+
+
+def _clocks() -> Floats:
+    """(2,) CPU seconds of this process, and monotonic seconds."""
+    return np.array([time.process_time(), time.monotonic()])
+
+
+def _end_with(parent: int) -> None:
+    """The process ends soon after the server, however that ended."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def _cpu_s(pid: int | None) -> float:
+    """CPU seconds that a process has taken so far; 0 where it cannot be told."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+    except (OSError, IndexError, ValueError):
+        return 0.0

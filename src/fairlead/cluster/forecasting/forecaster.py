@@ -1,0 +1,296 @@
+"""One forecast of the present state for all who ask, made in the background and made anew as needed.
+
+Nobody waits for it who can do without: ``latest`` is what there is. It is made when somebody has asked and it
+is older than its own cost is worth, and now and then without being asked, so that what forecasts are worth
+becomes known (``calibration``).
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fairlead.model.commands import End, EndJobs
+from fairlead.errors import FairleadError, StoreError
+from fairlead.cluster.forecasting.calibration import (
+    Calibrated,
+    Calibration,
+    Kind,
+    Pending,
+)
+from fairlead.cluster.forecasting.forecast import Outcome, middle_s
+from fairlead.cluster.forecasting.forecast_process import (
+    ForecastError,
+    ForecastProcess,
+    Task,
+)
+from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
+
+_log = logging.getLogger(__name__)
+SEEDS = 3  # futures of a forecast, where there is time for them
+CPU_S = 4.0  # of a forecast
+AT_LEAST_S = 2.0  # between two forecasts, and
+TIMES_COST = 2.0  # as many times what one takes
+REUSED_COST = 5.0  # times what it takes to make another, until which a question is asked of one
+UNASKED_S = 120.0  # between two that nobody asked for, and
+UNASKED_COST = 50.0  # as many times what one takes
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """A forecast, and when (monotonic) the state was copied that it is about."""
+
+    at: float
+    now_s: float  # that time on the cluster's clock
+    task: Task
+    jobs: frozenset[int]  # that it speaks of
+    outcomes: tuple[Outcome, ...]
+    cost_s: float
+    final: bool  # False: a better one is being made
+    coarse: Outcome  # the one without rounds, of the same state
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the state was copied."""
+        return max(time.monotonic() - self.at, 0.0)
+
+    @property
+    def kind(self) -> Kind:
+        """Were rounds simulated to the end?"""
+        return "coarse" if self.outcomes[0].coarse else "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class JobForecast:
+    """What the latest forecast says of a job, from now on."""
+
+    kind: Kind
+    age_s: float
+    exact_s: float | None  # for so long from now rounds were simulated; None = to the end
+    forecasts: int
+    given: Calibrated | None  # None: it does not end within the horizon
+
+
+class Forecaster:
+    """See the module. Any thread may call it."""
+
+    def __init__(
+        self,
+        copy: Callable[[], tuple[float, Task]],
+        round_s: float,
+        outcomes: Outcomes,
+        process: ForecastProcess | None = None,
+    ) -> None:
+        """copy: the present state and its time, as a task for the process; may wait for the driver. process:
+        None = one of its own; closed with this."""
+        self.latest: Latest | None = None
+        self.calibration = Calibration(round_s)
+        self._copy = copy
+        self._outcomes = outcomes
+        self._pending = Pending()
+        self._ended: deque[tuple[int, float | None]] = deque()
+        self._process = process or ForecastProcess("forecasts")
+        self._changed = threading.Condition()
+        self._wanted = False
+        self._closed = False
+        self._failures = 0
+        self._problem = ""  # of the last failure
+        self._began = time.monotonic()
+        self._tried = -float("inf")  # when the last one was ready, or had failed
+        self._thread = threading.Thread(target=self._run, name="forecasts", daemon=True)
+
+    def start(self) -> None:
+        """Take up what earlier forecasts were worth, and begin."""
+        with contextlib.suppress(StoreError):
+            for outcome in self._outcomes.all():
+                self.calibration.learn(outcome)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, whatever is being computed."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._process.close()
+        if self._thread.is_alive():
+            self._thread.join(10.0)
+
+    # --- who asks ------------------------------------------------------------------------------------
+
+    def of(self, job: int, wait_s: float = 0.0) -> JobForecast | None:
+        """What is forecast of a job; None = nothing yet. Where one can be expected within ``wait_s`` it is
+        waited for."""
+        failures = self._failures
+        self._want()
+        latest = self.latest
+        if (latest is None or job not in latest.jobs) and latest is not None:
+            until = time.monotonic() + (wait_s if latest.cost_s < wait_s else 0.0)
+            with contextlib.suppress(ForecastError):
+                latest = self._wait(lambda one: job in one.jobs, until, failures)
+        if latest is None or job not in latest.jobs:
+            return None
+        age_s = latest.age_s
+        exact_s = latest.outcomes[0].exact_s - age_s if latest.kind == "coarse" else None
+        left_s = middle_s(latest.outcomes, job)
+        given = None
+        if left_s is not None:
+            then = self.calibration.of(latest.kind, left_s)
+            given = Calibrated(
+                max(then.left_s - age_s, 0.0),
+                max(then.low_s - age_s, 0.0),
+                max(then.high_s - age_s, 1.0),
+                then.error,
+            )
+        known_s = None if exact_s is None else max(exact_s, 0.0)
+        return JobForecast(latest.kind, age_s, known_s, len(latest.outcomes), given)
+
+    def error(self, kind: Kind, left_s: float) -> float:
+        """Relative: half of such forecasts were further off."""
+        return self.calibration.of(kind, max(left_s, 1.0)).error
+
+    def recent(self, until: float) -> Latest:
+        """A forecast no older than it is worth to make another. Waits for it, and from the (monotonic) time
+        ``until`` on for any at all. Raises FairleadError."""
+        asked = time.monotonic()
+        latest = self.latest
+        reusable = latest is not None and asked - latest.at <= REUSED_COST * latest.cost_s
+        if latest is not None and latest.final and reusable:
+            return latest
+        before = self._failures
+        self._want(now=True)
+        found = self._wait(
+            lambda one: one.final and (one.at >= asked or one.cost_s > AT_LEAST_S),
+            until,
+            before,
+        )
+        if found is None:  # better a coarse one than none
+            found = self._wait(lambda _: True, float("inf"), before)
+        assert found is not None, "there is one, or the wait has failed"
+        return found
+
+    def _want(self, now: bool = False) -> None:
+        with self._changed:
+            self._wanted = True
+            if now:
+                self._tried = -float("inf")
+            self._changed.notify_all()
+
+    def _wait(self, good: Callable[[Latest], bool], until: float, failures: int) -> Latest | None:
+        """The latest forecast once it is good, or when the time is over. failures: that there were before
+        it was wanted. Raises ForecastError where there is another."""
+        with self._changed:
+            while True:
+                latest = self.latest
+                left_s = until - time.monotonic()
+                if latest is not None and good(latest):
+                    return latest
+                if left_s <= 0:
+                    return latest
+                if self._closed or self._failures > failures:
+                    raise ForecastError(self._problem or "no forecast could be made")
+                self._changed.wait(min(left_s, 1.0))
+
+    # --- what becomes known -----------------------------------------------------------------------------
+
+    def ended(self, command: EndJobs) -> None:
+        """Jobs have left the core. Called by the driver's thread: noted, and looked at later."""
+        for job, end, end_s in zip(
+            command.jobs.tolist(), command.end.tolist(), command.end_s.tolist(), strict=True
+        ):
+            self._ended.append((job, end_s if end == End.COMPLETED else None))
+
+    def interrupted(self, job: int) -> None:
+        """A person has stopped it: what was forecast says nothing about forecasts."""
+        self._ended.append((job, None))
+
+    def _learn(self) -> None:
+        found = []
+        while self._ended:
+            job, end_s = self._ended.popleft()
+            if end_s is None:
+                self._pending.forget(job)
+            else:
+                found += self._pending.ended(job, end_s)
+        for outcome in found:
+            self.calibration.learn(outcome)
+        if found:
+            with contextlib.suppress(StoreError):  # a full disk costs a little of what was learned
+                self._outcomes.add(found)
+
+    # --- the thread -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._rest():
+            try:
+                self._make()
+            except FairleadError as problem:
+                self._fail(str(problem))
+            except Exception:  # a defect here must not end all forecasts
+                _log.exception("no forecast could be made")
+                self._fail("")
+
+    def _fail(self, problem: str) -> None:
+        if problem and not self._closed:
+            _log.info("no forecast: %s", problem)
+        with self._changed:
+            self._failures += 1
+            self._problem = problem
+            self._tried = time.monotonic()
+            self._changed.notify_all()
+
+    def _rest(self) -> bool:
+        """Wait until another forecast is due; False at the end."""
+        with self._changed:
+            while not self._closed:
+                left_s = self._due_s()
+                if left_s <= 0:
+                    return True
+                self._changed.wait(left_s)
+            return False
+
+    def _due_s(self) -> float:
+        cost_s = 0.0 if self.latest is None else self.latest.cost_s
+        if self._wanted:
+            return self._tried + max(AT_LEAST_S, TIMES_COST * cost_s) - time.monotonic()
+        gap_s = max(UNASKED_S, UNASKED_COST * cost_s)
+        return max(self._tried, self._began) + gap_s - time.monotonic()
+
+    def _make(self) -> None:
+        self._learn()
+        with self._changed:
+            self._wanted = False
+        began = time.monotonic()
+        now_s, task = self._copy()
+        jobs = frozenset(task.state.books.jobs["id"].tolist())
+
+        at_once: list[Outcome] = []
+
+        def latest(outcomes: list[Outcome], final: bool) -> Latest:
+            cost_s, coarse = time.monotonic() - began, (at_once or outcomes)[0]
+            return Latest(began, now_s, task, jobs, tuple(outcomes), cost_s, final, coarse)
+
+        def early(coarse: list[Outcome]) -> None:
+            at_once.extend(coarse)
+            if self.latest is None or self.latest.kind == "coarse":
+                self._publish(latest(coarse, False))
+
+        found = latest(self._process.run(task, early=early), True)
+        self._note(found)
+        self._tried = time.monotonic()
+        self._publish(found)
+
+    def _publish(self, latest: Latest) -> None:
+        with self._changed:
+            self.latest = latest
+            self._changed.notify_all()
+
+    def _note(self, latest: Latest) -> None:
+        """Keep what is forecast, to hold it against what will be."""
+        for job in latest.jobs:
+            left_s = middle_s(latest.outcomes, job)
+            if left_s is not None:
+                given = self.calibration.of(latest.kind, left_s)
+                self._pending.add(job, latest.now_s, latest.kind, left_s, given)

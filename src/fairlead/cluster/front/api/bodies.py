@@ -1,0 +1,57 @@
+"""What the API takes and gives beside the structs of fairlead.cluster.protocol.job_spec, views and access."""
+
+import msgspec
+
+from fairlead.cluster.protocol.access import Role
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a request was refused."""
+
+    error: str  # one sentence
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The server answers."""
+
+    status: str
+    version: str
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """The jobs are durably accepted."""
+
+    ids: list[int]  # in the order of the specs
+
+
+class LogPart(msgspec.Struct, frozen=True):
+    """A piece of a job's output."""
+
+    text: str
+    cursor: str  # give it to get what comes next
+
+
+class WeightChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A new weight."""
+
+    weight: float
+
+
+class PolicyChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A new policy, as ``fairlead policies`` lists them."""
+
+    policy: str
+
+
+class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Somebody who may use the cluster."""
+
+    user: str
+    tenant: str = ""  # needed for the role "user"
+    role: Role = "user"
+
+
+class NewToken(msgspec.Struct, frozen=True):
+    """The token of a user. It is shown once; the server keeps a hash of it."""
+
+    token: str

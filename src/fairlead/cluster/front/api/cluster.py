@@ -1,0 +1,175 @@
+"""Endpoints of the cluster as a whole."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from fairlead.errors import InputError
+from fairlead.cluster.front.api.dependencies import (
+    Desk,
+    admin,
+    answer,
+    body_of,
+)
+from fairlead.cluster.front.api.errors import problem
+from fairlead.cluster.front.api.bodies import PolicyChange
+from fairlead.cluster.front.api.params import NodePath
+from fairlead.cluster.front.api.schema import answers, takes
+from fairlead.cluster.protocol.read_job_spec import (
+    ACCELERATOR,
+    check_spec,
+    shown,
+)
+from fairlead.cluster.store.tokens import check_name
+from fairlead.cluster.protocol.api_models import (
+    Comparison,
+    NodeView,
+    Sample,
+    StatusView,
+    WhatIf,
+)
+
+router = APIRouter(prefix="/v1", tags=["cluster"])
+MOST_ADDED, MOST_TYPES, MOST_DEVICES = 100, 100, 100_000
+LONGEST_POLICY = 200  # characters
+Since = Annotated[
+    float,
+    Query(ge=0, le=1e12, allow_inf_nan=False, description="Only samples after this time (s)."),
+]
+_changes = [Depends(admin)]
+
+
+@router.get("/status", summary="Show the cluster", responses=answers(StatusView))
+def status(desk: Desk) -> Response:
+    """The cluster in one screen. To a user, other tenants have no names."""
+    return answer(desk.facade.status(desk.caller))
+
+
+@router.get("/nodes", summary="List nodes", responses=answers(list[NodeView]))
+def nodes(desk: Desk) -> Response:
+    """The nodes, and which jobs hold their devices."""
+    return answer(desk.facade.nodes(desk.caller))
+
+
+@router.post(
+    "/nodes/{name}/drain",
+    status_code=204,
+    summary="Drain a node",
+    dependencies=_changes,
+    responses=answers(None, 404, 409, status=204),
+)
+def drain(desk: Desk, name: NodePath) -> Response:
+    """Start nothing more on a node; its jobs move elsewhere. For admins."""
+    desk.facade.drain(desk.caller, name)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/nodes/{name}/undrain",
+    status_code=204,
+    summary="Use a node again",
+    dependencies=_changes,
+    responses=answers(None, 404, 409, status=204),
+)
+def undrain(desk: Desk, name: NodePath) -> Response:
+    """Take a drained or unhealthy node back into use. For admins."""
+    desk.facade.undrain(desk.caller, name)
+    return Response(status_code=204)
+
+
+@router.delete(
+    "/nodes/{name}",
+    status_code=204,
+    summary="Forget a node",
+    dependencies=_changes,
+    responses=answers(None, 404, 409, status=204),
+)
+def remove_node(desk: Desk, name: NodePath) -> Response:
+    """Forget a node that will not come back. For admins."""
+    desk.facade.remove_node(desk.caller, name)
+    return Response(status_code=204)
+
+
+@router.put(
+    "/policy",
+    status_code=204,
+    summary="Change the policy",
+    dependencies=_changes,
+    responses=answers(None, 409, 413, 415, status=204),
+    openapi_extra=takes(PolicyChange),
+)
+def set_policy(
+    desk: Desk, change: Annotated[PolicyChange, Depends(body_of(PolicyChange))]
+) -> Response:
+    """Decide by another policy from the next solve on. For admins."""
+    _check_policy(change.policy)
+    if not change.policy:
+        raise InputError("policy: must not be empty")
+    desk.facade.set_policy(desk.caller, change.policy)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/what-if",
+    summary="Ask what would be",
+    responses=answers(Comparison, 404, 409, 413, 415, 429),
+    openapi_extra=takes(WhatIf),
+)
+def what_if(
+    request: Request, desk: Desk, question: Annotated[WhatIf, Depends(body_of(WhatIf))]
+) -> Response:
+    """Run the live state forward in the simulator, as it is and with changes. Nothing is touched."""
+    _check_question(question)
+    turns = request.app.state.turns
+    if not turns.acquire(blocking=False):
+        sentence = "other questions are being answered; ask again in a moment"
+        return problem(429, sentence, {"Retry-After": "2"})
+    try:
+        return answer(desk.facade.what_if(desk.caller, question))
+    finally:
+        turns.release()
+
+
+@router.get("/samples", summary="List rounds", responses=answers(list[Sample]))
+def samples(desk: Desk, since_s: Since = 0.0) -> Response:
+    """One sample per round, for plots over time."""
+    return answer(desk.facade.samples(desk.caller, since_s))
+
+
+@router.get(
+    "/backup",
+    summary="Make a backup",
+    dependencies=_changes,
+    response_class=StreamingResponse,
+    responses=answers(None, 503)
+    | {200: {"description": "An SQLite file.", "content": {"application/vnd.sqlite3": {}}}},
+)
+def backup(desk: Desk) -> Response:
+    """All of the cluster's state as it is now, for `fairlead restore`. For admins."""
+    pieces = desk.facade.backup(desk.caller)
+    return StreamingResponse(pieces, media_type="application/vnd.sqlite3")
+
+
+def _check_policy(policy: str) -> None:
+    if len(policy) > LONGEST_POLICY or not policy.isprintable():
+        raise InputError(f"policy: {shown(policy)} is no name of a policy")
+
+
+def _check_question(question: WhatIf) -> None:
+    if max(len(question.add_jobs), len(question.remove_nodes)) > MOST_ADDED:
+        raise InputError(f"body: at most {MOST_ADDED} jobs and {MOST_ADDED} nodes")
+    for position, spec in enumerate(question.add_jobs):
+        check_spec(spec, f"add_jobs[{position}]")
+    if len(question.add_nodes) > MOST_TYPES:
+        raise InputError(f"add_nodes: at most {MOST_TYPES} types")
+    for accelerator, devices in question.add_nodes.items():
+        if not ACCELERATOR.fullmatch(accelerator):
+            raise InputError(f"add_nodes: {shown(accelerator)} is no accelerator type")
+        if not 1 <= devices <= MOST_DEVICES:
+            raise InputError(
+                f"add_nodes.{accelerator}: must be from 1 to {MOST_DEVICES:,}, got {shown(devices)}"
+            )
+    for node in question.remove_nodes:
+        check_name("remove_nodes:", node)
+    _check_policy(question.policy)

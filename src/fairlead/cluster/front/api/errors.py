@@ -1,0 +1,70 @@
+"""Refusals: every one is JSON with one sentence."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from fairlead.errors import FairleadError, InputError
+from fairlead.cluster.front.api.middleware import SECURITY
+from fairlead.cluster.front.api.bodies import Problem
+from fairlead.cluster.front.facade import (
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+)
+from fairlead.cluster.protocol.read_job_spec import shown
+
+# Most particular first.
+_STATUS: tuple[tuple[type[FairleadError], int], ...] = (
+    (NotFoundError, 404),
+    (ForbiddenError, 403),
+    (ConflictError, 409),
+    (InputError, 400),
+    (FairleadError, 503),  # nothing wrong with the request: the disk is full, a solver failed
+)
+_KNOWN = {
+    404: "there is nothing at this address",
+    405: "this address does not take this method",
+}
+
+
+def problem(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+    """An answer that says what is wrong."""
+    body = msgspec.json.encode(Problem(sentence))
+    return Response(body, status, headers, media_type="application/json")
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Every error that a handler raises becomes such an answer."""
+    app.add_exception_handler(FairleadError, _on_purpose)
+    app.add_exception_handler(RequestValidationError, _parameter)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _on_purpose(_request: Request, error: Exception) -> Response:
+    status = next(status for kind, status in _STATUS if isinstance(error, kind))
+    return problem(status, str(error), {"Retry-After": "5"} if status == 503 else None)
+
+
+async def _parameter(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first: dict[str, Any] = error.errors()[0]
+    place: Sequence[object] = first["loc"]
+    complaint = first["msg"][:1].lower() + first["msg"][1:]
+    return problem(400, f"{place[-1]}: {complaint}, got {shown(first.get('input'))}")
+
+
+async def _http(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    sentence = _KNOWN.get(error.status_code, str(error.detail))
+    return problem(error.status_code, sentence, dict(error.headers or {}))
+
+
+async def _unexpected(_request: Request, _error: Exception) -> Response:
+    # Starlette raises it again behind this answer, so the server's log has all of it, and the client none.
+    return problem(500, "the server made a mistake; its log says more", dict(SECURITY))

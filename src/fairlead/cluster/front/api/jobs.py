@@ -1,0 +1,164 @@
+"""Endpoints of jobs."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+
+from fairlead.errors import InputError
+from fairlead.cluster.front.api.dependencies import (
+    Desk,
+    answer,
+    body_of,
+)
+from fairlead.cluster.front.api.bodies import (
+    LogPart,
+    Submitted,
+    WeightChange,
+)
+from fairlead.cluster.front.api.params import (
+    LARGEST_ID,
+    JobPath,
+    TenantQuery,
+)
+from fairlead.cluster.front.api.schema import answers, takes
+from fairlead.cluster.protocol.read_job_spec import BOUNDS, check_spec
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.api_models import (
+    Explanation,
+    JobState,
+    JobView,
+    StintView,
+)
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+MOST_SPECS = 1_000  # in one request
+MOST_JOBS = 10_000  # in one answer
+MOST_LOG = 1 << 20  # bytes in one answer
+Key = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[!-~]{0,128}$",
+        description="The same key again gives the same ids and submits nothing.",
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=MOST_JOBS, description="At most so many jobs.")]
+After = Annotated[int, Query(ge=-1, le=LARGEST_ID, description="Only jobs with larger ids.")]
+State = Annotated[
+    Literal["", "open"] | JobState,
+    Query(description="Only jobs in this state. open: not ended; empty: all."),
+]
+Cursor = Annotated[
+    str,
+    Query(pattern=r"^[!-~]{0,1024}$", description="From the answer before; empty: from the start."),
+]
+Bytes = Annotated[int, Query(ge=1, le=MOST_LOG, description="About so many bytes at most.")]
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Submit jobs",
+    responses=answers(Submitted, 409, 413, 415, status=201),
+    openapi_extra=takes(JobSpec | list[JobSpec]),
+)
+def submit(
+    desk: Desk,
+    given: Annotated[Any, Depends(body_of(JobSpec | list[JobSpec]))],
+    tenant: TenantQuery = "",
+    key: Key = "",
+) -> Response:
+    """Submit one job, or up to 1,000 in one list: all of them or none. Answered when that is durable.
+
+    An admin may submit for another tenant.
+    """
+    specs: list[JobSpec] = given if isinstance(given, list) else [given]
+    if not 1 <= len(specs) <= MOST_SPECS:
+        raise InputError(f"body: from 1 to {MOST_SPECS:,} jobs at once, got {len(specs):,}")
+    for position, spec in enumerate(specs):
+        check_spec(spec, f"body[{position}]" if isinstance(given, list) else "body")
+    return answer(Submitted(desk.facade.submit(desk.caller, specs, tenant, key)), 201)
+
+
+@router.get("", summary="List jobs", responses=answers(list[JobView]))
+def jobs(
+    desk: Desk, state: State = "", tenant: TenantQuery = "", after: After = -1, limit: Limit = 1_000
+) -> Response:
+    """Jobs in order of their ids. For the next page give the last id as ``after``."""
+    return answer(desk.facade.jobs(desk.caller, state, tenant, after, limit))
+
+
+@router.get("/{job}", summary="Show a job", responses=answers(JobView, 404))
+def one(desk: Desk, job: JobPath) -> Response:
+    """A job as it is now."""
+    return answer(desk.facade.job(desk.caller, job))
+
+
+@router.get("/{job}/stints", summary="List the starts", responses=answers(list[StintView], 404))
+def stints(desk: Desk, job: JobPath) -> Response:
+    """Every start of a job: where, how long, why it ended, and what it cost."""
+    return answer(desk.facade.stints(desk.caller, job))
+
+
+@router.get("/{job}/explain", summary="Explain a job", responses=answers(Explanation, 404))
+def explain(desk: Desk, job: JobPath) -> Response:
+    """Why a job is where it is, when it is expected to end, and how sure that is."""
+    return answer(desk.facade.explain(desk.caller, job))
+
+
+@router.get("/{job}/log", summary="Read the output", responses=answers(LogPart, 404))
+def log(desk: Desk, job: JobPath, cursor: Cursor = "", limit: Bytes = 1 << 16) -> Response:
+    """The output of a job from the cursor on, and the cursor behind it. No text: nothing new yet."""
+    return answer(LogPart(*desk.facade.log(desk.caller, job, cursor, limit)))
+
+
+@router.post(
+    "/{job}/cancel",
+    status_code=204,
+    summary="Cancel",
+    responses=answers(None, 404, 409, status=204),
+)
+def cancel(desk: Desk, job: JobPath) -> Response:
+    """End a job for good."""
+    desk.facade.cancel(desk.caller, job)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/{job}/pause", status_code=204, summary="Pause", responses=answers(None, 404, 409, status=204)
+)
+def pause(desk: Desk, job: JobPath) -> Response:
+    """Take a job off its devices until it is resumed; it saves a checkpoint first."""
+    desk.facade.pause(desk.caller, job)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/{job}/resume",
+    status_code=204,
+    summary="Resume",
+    responses=answers(None, 404, 409, status=204),
+)
+def resume(desk: Desk, job: JobPath) -> Response:
+    """Let a paused job run again."""
+    desk.facade.resume(desk.caller, job)
+    return Response(status_code=204)
+
+
+@router.put(
+    "/{job}/weight",
+    status_code=204,
+    summary="Set the weight",
+    responses=answers(None, 404, 409, 413, 415, status=204),
+    openapi_extra=takes(WeightChange),
+)
+def set_weight(
+    desk: Desk, job: JobPath, change: Annotated[WeightChange, Depends(body_of(WeightChange))]
+) -> Response:
+    """Give a job another weight; it counts from the next solve on."""
+    least, most = BOUNDS["weight"]
+    if not least <= change.weight <= most:
+        raise InputError(f"weight: must be from {least:g} to {most:g}, got {change.weight}")
+    desk.facade.set_weight(desk.caller, job, change.weight)
+    return Response(status_code=204)

@@ -1,0 +1,140 @@
+"""What the last commit left, read from the database: for people who look while the driver does not answer."""
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.store.database import readable, reader
+from fairlead.cluster.front.facade import NotFoundError
+from fairlead.cluster.front.leases import LeaseTable
+from fairlead.cluster.store.job_views import (
+    cannot_start,
+    job_view,
+    stint_views,
+    story,
+)
+from fairlead.cluster.protocol.messages import Held
+from fairlead.cluster.store.rows import JobRow, StintRow
+from fairlead.cluster.store.store import Store
+from fairlead.cluster.protocol.api_models import (
+    Explanation,
+    JobView,
+    Sample,
+    StintView,
+)
+
+_SAMPLE = msgspec.msgpack.Decoder(Sample)
+
+
+class Committed:
+    """Any thread may ask. Steps of jobs that run are as their nodes told the front."""
+
+    def __init__(self, directory: Path, table: LeaseTable, now_s: Callable[[], float]) -> None:
+        """directory: of the cluster's state; now_s: the cluster's time."""
+        self._store = Store(directory)
+        self._samples_path = directory / "samples.db"
+        self._samples: sqlite3.Connection | None = None
+        self._opened = False
+        self._table = table
+        self._now_s = now_s
+        self._lock = threading.Lock()
+
+    def jobs(
+        self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+    ) -> list[JobView]:
+        """As of the facade; rates that are believed are not known here."""
+        if caller.role != "admin":
+            if tenant not in ("", caller.tenant):
+                return []
+            tenant = caller.tenant
+        store = self._reading()
+        running = {row.job: row for row in store.open_stints()}
+        rows = store.jobs(state, tenant, after, limit)
+        return [self._view(row, running.get(row.id)) for row in rows]
+
+    def job(self, caller: Caller, job: int) -> JobView:
+        """One job."""
+        row = self._row(caller, job)
+        stints = self._reading().stints(job)
+        open_ = [stint for stint in stints if stint.ended_s is None]
+        return self._view(row, open_[-1] if open_ else None)
+
+    def stints(self, caller: Caller, job: int) -> list[StintView]:
+        """Its starts, oldest first."""
+        self._row(caller, job)
+        return stint_views(self._reading().stints(job), lambda row: row.to_step)
+
+    def explain(self, caller: Caller, job: int, silent_s: float) -> Explanation:
+        """Its story without a forecast. silent_s: for so long the driver has not answered."""
+        view, stints = self.job(caller, job), self.stints(caller, job)
+        where = f" on {len(view.devices)} x {view.accelerator} of {view.node}" if view.node else ""
+        reason = f" ({view.reason})" if view.reason else ""
+        facts = (
+            f"The scheduler has not answered for {silent_s:.0f} s.",
+            f"As it was written down last, the job is {view.state}{where}{reason}.",
+            "What runs goes on meanwhile: leases are renewed.",
+        )
+        return Explanation(
+            job=view,
+            why_here=" ".join(facts),
+            facts=facts,
+            finish_s=None,
+            finish_low_s=None,
+            finish_high_s=None,
+            forecasts=0,
+            stints=tuple(stints),
+            events=story(view, stints),
+            forecast_kind="none yet",
+        )
+
+    def samples(self, since_s: float) -> list[Sample]:
+        """Those from this time on, oldest first."""
+        with self._lock, readable(self._samples_path):
+            if self._samples is None:
+                self._samples = reader(self._samples_path)
+            rows = self._samples.execute(
+                "SELECT sample FROM samples WHERE time_s >= ? ORDER BY time_s", (since_s,)
+            ).fetchall()
+        return [_SAMPLE.decode(sample) for (sample,) in rows]
+
+    def _reading(self) -> Store:
+        with self._lock:
+            if not self._opened:
+                self._store.open_for_reading()
+                self._opened = True
+        return self._store
+
+    def _row(self, caller: Caller, job: int) -> JobRow:
+        row = self._reading().job(job) if 0 <= job < 1 << 62 else None
+        if row is None or (caller.role != "admin" and row.tenant != caller.tenant):
+            raise NotFoundError(f"job {job}: there is none")
+        return row
+
+    def _view(self, row: JobRow, stint: StintRow | None) -> JobView:
+        held = None if stint is None else self._held(stint)
+        obstacle = None
+        if stint is not None and held is not None and held.obstacle:
+            obstacle = cannot_start({stint.node.split(",")[0]: held.obstacle})
+        trains = held is not None and held.loaded_step >= 0
+        steps = float(min(held.step, row.total_steps)) if held is not None and trains else row.steps
+        return job_view(
+            row,
+            stint,
+            self._now_s(),
+            state=row.state,
+            ended_s=row.ended_s,
+            reason=row.reason if obstacle is None else obstacle,
+            steps=steps,
+            rates={},
+            measured_rate=row.measured_rate,
+            measured_on=row.measured_on,
+        )
+
+    def _held(self, stint: StintRow) -> Held | None:
+        node = self._table.nodes.get(stint.node.split(",")[0])
+        said = () if node is None else node.said
+        return next((h for h in said if (h.job, h.epoch) == (stint.job, stint.epoch)), None)

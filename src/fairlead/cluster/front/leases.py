@@ -1,0 +1,279 @@
+"""The leases of all nodes: who holds them, what each shall hold, and until when it may.
+
+The front alone grants leases, so it alone can say that a node has none. Everything here is called on one
+thread. Times are monotonic seconds, which all processes of a machine share; never wall-clock times.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from fairlead.errors import StaleError
+from fairlead.cluster.front.messages import (
+    AskLoss,
+    NodeRemoved,
+    PublishedNode,
+    PublishedOrders,
+    Reported,
+    Standing,
+)
+from fairlead.cluster.protocol.messages import (
+    Held,
+    Register,
+    Report,
+)
+
+Start = tuple[int, int]  # (job, epoch): one start of a job
+RENEWALS = 250.0  # reports a second, of all nodes, that heartbeats alone shall bring at most
+NEWS = 1000.0  # reports a second, of all nodes, that news shall bring at most
+NO_ORDERS = PublishedOrders()
+AWAY_S = 2.0  # without a look for so long: this process itself was away (frozen, swapped out)
+
+
+def heartbeat_s(nodes: int, shortest_s: float, lease_s: float) -> float:
+    """Between two reports of a node that has nothing new to say. Longer where there are many nodes, so
+    that the server's time goes to what is new; a lease always sees four of them."""
+    return max(shortest_s, min(nodes / RENEWALS, lease_s / 4))
+
+
+@dataclass(slots=True)
+class LeasedNode:
+    """A node. ``seen`` and ``lease_until`` are 0 before the first report to this server."""
+
+    name: str
+    incarnation: str = ""
+    registration: int = -1
+    lost: bool = False
+    orders: PublishedOrders = NO_ORDERS
+    starts: frozenset[Start] = frozenset()  # wanted
+    seq: int = -1  # of its newest report
+    followed: int = -1  # the newest orders that it says it follows
+    awaited: tuple[int, float] | None = None  # orders of a round, not followed yet, and its end
+    answered: int = -1  # the newest orders that went out with the answer to a report
+    seen: float = 0.0
+    lease_until: float = 0.0  # every lease that it was granted is over by then
+    granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
+    said: tuple[Held, ...] = ()  # all that it holds, as it said last
+    health: tuple[object, ...] = ((), (), 0)  # what it said last of problems and test starts
+    contested: int = 0  # registrations of another incarnation that are being decided
+    holds: dict[Start, tuple[object, ...]] = field(default_factory=dict)  # without progress
+
+    @property
+    def quiet_since(self) -> float:
+        """Since when it has neither been heard of nor had a lease."""
+        return max(self.seen, self.lease_until)
+
+
+class LeaseTable:
+    """See the module. ``told`` is called with the names of nodes that have orders worth pushing."""
+
+    def __init__(
+        self,
+        lease_s: float,
+        rate_bound: float,
+        monotonic: Callable[[], float],
+        forward: Callable[[Reported | Standing], None],
+        shortest_s: float = 0.0,
+    ) -> None:
+        """forward: is given what the driver should hear of; shortest_s: between heartbeats of a node."""
+        self.lease_s = lease_s
+        self.rate_bound = rate_bound
+        self.monotonic = monotonic
+        self.forward = forward
+        self.shortest_s = shortest_s
+        self.nodes: dict[str, LeasedNode] = {}
+        self.told: Callable[[str], None] = _tell_nobody
+        self.is_pushing: Callable[[], bool] = bool  # do nodes wait to be told of orders?
+        self.followed_s: Callable[[float], object] = _take_no_time  # from a round's end
+        self._looked = monotonic()
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Between two reports of a node that has nothing new to say."""
+        return heartbeat_s(len(self.nodes), self.shortest_s, self.lease_s)
+
+    # --- what agents say ---------------------------------------------------------------------------
+
+    def report(self, message: Report) -> PublishedOrders:
+        """The orders of a node, with its leases renewed. Raises StaleError."""
+        self.look()
+        node = self.known(message.node, message.incarnation)
+        now = self.monotonic()
+        node.seen = now
+        if message.seq <= node.seq:  # late or doubled: nothing new, and nothing to renew
+            return node.orders
+        node.seq = message.seq
+        follows = message.orders_seq > node.followed
+        node.followed = max(node.followed, message.orders_seq)
+        if node.awaited is not None and node.followed >= node.awaited[0]:
+            self.followed_s(now - node.awaited[1])
+            node.awaited = None
+        node.answered = node.orders.seq
+        changed = self._take(node, message.holds) or follows
+        health = (message.problems, message.dead, message.checked)
+        changed, node.health = changed or health != node.health, health
+        leases = self._renew(node)
+        if leases:
+            node.lease_until = now + self.lease_s * (1 + self.rate_bound)
+        self.forward(
+            Reported(
+                node=node.name,
+                incarnation=node.incarnation,
+                seq=node.seq,
+                followed=node.followed,
+                seen=now,
+                lease_until=node.lease_until,
+                changed=changed,
+                granted=tuple(node.granted),
+                problems=message.problems,
+                dead=message.dead,
+                checked=message.checked,
+                check_problem=message.check_problem,
+                report=msgspec.Raw(msgspec.msgpack.encode(message)),
+            )
+        )
+        return msgspec.structs.replace(
+            node.orders,
+            leases=leases,
+            heartbeat_s=self.heartbeat_s,
+            gap_s=self._gap_s(),
+        )
+
+    def _gap_s(self) -> float:
+        """Between two reports with news of a node's own. While others wait for orders these go first, or in a
+        cluster of thousands of nodes their reports would hold up the orders."""
+        return min(len(self.nodes) / NEWS, self.heartbeat_s / (1 if self.is_pushing() else 4))
+
+    def _renew(self, node: LeasedNode) -> dict[int, float]:
+        """Job -> seconds of its lease. While another agent registers under the name, whoever decides on that
+        knows what was ever granted: nothing is granted for the first time."""
+        held = [start for start in node.starts if start in node.holds]
+        if node.contested:
+            held = [start for start in held if start in node.granted]
+        node.granted.update(held)
+        return {job: self.lease_s for job, _ in held}
+
+    def contest(self, message: Register) -> bool:
+        """An agent registers. Returns whether the node is another one's, until ``uncontest``."""
+        node = self.nodes.get(message.node)
+        if node is None or not node.incarnation or node.incarnation == message.incarnation:
+            return False
+        node.contested += 1
+        return True
+
+    def uncontest(self, name: str) -> None:
+        """That is decided."""
+        node = self.nodes.get(name)
+        if node is not None:
+            node.contested = max(node.contested - 1, 0)
+
+    def known(self, name: str, incarnation: str) -> LeasedNode:
+        """The node, if this is its incarnation. Raises StaleError."""
+        node = self.nodes.get(name)
+        if node is None or node.lost or not incarnation or node.incarnation != incarnation:
+            raise StaleError(f"node {name!r}: register again")
+        return node
+
+    def _take(self, node: LeasedNode, holds: tuple[Held, ...]) -> bool:
+        """Store what the node holds; is there more to it than progress?"""
+        node.said = holds
+        before, node.holds = node.holds, {(h.job, h.epoch): _without_progress(h) for h in holds}
+        return before != node.holds
+
+    # --- what the driver says ----------------------------------------------------------------------
+
+    def publish(self, state: PublishedNode) -> Standing | None:
+        """The node as the driver has it. Returns what it was granted before a new registration."""
+        node = self.nodes.get(state.node)
+        if node is None:
+            node = self.nodes[state.node] = LeasedNode(state.node)
+        anew = state.registration > node.registration
+        if anew:
+            if node.incarnation != state.incarnation:
+                node.granted.clear()
+            node.registration, node.incarnation = state.registration, state.incarnation
+            node.seq, node.followed, node.answered, node.lost = -1, -1, -1, False
+            node.holds = {}
+        node.lost = node.lost or state.lost  # until it registers again
+        node.seen = max(node.seen, state.seen)
+        node.lease_until = max(node.lease_until, state.lease_until)
+        newer = state.orders.seq > node.orders.seq
+        node.orders, node.starts = state.orders, frozenset(state.starts)
+        if newer and state.round_end:
+            node.awaited = state.orders.seq, state.round_end
+        node.granted &= node.starts | node.holds.keys()
+        if newer and state.push:
+            self.told(node.name)
+        return _standing(node, anew=True) if anew else None
+
+    def disconnected(self, name: str, incarnation: str) -> None:
+        """A stream of orders to an agent broke; one that lives comes back at once."""
+        node = self.nodes.get(name)
+        if node is not None and node.incarnation == incarnation and not node.lost:
+            self.forward(_standing(node, broke=self.monotonic()))
+
+    def remove(self, message: NodeRemoved) -> None:
+        """Forget a node."""
+        self.nodes.pop(message.node, None)
+
+    def ask_loss(self, asked: AskLoss) -> Standing | None:
+        """May the driver give up this node? If so, nothing is renewed for it from now on. None: it has
+        registered again, or is not there."""
+        self.look()
+        node = self.nodes.get(asked.node)
+        if node is None or node.registration != asked.registration:
+            return None
+        node.lost = node.lost or self.monotonic() - asked.patience_s > node.quiet_since
+        return _standing(node)
+
+    # --- time --------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Called often. Where that was not so, this process stood still: the silence was its own."""
+        now = self.monotonic()
+        away_s, self._looked = now - self._looked, now
+        if away_s > AWAY_S:
+            self.pardon(away_s)
+
+    def pardon(self, seconds: float) -> None:
+        """Silence in so many seconds just past is no node's fault."""
+        now = self.monotonic()
+        for node in self.nodes.values():
+            node.seen = min(now, node.quiet_since + seconds)
+
+
+def _without_progress(held: Held) -> tuple[object, ...]:
+    """What of a start the driver must hear of at once."""
+    return (
+        held.state,
+        held.loaded_step >= 0,
+        held.address,
+        held.batch,
+        held.completed,
+        held.finishing,
+        held.stall,
+        held.stacks,
+    )
+
+
+def _standing(node: LeasedNode, anew: bool = False, broke: float = 0.0) -> Standing:
+    return Standing(
+        node=node.name,
+        registration=node.registration,
+        lost=node.lost,
+        seen=node.seen,
+        lease_until=node.lease_until,
+        anew=anew,
+        broke=broke,
+        orders_seq=node.orders.seq,
+        granted=tuple(node.granted),
+    )
+
+
+def _tell_nobody(name: str) -> None:
+    del name
+
+
+def _take_no_time(seconds: float) -> None:
+    del seconds

@@ -1,0 +1,88 @@
+"""Tells nodes of new orders, as fast as they answer."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+from fairlead.cluster.front.leases import LeasedNode, LeaseTable
+from fairlead.cluster.front.messages import PublishedOrders
+from fairlead.cluster.protocol.messages import WatchRequest
+
+WINDOW = 16  # nodes that have been told and have not answered yet
+DEAF_S = 1.0  # a node that does not answer for so long holds up the others no more
+
+
+class _Told(NamedTuple):
+    seq: int  # of the orders
+    at: float  # monotonic seconds
+
+
+class Pushing:
+    """The streams of orders to agents, on the event loop.
+
+    Every node that is told reports what came of it, at once and again as its jobs stop and start. Where a
+    round has orders for thousands of nodes, they are told as others have answered, so that reports do not
+    pile up and leases of all nodes go on being renewed in time.
+    """
+
+    def __init__(self, table: LeaseTable, window: int = WINDOW) -> None:
+        self._table = table
+        self._window = window
+        self._streams: dict[str, set[asyncio.Event]] = {}
+        self._waiting: dict[str, None] = {}  # names, in the order in which they are to be told
+        self._told: dict[str, _Told] = {}
+
+    async def watch(self, message: WatchRequest) -> AsyncGenerator[PublishedOrders, None]:
+        """The orders of a node now, and whenever they are new to it. Raises StaleError."""
+        event = asyncio.Event()
+        streams = self._streams.setdefault(message.node, set())
+        streams.add(event)
+        try:
+            sent = -1
+            while True:
+                event.clear()
+                orders = self._table.known(message.node, message.incarnation).orders
+                if orders.seq > sent:
+                    sent = orders.seq
+                    yield orders
+                else:
+                    await event.wait()
+        finally:
+            self._table.disconnected(message.node, message.incarnation)
+            streams.discard(event)
+            if not streams and self._streams.get(message.node) is streams:
+                del self._streams[message.node]
+
+    def has_news(self, name: str) -> None:
+        """There are new orders for a node."""
+        self._waiting[name] = None
+        self._push()
+
+    def is_under_way(self) -> bool:
+        """Are there nodes that have orders and were not told of them yet?"""
+        return bool(self._waiting)
+
+    def reported(self, node: LeasedNode) -> None:
+        """A node has reported: it may have followed."""
+        told = self._told.get(node.name)
+        if told is not None and node.followed >= told.seq:
+            del self._told[node.name]
+            self._push()
+
+    def tick(self) -> None:
+        """Called often: those that do not answer are no longer waited for."""
+        now = self._table.monotonic()
+        for name in [name for name, told in self._told.items() if now - told.at > DEAF_S]:
+            del self._told[name]
+        self._push()
+
+    def _push(self) -> None:
+        while self._waiting and len(self._told) < self._window:
+            name = next(iter(self._waiting))
+            del self._waiting[name]
+            node, streams = self._table.nodes.get(name), self._streams.get(name)
+            # An answer to a report may have brought them already.
+            if node is not None and streams and node.answered < node.orders.seq:
+                self._told[name] = _Told(node.orders.seq, self._table.monotonic())
+                for event in streams:
+                    event.set()

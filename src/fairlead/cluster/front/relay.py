@@ -1,0 +1,130 @@
+"""Calls of the facade from the front to the driver's process.
+
+Arguments and results travel as msgpack of the types that ``facade.Facade`` declares, so a method that is
+added there needs nothing here.
+"""
+
+import inspect
+import logging
+import typing
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Any, Protocol
+
+import msgspec
+
+from fairlead.errors import ConfigError, FairleadError
+from fairlead.cluster.front.facade import Facade
+from fairlead.cluster.front.errors import pack
+from fairlead.cluster.front.messages import Answer, Call
+from fairlead.cluster.protocol.messages import Register, Welcome
+
+_log = logging.getLogger(__name__)
+THREADS = 64  # calls that wait for the driver at once
+LOCAL = frozenset(("authenticate", "log", "backup"))  # of the facade: answered by the front itself
+ASIDE = frozenset(  # answered without the driver's thread
+    ("job", "jobs", "stints", "explain", "what_if", "status", "samples", "metrics_text")
+)
+REGISTER = "register"  # a call of an agent, whose answer comes as a future
+
+
+class DriverDoor(Protocol):
+    """What the front may ask of the driver's process, beside the methods of the facade."""
+
+    def register(self, message: Register) -> Future[Welcome]:
+        """A node comes up."""
+
+    def metrics_text(self) -> str:
+        """What the driver counts, as Prometheus reads it."""
+
+
+class Signature(typing.NamedTuple):
+    """How a method's arguments and result are coded."""
+
+    parameters: inspect.Signature  # without self
+    arguments: "msgspec.msgpack.Decoder[Any]"
+    result: "msgspec.msgpack.Decoder[Any]"
+
+
+@cache
+def signature(method: str) -> Signature:
+    """Of a method of the facade that travels. Raises AttributeError for what is none."""
+    declared = vars(Facade).get(method) or getattr(DriverDoor, method)
+    hints = typing.get_type_hints(declared)
+    found = inspect.signature(declared)
+    bare = found.replace(parameters=list(found.parameters.values())[1:])  # without self
+    arguments: Any = tuple[*(hints[name] for name in bare.parameters)]  # type: ignore[misc]
+    result = Welcome if method == REGISTER else hints["return"]
+    return Signature(bare, msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
+
+
+def encode_arguments(method: str, given: tuple[Any, ...], named: dict[str, Any]) -> msgspec.Raw:
+    """All arguments of a call in order. Raises ConfigError for numbers that do not exist."""
+    bound = signature(method).parameters.bind(*given, **named)
+    bound.apply_defaults()
+    try:
+        return msgspec.Raw(msgspec.msgpack.encode(bound.args))
+    except OverflowError:
+        raise ConfigError(f"{method}: a number is larger than 2^64") from None
+
+
+class CallDesk:
+    """Answers the calls of the front, in the driver's process; each waits on a thread of its own."""
+
+    def __init__(
+        self,
+        driver: DriverDoor,
+        tell: Callable[[Answer], None],
+        wait: Callable[[], None],
+    ) -> None:
+        """wait: for the driver's thread, before a question is answered beside it."""
+        self._wait = wait
+        self._driver = driver
+        self._tell = tell
+        self._pool = ThreadPoolExecutor(THREADS, "call")
+
+    def close(self) -> None:
+        """Calls under way are not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def take(self, call: Call) -> None:
+        """Have it answered. Any thread; returns at once."""
+        if call.method == REGISTER:  # it comes by the thousand, and waits for the driver alone
+            self._take_register(call)
+        else:
+            self._pool.submit(self._answer, call)
+
+    def _answer(self, call: Call) -> None:
+        try:
+            if call.method in ASIDE:
+                self._wait()
+            arguments = signature(call.method).arguments.decode(call.arguments)
+            result = getattr(self._driver, call.method)(*arguments)
+        except Exception as problem:
+            self._refuse(call, problem)
+        else:
+            self._tell(_answer_of(call, result))
+
+    def _take_register(self, call: Call) -> None:
+        def answered(future: "Future[Welcome]") -> None:
+            problem = future.exception()
+            if problem is not None:
+                self._refuse(call, problem)
+            else:
+                self._tell(_answer_of(call, future.result()))
+
+        try:
+            (message,) = signature(REGISTER).arguments.decode(call.arguments)
+            self._driver.register(message).add_done_callback(answered)
+        except Exception as problem:
+            self._refuse(call, problem)
+
+    def _refuse(self, call: Call, problem: BaseException) -> None:
+        if not isinstance(problem, FairleadError):
+            _log.error("a call of %s failed", call.method, exc_info=problem)
+        self._tell(Answer(number=call.number, problem=pack(problem)))
+
+
+def _answer_of(call: Call, result: object) -> Answer:
+    return Answer(number=call.number, result=msgspec.Raw(msgspec.msgpack.encode(result)))

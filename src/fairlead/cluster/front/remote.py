@@ -1,0 +1,277 @@
+"""The facade as the front has it: what only the driver knows or may change is asked of its process."""
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from fairlead.errors import StoreError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.store.backup import backup_age_s, stream
+from fairlead.cluster.front.facade import Facade, ForbiddenError
+from fairlead.cluster.front.committed import Committed
+from fairlead.cluster.front.errors import unpack
+from fairlead.cluster.front.leases import LeaseTable
+from fairlead.cluster.front.logs import LogDesk
+from fairlead.cluster.front.messages import (
+    Answer,
+    Call,
+    Users,
+)
+from fairlead.cluster.front.relay import encode_arguments, signature
+from fairlead.cluster.front.shown import Shown
+from fairlead.cluster.front.tenants_shown import without_others
+from fairlead.cluster.store.tokens import TokenTable
+from fairlead.cluster.protocol.api_models import (
+    Comparison,
+    Explanation,
+    JobView,
+    NodeView,
+    Sample,
+    StatusView,
+    StintView,
+    WhatIf,
+)
+
+LIMIT_S = 40.0  # of an answer: longer than the driver itself waits for the disk
+LONG_S = 150.0  # of a forecast
+SOON_S = 5.0  # of one for which the last commit can stand in
+PROMPT_S = 1.0  # of that, unless the driver is known to be alive since
+ALIVE_S = 1.75  # it has published its status within so long: an idle one does so every 1 to 1.5 s
+SILENT_S = 8.0  # without its status, after which a forecast under way is not waited for
+LOOK_S = 0.1  # between looks whether it is
+METRICS_S = 0.5  # for the driver to say what it counts
+WAITING = 48  # calls for which the driver is waited for at once
+PATIENCE_S = 1.0  # that a further one waits for its turn
+
+
+class DriverSilentError(StoreError):
+    """The driver has said nothing for so long that it may stand still."""
+
+
+class DriverCalls:
+    """Calls that wait for the driver. Any thread may call; answers come in on the event loop's."""
+
+    def __init__(self, send: Callable[[Call], None]) -> None:
+        self._send = send
+        self._numbers = itertools.count()
+        self._waiting: dict[int, tuple[str, Future[Any]]] = {}
+        self._turns = threading.Semaphore(WAITING)
+
+    def begin(self, method: str, *given: Any, **named: Any) -> "tuple[int, Future[Any]]":
+        """Ask; the future ends with the result, or with the error that the driver raised."""
+        arguments = encode_arguments(method, given, named)
+        number = next(self._numbers)
+        future: Future[Any] = Future()
+        self._waiting[number] = method, future
+        self._send(Call(number=number, method=method, arguments=arguments))
+        return number, future
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for this answer any more."""
+        self._waiting.pop(number, None)
+
+    def answer(self, answer: Answer) -> None:
+        """The driver has answered."""
+        method, future = self._waiting.pop(answer.number, ("", None))
+        if future is None or not future.set_running_or_notify_cancel():
+            return
+        if answer.problem is not None:
+            future.set_exception(unpack(answer.problem))
+            return
+        try:
+            future.set_result(signature(method).result.decode(answer.result))
+        except Exception as problem:
+            future.set_exception(problem)
+
+    def call(
+        self,
+        method: str,
+        *given: Any,
+        limit_s: float = 0.0,
+        hopeless: Callable[[float], bool] = lambda _: False,
+        **named: Any,
+    ) -> Any:
+        """Ask, and wait. Raises StoreError where no answer comes in time: the driver stands still, or has
+        too much to do. hopeless: shall no answer be waited for any more, after so many seconds?"""
+        if not self._turns.acquire(timeout=PATIENCE_S):
+            raise StoreError("the scheduler has too much to answer now: try again in a moment")
+        number = -1
+        limit_s = limit_s or LIMIT_S
+        try:
+            number, future = self.begin(method, *given, **named)
+            return _answer_within(future, limit_s, hopeless)
+        except TimeoutError:
+            raise StoreError(
+                f"no answer from the scheduler within {limit_s:.0f} s; what was asked for may still be done"
+            ) from None
+        finally:
+            self.forget(number)
+            self._turns.release()
+
+
+def _answer_within(future: Future[Any], limit_s: float, hopeless: Callable[[float], bool]) -> Any:
+    """The result. Raises what the driver raised; where it is not waited for any longer, TimeoutError, or
+    DriverSilentError if that is hopeless."""
+    began = time.monotonic()
+    while not future.done():
+        waited_s = time.monotonic() - began
+        if hopeless(waited_s):
+            raise DriverSilentError("the scheduler does not answer now")
+        if waited_s >= limit_s:
+            raise TimeoutError
+        wait([future], min(LOOK_S, limit_s - waited_s))
+    return future.result()
+
+
+class RemoteFacade:
+    """``facade.Facade``: what is kept here is answered at once, the rest by the driver."""
+
+    def __init__(
+        self, calls: DriverCalls, logs: LogDesk, directory: Path, table: LeaseTable
+    ) -> None:
+        """directory: of the cluster's state."""
+        self._calls = calls
+        self._directory = directory
+        self.shown = Shown(lambda name: _seen(table, name))
+        self._committed = Committed(directory, table, self._now_s)
+        self._logs = logs
+        self._driver_metrics = ""
+        self._tokens = TokenTable(())
+
+    def learn_users(self, message: Users) -> None:
+        """Who may call from now on."""
+        self._tokens = TokenTable(message.rows)
+
+    def authenticate(self, token: str) -> Caller | None:
+        """Whose token this is."""
+        return self._tokens.find(token)
+
+    def log(
+        self, caller: Caller, job: int, cursor: str = "", limit: int = 1 << 16
+    ) -> tuple[str, str]:
+        """Output behind the cursor, and the next cursor."""
+        return self._logs.read(caller, job, cursor, limit)
+
+    # --- what is shown without asking the driver ---------------------------------------------------
+
+    def status(self, caller: Caller) -> StatusView:
+        """The cluster in one screen."""
+        shown = self.shown.status(caller)
+        if shown is None:
+            shown = self._calls.call("status", caller)
+        age_s = backup_age_s(self._directory)  # of now: no commit says that there is a newer one
+        return msgspec.structs.replace(shown, backup_age_s=age_s)
+
+    def nodes(self, caller: Caller) -> list[NodeView]:
+        """All nodes."""
+        return self.shown.nodes(caller)
+
+    def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
+        """Over time. To a user, tenants other than their own are ``others``."""
+        samples = self._committed.samples(since_s)
+        if caller.role == "admin":
+            return samples
+        return [without_others(sample, caller.tenant) for sample in samples]
+
+    # --- what the driver knows better than the last commit -----------------------------------------
+
+    def jobs(
+        self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+    ) -> list[JobView]:
+        """In order of id."""
+        jobs: list[JobView] = self._best("jobs", caller, state, tenant, after, limit)
+        return jobs
+
+    def job(self, caller: Caller, job: int) -> JobView:
+        """One job."""
+        view: JobView = self._best("job", caller, job)
+        return view
+
+    def stints(self, caller: Caller, job: int) -> list[StintView]:
+        """Its starts, oldest first."""
+        stints: list[StintView] = self._best("stints", caller, job)
+        return stints
+
+    def explain(self, caller: Caller, job: int) -> Explanation:
+        """Its story; without a forecast where the driver does not answer."""
+        if not self.shown.stale:
+            with contextlib.suppress(StoreError):
+                told: Explanation = self._soon("explain", caller, job)
+                return told
+        return self._committed.explain(caller, job, self.shown.age_s)
+
+    def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
+        """What would be. Raises StoreError at once where the driver does not answer, and soon where it
+        falls silent meanwhile."""
+        if not self.shown.stale:
+            with contextlib.suppress(DriverSilentError):
+                answer: Comparison = self._calls.call(
+                    "what_if", caller, question, limit_s=LONG_S, hopeless=self._is_silent
+                )
+                return answer
+        raise StoreError(
+            f"the scheduler has not answered for {self.shown.age_s:.0f} s: ask again when it does"
+        )
+
+    def _is_silent(self, waited_s: float) -> bool:
+        """Has the driver said nothing for so long that no forecast is to be expected of it?"""
+        del waited_s
+        return self.shown.age_s > SILENT_S
+
+    def _best(self, method: str, *given: Any) -> Any:
+        """Of the driver, or of the last commit where that does not answer soon."""
+        if not self.shown.stale:
+            with contextlib.suppress(StoreError):
+                return self._soon(method, *given)
+        return getattr(self._committed, method)(*given)
+
+    def _soon(self, method: str, *given: Any) -> Any:
+        """Of the driver. Raises StoreError where it does not answer promptly and may stand still, or does
+        not answer soon."""
+        return self._calls.call(method, *given, limit_s=SOON_S, hopeless=self._may_stand_still)
+
+    def _may_stand_still(self, waited_s: float) -> bool:
+        return waited_s >= PROMPT_S and self.shown.age_s > ALIVE_S
+
+    def _now_s(self) -> float:
+        status = self.shown.status(_FRONT)
+        return 0.0 if status is None else status.now_s
+
+    def backup(self, caller: Caller) -> Iterator[bytes]:
+        """All of the state as the last commit left it, piece by piece."""
+        if caller.role != "admin":
+            raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
+        return stream(self._directory)
+
+    def driver_metrics(self) -> str:
+        """What the driver counts; where it does not answer at once, as it was last known."""
+        if self.shown.stale:
+            return self._driver_metrics
+        with contextlib.suppress(StoreError):
+            self._driver_metrics = self._calls.call("metrics_text", limit_s=METRICS_S)
+        return self._driver_metrics
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_") or method not in vars(Facade):
+            raise AttributeError(method)
+        return lambda *given, **named: self._calls.call(method, *given, **named)
+
+
+_FRONT = Caller("front", "", "admin")
+
+
+def _seen(table: LeaseTable, name: str) -> float:
+    node = table.nodes.get(name)
+    return 0.0 if node is None else node.seen
+
+
+def facade_of(remote: RemoteFacade) -> Facade:
+    """The same, as those who call it know it."""
+    return cast(Facade, remote)

@@ -1,0 +1,81 @@
+"""What the driver has published for people: shown without asking it, however long it computes."""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.front.messages import ShownNode, ShownStatus
+from fairlead.cluster.front.tenants_shown import tenants_for
+from fairlead.cluster.protocol.api_models import NodeView, StatusView
+
+STALE_S = 3.0  # a driver that has not published its status for so long does not answer now
+
+
+class Shown:
+    """Changed on the event loop's thread, read on any."""
+
+    def __init__(
+        self, seen: Callable[[str], float], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """seen: when a node was heard of last, monotonic; 0 = never."""
+        self._seen = seen
+        self._monotonic = monotonic
+        self._status: ShownStatus | None = None
+        self._nodes: dict[str, ShownNode] = {}
+
+    def take(self, message: ShownStatus | ShownNode) -> None:
+        """What the driver publishes."""
+        if isinstance(message, ShownStatus):
+            self._status = message
+        elif message.view is None:
+            self._nodes.pop(message.node, None)
+        else:
+            self._nodes[message.node] = message
+
+    @property
+    def age_s(self) -> float:
+        """Since the driver has published its status; infinite before the first time."""
+        return float("inf") if self._status is None else self._monotonic() - self._status.at
+
+    @property
+    def stale(self) -> bool:
+        """Does the driver stand still, or compute?"""
+        return self.age_s > STALE_S
+
+    def status(self, caller: Caller) -> StatusView | None:
+        """The cluster in one screen; None = nothing has been published yet."""
+        shown, age_s = self._status, self.age_s
+        if shown is None:
+            return None
+        status = shown.status
+        ends_s = status.round_ends_in_s
+        return msgspec.structs.replace(
+            status,
+            now_s=status.now_s + age_s,
+            round_ends_in_s=None if ends_s is None else max(ends_s - age_s, 0.0),
+            tenants=tenants_for(caller, status.tenants),
+            age_s=age_s if age_s > STALE_S else None,
+        )
+
+    def nodes(self, caller: Caller) -> list[NodeView]:
+        """All nodes; to a user, jobs of other tenants are -1."""
+        return [self._node(node, caller) for _, node in sorted(self._nodes.copy().items())]
+
+    def _node(self, shown: ShownNode, caller: Caller) -> NodeView:
+        view = shown.view
+        assert view is not None
+        seen = self._seen(view.name)
+        now = self._monotonic()
+        since_s = view.state_since_s
+        view = msgspec.structs.replace(
+            view,
+            last_seen_s=now - seen if seen else view.last_seen_s,
+            state_since_s=None if since_s is None else since_s + now - shown.at,
+        )
+        if caller.role == "admin":
+            return view
+        mine = {job for job, tenant in shown.owners.items() if tenant == caller.tenant}
+        hidden = tuple(tuple(job if job in mine else -1 for job in jobs) for jobs in view.jobs)
+        return msgspec.structs.replace(view, jobs=hidden)

@@ -1,0 +1,42 @@
+"""What a caller is shown of tenants: an admin all, a user their own and the others as one."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.api_models import Sample, TenantView
+
+
+def tenants_for(caller: Caller, views: Sequence[TenantView]) -> tuple[TenantView, ...]:
+    """Those that the caller may see."""
+    if caller.role == "admin":
+        return tuple(views)
+    mine = [view for view in views if view.name == caller.tenant]
+    others = [view for view in views if view.name != caller.tenant]
+    return (*mine, *([_together(others)] if others else []))
+
+
+def _together(views: list[TenantView]) -> TenantView:
+    """Other tenants, as a user is shown them."""
+    return TenantView(
+        name="others",
+        jobs=sum(v.jobs for v in views),
+        running=sum(v.running for v in views),
+        done=sum(v.done for v in views),
+        devices=sum(v.devices for v in views),
+        share_promised=sum(v.share_promised for v in views),
+        share_received=sum(v.share_received for v in views),
+        device_s=sum(v.device_s for v in views),
+        lost_device_s=sum(v.lost_device_s for v in views),
+        mean_rho=None,
+    )
+
+
+def without_others(sample: Sample, tenant: str) -> Sample:
+    """A round, with the shares of other tenants as one."""
+    share: dict[str, float] = {}
+    for name, part in sample.share.items():
+        shown = name if name == tenant else "others"
+        share[shown] = share.get(shown, 0.0) + part
+    return msgspec.structs.replace(sample, share=share)

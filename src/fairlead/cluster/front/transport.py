@@ -1,0 +1,264 @@
+"""gRPC between agents and server: the calls of ``protocol`` as generic handlers on msgpack.
+
+Every call carries a token. What arrives is checked against the structs before anybody sees it, and every
+refusal is a gRPC status with one sentence; what a stranger sends ends no more than its own call.
+"""
+
+import logging
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from fairlead.errors import ConfigError, InputError, StaleError, StoreError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.front.messages import PublishedOrders
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    SERVICE,
+    LogChunk,
+    LogWanted,
+    Orders,
+    Register,
+    Report,
+    WatchRequest,
+    Welcome,
+)
+from fairlead.cluster.protocol.validation_messages import UNREADABLE, wrong
+from fairlead.cluster.protocol.quiet_grpc import grpc
+
+LARGEST = 4 << 20  # bytes of a message
+KEEPALIVE_MS = 10_000
+KEEPALIVE_TIMEOUT_MS = 5_000
+
+_Message = TypeVar("_Message")
+_Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+_Handle: TypeAlias = Callable[[Any], Awaitable[Any]]
+_log = logging.getLogger(__name__)
+
+
+class AgentHandler(Protocol):
+    """What the server does with the calls of agents; all on its event loop, none may block it.
+
+    InputError becomes INVALID_ARGUMENT, StaleError ABORTED, StoreError UNAVAILABLE.
+    """
+
+    def authenticate(self, token: str) -> Caller | None:
+        """Whose token this is."""
+
+    async def register(self, message: Register) -> Welcome:
+        """See ``protocol``, as for the other three."""
+
+    async def report(self, message: Report) -> Orders | PublishedOrders: ...
+    async def log(self, message: LogChunk) -> LogWanted: ...
+    def watch(self, message: WatchRequest) -> AsyncGenerator[Orders | PublishedOrders, None]:
+        """Closed when the agent goes away; may also end by itself."""
+
+
+class Tls(NamedTuple):
+    """PEM files of a server: its key, and its certificate with those of the chain behind it."""
+
+    key: Path
+    certificate: Path
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """For gRPC. Raises ConfigError for files that are not there or do not fit each other."""
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+            pair = (self.key.read_bytes(), self.certificate.read_bytes())
+        except OSError as problem:  # ssl.SSLError is one
+            raise ConfigError(
+                f"{self.certificate}, {self.key}: not a certificate and its key ({problem})"
+            ) from None
+        return grpc.ssl_server_credentials([pair])
+
+
+class AgentServer:
+    """Listens for agents. Start and stop it on one event loop."""
+
+    def __init__(
+        self,
+        handler: AgentHandler,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: Tls | None = None,
+        largest: int = LARGEST,
+    ) -> None:
+        """port: 0 = any that is free, see ``port`` after the start. largest: bytes of a message."""
+        self.handler = handler
+        self.host, self.port = host, port
+        self.tls = tls
+        self.largest = largest
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """host:port, as an agent needs it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen. Raises ConfigError where that is not possible."""
+        credentials = None if self.tls is None else self.tls.credentials()
+        server = grpc.aio.server(options=_server_options(self.largest))
+        server.add_generic_rpc_handlers((self._handlers(),))
+        try:
+            if credentials is None:
+                self.port = server.add_insecure_port(self.address)
+            else:
+                self.port = server.add_secure_port(self.address, credentials)
+        except RuntimeError:
+            await server.stop(None)
+            raise ConfigError(f"{self.address}: cannot listen there (is it in use?)") from None
+        await server.start()
+        self._server = server
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Let calls end for so long, then break them off. Watches are broken off then."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop(grace_s)
+
+    async def __aenter__(self) -> "AgentServer":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop(0.0)
+
+    def _handlers(self) -> "grpc.GenericRpcHandler[bytes, bytes]":
+        handler = self.handler
+        unary = grpc.unary_unary_rpc_method_handler
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Register": unary(self._unary(Register, handler.register)),
+                "Report": unary(self._unary(Report, handler.report)),
+                "Log": unary(self._unary(LogChunk, handler.log)),
+                "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
+            },
+        )
+
+    def _unary(self, kind: type[Any], handle: _Handle) -> Any:
+        """The handler of a call with one answer."""
+        decoder = msgspec.msgpack.Decoder(kind)
+
+        async def call(data: bytes, context: _Context) -> bytes:
+            try:
+                self._admit(context)
+                return msgspec.msgpack.encode(await handle(decode(decoder, data)))
+            except Exception as problem:
+                refusal = _refusal(problem)
+            return await _abort(context, refusal)
+
+        return call
+
+    async def _watch(self, data: bytes, context: _Context) -> AsyncIterator[bytes]:
+        decoder = msgspec.msgpack.Decoder(WatchRequest)
+        try:
+            self._admit(context)
+            async with aclosing(self.handler.watch(decode(decoder, data))) as stream:
+                async for orders in stream:
+                    yield msgspec.msgpack.encode(orders)
+            return
+        except Exception as problem:
+            refusal = _refusal(problem)
+        await _abort(context, refusal)
+
+    def _admit(self, context: _Context) -> None:
+        """Only agents, and admins, may call."""
+        given = dict(context.invocation_metadata() or ()).get("authorization", "")
+        scheme, _, token = given.partition(" ") if isinstance(given, str) else ("", "", "")
+        caller = self.handler.authenticate(token) if scheme.lower() == "bearer" else None
+        if caller is None:
+            raise _StrangerError("no valid token came with the call")
+        if caller.role == "user":
+            raise _NotAllowedError(f"the token of user {caller.user!r} is not one for agents")
+
+
+class _StrangerError(Exception):
+    """A call without a valid token."""
+
+
+class _NotAllowedError(Exception):
+    """A call with a token of the wrong role."""
+
+
+class _VersionError(Exception):
+    """A call in another version of the protocol."""
+
+
+_CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
+    (_StrangerError, grpc.StatusCode.UNAUTHENTICATED),
+    (_NotAllowedError, grpc.StatusCode.PERMISSION_DENIED),
+    (_VersionError, grpc.StatusCode.FAILED_PRECONDITION),
+    (StaleError, grpc.StatusCode.ABORTED),
+    (InputError, grpc.StatusCode.INVALID_ARGUMENT),
+)
+
+
+async def _abort(context: _Context, refusal: tuple[grpc.StatusCode, str]) -> NoReturn:
+    """Outside of the handling of what went wrong, so that gRPC does not log that too."""
+    await context.abort(*refusal)
+    raise AssertionError("abort() does not return")
+
+
+def _refusal(problem: Exception) -> tuple[grpc.StatusCode, str]:
+    """What the caller is told. Nothing of what went wrong inside: that is for the log."""
+    for kind, code in _CODES:
+        if isinstance(problem, kind):
+            return code, str(problem)
+    if isinstance(problem, StoreError):
+        _log.error("a call of an agent failed: %s", problem)
+        return grpc.StatusCode.UNAVAILABLE, "the server cannot write its state now"
+    _log.error("a call of an agent failed", exc_info=problem)
+    return grpc.StatusCode.INTERNAL, "the server failed at this call; its log says why"
+
+
+def decode(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message:
+    """The message in ``data``. Raises ConfigError with the field and its value."""
+    try:
+        message = decoder.decode(data)
+    except UNREADABLE as problem:
+        if decoder.type is Register:
+            _check_version(_spoken(data))
+        name = getattr(decoder.type, "__name__", "message")
+        raise ConfigError(wrong(name, data, problem)) from None
+    if isinstance(message, Register):
+        _check_version(message.protocol)
+    return message
+
+
+class _Spoken(msgspec.Struct):
+    """What every version of ``Register`` has."""
+
+    protocol: int
+
+
+def _spoken(data: bytes) -> int:
+    """The version that a message of unknown form is in; ours if it does not say."""
+    try:
+        return msgspec.msgpack.decode(data, type=_Spoken).protocol
+    except UNREADABLE:
+        return PROTOCOL
+
+
+def _check_version(spoken: int) -> None:
+    if spoken != PROTOCOL:
+        raise _VersionError(
+            f"the agent speaks version {spoken} of the protocol, the server version {PROTOCOL}"
+        )
+
+
+def _server_options(largest: int) -> list[tuple[str, Any]]:
+    return [
+        ("grpc.max_receive_message_length", largest),
+        ("grpc.so_reuseport", 0),  # or a second server would share the port without a word
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    ]

@@ -1,0 +1,234 @@
+"""The page of a job."""
+
+from fairlead.errors import FairleadError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.front.facade import Facade, NotFoundError
+from fairlead.cluster.protocol.api_models import (
+    Explanation,
+    JobView,
+    StintView,
+)
+from fairlead.cluster.front.web import plots, tables
+from fairlead.cluster.front.web.page_request import Ask
+from fairlead.cluster.front.web.forecasts import Forecasts
+from fairlead.cluster.front.web.markup import (
+    Html,
+    address,
+    ago,
+    count,
+    duration,
+    join,
+    link,
+    name,
+    plain,
+    tag,
+)
+from fairlead.cluster.front.web.layout import (
+    FAST,
+    SLOW,
+    Page,
+    Section,
+    button,
+    note,
+    scroll,
+)
+from fairlead.analysis.report.metric_catalogue import DASH, counted
+
+ENDED = frozenset({"completed", "dropped", "killed", "cancelled"})
+STARTS = 50  # newest starts in the table
+STORY = "Why, and until when"
+EVENTS = 200  # newest events in the list
+PIECE = 1 << 20  # bytes of a log that are asked for at a time
+TAIL = 64_000  # characters of a log that the page begins with
+
+
+def job_page(forecasts: Forecasts, facade: Facade, ask: Ask) -> Page:
+    """The page at ``/jobs/{job}``. The forecast takes a while: the page comes first and asks for it then."""
+    job = facade.job(ask.caller, ask.job)
+    sections: list[Section] = []
+    now_s = facade.status(ask.caller).now_s
+    if ask.wants(FAST):
+        sections.append(facts(job, ask.caller, now_s))
+    if not {"part", "all"} & ask.query.keys():
+        sections.append(_later(job))
+    elif ask.wants(SLOW):
+        sections.append(_story(forecasts, ask.caller, job, now_s))
+    if ask.wants(FAST):
+        stints = facade.stints(ask.caller, job.id)
+        sections += [starts(job, stints, now_s), *tracebacks(stints)]
+    if ask.wants(""):
+        sections.append(log_section(job, *tail(facade, ask.caller, job.id)))
+    title = f"Job {job.id}" + (f" {job.name}" if job.name else "")
+    return Page(title, f"Job {job.id} of {job.tenant}: {job.state}", sections, here="/jobs")
+
+
+def facts(job: JobView, caller: Caller, now_s: float) -> Section:
+    """What and where the job is, and what may be done with it."""
+    reason = tag("p", job.reason) if job.reason else None
+    told = tag("dl", *(_fact(*fact) for fact in _facts(job, now_s)), class_="facts")
+    title = f"Job {job.id}: {job.name or job.family or 'without a name'}"
+    tools = join(tables.state(job.state), tag("div", *_buttons(job, caller), class_="actions"))
+    body = join(reason, tables.progress(job), told)
+    return Section("facts", title, body, FAST, tools=tools)
+
+
+def _fact(title: str, value: object) -> Html:
+    return tag("div", tag("dt", title), tag("dd", value))
+
+
+def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
+    ended = now_s if job.ended_s is None else job.ended_s
+    started = (
+        "not yet" if job.started_s is None else f"after {duration(job.started_s - job.submitted_s)}"
+    )
+    return [
+        ("Tenant and user", join(name(job.tenant), " · ", name(job.user))),
+        ("Family", name(job.family)),
+        ("Devices", f"{job.scale_factor}, weight {job.weight:g}"),
+        ("Runs on", tables.place(job)),
+        ("Left if it keeps its devices", duration(tables.left_s(job))),
+        (
+            "Steps in its newest checkpoint",
+            "none: it starts again from zero when it is stopped"
+            if job.starts_over
+            else count(job.saved_step),
+        ),
+        ("In the system for", duration(ended - job.submitted_s)),
+        ("First step", started),
+        ("On devices for", duration(job.run_s)),
+        ("Overhead", duration(job.overhead_s)),
+        ("Steps done again", count(job.lost_steps)),
+        ("Starts", f"{job.starts}: {job.preemptions} preempted, {job.failures} failed"),
+        (
+            "Steps per second, measured",
+            DASH if job.measured_rate is None else f"{job.measured_rate:.4g}",
+        ),
+        ("Steps per second, believed", _rates(job)),
+        ("Deadline", DASH if job.slo_s is None else f"{duration(job.slo_s)} after submission"),
+    ]
+
+
+def _rates(job: JobView) -> str:
+    return ", ".join(f"{kind} {rate:.4g}" for kind, rate in sorted(job.rates.items())) or DASH
+
+
+def may_change(caller: Caller, job: JobView) -> bool:
+    """An administrator may change all jobs, a user those of their tenant."""
+    return caller.role == "admin" or (caller.role == "user" and caller.tenant == job.tenant)
+
+
+def _buttons(job: JobView, caller: Caller) -> list[Html]:
+    if job.state in ENDED or not may_change(caller, job):
+        return []
+    here = f"/jobs/{job.id}"
+    change = ("resume", "Resume") if job.state == "paused" else ("pause", "Pause")
+    ask = f"Cancel job {job.id}? It cannot be taken back."
+    return [button(f"{here}/{change[0]}", change[1]), button(f"{here}/cancel", "Cancel", ask)]
+
+
+def starts(job: JobView, stints: list[StintView], now_s: float) -> Section:
+    """Where it ran when, and what each start cost."""
+    shown = stints[-STARTS:]
+    picture = scroll("Timeline", plots.timeline(stints, job.submitted_s, now_s))
+    parts = [picture]
+    if stints:
+        parts.append(
+            note("Darker: handover of the devices, starting and loading; saving and stopping.")
+        )
+        parts.append(tables.stints_table(shown, now_s))
+    if len(shown) < len(stints):
+        parts.append(note(f"The newest {len(shown)} of {len(stints)} starts."))
+    return Section("starts", "Starts and what they cost", join(*parts), FAST)
+
+
+def _later(job: JobView) -> Section:
+    """What stands in for the story until it is there."""
+    whole = address(f"/jobs/{job.id}", all=1)
+    without = tag("noscript", link(whole, "Show why it is here and when it will end"))
+    waiting = tag("p", "The forecast is being made.", class_="note", data_later=True)
+    return Section("story", STORY, join(waiting, without), SLOW)
+
+
+def _story(forecasts: Forecasts, caller: Caller, job: JobView, now_s: float) -> Section:
+    """The story, or why there is none now: the rest of the page does not depend on it."""
+    try:
+        told = forecasts.of(caller, job)
+    except NotFoundError:
+        raise
+    except FairleadError as problem:
+        return Section("story", STORY, note(f"No forecast: {problem}"), SLOW)
+    return story(told, now_s)
+
+
+def story(told: Explanation, now_s: float) -> Section:
+    """Why it is where it is, when it will end, and what happened to it."""
+    events = told.events[-EVENTS:]
+    items = (
+        tag("li", tag("time", ago(time_s, now_s)), " ", words) for time_s, words in reversed(events)
+    )
+    parts = [tag("p", told.why_here), tag("p", *_finish(told))]
+    if events:
+        parts.append(tag("h3", "Events, newest first"))
+        parts.append(tag("ul", *items, class_="events", tabindex="0", aria_label="Events"))
+    return Section("story", STORY, join(*parts), SLOW)
+
+
+def _finish(told: Explanation) -> tuple[object, ...]:
+    if told.job.state in ENDED:
+        return (f"It has ended: {told.job.state}.",)
+    if told.stands_still:
+        return ("No end is forecast: it stands still.",)
+    if told.forecast_kind == "none yet":
+        return ("The forecast is being made.",)
+    if not told.forecasts:
+        return ("No forecast: it takes no part now.",)
+    if told.finish_s is None:
+        return (f"No end within the horizon of {counted(told.forecasts, 'forecast')}.",)
+    low, high = told.finish_low_s, told.finish_high_s
+    between = (
+        ""
+        if low is None or high is None
+        else f", 8 of 10 times between {duration(low)} and {duration(high)}"
+    )
+    when = tag("strong", f"in {duration(told.finish_s)}")
+    return ("Expected to finish ", when, f"{between}{_worth(told)}.")
+
+
+def _worth(told: Explanation) -> str:
+    """How the forecast was made."""
+    age = "" if told.forecast_age_s is None else f", made {duration(told.forecast_age_s)} ago"
+    coarse = ""
+    if told.forecast_kind == "coarse":
+        coarse = f"; coarse beyond {duration(told.forecast_exact_s or 0.0)}"
+    return f" ({counted(told.forecasts, 'forecast')}{age}{coarse})"
+
+
+def tracebacks(stints: list[StintView]) -> list[Section]:
+    """What is known of the last start that failed or hung, in full."""
+    last = next((stint for stint in reversed(stints) if stint.traceback), None)
+    if last is None:
+        return []
+    text = tag("pre", plain(last.traceback), class_="log", tabindex="0", aria_label="Traceback")
+    where = note(f"Start {last.epoch}, on {last.node}: {last.why or 'it runs'}.")
+    return [Section("traceback", "The last failure", join(where, text), FAST)]
+
+
+def tail(facade: Facade, caller: Caller, job: int) -> tuple[str, str]:
+    """The end of a job's output, and the cursor behind it."""
+    return facade.log(caller, job, "tail", TAIL)
+
+
+def log_section(job: JobView, text: str, cursor: str) -> Section:
+    """The newest output; the page's script appends what comes later."""
+    box = tag(
+        "pre",
+        plain(text) or "No output yet.",
+        id="log",
+        tabindex="0",
+        role="log",
+        aria_label="Output of the job",
+        data_log=f"/jobs/{job.id}/tail",
+        data_cursor=cursor,
+        data_empty=None if text else "1",
+    )
+    return Section("output", "Output", box)

@@ -1,0 +1,116 @@
+"""The pages of all jobs and of all nodes."""
+
+from collections.abc import Iterable, Sequence
+from typing import get_args
+
+from fairlead.errors import InputError
+from fairlead.cluster.front.facade import Facade
+from fairlead.cluster.protocol.node_states import NODE_STATES
+from fairlead.cluster.protocol.api_models import JobState, NodeView
+from fairlead.cluster.front.web import tables
+from fairlead.cluster.front.web.page_request import Ask
+from fairlead.cluster.front.web.markup import (
+    Html,
+    address,
+    join,
+    link,
+    tag,
+)
+from fairlead.cluster.front.web.layout import (
+    FAST,
+    Page,
+    Section,
+    note,
+)
+from fairlead.analysis.report.metric_catalogue import counted
+
+JOBS, NODES = 100, 100  # a page
+_JOB_STATES = ("open", *get_args(JobState))
+
+
+def jobs_page(facade: Facade, ask: Ask) -> Page:
+    """The page at ``/jobs``: those behind ``after``, by state and tenant."""
+    state, tenant = (
+        _one_of("state", ask.query.get("state", ""), _JOB_STATES),
+        ask.query.get("tenant", ""),
+    )
+    after = ask.number("after", -1)
+    found = facade.jobs(ask.caller, state, tenant, after, JOBS + 1)
+    shown = found[:JOBS]
+    fields = [choice("state", "State", _JOB_STATES, state)]
+    if ask.caller.role == "admin":
+        fields.append(text_field("tenant", "Tenant", tenant))
+    turns = []
+    if after >= 0:
+        turns.append(link(address("/jobs", state=state, tenant=tenant), "First page"))
+    if len(found) > JOBS:
+        further = address("/jobs", state=state, tenant=tenant, after=shown[-1].id)
+        turns.append(link(further, "Next page", rel="next"))
+    table = join(tables.jobs_table(shown, none="No job fits this filter."), _pages(turns))
+    return _listed("Jobs", "/jobs", fields, table, ask)
+
+
+def nodes_page(facade: Facade, ask: Ask) -> Page:
+    """The page at ``/nodes``, by state and accelerator type."""
+    state = _one_of("state", ask.query.get("state", ""), NODE_STATES)
+    kind = ask.query.get("type", "")
+    every = facade.nodes(ask.caller)
+    fits = [n for n in every if state in ("", n.state) and kind in ("", n.accelerator)]
+    first = max(ask.number("from", 0), 0)
+    kinds = sorted({node.accelerator for node in every})
+    fields = [choice("state", "State", NODE_STATES, state), choice("type", "Type", kinds, kind)]
+    table = join(
+        note(_counted(every, fits)),
+        tables.nodes_table(fits[first : first + NODES], ask.caller),
+        _pages(_turns(first, len(fits), state, kind)),
+    )
+    return _listed("Nodes", "/nodes", fields, table, ask)
+
+
+def _listed(title: str, here: str, fields: Iterable[Html], table: Html, ask: Ask) -> Page:
+    """The filter stays as it is while the table below is fetched again."""
+    go = tag("button", "Filter", type="submit")
+    form = tag("form", *fields, go, method="get", action=here, class_="filter")
+    sections = [Section("filter", title, form)] if ask.wants("") else []
+    if ask.wants(FAST):
+        sections.append(Section("list", f"{title} found", table, FAST))
+    return Page(title, f"{title} of the cluster", sections, here=here)
+
+
+def _counted(every: Sequence[NodeView], fits: Sequence[NodeView]) -> str:
+    held = sum(sum(map(bool, node.jobs)) for node in fits)
+    devices = sum(node.devices for node in fits)
+    shown = f"{len(fits):,} of {counted(len(every), 'node')}"
+    return f"{shown}; {held:,} of {counted(devices, 'device')} held."
+
+
+def _turns(first: int, many: int, state: str, kind: str) -> list[Html]:
+    turns = []
+    for start, words in ((first - NODES, "Previous page"), (first + NODES, "Next page")):
+        if -NODES < start < many:
+            where = {"state": state, "type": kind, "from": max(start, 0)}
+            turns.append(link(address("/nodes", **where), words))
+    return turns
+
+
+def _pages(turns: Sequence[Html]) -> Html | None:
+    return tag("nav", *turns, class_="pages", aria_label="Further pages") if turns else None
+
+
+def _one_of(field: str, word: str, known: Sequence[str]) -> str:
+    if word and word not in known:
+        raise InputError(f"{field}: {word[:40]!r} is not one of {', '.join(known)}")
+    return word
+
+
+def choice(field: str, title: str, known: Iterable[str], chosen: str) -> Html:
+    """A list to choose from; the first choice is everything."""
+    options = [tag("option", "all", value="")]
+    options += [tag("option", word, value=word, selected=word == chosen) for word in known]
+    return tag("label", tag("span", title), tag("select", *options, name=field))
+
+
+def text_field(field: str, title: str, value: str, **attributes: str | bool | None) -> Html:
+    """A line to write in."""
+    box = tag("input", type="text", name=field, value=value, autocomplete="off", **attributes)
+    return tag("label", tag("span", title), box)

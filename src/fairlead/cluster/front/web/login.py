@@ -1,0 +1,42 @@
+"""The page that asks for a token."""
+
+import re
+
+from fairlead.cluster.front.web.markup import tag
+from fairlead.cluster.front.web.layout import (
+    Page,
+    Section,
+    note,
+)
+
+_TARGET = re.compile(r"/(?![/\\])[!-\[\]-~]*")  # an address of ours: no host, no control characters
+
+
+def safe_target(address: str) -> str:
+    """Where to go after the login: an address of this server, whatever the form says."""
+    return address if _TARGET.fullmatch(address) and len(address) <= 2000 else "/"
+
+
+def login_page(target: str, wrong: str = "", status: int = 200) -> Page:
+    """The page at ``/login``. wrong: what was wrong with the last try."""
+    alert = tag("p", wrong, role="alert", class_="banner bad") if wrong else None
+    box = tag(
+        "input",
+        type="password",
+        name="token",
+        required=True,
+        autofocus=True,
+        autocomplete="current-password",
+        maxlength=256,
+    )
+    form = tag(
+        "form",
+        tag("label", tag("span", "Token"), box),
+        tag("input", type="hidden", name="next", value=safe_target(target)),
+        tag("button", "Log in", type="submit", class_="main"),
+        method="post",
+        action="/login",
+    )
+    words = note("An administrator makes one with ", tag("code", "fairlead user add"), ".")
+    body = tag("div", alert, form, words, class_="login")
+    return Page("Log in", "Log in to the cluster", [Section("login", "Fairlead", body)], status)

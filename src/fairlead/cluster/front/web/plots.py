@@ -1,0 +1,242 @@
+"""The pictures of the pages: views in, one ``<svg>`` out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairlead.cluster.protocol.api_models import (
+    NodeView,
+    Sample,
+    StintView,
+    TenantView,
+)
+from fairlead.cluster.front.web.markup import (
+    Html,
+    duration,
+    percent,
+)
+from fairlead.model.arrays import Floats
+from fairlead.analysis.report.report_figures import Bar, bars
+from fairlead.analysis.report.metric_catalogue import (
+    Kind,
+    Unit,
+    unit_for,
+)
+from fairlead.analysis.report.svg import (
+    CHARACTER,
+    Axis,
+    Frame,
+    clean,
+    colour,
+    empty,
+    fit,
+    grid_x,
+    grid_y,
+    picture,
+    write,
+)
+
+SIZE = (620, 220)
+COLUMNS = 240  # most steps of a curve over time
+TENANTS = 16  # most tenants in a picture
+STARTS = 400  # most starts of a job in a picture
+
+
+def accelerators(samples: Sequence[Sample]) -> list[str]:
+    """All accelerator types in the samples, by name."""
+    return sorted({name for sample in samples for name in sample.capacity | sample.held})
+
+
+def devices_over_time(samples: Sequence[Sample], now_s: float) -> Html:
+    """Devices held, by accelerator type, one upon the other, below the line of all that work."""
+    if not samples:
+        return Html(empty("No round has ended yet.", SIZE))
+    frame = Frame(*SIZE, left=40, right_margin=14)
+    times, groups = _grouped(samples, now_s)
+    names = accelerators(samples)
+    held = _means([[s.held.get(name, 0) for name in names] for s in samples], groups)
+    most = _means([[sum(s.capacity.values())] for s in samples], groups)[:, 0]
+    unit = unit_for(Kind.TIME, [now_s - float(times[0])])
+    x = Axis(min(float(times[0]) - now_s, -1.0), 0.0, frame.left, frame.right)
+    tallest = max(float(most.max()), float(held.sum(1).max()), 1.0)
+    y = Axis(0.0, 1.06 * tallest, frame.bottom, frame.top)
+    tops = np.cumsum(held, 1)
+    edges = times - now_s
+    body = [
+        grid_y(frame, y, Unit("", 1.0, 0), 4),
+        *(_band(x, y, edges, tops, i, name) for i, name in enumerate(names)),
+        f'<path class="capacity" d="{_steps(x, y, edges, most)}"><title>devices that work</title></path>',
+        grid_x(frame, x, unit, f"time from now ({unit.name})", lines=False),
+    ]
+    return Html(picture(*SIZE, "Devices held over time by accelerator type", "".join(body)))
+
+
+def _grouped(samples: Sequence[Sample], now_s: float) -> tuple[Floats, list[int]]:
+    """(groups + 1,) edges in time, and the first sample of each group of about as many."""
+    every = -(-len(samples) // COLUMNS)
+    first = list(range(0, len(samples), every))
+    return np.array([*(samples[i].time_s for i in first), now_s], np.float64), first
+
+
+def _means(rows: Sequence[Sequence[float]], first: Sequence[int]) -> Floats:
+    """(groups, columns): the mean of each group of rows."""
+    array = np.array(rows, np.float64).reshape(len(rows), -1)
+    sizes = np.diff([*first, len(rows)])[:, None]
+    return np.asarray(np.add.reduceat(array, first, 0) / sizes, np.float64)
+
+
+def _steps(x: Axis, y: Axis, edges: Floats, values: Floats) -> str:
+    right, tops = x.all(edges[1:]), y.all(values)
+    path = "".join(f"H{a:.1f}V{b:.1f}" for a, b in zip(right[:-1], tops[1:], strict=True))
+    return f"M{x.at(float(edges[0])):.1f} {tops[0]:.1f}{path}H{right[-1]:.1f}"
+
+
+def _band(x: Axis, y: Axis, edges: Floats, tops: Floats, series: int, name: str) -> str:
+    """The area between two curves of steps; drawn back from the right along the lower one."""
+    lower = tops[:, series - 1] if series else np.zeros(len(tops))
+    left, below = x.all(edges[:-1]), y.all(lower)
+    back = "".join(
+        f"V{b:.1f}H{a:.1f}" for a, b in zip(reversed(left), reversed(below), strict=True)
+    )
+    path = f"{_steps(x, y, edges, tops[:, series])}{back}z"
+    return f'<path d="{path}" fill="{colour(series)}"><title>{clean(name)}</title></path>'
+
+
+def shares(tenants: Sequence[TenantView], width: int = 560) -> Html:
+    """What each tenant was promised of all device time, and what it received."""
+    shown = tenants[:TENANTS]
+    if not shown:
+        return Html(empty("No tenant has jobs yet.", (width, 52)))
+    pitch = 34
+    gutter = min(max(len(t.name) for t in shown) * CHARACTER + 12, width * 0.35)
+    top = max([*(max(t.share_promised, t.share_received) for t in shown), 0.01])
+    x = Axis(0.0, top, gutter, width - 64)
+    rows = [_share_row(tenant, i * pitch, x) for i, tenant in enumerate(shown)]
+    return Html(picture(width, pitch * len(shown) + 2, "Shares by tenant", "".join(rows)))
+
+
+def _share_row(tenant: TenantView, top: float, x: Axis) -> str:
+    parts = [write(x.start - 6, top + 20, fit(tenant.name, x.start - 8), anchor="end")]
+    pairs = (
+        ("promised", tenant.share_promised, 'class="promised"'),
+        ("received", tenant.share_received, f'fill="{colour(0)}"'),
+    )
+    for row, (words, share, style) in enumerate(pairs):
+        long, at = max(x.at(share) - x.start, 0.0), top + 4 + 13 * row
+        told = clean(f"{tenant.name}: {words} {percent(share)}")
+        parts.append(
+            f'<g><title>{told}</title><rect x="{x.start:.1f}" y="{at:.1f}" width="{long:.1f}" '
+            f'height="12" {style}/></g>'
+        )
+        parts.append(write(x.start + long + 5, at + 10, percent(share)))
+    return "".join(parts)
+
+
+def fairness(tenants: Sequence[TenantView]) -> Html:
+    """The mean finish-time fairness of each tenant's ended jobs."""
+    rows = [
+        Bar(t.name, t.mean_rho, "no job has ended" if t.mean_rho is None else f"{t.mean_rho:.2f}")
+        for t in tenants[:TENANTS]
+    ]
+    return Html(bars(rows, "Mean rho by tenant"))
+
+
+def lost_work(tenants: Sequence[TenantView]) -> Html:
+    """Device time of each tenant that went into work done again and into overhead."""
+    rows = [
+        Bar(t.name, t.lost_device_s, f"{duration(t.lost_device_s)} ({_part(t)})", series=1)
+        for t in tenants[:TENANTS]
+    ]
+    return Html(bars(rows, "Lost device time by tenant"))
+
+
+def _part(tenant: TenantView) -> str:
+    return percent(tenant.lost_device_s / tenant.device_s) if tenant.device_s > 0 else "0.0 %"
+
+
+def occupancy(nodes: Sequence[NodeView], width: int = 1280) -> Html:
+    """All devices of a large cluster as small squares, node by node, type by type."""
+    parts: list[str] = []
+    top = 0.0
+    for accelerator in sorted({node.accelerator for node in nodes}):
+        group = [node for node in nodes if node.accelerator == accelerator]
+        parts.append(write(0, top + 15, f"{accelerator}: {len(group):,} nodes", weight="bold"))
+        top = _grid(parts, group, top + 22, width) + 10
+    return Html(picture(width, top, "Devices in use, node by node", "".join(parts)))
+
+
+def _grid(parts: list[str], nodes: Sequence[NodeView], top: float, width: int) -> float:
+    """Draws the nodes of one type; returns where the next may begin, px."""
+    each = max(node.devices for node in nodes) * 6 + 6
+    across = max(int((width + 6) // each), 1)
+    for i, node in enumerate(nodes):
+        left, above = (i % across) * each, top + (i // across) * 10
+        squares: dict[str, list[str]] = {}
+        for device in range(node.devices):
+            square = f"M{left + 6 * device} {above:g}h5v7h-5z"
+            squares.setdefault(_use(node, device), []).append(square)
+        held = sum(map(bool, node.jobs))
+        told = clean(f"{node.name} ({node.state}): {held} of {node.devices} devices held")
+        paths = "".join(f'<path class="{use}" d="{"".join(d)}"/>' for use, d in squares.items())
+        parts.append(f"<g><title>{told}</title>{paths}</g>")
+    return top + -(-len(nodes) // across) * 10
+
+
+def _use(node: NodeView, device: int) -> str:
+    """The class of a device: what it is used for."""
+    if node.state != "up":
+        return "gone"
+    holders = len(node.jobs[device]) if device < len(node.jobs) else 0
+    return ("free", "held", "shared")[min(holders, 2)]
+
+
+def timeline(stints: Sequence[StintView], submitted_s: float, now_s: float) -> Html:
+    """Where a job ran and when: a row per node; darker what was spent to start and to stop."""
+    shown = stints[-STARTS:]
+    if not shown:
+        return Html(empty("The job has not started yet.", (1120, 52)))
+    names = list(dict.fromkeys((stint.node, stint.accelerator) for stint in shown))
+    types = sorted({stint.accelerator for stint in shown})
+    first = submitted_s if len(shown) == len(stints) else shown[0].began_s
+    last = max([s.ended_s if s.ended_s is not None else now_s for s in shown] + [first + 1])
+    frame = Frame(1120, 24 * len(names) + 50, left=_gutter(names), right_margin=20, top=4)
+    x = Axis(first - submitted_s, last - submitted_s, frame.left, frame.right)
+    unit = unit_for(Kind.TIME, [last - submitted_s])
+    body = [grid_x(frame, x, unit, f"time since submission ({unit.name})")]
+    for row, (node, accelerator) in enumerate(names):
+        words = fit(f"{node} ({accelerator})", frame.left - 8)
+        body.append(write(frame.left - 6, 24 * row + 21, words, anchor="end"))
+    for stint in shown:
+        top = 24 * names.index((stint.node, stint.accelerator)) + 8
+        fill = colour(types.index(stint.accelerator))
+        body.append(_stint(stint, x, top, fill, submitted_s, now_s))
+    return Html(picture(frame.width, frame.height, "Starts of the job over time", "".join(body)))
+
+
+def _gutter(names: Sequence[tuple[str, str]]) -> float:
+    return min(max(len(a) + len(b) + 3 for a, b in names) * CHARACTER + 12, 260)
+
+
+def _stint(
+    stint: StintView, x: Axis, top: float, fill: str, submitted_s: float, now_s: float
+) -> str:
+    ended = now_s if stint.ended_s is None else stint.ended_s
+    began, end = x.at(stint.began_s - submitted_s), x.at(ended - submitted_s)
+    second = (x.end - x.start) / ((x.high - x.low) or 1.0)  # px
+    before = sum(max(part, 0.0) for part in (stint.wait_s, stint.start_s, stint.load_s)) * second
+    after = (max(stint.save_s, 0.0) + max(stint.stop_s, 0.0)) * second if stint.ended_s else 0.0
+    long = max(end - began, 1.0)
+    told = clean(
+        f"start {stint.epoch} on {stint.node}, {duration(ended - stint.began_s)}: "
+        f"{stint.why or 'runs'}"
+    )
+    costs = "".join(
+        f'<rect class="cost" x="{at:.1f}" y="{top}" width="{wide:.1f}" height="18"/>'
+        for at, wide in (
+            (began, min(before, long)),
+            (began + long - min(after, long), min(after, long)),
+        )
+        if wide > 0.2
+    )
+    box = f'x="{began:.1f}" y="{top}" width="{long:.1f}" height="18"'
+    return f'<g><title>{told}</title><rect {box} fill="{fill}"/>{costs}</g>'

@@ -1,0 +1,277 @@
+"""The addresses of the pages, and what stands before each: login, origin, security headers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+from urllib.parse import parse_qsl, quote
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from fairlead.errors import FairleadError, InputError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.front.facade import (
+    ConflictError,
+    Facade,
+    ForbiddenError,
+    NotFoundError,
+)
+from fairlead.cluster.front.web import session
+from fairlead.cluster.front.web.page_request import Ask
+from fairlead.cluster.front.web.forecasts import Forecasts
+from fairlead.cluster.front.web.job_page import PIECE, job_page
+from fairlead.cluster.front.web.lists import jobs_page, nodes_page
+from fairlead.cluster.front.web.login import login_page, safe_target
+from fairlead.cluster.front.web.markup import plain
+from fairlead.cluster.front.web.overview import overview
+from fairlead.cluster.front.web.layout import (
+    FAST,
+    SLOW,
+    Page,
+    document,
+    fragments,
+    new_nonce,
+    policy,
+    problem,
+)
+from fairlead.cluster.front.web.what_if import what_if_page
+
+LARGEST_FORM = 1 << 18  # bytes
+MOST_FIELDS = 20
+GUESS_S = 0.5  # what a wrong token costs
+SEE_OTHER = 303
+
+Show: TypeAlias = Callable[[Facade, Ask], Page]
+Change: TypeAlias = Callable[[Facade, Ask], str]
+Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> None:
+    """Add the pages to an application. They are no part of its OpenAPI description. policies: names of all
+    that there are."""
+    desk, forecasts = Desk(facade), Forecasts(facade)
+    pages: dict[str, Show] = {
+        "/": overview,
+        "/jobs": jobs_page,
+        "/jobs/{job}": partial(job_page, forecasts),
+        "/nodes": nodes_page,
+        "/what-if": partial(what_if_page, forecasts, policies),
+    }
+    for path, show in pages.items():
+        methods = ["GET", "POST"] if path == "/what-if" else ["GET"]
+        app.add_route(path, desk.showing(show), methods, include_in_schema=False)
+    app.add_route("/jobs/{job}/tail", desk.tail, ["GET"], include_in_schema=False)
+    for path, change in CHANGES.items():
+        app.add_route(path, desk.changing(change), ["POST"], include_in_schema=False)
+    app.add_route("/login", desk.login_form, ["GET"], include_in_schema=False)
+    app.add_route("/login", desk.login, ["POST"], include_in_schema=False)
+    app.add_route("/logout", desk.logout, ["POST"], include_in_schema=False)
+
+
+class Desk:
+    """Answers requests for pages."""
+
+    def __init__(self, facade: Facade) -> None:
+        self.facade = facade
+        self._throttle = session.Throttle()
+
+    def showing(self, show: Show) -> Answer:
+        """The handler of a page."""
+
+        async def answer(request: Request) -> Response:
+            caller = await self._caller(request)
+            if caller is None:
+                return _to_login(request)
+            if request.method == "POST" and not session.same_origin(request):
+                return _foreign()
+            page = await self._page(show, request, caller)
+            if request.query_params.get("part") in (FAST, SLOW):
+                return _headed(HTMLResponse(fragments(page), page.status))
+            return _whole(page, caller)
+
+        return answer
+
+    def changing(self, change: Change) -> Answer:
+        """The handler of a button."""
+
+        async def answer(request: Request) -> Response:
+            caller = await self._caller(request)
+            if caller is None:
+                return _to_login(request)
+            if not session.same_origin(request):
+                return _foreign()
+            try:
+                ask = await _asked(request, caller)
+                target = await run_in_threadpool(change, self.facade, ask)
+            except FairleadError as refused:
+                return _whole(_refusal(refused), caller)
+            return _headed(RedirectResponse(target, SEE_OTHER))
+
+        return answer
+
+    async def tail(self, request: Request) -> Response:
+        """Further output of a job, as text; the cursor behind it is a header."""
+        caller = await self._caller(request)
+        if caller is None:
+            return _to_login(request)
+        cursor = request.query_params.get("cursor", "")
+        try:
+            job = (await _asked(request, caller)).job
+            text, behind = await run_in_threadpool(self.facade.log, caller, job, cursor, PIECE)
+        except FairleadError as refused:
+            return _headed(PlainTextResponse(str(refused), _refusal(refused).status))
+        return _headed(PlainTextResponse(plain(text), headers={"x-cursor": behind}))
+
+    async def login_form(self, request: Request) -> Response:
+        """Where a person gives their token."""
+        return _whole(login_page(request.query_params.get("next", "")), None)
+
+    async def login(self, request: Request) -> Response:
+        """Check a token. Wrong ones cost time, many of them a minute."""
+        if not session.same_origin(request):
+            return _foreign()
+        address = request.client.host if request.client else ""
+        wait_s = self._throttle.wait_s(address)
+        try:
+            form = await _form(request)
+        except InputError as refused:
+            return _whole(_refusal(refused), None)
+        target = safe_target(form.get("next", ""))
+        if wait_s > 0:
+            words = f"Too many wrong tokens: wait {wait_s:.0f} s."
+            return _whole(login_page(target, words, 429), None)
+        token = form.get("token", "").strip()
+        caller = await self._known(token)
+        if caller is None:
+            self._throttle.failed(address)
+            await asyncio.sleep(GUESS_S)
+            return _whole(login_page(target, "This token is not known.", 403), None)
+        response = RedirectResponse(target, SEE_OTHER)
+        session.log_in(request, response, token)
+        return _headed(response)
+
+    async def logout(self, request: Request) -> Response:
+        """Forget the token."""
+        if not session.same_origin(request):
+            return _foreign()
+        response = RedirectResponse("/login", SEE_OTHER)
+        session.log_out(request, response)
+        return _headed(response)
+
+    async def _caller(self, request: Request) -> Caller | None:
+        return await self._known(session.token_of(request))
+
+    async def _known(self, token: str) -> Caller | None:
+        """Whose token it is; an agent's opens no page."""
+        if not token:
+            return None
+        caller = await run_in_threadpool(self.facade.authenticate, token)
+        return None if caller is None or caller.role == "agent" else caller
+
+    async def _page(self, show: Show, request: Request, caller: Caller) -> Page:
+        try:
+            ask = await _asked(request, caller)
+            return await run_in_threadpool(show, self.facade, ask)
+        except FairleadError as refused:
+            return _refusal(refused)
+
+
+def _cancel(facade: Facade, ask: Ask) -> str:
+    facade.cancel(ask.caller, ask.job)
+    return f"/jobs/{ask.job}"
+
+
+def _pause(facade: Facade, ask: Ask) -> str:
+    facade.pause(ask.caller, ask.job)
+    return f"/jobs/{ask.job}"
+
+
+def _resume(facade: Facade, ask: Ask) -> str:
+    facade.resume(ask.caller, ask.job)
+    return f"/jobs/{ask.job}"
+
+
+def _drain(facade: Facade, ask: Ask) -> str:
+    facade.drain(ask.caller, ask.form.get("node", ""))
+    return "/nodes"
+
+
+def _undrain(facade: Facade, ask: Ask) -> str:
+    facade.undrain(ask.caller, ask.form.get("node", ""))
+    return "/nodes"
+
+
+CHANGES: dict[str, Change] = {
+    "/jobs/{job}/cancel": _cancel,
+    "/jobs/{job}/pause": _pause,
+    "/jobs/{job}/resume": _resume,
+    "/nodes/drain": _drain,
+    "/nodes/undrain": _undrain,
+}
+
+
+async def _asked(request: Request, caller: Caller) -> Ask:
+    form = await _form(request) if request.method == "POST" else {}
+    return Ask(caller, request.path_params, request.query_params, form)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form; InputError where it is too large or none."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LARGEST_FORM:
+            raise InputError(f"the form is larger than {LARGEST_FORM:,} bytes")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        raise InputError("the form cannot be read") from None
+
+
+def _refusal(refused: Exception) -> Page:
+    match refused:
+        case NotFoundError():
+            return problem(404, "Not found", str(refused))
+        case ForbiddenError():
+            return problem(403, "Not allowed", str(refused))
+        case ConflictError():
+            return problem(409, "This cannot be done now", str(refused))
+        case InputError():
+            return problem(400, "This cannot be done", str(refused))
+        case _:
+            return problem(503, "Not now", str(refused))
+
+
+def _foreign() -> Response:
+    page = problem(403, "Not allowed", "This form was not sent from a page of this server.")
+    return _whole(page, None)
+
+
+def _to_login(request: Request) -> Response:
+    """Pages send to the login; what a page's script asks for is refused, so that it reloads the page."""
+    if "part" in request.query_params or request.url.path.endswith("/tail"):
+        return _headed(PlainTextResponse("Log in first.", 401))
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    target = f"?next={quote(here, safe='')}" if request.method == "GET" and here != "/" else ""
+    return _headed(RedirectResponse(f"/login{target}", SEE_OTHER))
+
+
+def _whole(page: Page, caller: Caller | None) -> Response:
+    nonce = new_nonce()
+    response = HTMLResponse(document(page, caller, nonce), page.status)
+    response.headers["content-security-policy"] = policy(nonce)
+    return _headed(response)
+
+
+def _headed(response: Response) -> Response:
+    """What browsers shall keep to."""
+    response.headers.setdefault("content-security-policy", "default-src 'none'; sandbox")
+    response.headers["cache-control"] = "no-store"
+    response.headers["referrer-policy"] = "same-origin"
+    response.headers["x-content-type-options"] = "nosniff"
+    response.headers["x-frame-options"] = "DENY"
+    response.headers["cross-origin-opener-policy"] = "same-origin"
+    return response

@@ -1,0 +1,293 @@
+"""A client of a live cluster, for the command line and for Python programs."""
+
+import ssl
+import uuid
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import isfinite
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from fairlead.errors import FairleadError, InputError, UnreachableError
+from fairlead.cluster.protocol.access import Caller, Role
+from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.api_models import (
+    Comparison,
+    Explanation,
+    JobView,
+    NodeView,
+    Sample,
+    StatusView,
+    StintView,
+    WhatIf,
+)
+
+T = TypeVar("T")
+DEFAULT_URL = "http://127.0.0.1:8470"
+PAGE = 1_000  # jobs asked for at once
+_NOT_OURS = "does not look like the HTTP port of `fairlead serve`"
+_SILENT = "Server disconnected without sending a response."  # of httpcore; a server that dies does it, too
+TRIES = 3  # of a request whose connection breaks; none counts twice
+
+
+class Client:
+    """Talks to ``fairlead serve``. To be closed, or used in a ``with`` block.
+
+    token: of `fairlead user add`. ca: a file of certificates to trust instead of the system's.
+    timeout_s: without a byte. What the server refuses raises InputError with its sentence; a server
+    that does not answer, UnreachableError.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        token: str = "",
+        ca: str | None = None,
+        timeout_s: float = 60.0,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.token = token
+        self.ca = ca
+        self.timeout_s = timeout_s
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if "_http" in self.__dict__:
+            self._http.close()
+            del self._http
+
+    # --- jobs ------------------------------------------------------------------------------------
+    def submit(self, specs: Sequence[JobSpec], tenant: str = "", key: str = "") -> list[int]:
+        """Ids of the jobs, once they are durable. Sent again, with one key, if the connection breaks."""
+        for position, spec in enumerate(specs):
+            check_spec(spec, f"{SPECS}[{position}]")
+        sent = {"Idempotency-Key": key or uuid.uuid4().hex}
+        ask = {"tenant": tenant} if tenant else {}
+        found = self._call("POST", "/v1/jobs", dict[str, list[int]], ask, list(specs), sent)
+        return found["ids"]
+
+    def jobs(
+        self, state: str = "", tenant: str = "", after: int = -1, limit: int = PAGE
+    ) -> list[JobView]:
+        """One page of jobs in order of id. state: "" = all, "open" = not ended."""
+        ask = {"state": state, "tenant": tenant, "after": after, "limit": limit}
+        return self._call("GET", "/v1/jobs", list[JobView], ask)
+
+    def all_jobs(self, state: str = "", tenant: str = "") -> Iterator[JobView]:
+        """All jobs, page by page."""
+        after = -1
+        while True:
+            page = self.jobs(state, tenant, after)
+            yield from page
+            if len(page) < PAGE:
+                return
+            after = page[-1].id
+
+    def job(self, job: int) -> JobView:
+        """A job as it is now."""
+        return self._call("GET", f"/v1/jobs/{job:d}", JobView)
+
+    def stints(self, job: int) -> list[StintView]:
+        """Every start of a job."""
+        return self._call("GET", f"/v1/jobs/{job:d}/stints", list[StintView])
+
+    def explain(self, job: int) -> Explanation:
+        """The story of a job."""
+        return self._call("GET", f"/v1/jobs/{job:d}/explain", Explanation)
+
+    def log(self, job: int, cursor: str = "", limit: int = 1 << 16) -> tuple[str, str]:
+        """Output from the cursor on, and the cursor behind it."""
+        ask = {"cursor": cursor, "limit": limit}
+        found = self._call("GET", f"/v1/jobs/{job:d}/log", dict[str, str], ask)
+        return found["text"], found["cursor"]
+
+    def cancel(self, job: int) -> None:
+        """End a job for good."""
+        self._call("POST", f"/v1/jobs/{job:d}/cancel")
+
+    def pause(self, job: int) -> None:
+        """Take a job off its devices until it is resumed."""
+        self._call("POST", f"/v1/jobs/{job:d}/pause")
+
+    def resume(self, job: int) -> None:
+        """Let a paused job run again."""
+        self._call("POST", f"/v1/jobs/{job:d}/resume")
+
+    def set_weight(self, job: int, weight: float) -> None:
+        """Give a job another weight."""
+        if not isfinite(weight):  # JSON has no word for it
+            raise InputError(f"weight: must be a finite number, got {weight}")
+        self._call("PUT", f"/v1/jobs/{job:d}/weight", body={"weight": weight})
+
+    # --- cluster ---------------------------------------------------------------------------------
+    def status(self) -> StatusView:
+        """The cluster in one screen."""
+        return self._call("GET", "/v1/status", StatusView)
+
+    def nodes(self) -> list[NodeView]:
+        """The nodes."""
+        return self._call("GET", "/v1/nodes", list[NodeView])
+
+    def drain(self, node: str) -> None:
+        """Start nothing more on a node."""
+        self._call("POST", f"/v1/nodes/{_part(node)}/drain")
+
+    def undrain(self, node: str) -> None:
+        """Use a node again."""
+        self._call("POST", f"/v1/nodes/{_part(node)}/undrain")
+
+    def remove_node(self, node: str) -> None:
+        """Forget a node that will not come back."""
+        self._call("DELETE", f"/v1/nodes/{_part(node)}")
+
+    def set_policy(self, policy: str) -> None:
+        """Decide by another policy."""
+        self._call("PUT", "/v1/policy", body={"policy": policy})
+
+    def what_if(self, question: WhatIf) -> Comparison:
+        """What would be; nothing is touched."""
+        return self._call("POST", "/v1/what-if", Comparison, body=question)
+
+    def samples(self, since_s: float = 0.0) -> list[Sample]:
+        """One sample per round."""
+        return self._call("GET", "/v1/samples", list[Sample], {"since_s": since_s})
+
+    # --- people ----------------------------------------------------------------------------------
+    def users(self) -> list[Caller]:
+        """Who may use the cluster."""
+        return self._call("GET", "/v1/users", list[Caller])
+
+    def backup(self) -> Iterator[bytes]:
+        """A backup of the cluster's state, made now, piece by piece. For admins."""
+        try:
+            with self._http.stream("GET", "/v1/backup") as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise _refusal(self.url, answer)
+                yield from answer.iter_bytes()
+        except httpx.TransportError as problem:
+            raise UnreachableError(f"server {self.url}: broke off: {problem}") from None
+
+    def add_user(self, user: str, tenant: str, role: Role) -> str:
+        """The token of a new user, or a new one of a known user."""
+        new = {"user": user, "tenant": tenant, "role": role}
+        return self._call("POST", "/v1/users", dict[str, str], body=new)["token"]
+
+    def remove_user(self, user: str) -> None:
+        """End a user's token."""
+        self._call("DELETE", f"/v1/users/{_part(user)}")
+
+    # --- below -----------------------------------------------------------------------------------
+    @cached_property
+    def _http(self) -> httpx.Client:
+        """Made when it is first needed. No proxy from the environment gets to see the token."""
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"server {self.url!r}: is no address of the form {DEFAULT_URL}")
+        if not all("!" <= letter <= "~" for letter in self.token):
+            raise InputError("the token: must be of printable ASCII characters, without spaces")
+        return httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
+            timeout=self.timeout_s,
+            verify=self._trust(),
+            trust_env=False,
+        )
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        if not self.url.startswith("https:"):
+            return False  # nothing to verify, so no certificates need to be read
+        try:
+            return ssl.create_default_context(cafile=self.ca)
+        except (OSError, ssl.SSLError) as problem:
+            raise InputError(f"{self.ca}: cannot be used as certificates: {problem}") from None
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        kind: type[T] = dict,  # type: ignore[assignment]
+        ask: dict[str, Any] | None = None,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> T:
+        sent = dict(headers or {})
+        content = None
+        if body is not None:
+            content = msgspec.json.encode(body)
+            sent["Content-Type"] = "application/json"
+        answer = self._send(method, path, ask, content, sent)
+        if not answer.is_success:
+            raise _refusal(self.url, answer)
+        try:
+            return msgspec.json.decode(answer.content or b"{}", type=kind)
+        except msgspec.DecodeError as problem:
+            raise FairleadError(
+                f"server {self.url}: {_NOT_OURS}, or is of another version: {problem}"
+            ) from None
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        ask: dict[str, Any] | None,
+        content: bytes | None,
+        headers: dict[str, str],
+    ) -> httpx.Response:
+        """All requests may be repeated: they set a state, ask for one, or carry a key."""
+        for left in reversed(range(TRIES)):
+            try:
+                return self._http.request(
+                    method, path, params=ask, content=content, headers=headers
+                )
+            except httpx.ConnectError as problem:
+                raise UnreachableError(f"server {self.url}: cannot be reached: {problem}") from None
+            except httpx.TimeoutException:
+                raise UnreachableError(
+                    f"server {self.url}: no answer within {self.timeout_s:g} s"
+                ) from None
+            except httpx.ProtocolError as problem:
+                if str(problem) != _SILENT:
+                    raise InputError(f"server {self.url}: {_NOT_OURS}: {problem}") from None
+                if not left:
+                    raise UnreachableError(f"server {self.url}: {_NOT_OURS}: {problem}") from None
+            except httpx.TransportError as problem:
+                if not left:
+                    raise UnreachableError(f"server {self.url}: broke off: {problem}") from None
+        raise AssertionError("the last try returns or raises")
+
+
+def _refusal(url: str, answer: httpx.Response) -> FairleadError:
+    try:
+        sentence = msgspec.json.decode(answer.content, type=dict[str, str])["error"]
+    except (msgspec.DecodeError, KeyError):
+        return FairleadError(f"server {url}: {_NOT_OURS}: it answered {answer.status_code}")
+    if answer.status_code == 401:
+        sentence = f"server {url}: {sentence}; give one in FAIRLEAD_TOKEN or --token-file"
+    kind = InputError if answer.status_code < 500 else FairleadError
+    return kind(sentence)
+
+
+def _part(name: str) -> str:
+    """A name as one part of a path."""
+    if not name or not all(
+        letter.isascii() and (letter.isalnum() or letter in "._-") for letter in name
+    ):
+        raise InputError(f"{name!r}: a name has letters, digits, '.', '_' and '-' only")
+    return name

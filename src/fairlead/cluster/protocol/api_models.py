@@ -1,0 +1,220 @@
+"""What people and tools are shown of a live cluster: the JSON of the HTTP API."""
+
+from typing import Literal
+
+import msgspec
+
+from fairlead.cluster.protocol.node_states import NodeState
+from fairlead.cluster.protocol.job_spec import JobSpec
+
+JobState = Literal[
+    "waiting",
+    "running",
+    "finishing",
+    "preempted",
+    "paused",
+    "completed",
+    "dropped",
+    "killed",
+    "cancelled",
+]
+
+
+class FailureView(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong in the rank that failed first; "" and -1: not known."""
+
+    kind: str  # not_started | exit | signal | exception | stalled
+    rank: int
+    exit_code: int | None  # negative: the signal that killed it
+    type: str  # of the exception, with its module
+    message: str
+    file: str  # innermost place in the job's own code
+    line: int
+    function: str
+    step: int  # of the whole job
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job."""
+
+    id: int
+    name: str
+    tenant: str
+    user: str
+    family: str
+    scale_factor: int
+    weight: float
+    state: JobState
+    total_steps: float
+    steps: float  # done and counted
+    saved_step: int
+    submitted_s: float  # all times: seconds since the cluster was first started
+    started_s: float | None  # its first step
+    ended_s: float | None
+    node: str  # "" = does not run; several: comma-separated
+    accelerator: str
+    devices: tuple[int, ...]
+    epoch: int
+    starts: int
+    preemptions: int
+    failures: int
+    run_s: float  # time on devices, starts included
+    lost_steps: float  # done again after failures; known when the next start has loaded
+    overhead_s: float  # handover of devices, starting, loading, saving, stopping
+    rates: dict[str, float]  # steps/s believed, by accelerator type
+    measured_rate: float | None  # steps/s measured where it runs or ran last
+    slo_s: float | None
+    reason: str  # why it is in this state, one sentence: the last failure, what it waits for
+    rho: float | None = (
+        None  # finish-time fairness, once completed: JCT over that alone on a 1/n share
+    )
+    claimed: dict[str, float] = {}  # steps/s that its owner stated, by accelerator type
+    starts_over: bool = False  # without its progress, whenever it is stopped: it keeps none
+    measured_on: str = ""  # accelerator type of the measured rate, "" = beside another job, or none
+    failure: FailureView | None = None  # the last one
+    retry_in_s: float | None = None  # it failed, and is not tried again before so many seconds
+    queued_s: float = 0.0  # since it was submitted, or until it ended, without devices
+
+
+class StintView(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of a job, from order to end. What was decided on and withdrawn before it was ordered of its
+    nodes is none, and has no number here."""
+
+    job: int
+    epoch: int
+    node: str
+    accelerator: str
+    devices: tuple[int, ...]
+    began_s: float
+    ended_s: float | None
+    from_step: float
+    to_step: float
+    why: str  # it ended: preempted | moved | completed | failed: ... | node lost | cancelled | paused
+    wait_s: float  # handover of devices; this and the next: as of protocol.Held, -1 = not known
+    start_s: float
+    load_s: float
+    save_s: float
+    stop_s: float
+    lost_steps: float
+    trained_s: float | None = None  # when training began, as the server heard of it
+    traceback: str = ""  # of a start that failed; of one that hung, the stacks of its ranks
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A node."""
+
+    name: str
+    accelerator: str
+    devices: int
+    state: NodeState
+    host: str
+    fake: bool
+    last_seen_s: float | None  # seconds ago
+    jobs: tuple[tuple[int, ...], ...]  # per device: the jobs that hold it
+    reason: str = ""  # for the state, where one is needed
+    state_since_s: float | None = (
+        None  # seconds in this state; None = since before the server started
+    )
+
+
+class TenantView(msgspec.Struct, frozen=True, kw_only=True):
+    """A tenant: what it was promised and what it got."""
+
+    name: str
+    jobs: int  # in the system
+    running: int
+    done: int
+    devices: int  # held now
+    share_promised: float  # of all device time, by weights of jobs in the system, now
+    share_received: float  # of all device time handed out so far
+    device_s: float
+    lost_device_s: float  # work done again, and overhead
+    mean_rho: (
+        float | None
+    )  # finish-time fairness of its ended jobs: JCT over JCT alone on a 1/n share
+    states: dict[str, int] = {}  # state -> how many of its jobs in the system
+
+
+class StatusView(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster in one screen."""
+
+    version: str
+    now_s: float
+    policy: str
+    profile: str
+    round: int
+    round_s: float
+    round_ends_in_s: float | None
+    jobs: dict[str, int]  # state -> how many
+    devices: dict[str, tuple[int, int, int]]  # accelerator type -> (in all, working, held)
+    solve: str  # "ok", "under way for 3 s", "failed: ...; the shares of 120 s ago hold"
+    solve_s: float | None  # the last one took
+    decide_s: float | None  # the last round decision took, without the solve
+    journal_records: int
+    tenants: tuple[TenantView, ...]
+    age_s: float | None = (
+        None  # of the state that is shown, where the scheduler does not answer; None = new
+    )
+    backup_age_s: float | None = None  # of the newest backup; None = there is none, or nobody knows
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One round, for the plots over time."""
+
+    time_s: float
+    held: dict[str, int]  # accelerator type -> devices held
+    capacity: dict[str, int]
+    running: int
+    waiting: int
+    share: dict[str, float]  # tenant -> part of the devices held
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The story of a job."""
+
+    job: JobView
+    why_here: str  # or why not now; one or two sentences with the numbers
+    finish_s: float | None  # expected, seconds from now; None = not within the horizon
+    finish_low_s: float | None  # 8 of 10 such forecasts came true between here
+    finish_high_s: float | None  # and here
+    forecasts: int  # futures that were simulated
+    stints: tuple[StintView, ...]
+    events: tuple[tuple[float, str], ...]  # (seconds, sentence), oldest first
+    facts: tuple[str, ...] = ()  # why_here, sentence by sentence
+    # "" = it takes no part; "coarse": simulated without rounds, from ``forecast_exact_s`` on
+    forecast_kind: Literal["", "none yet", "exact", "coarse"] = ""
+    forecast_age_s: float | None = None  # of the state that the forecast is about
+    forecast_exact_s: float | None = None  # for so long from now rounds were simulated
+    forecast_error: float | None = None  # relative: half of such forecasts were further off
+    stands_still: bool = False  # it makes no progress, and may hang: no end is forecast
+
+
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question. All parts may be combined; none: the forecast as things are."""
+
+    add_jobs: tuple[JobSpec, ...] = ()
+    add_nodes: dict[str, int] = {}  # accelerator type -> devices (one node more)
+    remove_nodes: tuple[str, ...] = ()
+    policy: str = ""
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """When the jobs in the system would be done."""
+
+    makespan_s: float
+    mean_left_s: float  # mean time from now to the end of each
+    finish_s: dict[int, float]  # job -> seconds from now; missing: not within the horizon
+    utilization: float
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a WhatIf."""
+
+    now: Outlook
+    then: Outlook
+    changed: tuple[tuple[int, float, float], ...]  # (job, now, then), those that change most first
+    notes: tuple[str, ...]
+    forecast_kind: Literal["exact", "coarse"] = "exact"  # as in ``Explanation``
+    forecast_age_s: float | None = None
+    forecast_exact_s: float | None = None
+    forecast_error: float | None = None

@@ -1,0 +1,249 @@
+"""What agents and the server say to each other, over gRPC.
+
+Messages are msgpack of the structs below, checked on arrival (docs/decisions/0016 says why not protobuf).
+Both directions are *states*, not deltas: a report says all that the node holds, orders say all that it
+shall hold. So a message may be lost, doubled, late or out of order without harm: ``seq`` tells which is
+newest, and ``incarnation`` tells a restarted agent from its predecessor.
+
+Calls of the service ``fairlead.Agents``, all with the metadata ``authorization: Bearer TOKEN``:
+
+- ``Register(Register) -> Welcome``
+- ``Report(Report) -> Orders``: heartbeat, progress and renewal of leases in one. Sent every
+  ``heartbeat_s``, as the newest answer says, and whenever something changes on the node.
+- ``Watch(WatchRequest) -> stream of Orders``: pushed whenever the orders of the node change.
+- ``Log(LogChunk) -> LogWanted``: output of ranks, as it grows; the server keeps it where its owner may
+  read it.
+
+Refusals are gRPC statuses with one sentence: INVALID_ARGUMENT (malformed, unknown device), UNAUTHENTICATED,
+PERMISSION_DENIED (not an agent's token), FAILED_PRECONDITION (another protocol version), ABORTED (register
+again), UNAVAILABLE (the server cannot write its state now, try again).
+
+``gc=False``: there are tens of thousands of these in a server, and no cycle can go through them; searching
+them for cycles would hold up everything else.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from fairlead.cluster.protocol.runtime import Runtime
+
+PROTOCOL = 1  # of both sides; they must be equal
+SERVICE = "fairlead.Agents"
+EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
+LEAVES = "agent leaves"
+ORPHANED = "the process that owned the ranks died"
+LARGEST_LOG = 256 << 10  # bytes in a LogChunk
+
+# What a field may hold: checked on arrival, so that nothing absurd gets further.
+Name: TypeAlias = Annotated[
+    str, Meta(pattern=r"^(?!\.+\Z)[A-Za-z0-9._-]{1,64}\Z")
+]  # may be a file's
+Text: TypeAlias = Annotated[str, Meta(max_length=4096)]
+Traceback: TypeAlias = Annotated[str, Meta(max_length=1 << 16)]
+Problems: TypeAlias = Annotated[tuple[Text, ...], Meta(max_length=64)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
+CountOrNone: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 53)]  # -1 = not known, none
+SecondsOrNone: TypeAlias = Annotated[float, Meta(ge=-1, le=1e12)]  # -1 = not known
+
+
+class Register(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent comes up."""
+
+    protocol: Count
+    version: Text  # of Fairlead
+    node: Name
+    incarnation: Name  # random, new at every start of the agent
+    host: Text  # where ranks of other nodes can reach its ranks
+    accelerator: Text
+    devices: Annotated[int, Meta(ge=1, le=65536)]
+    fake: bool = False  # devices that exist by configuration only
+    holds: tuple["Held", ...] = ()  # after a restart of the server: what goes on running
+    machine: Text = ""  # the running kernel and its process table; "" = not told
+    cleared: tuple[Name, ...] = ()  # incarnations of which it has made sure that nothing runs there
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The node is part of the cluster."""
+
+    heartbeat_s: float
+    lease_s: float
+    rate_bound: float  # relative drift between the clocks of two machines that is allowed for
+    orders: "Orders"
+    wall_s: float = 0.0  # the server's clock, seconds since 1970; 0 = not told
+    wait_s: float = 0.0  # no jobs for so long: the agent before this one may still run some
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What went wrong in the rank of a start that failed first."""
+
+    kind: Literal["not_started", "exit", "signal", "exception", "stalled"] = "exit"
+    rank: CountOrNone = -1
+    exit_code: Annotated[int, Meta(ge=-(1 << 31), le=1 << 31)] | None = None
+    type: Text = ""  # of the exception, with its module
+    message: Text = ""
+    file: Text = ""  # innermost place in the user's own code
+    line: Count = 0
+    function: Text = ""
+    step: CountOrNone = -1  # of the whole job, -1 = not known
+    traceback: Traceback = ""  # all of it, or the stacks of ranks that hang
+    secondary: bool = False  # it is the consequence of another rank's end
+    time_s: float = 0.0  # wall clock of its node, 0 = not known
+
+    @property
+    def place(self) -> str:
+        """By what two failures are known to be alike; "" = they cannot be."""
+        if self.kind == "not_started":
+            return self.message
+        return f"{self.type}@{self.file}:{self.line}" if self.type else ""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a node knows of one start of a job: its ranks there. Kept until the orders say ``forget``."""
+
+    job: Count
+    epoch: Count
+    state: Literal["starting", "running", "stopping", "ended"]
+    step: CountOrNone = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
+    loaded_step: CountOrNone = -1  # where this start went on from, -1 = not known yet
+    lost_steps: CountOrNone = -1  # by all starts until this one was loaded, as the job counts them
+    saved_step: CountOrNone = -1  # of the newest whole checkpoint
+    batch: Count = 0  # samples per step, where the job has changed them
+    total_steps: Count = 0  # then: of the whole job
+    address: Text = ""  # host:port:gang_port:secret of rank 0, for ranks on other nodes
+    exit_code: Annotated[int, Meta(ge=-(1 << 31), le=1 << 31)] | None = (
+        None  # the worst of its ranks
+    )
+    completed: bool = (
+        False  # rank 0 said that no more steps are needed, or a plain job exited with 0
+    )
+    finishing: bool = False  # rank 0 said so, and the code after its loop runs, or ran to its end
+    reason: Text = (
+        ""  # why it failed, in one sentence: "exit code 1", "killed by signal 9 (out of memory?)"
+    )
+    obstacle: Text = ""  # what of the node keeps it from starting: a full disk; "" = nothing
+    # How long things took, seconds; -1 = not known (yet).
+    wait_s: SecondsOrNone = -1.0  # handover: from the order to free devices
+    start_s: SecondsOrNone = -1.0  # from there to rank 0's hello
+    load_s: SecondsOrNone = -1.0  # to load the checkpoint
+    ran_s: SecondsOrNone = 0.0  # since training began
+    step_age_s: SecondsOrNone = -1.0  # since ``step`` was heard of
+    save_s: SecondsOrNone = -1.0  # the newest checkpoint
+    stop_s: SecondsOrNone = -1.0  # from the order to stop to the end of the last rank
+    failure: Failure | None = None  # of an end that was nobody's wish
+    stall: Text = ""  # it makes no progress: since when, and where its ranks stand
+    stacks: Traceback = ""  # of those ranks
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """All that a node holds."""
+
+    node: Name
+    incarnation: Name
+    seq: Count  # ascending within an incarnation
+    holds: tuple[Held, ...]
+    orders_seq: CountOrNone = -1  # the newest orders that it follows
+    problems: Problems = ()  # what is wrong with the node, a sentence each
+    dead: tuple[Count, ...] = ()  # devices that do not work any more
+    checked: Count = 0  # number of the newest test start that was made
+    check_problem: Text = ""  # why it failed; "" = it did not
+
+
+class StartCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A test start that the node is to make: a process that does nothing, started as a job's would be."""
+
+    number: int
+    programs: tuple[str, ...] = ()  # of which one at least must be found
+
+
+class Rank(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One process of a job."""
+
+    rank: int
+    devices: tuple[int, ...]  # indices on the node
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One start of a job, as far as this node is concerned."""
+
+    job: int
+    epoch: int
+    command: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    checkpoint_dir: str  # "" = the agent's own choice below its state directory
+    ranks: tuple[Rank, ...]  # on this node
+    world_size: int
+    # host:port:gang_port:secret of rank 0 where that is another node; "" = not known yet, or here
+    master: str = ""
+    has_rank_0: bool = True
+    plain: bool = False  # without iterator: progress as it says, or by wall time; SIGTERM to stop
+    total_steps: int = 0
+    batch: int = 0  # samples per step to begin with, 0 = the script's own
+    checkpoint_s: float = 600.0  # save this often
+    grace_s: float = 30.0  # between the order to stop and SIGKILL
+    finish_grace_s: float = -1.0  # the same once all steps are done; -1 = as before that
+    finishing: bool = False  # they are, as the node of rank 0 says
+    prefork: bool = False  # start from the agent's prepared process
+    prepare: bool = False  # from one with what its script imports
+    log_bytes: int = 10_000_000  # the newest so many bytes of output are kept
+    start_timeout_s: float | None = None  # from the start of ranks to the first step; 0 = none
+    stall_timeout_s: float | None = None  # without a step; None = by what is usual, 0 = none
+    on_stall: str = "restart"  # or "report"
+    usual_start_s: float = -1.0  # to the first step, as it was measured; -1 = not known
+    inspect: bool = False  # say where its ranks stand: those of another node hang
+    runtime: Runtime = Runtime()  # where the command runs
+    progress_url: str = (
+        ""  # where a plain job answers how far it is; "" = it may write it to a file
+    )
+    node_rank: int = 0  # of this node among those of the start
+    nodes: int = 1
+
+
+class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """All that a node shall hold. What it holds beyond that it stops.
+
+    In the answer to a report only: wall_s; leases: job -> seconds from the moment that report was *sent*;
+    heartbeat_s: until the next, if nothing happens before; 0 = as before; gap_s: at least so long until the
+    next that tells of the node's own news, and not of orders that it follows.
+    """
+
+    seq: int
+    wanted: tuple[Assignment, ...]
+    forget: tuple[
+        tuple[int, int], ...
+    ] = ()  # (job, epoch) of ended starts that the server has booked
+    leases: dict[int, float] = {}
+    heartbeat_s: float = 0.0
+    gap_s: float = 0.0
+    reasons: dict[
+        int, str
+    ] = {}  # job -> why it is no longer wanted: preempted | cancelled | paused ...
+    check: StartCheck | None = None  # to be made once; None = none is wanted
+    wall_s: float = 0.0  # the server's clock when it answered, seconds since 1970; 0 = not told
+
+
+class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Orders from now on, pushed."""
+
+    node: Name
+    incarnation: Name
+
+
+class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of the output (stdout and stderr together) of one rank of one start."""
+
+    node: Name
+    incarnation: Name
+    job: Count
+    epoch: Count
+    rank: Count
+    offset: Count  # of the first byte, from the beginning of all output of this start
+    data: Annotated[bytes, Meta(max_length=LARGEST_LOG)]
+
+
+class LogWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the server would have the next piece begin: behind what it holds."""
+
+    offset: int

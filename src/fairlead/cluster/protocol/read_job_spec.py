@@ -1,0 +1,321 @@
+"""Job descriptions: from TOML and JSON files, and what is wrong with one."""
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.errors import InputError
+from fairlead.cluster.protocol.progress_url import parse_progress_url
+from fairlead.cluster.protocol.runtime import (
+    CONDA_NAME,
+    named,
+    wrong_container,
+)
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.model.toml import parse_toml
+
+# Smallest and largest value of each number; the OpenAPI description shows them too.
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "total_steps": (1, 2**53 - 1),
+    "scale_factor": (1, 4096),
+    "weight": (1e-6, 1e6),
+    "slo_s": (1, 1e10),
+    "grace_s": (0, 86_400),
+    "finish_grace_s": (0, 86_400),
+    "log_bytes": (1_000, 10**9),
+    "max_retries": (0, 1_000_000),
+    "start_timeout_s": (0, 10**9),
+    "stall_timeout_s": (0, 10**9),
+}
+RATES = (0.0, 1e9)  # steps/s
+MOST_CODES = 255
+SPECS = "specs"  # what errors call the jobs of one submission, with their positions
+LONGEST = 200  # characters of a name or a family
+LONGEST_PATH = 4_096
+MOST_WORDS, MOST_VARIABLES, MOST_RATES = 4_096, 1_024, 1_000
+COMMAND_BYTES, ENVIRONMENT_BYTES = 1 << 17, 1 << 17  # Linux refuses a single string of 128 KiB
+LARGEST_FILE = 1 << 20  # bytes
+
+# What the agent sets for every rank (fairlead.client.messages); a job cannot set it.
+RESERVED = frozenset(
+    {
+        *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+        *("MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES"),
+    }
+)
+CHOICES = {"on_stall": "'restart' or 'report'"}
+UNKNOWN = re.compile(r"object contains unknown field (.*)", re.IGNORECASE)
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+
+
+def read_spec(path: str | Path) -> JobSpec:
+    """A job from a ``.toml`` or ``.json`` file, checked; InputError names the file and the field.
+
+    In a file ``command`` and ``container`` may be one string, split as a shell would split it. A job
+    without a name is named after its file.
+    """
+    path = Path(path)
+    content = _content(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: expected a table of fields, got {shown(content)}")
+    for name in ("command", "container"):
+        if isinstance(content.get(name), str):
+            content[name] = _words(str(path), name, content[name])
+    content.setdefault("name", path.stem)
+    try:
+        spec = msgspec.convert(content, JobSpec)
+    except msgspec.ValidationError as problem:
+        raise InputError(f"{path}: {told(problem, content)}") from None
+    check_spec(spec, str(path))
+    return spec
+
+
+def check_spec(spec: JobSpec, where: str = "job") -> None:
+    """Raise InputError, with ``where``, field and value, for what no cluster could run."""
+    _check_command(where, "command", spec.command)
+    _check_runtime(where, spec)
+    _check_progress(where, spec)
+    for name, (least, most) in BOUNDS.items():
+        value = getattr(spec, name)
+        if value is not None:
+            _check_number(where, name, value, least, most)
+    for name in ("family", "name"):
+        _check_text(where, name, getattr(spec, name), LONGEST)
+    for name in ("cwd", "checkpoint_dir"):
+        _check_path(where, name, getattr(spec, name))
+    _check_failing(where, spec)
+    _check_rates(where, spec.rates)
+    _check_colocated(where, spec)
+    _check_env(where, spec.env)
+
+
+def told(problem: msgspec.MsgspecError, content: Any) -> str:
+    """msgspec's complaint as ``field: what was expected, got value``. content: what was decoded."""
+    text, _, path = str(problem).partition(" - at `")
+    path = path.rstrip("`").removeprefix("key in ")
+    text = text.replace("`", "")
+    text = text if text[1:2].isupper() else text[:1].lower() + text[1:]  # JSON stays JSON
+    if path in ("", "$") and (unknown := UNKNOWN.fullmatch(text)):
+        return _unknown_field(unknown[1])
+    if path.endswith("[...]"):
+        path = _failing_key(path, text, content)
+    if not path.startswith("$"):
+        return text
+    field = path[1:].lstrip(".")
+    if text.startswith("invalid enum value") and (allowed := CHOICES.get(field)):
+        return f"{field}: must be {allowed}, got {shown(_at(path, content))}"
+    if ", got " in text:
+        found = _at(path, content)
+        text = text if found is None else f"{text.partition(', got ')[0]}, got {shown(found)}"
+    return f"{field}: {text}" if field else text
+
+
+def _unknown_field(name: str) -> str:
+    close = difflib.get_close_matches(name, JobSpec.__struct_fields__, n=1)
+    return f"{shown(name)[1:-1]}: unknown field" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _failing_key(path: str, text: str, content: Any) -> str:
+    """Of a table one of whose values is not of the type that msgspec expected: the path with its name."""
+    table = _at(path.removesuffix("[...]"), content)
+    kind: Any = str if text.startswith("expected str") else (int, float)
+    if isinstance(table, dict):
+        for name, value in table.items():
+            if not isinstance(value, kind) or isinstance(value, bool):
+                return f"{path.removesuffix('[...]')}.{name}"
+    return path
+
+
+def _at(path: str, content: Any) -> Any:
+    """The value at msgspec's path, ``$.a[0].b``; None where the path has wildcards or leads nowhere."""
+    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", path):
+        try:
+            content = content[name] if name else content[int(index)]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return None
+    return content
+
+
+def _content(path: Path) -> Any:
+    if path.suffix not in (".toml", ".json"):
+        raise InputError(f"{path}: a job is described in a .toml or a .json file")
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise InputError(f"{path}: is larger than {LARGEST_FILE:,} bytes")
+        data = path.read_bytes()
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+    try:
+        if path.suffix == ".json":
+            return msgspec.json.decode(data)
+        return parse_toml(data.decode(), str(path), InputError)
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text") from None
+    except msgspec.DecodeError as problem:
+        raise InputError(f"{path}: is not JSON: {problem}") from None
+    except RecursionError:
+        raise InputError(f"{path}: is nested too deeply") from None
+
+
+def _words(where: str, name: str, command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as problem:
+        raise InputError(f"{where}: {name}: {problem} in {shown(command)}") from None
+
+
+def _check_command(where: str, name: str, command: tuple[str, ...]) -> None:
+    if not command or not command[0]:
+        raise InputError(f"{where}: {name}: must not be empty")
+    if len(command) > MOST_WORDS:
+        raise InputError(f"{where}: {name}: at most {MOST_WORDS:,} words, got {len(command):,}")
+    for position, word in enumerate(command):
+        _check_bytes(where, f"{name}[{position}]", word)
+    _check_size(where, name, command, COMMAND_BYTES)
+
+
+def _check_progress(where: str, spec: JobSpec) -> None:
+    if spec.keeps_progress and not spec.plain:
+        raise InputError(
+            f"{where}: keeps_progress: is for jobs with plain = true; others keep theirs as it is"
+        )
+    if not spec.progress_url:
+        return
+    if not spec.plain:
+        raise InputError(
+            f"{where}: progress_url: is for jobs with plain = true; the iterator tells of others"
+        )
+    try:
+        parse_progress_url(spec.progress_url)
+    except ValueError as problem:
+        raise InputError(
+            f"{where}: progress_url: {problem}, got {shown(spec.progress_url)}"
+        ) from None
+
+
+def _check_runtime(where: str, spec: JobSpec) -> None:
+    """Where it runs: in one place at most."""
+    given = named(spec.runtime)
+    if len(given) > 1:
+        raise InputError(f"{where}: {given[0]} and {given[1]} are both given; at most one can be")
+    for name in ("python", "venv"):
+        _check_path(where, name, getattr(spec, name))
+    if spec.conda.startswith("/"):
+        _check_path(where, "conda", spec.conda)
+    elif spec.conda and not CONDA_NAME.fullmatch(spec.conda):
+        raise InputError(
+            f"{where}: conda: must be a name or an absolute path, got {shown(spec.conda)}"
+        )
+    if spec.container:
+        _check_command(where, "container", spec.container)
+        if problem := wrong_container(spec.container, spec.plain):
+            raise InputError(f"{where}: container: {problem}")
+
+
+def _check_number(where: str, name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:  # so NaN is refused too
+        raise InputError(
+            f"{where}: {name}: must be from {least:.15g} to {most:.16g}, got {shown(value)}"
+        )
+
+
+def _check_text(where: str, name: str, text: str, longest: int) -> None:
+    if len(text) > longest:
+        raise InputError(f"{where}: {name}: at most {longest:,} characters, got {len(text):,}")
+    if not text.isprintable():
+        raise InputError(f"{where}: {name}: must be printable, got {shown(text)}")
+
+
+def _check_bytes(where: str, name: str, text: str) -> None:
+    """What the system is given as a C string in UTF-8."""
+    if "\0" in text:
+        raise InputError(f"{where}: {name}: must not hold a NUL character, got {shown(text)}")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InputError(f"{where}: {name}: is not valid Unicode, got {shown(text)}")
+
+
+def _check_size(where: str, name: str, texts: Iterable[str], most: int) -> None:
+    size = sum(len(text.encode()) + 1 for text in texts)
+    if size > most:
+        raise InputError(f"{where}: {name}: at most {most:,} bytes, got {size:,}")
+
+
+def _check_path(where: str, name: str, text: str) -> None:
+    _check_text(where, name, text, LONGEST_PATH)
+    if text and not text.startswith("/"):
+        raise InputError(f"{where}: {name}: must be an absolute path, got {shown(text)}")
+    if ".." in text.split("/"):
+        raise InputError(f"{where}: {name}: must not climb with '..', got {shown(text)}")
+
+
+def _check_failing(where: str, spec: JobSpec) -> None:
+    for name in ("retry_on", "no_retry_on"):
+        codes = getattr(spec, name)
+        if len(codes) > MOST_CODES:
+            raise InputError(f"{where}: {name}: at most {MOST_CODES} exit codes, got {len(codes)}")
+        for code in codes:
+            _check_number(where, name, code, 1, 255)
+    if spec.on_stall not in ("restart", "report"):
+        raise InputError(
+            f"{where}: on_stall: must be 'restart' or 'report', got {shown(spec.on_stall)}"
+        )
+    if spec.retry_on and spec.no_retry_on:
+        raise InputError(
+            f"{where}: no_retry_on: cannot be combined with retry_on, give one of them"
+        )
+
+
+def _check_rates(where: str, rates: Mapping[str, float]) -> None:
+    if len(rates) > MOST_RATES:
+        raise InputError(f"{where}: rates: at most {MOST_RATES:,}, got {len(rates):,}")
+    for accelerator, rate in rates.items():
+        if not ACCELERATOR.fullmatch(accelerator):
+            raise InputError(f"{where}: rates: {shown(accelerator)} is no accelerator type")
+        _check_number(where, f"rates.{accelerator}", rate, *RATES)
+    if rates and not any(rates.values()):
+        raise InputError(f"{where}: rates: all are 0, so the job could run nowhere")
+
+
+def _check_colocated(where: str, spec: JobSpec) -> None:
+    """What a job says of its rate beside others."""
+    if spec.colocated_fraction is not None:
+        _check_number(where, "colocated_fraction", spec.colocated_fraction, 0.0, 1.0)
+    if len(spec.colocated_fractions) > MOST_RATES:
+        many = f"at most {MOST_RATES:,}, got {len(spec.colocated_fractions):,}"
+        raise InputError(f"{where}: colocated_fractions: {many}")
+    for other, fraction in spec.colocated_fractions.items():
+        _check_text(where, "colocated_fractions", other, LONGEST)
+        _check_number(where, f"colocated_fractions.{other}", fraction, 0.0, 1.0)
+    if colocates(spec) and not spec.rates:
+        raise InputError(
+            f"{where}: colocated_fraction: needs the job's rates beside it, of which it is a part"
+        )
+
+
+def colocates(spec: JobSpec) -> bool:
+    """Does a job say how fast it is beside others?"""
+    return spec.colocated_fraction is not None or bool(spec.colocated_fractions)
+
+
+def _check_env(where: str, env: Mapping[str, str]) -> None:
+    if len(env) > MOST_VARIABLES:
+        raise InputError(f"{where}: env: at most {MOST_VARIABLES:,} variables, got {len(env):,}")
+    for name, value in env.items():
+        if len(name) > LONGEST or not VARIABLE.fullmatch(name):
+            raise InputError(f"{where}: env: {shown(name)} is no name of a variable")
+        if name in RESERVED or name.startswith("FAIRLEAD_"):
+            raise InputError(f"{where}: env: {name} is set by Fairlead itself")
+        _check_bytes(where, f"env.{name}", value)
+    _check_size(where, "env", (text for pair in env.items() for text in pair), ENVIRONMENT_BYTES)
+
+
+def shown(value: object) -> str:
+    """A value for a sentence: in ASCII, and never longer than fits one."""
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,194 @@
+"""Which jobs the core knows, and under which rates: those that fit the cluster, as kinds of its table."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairlead.model.events import (
+    JobsHeld,
+    JobsSubmitted,
+    KindsLearned,
+)
+from fairlead.cluster.protocol.node_states import usable
+from fairlead.cluster.server.rates import (
+    colocated,
+    extended,
+    fits,
+    own_rates,
+)
+from fairlead.cluster.protocol.read_job_spec import colocates
+from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.model.adaptation import batch_of, with_batch
+from fairlead.model.job import Job, JobId
+from fairlead.model.throughputs import Kind
+
+if TYPE_CHECKING:
+    from fairlead.cluster.server.server_loop import Engine
+
+
+class Admission:
+    """Part of the engine, on the driver's thread; ``rates`` may be called from any."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+        self.unplaced: set[int] = set()  # jobs that fit nowhere, and that the core does not know
+        self.unfit: set[int] = set()  # jobs that fit nowhere any more; the core holds them aside
+        self.learning: set[Kind] = set()  # kinds that the core is about to be told of
+
+    def outside(self, job: int) -> bool:
+        """Does the job wait for a cluster that it fits?"""
+        return job in self.unplaced or job in self.unfit
+
+    def has_room(self) -> bool:
+        """Is there a job that waits, and could run on devices that no job of the round holds?"""
+        free = self._free()
+        if not any(free.values()):
+            return False
+        fitting: dict[Kind, bool] = {}
+        for row in self.engine.book.jobs.values():
+            kind = (row.kind, row.spec.scale_factor)
+            waits = row.state in ("waiting", "preempted") and row.retry_s is None
+            if not waits or self.outside(row.id):
+                continue
+            if self.engine.backend.detained(row.id):
+                continue
+            if kind not in fitting:
+                able = {name for name, rate in self.rates(row).items() if rate > 0}
+                fitting[kind] = any(free.get(name, 0) >= kind[1] for name in able)
+            if fitting[kind]:
+                return True
+        return False
+
+    def _free(self) -> dict[str, int]:
+        """Accelerator type -> devices of nodes in use, less those of jobs of the round that go on."""
+        free: dict[str, int] = {}
+        now = self.engine.fleet.monotonic()
+        for node in self.engine.fleet.nodes.values():
+            if usable(node, now):
+                free[node.accelerator] = free.get(node.accelerator, 0) + node.devices
+        current = self.engine.backend.round
+        if current is None:
+            return free
+        for unit in current.units.tolist():
+            alive = [job for job in unit if job >= 0 and job not in current.ended]
+            if alive:  # the members of a pair hold the same devices
+                stint = current.starts[alive[0]].stint
+                free[stint.accelerator] = free.get(stint.accelerator, 0) - len(stint.devices)
+        return free
+
+    def refit(self, now: float) -> None:
+        """Jobs that fit the cluster now join, or go on; those that no longer do are held aside."""
+        assert self.engine.setup is not None
+        for job, row in sorted(self.engine.book.jobs.items()):
+            if not row.open or row.state == "paused" or self.engine.backend.detained(job):
+                continue
+            good = fits(self.rates(row), row.spec, self.engine.setup.cluster)
+            if job in self.unplaced and good:
+                self.admit([row], now)
+            elif job in self.unfit and good:
+                self.unfit.discard(job)
+                self.engine.backend.events.append(JobsHeld(now, np.array([job]), False))
+            elif not good and job not in self.unplaced and job not in self.unfit:
+                self.unfit.add(job)
+                row.reason = no_room(row)
+                self.engine.backend.events.append(JobsHeld(now, np.array([job]), True))
+
+    def admit(self, rows: list[JobRow], now: float) -> None:
+        """Hand jobs to the core, if they fit the cluster; else they wait for one that they fit."""
+        jobs = []
+        for row in rows:
+            if self.engine.setup is None or not fits(
+                self.rates(row), row.spec, self.engine.setup.cluster
+            ):
+                row.reason = no_room(row)
+                self.unplaced.add(row.id)
+                continue
+            self._learn_kind(row, now)
+            self.unplaced.discard(row.id)
+            row.reason = ""
+            jobs.append(job_of(row))
+        if jobs:
+            self.engine.backend.events.append(JobsSubmitted(now, tuple(jobs)))
+
+    def rates(self, row: JobRow) -> dict[str, float]:
+        """Accelerator type of the cluster -> steps/s believed of a job, side by side where that matters."""
+        if self.engine.scheduler is None:
+            return {}
+        table = self.engine.scheduler.throughputs
+        kind = table.row(row.kind, row.spec.scale_factor)
+        rate = own_rates(row.spec, table.slots) if kind is None else table.rate[kind]
+        learned = self.engine.estimating.rate.get(row.id)
+        if learned is not None and len(learned) == len(table.slots):
+            rate = learned
+        best: dict[str, float] = {}
+        for slot, steps_per_s in zip(table.slots, rate.tolist(), strict=True):
+            best[slot.accelerator] = max(best.get(slot.accelerator, 0.0), steps_per_s)
+        return best
+
+    def _learn_kind(self, row: JobRow, now: float) -> None:
+        assert self.engine.scheduler is not None
+        table, kind = self.engine.scheduler.throughputs, (row.kind, row.spec.scale_factor)
+        if table.row(*kind) is not None or kind in self.learning:
+            return
+        self.learning.add(kind)
+        rate = own_rates(row.spec, table.slots)
+        self.engine.backend.events.append(KindsLearned(now, (kind,), table.slots, rate[None, :]))
+        self._learn_pairs(row, now)
+
+    def _learn_pairs(self, row: JobRow, now: float) -> None:
+        """How fast jobs of a new kind are beside others, where its job says so."""
+        if not colocates(row.spec):
+            return
+        assert self.engine.scheduler is not None
+        known = self.engine.scheduler.believed.known
+        jobs, specs = self.engine.book.jobs, dict[Kind, JobSpec]()
+        for other in jobs.values():
+            name = (other.kind, other.spec.scale_factor)
+            if self.engine.options.catalogue.row(*name) is None:
+                specs[name] = other.spec
+        new = {kind: own_rates(specs[kind], known.slots) for kind in self.learning if kind in specs}
+        mine = (row.kind, row.spec.scale_factor)
+        table = extended(known, {k: rate for k, rate in new.items() if known.row(*k) is None})
+        found = colocated(table, {mine: row.spec}, specs)
+        if found is not None:
+            kinds, beside, pair = found
+            rate = own_rates(row.spec, table.slots)[None, :]
+            event = KindsLearned(now, kinds, table.slots, rate, beside, pair)
+            self.engine.backend.events.append(event)
+
+    def learn_batch(self, row: JobRow) -> None:
+        """Where the table does not have a family at the batch size that a job now uses: as many samples a
+        second as before."""
+        assert self.engine.scheduler is not None
+        before, row.kind = row.kind, with_batch(row.kind, row.batch)
+        table, kind = self.engine.scheduler.throughputs, (row.kind, row.spec.scale_factor)
+        old = table.row(before, row.spec.scale_factor)
+        if row.kind == before or table.row(*kind) is not None or kind in self.learning:
+            return
+        self.learning.add(kind)
+        samples = batch_of(before) or row.batch
+        rate = np.zeros(len(table.slots)) if old is None else table.rate[old] * samples / row.batch
+        now = self.engine.clock.now_s()
+        self.engine.backend.events.append(KindsLearned(now, (kind,), table.slots, rate[None, :]))
+
+
+def job_of(row: JobRow) -> Job:
+    """A job as the core is told of it."""
+    spec = row.spec
+    return Job(
+        JobId(row.id),
+        row.kind,
+        spec.scale_factor,
+        row.total_steps,
+        row.weight,
+        row.tenant,
+        spec.slo_s,
+    )
+
+
+def no_room(row: JobRow) -> str:
+    """Why a job that fits nowhere waits."""
+    n = row.spec.scale_factor
+    many = "a device" if n == 1 else f"{n} devices of one type"
+    return f"no node, or nodes together, with {many} on which it can run"

@@ -1,0 +1,338 @@
+"""The starts of jobs: from the order to a node until the last rank has ended and all is booked."""
+
+import math
+from dataclasses import dataclass, field
+
+from fairlead.cluster.server.fleet import Start
+from fairlead.cluster.protocol.messages import (
+    EXPIRED,
+    LEAVES,
+    ORPHANED,
+    Assignment,
+    Failure,
+    Held,
+    Rank,
+)
+from fairlead.cluster.store.rows import (
+    JobRow,
+    StintRow,
+    TenantSums,
+)
+
+KNOWN_S = 1.0  # of training, for a start to have a rate of its own
+STALE_S = 4.0  # nothing is expected of a job beyond so much time without news
+
+
+@dataclass(slots=True)
+class LiveStart:
+    """One start of a job that has not ended."""
+
+    row: JobRow
+    stint: StintRow
+    nodes: dict[str, tuple[Rank, ...]]
+    rate: float  # steps/s believed: a plain job's seconds are worth so much
+    from_step: float  # what counted when it was ordered
+    ordered: bool = False  # do the nodes know of it?
+    stopping: str = ""  # why it was told to stop
+    held: dict[str, Held] = field(default_factory=dict)  # what each node said last
+    gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
+    heard: float = 0.0  # monotonic time of the report in which rank 0's node said that
+    lost: bool = False  # a node of it was lost
+    stalled: bool = False  # its first node says that it makes no progress
+    told: bool = False  # has a plain job's first word of its steps been booked?
+    finishing_since: float | None = None  # its steps are done, as the server heard then
+    packed: bool = False  # does it share its devices with another job in the round in force?
+    alone_from: tuple[float, float] | None = None  # step and seconds trained when it no longer did
+    key: Start = field(init=False)  # (job, epoch)
+    first_node: str = field(init=False)  # where rank 0 is
+
+    def __post_init__(self) -> None:
+        """Both are asked for at every report; the nodes of a start never change."""
+        self.key = self.stint.job, self.stint.epoch
+        self.first_node = next(
+            n for n, ranks in self.nodes.items() if any(r.rank == 0 for r in ranks)
+        )
+
+    @property
+    def leader(self) -> Held | None:
+        """What the node of rank 0 said last."""
+        return self.held.get(self.first_node)
+
+    @property
+    def address(self) -> str:
+        """host:port:gang_port:secret of rank 0, "" while it is not known."""
+        return self.leader.address if self.leader is not None else ""
+
+    @property
+    def obstacles(self) -> dict[str, str]:
+        """Node -> what of it keeps the start from beginning there, as it said last."""
+        if self.stopping:
+            return {}
+        return {node: held.obstacle for node, held in list(self.held.items()) if held.obstacle}
+
+    def placement(self) -> dict[str, tuple[int, ...]]:
+        """Node -> indices of the devices held."""
+        return {n: tuple(d for r in ranks for d in r.devices) for n, ranks in self.nodes.items()}
+
+    @property
+    def tells(self) -> bool:
+        """Has it said how many steps are done? Of a job without the iterator that says nothing, running time
+        is all that is known."""
+        return self.leader is not None and self.leader.loaded_step >= 0
+
+    def progress(self) -> float:
+        """Steps of the job done so far that count, as far as is known; the last one waits for the end."""
+        return self.row.countable(self.done())
+
+    def done(self) -> float:
+        """Steps of the job done so far, as far as is known. By its time alone no job is at its last one."""
+        row, leader = self.row, self.leader
+        if leader is not None and self.tells:
+            done = float(leader.step)
+        elif not row.spec.plain or row.tells_steps:
+            done = self.from_step
+        elif leader is None:
+            done = row.countable(max(self.from_step, row.credited))
+        else:
+            done = row.countable(self.from_step + leader.ran_s * self.rate)
+        return min(done, row.total_steps)
+
+    def expected(self, now: float) -> float:
+        """Steps of the job done by ``now``, monotonic: those known of, and what it does since at its rate."""
+        leader, known = self.leader, self.progress()
+        if leader is None or leader.state != "running" or self.stopping:
+            return known
+        age_s, rate = max(now - self.heard, 0.0), self.rate
+        if self.tells or self.row.tells_steps or not self.row.spec.plain:
+            trained_s = leader.ran_s - leader.step_age_s
+            if leader.step_age_s < 0 or leader.loaded_step < 0:
+                return known
+            if trained_s >= KNOWN_S:
+                rate = (leader.step - leader.loaded_step) / trained_s
+            age_s += leader.step_age_s
+        done = float(math.floor(known + rate * min(age_s, STALE_S)))
+        return max(known, self.row.countable(done))
+
+    def shares(self, packed: bool) -> None:
+        """A round begins in which it shares its devices with another job, or has them for itself."""
+        leader = self.leader
+        if self.packed and not packed and leader is not None and leader.loaded_step >= 0:
+            self.alone_from = float(leader.step), _trained_s(leader, self.row.spec.plain)
+        self.packed = packed
+
+    def measured(self) -> float | None:
+        """steps/s for as long as it has had its devices for itself; None = not known, or it shares them."""
+        if self.leader is None or self.packed:
+            return None
+        return measured_rate(self.leader, self.row.spec.plain, self.alone_from)
+
+    def reached(self) -> float:
+        """The last step that it told of, counted or not; 0 while none is known."""
+        leader = self.leader
+        return float(leader.step) if leader is not None and leader.loaded_step >= 0 else 0.0
+
+    def is_young(self, now: float, limit_s: float) -> bool:
+        """Does it still start, or has it not trained for as long as its start took? Of a job without the
+        iterator nobody knows when it trains. limit_s: seconds since its order, after which it is not."""
+        ordered_s, trained_s = self.stint.began_s, self.stint.trained_s
+        if self.row.spec.plain or now >= ordered_s + limit_s:
+            return False
+        return trained_s is None or now - trained_s < trained_s - ordered_s
+
+    def survives(self) -> float:
+        """Steps that the next start can go on from, as far as is known."""
+        if self.row.spec.plain and not self.row.tells_saved:
+            return 0.0 if self.row.starts_over else self.progress()
+        known = [h.saved_step for h in self.held.values()] + [self.row.saved_step]
+        leader = self.leader
+        if leader is not None and leader.loaded_step >= 0 and not self.row.spec.plain:
+            known.append(leader.loaded_step)
+        return float(max(known))
+
+    def completed(self) -> bool:
+        """Did the job say that it needs no more, and did all its processes end well?"""
+        leader = self.leader
+        return (
+            not self.lost
+            and leader is not None
+            and leader.completed
+            and all(h.exit_code == 0 for h in self.held.values())
+            and len(self.held) == len(self.nodes)
+        )
+
+    @property
+    def finishing(self) -> bool:
+        """Are all steps done, and does its script do what comes after them?"""
+        leader = self.leader
+        return leader is not None and leader.finishing and leader.state != "ended"
+
+    @property
+    def broken(self) -> bool:
+        """Have ranks on some node ended before their time? No other can go on without them."""
+        return any(h.state == "ended" and h.exit_code != 0 for h in self.held.values())
+
+    @property
+    def interrupted(self) -> bool:
+        """Did its agent end it on its own account?"""
+        return any(held.reason in (EXPIRED, LEAVES, ORPHANED) for held in self.held.values())
+
+    def failure(self) -> str:
+        """Why it failed, "" if it did not: told to stop, or done, is no failure."""
+        if self.completed() or self.stopping or self.lost or self.interrupted:
+            return ""
+        bad = self.failed
+        if bad:
+            first = self.held[bad[0]]
+            return first.reason or f"exit code {first.exit_code}"
+        leader = self.leader
+        if leader is None or leader.state != "ended":
+            return "it was never started"
+        return (
+            leader.reason or "it exited with 0 before its last step, without saying that it is done"
+        )
+
+    @property
+    def failed(self) -> list[str]:
+        """Nodes whose ranks ended badly: the one to blame first, those that only followed it last."""
+        bad = [node for node, held in self.held.items() if held.exit_code not in (0, None)]
+        return sorted(bad, key=lambda node: _follows(self.held[node].failure))
+
+    def culprit(self) -> tuple[str, Failure | None]:
+        """The node on which it failed, and what went wrong there as far as is known."""
+        node = next(iter(self.failed), self.first_node)
+        held = self.held.get(node)
+        if held is None:
+            return node, None
+        if held.failure is None and held.exit_code is not None:
+            return node, Failure(exit_code=held.exit_code)
+        return node, held.failure
+
+    def assignment(self, node: str, checkpoint_s: float, checkpoints: str = "") -> Assignment:
+        """The order for one of the nodes. checkpoints: directory of those of all jobs."""
+        spec, first = self.row.spec, self.first_node
+        return Assignment(
+            job=self.row.id,
+            epoch=self.stint.epoch,
+            command=spec.command,
+            env=spec.env,
+            cwd=spec.cwd,
+            checkpoint_dir=spec.checkpoint_dir
+            or (f"{checkpoints}/{self.row.id}" if checkpoints else ""),
+            ranks=self.nodes[node],
+            world_size=sum(len(ranks) for ranks in self.nodes.values()),
+            master="" if node == first else self.address,
+            has_rank_0=node == first,
+            plain=spec.plain,
+            total_steps=int(self.row.total_steps),
+            batch=self.row.batch,
+            checkpoint_s=checkpoint_s,
+            grace_s=spec.grace_s,
+            finish_grace_s=-1.0 if spec.finish_grace_s is None else spec.finish_grace_s,
+            finishing=self.finishing,
+            prefork=spec.prefork is True,
+            prepare=spec.prefork == "auto",
+            log_bytes=spec.log_bytes,
+            start_timeout_s=spec.start_timeout_s,
+            stall_timeout_s=spec.stall_timeout_s,
+            on_stall=spec.on_stall,
+            usual_start_s=self.row.usual_start_s,
+            inspect=self.stalled and node != first,
+            runtime=spec.runtime,
+            progress_url=spec.progress_url,
+            node_rank=list(self.nodes).index(node),
+            nodes=len(self.nodes),
+        )
+
+
+def measured_rate(
+    held: Held, plain: bool, since: tuple[float, float] | None = None
+) -> float | None:
+    """steps/s of a start so far, as rank 0's node tells; None = not known. A plain job may tell seldom: what
+    it has done since it did so last is not counted, neither is the time. since: step and seconds trained
+    from which on it counts."""
+    step, before_s = since or (float(held.loaded_step), 0.0)
+    trained_s = _trained_s(held, plain) - before_s
+    if held.loaded_step < 0 or trained_s <= KNOWN_S:
+        return None
+    return (held.step - step) / trained_s
+
+
+def _trained_s(held: Held, plain: bool) -> float:
+    return held.ran_s - max(held.step_age_s, 0.0) if plain else held.ran_s
+
+
+def _follows(failure: Failure | None) -> bool:
+    return failure is not None and failure.secondary
+
+
+def ranks_on(placement: dict[str, tuple[int, ...]]) -> dict[str, tuple[Rank, ...]]:
+    """One rank per device, numbered through the nodes in the order given."""
+    ranks: dict[str, tuple[Rank, ...]] = {}
+    number = 0
+    for node, devices in placement.items():
+        ranks[node] = tuple(Rank(rank=number + i, devices=(d,)) for i, d in enumerate(devices))
+        number += len(devices)
+    return ranks
+
+
+@dataclass(slots=True)
+class Book:
+    """The open jobs and live starts in memory; what changed since the last commit is marked."""
+
+    jobs: dict[int, JobRow] = field(
+        default_factory=dict
+    )  # open, or with a start that has not ended
+    live: dict[int, list[LiveStart]] = field(
+        default_factory=dict
+    )  # job -> its starts, oldest first
+    on_node: dict[str, dict[Start, LiveStart]] = field(default_factory=dict)
+    dirty_jobs: set[int] = field(default_factory=set)
+    dirty_stints: dict[Start, StintRow] = field(default_factory=dict)
+    tenants: dict[str, TenantSums] = field(default_factory=dict)
+    tenants_changed: bool = False
+
+    def sums(self, tenant: str) -> TenantSums:
+        """What a tenant has had so far, to be changed."""
+        self.tenants_changed = True
+        return self.tenants.setdefault(tenant, TenantSums())
+
+    def add(self, start: LiveStart) -> None:
+        """A start begins."""
+        self.live.setdefault(start.row.id, []).append(start)
+        for node in start.nodes:
+            self.on_node.setdefault(node, {})[start.key] = start
+        self.dirty_stints[start.key] = start.stint
+        self.dirty_jobs.add(start.row.id)
+
+    def drop(self, start: LiveStart) -> None:
+        """A start has ended and is booked."""
+        starts = self.live[start.row.id]
+        starts.remove(start)
+        if not starts:
+            del self.live[start.row.id]
+        for node in start.nodes:
+            self.on_node[node].pop(start.key, None)
+        self.dirty_stints[start.key] = start.stint
+        self.dirty_jobs.add(start.row.id)
+        self.close(start.row.id)
+
+    def close(self, job: int) -> None:
+        """Ended jobs leave the memory once their rows are committed; see ``forget_closed``."""
+        self.dirty_jobs.add(job)
+
+    def forget_closed(self) -> None:
+        """After a commit: let go of jobs that have ended and have no start left."""
+        for job in list(self.dirty_jobs):
+            row = self.jobs.get(job)
+            if row is not None and row.state in ENDED and job not in self.live:
+                del self.jobs[job]
+        self.dirty_jobs.clear()
+        self.dirty_stints.clear()
+
+    def newest(self, job: int) -> LiveStart | None:
+        """The newest start of a job that has not ended."""
+        starts = self.live.get(job)
+        return starts[-1] if starts else None
+
+
+ENDED = frozenset({"completed", "dropped", "killed", "cancelled"})

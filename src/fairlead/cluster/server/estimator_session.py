@@ -1,0 +1,164 @@
+"""The estimator of a live cluster: fed by its rounds, and taken up again after a restart of the server."""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairlead.scheduler.driver import Backend
+from fairlead.estimation.estimator import Estimator, Remembering, make_estimator
+from fairlead.estimation.estimating_backend import Feed
+from fairlead.model.events import RatesLearned
+from fairlead.cluster.server.rates import own_rates, table_for
+from fairlead.cluster.server.attempts import KNOWN_S
+from fairlead.model.arrays import Floats
+from fairlead.model.job import Job, JobId
+
+if TYPE_CHECKING:
+    from fairlead.scheduler.core.scheduler import Scheduler
+    from fairlead.cluster.server.server_loop import Engine
+
+INEXACT = 0.1  # of a round's seconds that reports may be late for it to count as a measurement
+KEEP_S = 60.0  # between two times that what was learned is written down
+
+
+class Estimating:
+    """Part of the engine, on the driver's thread; ``rate`` may be read from any."""
+
+    def __init__(self, engine: "Engine", spec: str) -> None:
+        self.engine = engine
+        self.spec = spec
+        self.feed: Feed | None = None
+        self.rate: dict[
+            int, Floats
+        ] = {}  # (slots,) steps/s believed of jobs alone, if not their kind's
+        self._beliefs: dict[int, Floats] = {}  # by number
+        self._marks: dict[int, tuple[int, float, float]] = {}  # job -> start, step, seconds trained
+        self._written_s = 0.0
+
+    @property
+    def on(self) -> bool:
+        """Is there an estimator?"""
+        return self.feed is not None
+
+    @property
+    def backend(self) -> Backend:
+        """What the core is driven by."""
+        return self.engine.backend if self.feed is None else self.feed
+
+    def take_over(self, core: "Scheduler", now: float) -> None:
+        """The core is another one, with the beliefs of the one before it."""
+        known = core.believed.known
+        if self.feed is None:
+            estimator = self._make(core)
+            if estimator is None:
+                return
+            estimator.table(known)
+            self.feed = Feed(self.engine.backend, estimator, known, self._claims, self._measured)
+            self.feed.adopt(now, self._there(core), core.in_force)
+        else:
+            self.feed.move(now, known, core.in_force)
+        self._know(core)
+
+    def _make(self, core: "Scheduler") -> Estimator | None:
+        """With the catalogue alone, as long as no job has run: rates that jobs bring are claims."""
+        options, setup = self.engine.options, self.engine.setup
+        assert setup is not None
+        catalogue = table_for(options.catalogue, setup.cluster, {}).columns(core.slots)
+        made = make_estimator(self.spec, catalogue, setup.cluster, options.seed)
+        kept = self.engine.store.meta("estimator")
+        if isinstance(made, Remembering) and kept is not None:
+            spec, _, text = kept.partition(" ")
+            if spec == self.spec:
+                with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as arrays:
+                    made.resume({name: arrays[name] for name in arrays.files})
+        return made
+
+    def _there(self, core: "Scheduler") -> list[tuple[Job, float]]:
+        """Jobs that the core has, with their steps done."""
+        found = []
+        for books in (core.ledger, core.held):
+            columns = (books.jobs.id, books.jobs.kind, books.jobs.total, books.jobs.done)
+            for job, kind, total, done in zip(*(c.tolist() for c in columns), strict=True):
+                family, scale = core.throughputs.kinds[kind]
+                row = self.engine.book.jobs.get(job)
+                tenant = "" if row is None else row.tenant
+                found.append((Job(JobId(job), family, scale, total, tenant=tenant), done))
+        return found
+
+    def _claims(self, jobs: Sequence[Job]) -> Floats | None:
+        """(jobs, slots) rates that users brought along, NaN = none."""
+        assert self.feed is not None
+        slots = self.feed.throughputs.slots
+        claimed = np.full((len(jobs), len(slots)), np.nan)
+        for i, job in enumerate(jobs):
+            row = self.engine.book.jobs.get(job.id)
+            if row is not None and row.spec.rates:
+                claimed[i] = own_rates(row.spec, slots)
+        return claimed
+
+    def _measured(self, job: int, steps: float, seconds: float) -> tuple[float, float] | None:
+        """Steps of a job since it was measured last, and the seconds that they took by its agent's clock.
+        What a round reports is off by as much as reports are late, which is much in a round of seconds.
+        Those of a plain job are only guessed by its rate."""
+        row, start = self.engine.book.jobs.get(job), self.engine.book.newest(job)
+        if row is None or (row.spec.plain and not row.tells_steps):
+            return None
+        late_s = self.engine.fleet.heartbeat_s
+        if start is None or start.leader is None:  # it ended in this round
+            if row.spec.plain:  # with steps that were done and do not count
+                return None
+            return (steps, seconds) if seconds >= late_s / INEXACT else None
+        leader, epoch = start.leader, start.stint.epoch
+        if leader.loaded_step < 0 or leader.step_age_s < 0:
+            return None
+        now = float(leader.step), leader.ran_s - leader.step_age_s
+        known, step, trained_s = self._marks.get(job, (-1, 0.0, 0.0))
+        if known != epoch:
+            step, trained_s = float(leader.loaded_step), 0.0
+        did, took_s = now[0] - step, now[1] - trained_s
+        if did <= 0 or took_s < KNOWN_S:
+            return None
+        self._marks[job] = epoch, *now
+        return did, took_s
+
+    # --- what is believed --------------------------------------------------------------------------------
+
+    def learned(self, event: RatesLearned) -> None:
+        """Take note of what the core is about to be told."""
+        for number, rate in zip(event.belief.tolist(), event.rate, strict=True):
+            self._beliefs[number] = rate
+        told = dict(zip(event.jobs.tolist(), event.name.tolist(), strict=True))
+        rate_of = {job: self._beliefs[number] for job, number in told.items() if number >= 0}
+        rest = {job: rate for job, rate in self.rate.items() if job not in told}
+        self.rate = rest | rate_of
+
+    def _know(self, core: "Scheduler") -> None:
+        believed = core.believed
+        self._beliefs = {n: believed.table.rate[row] for n, row in believed.row.items()}
+        self.rate = {}
+        for books in (core.ledger, core.held):
+            for job, row in zip(books.jobs.id.tolist(), books.jobs.row.tolist(), strict=True):
+                if believed.of_row(row) >= 0:
+                    self.rate[job] = believed.table.rate[row]
+
+    def forget(self, jobs: Sequence[int]) -> None:
+        """They have left."""
+        for job in jobs:
+            self.rate.pop(job, None)
+            self._marks.pop(job, None)
+
+    # --- what lasts ----------------------------------------------------------------------------------------
+
+    def write(self, now: float) -> None:
+        """Write down what was learned with the next commit, now and then."""
+        if self.feed is None or now - self._written_s < KEEP_S:
+            return
+        self._written_s = now
+        if isinstance(self.feed.estimator, Remembering):
+            file = io.BytesIO()
+            np.savez_compressed(file, allow_pickle=False, **self.feed.estimator.kept())
+            text = f"{self.spec} {base64.b64encode(file.getvalue()).decode()}"
+            self.engine.write(lambda t: t.set_meta("estimator", text))

@@ -1,0 +1,542 @@
+"""The nodes as the driver knows them: what each shall hold, and what it said last.
+
+Leases are granted by the front (``front.leases``), which this tells of orders once they are durable, and
+which tells this what nodes say. A node is lost only when the front confirms it: what this knows of a node's
+silence may be old, since the driver may have stood still itself. Shared by the driver's thread and the one
+that listens to the front. Times are monotonic seconds, never wall-clock times.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from fairlead.cluster.front.leases import heartbeat_s
+from fairlead.cluster.front.messages import (
+    AskLoss,
+    NodeRemoved,
+    PublishedNode,
+    PublishedOrders,
+    Reported,
+    Standing,
+)
+from fairlead.cluster.protocol.messages import (
+    Assignment,
+    Held,
+    Orders,
+    Register,
+    Report,
+    StartCheck,
+)
+
+Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
+REMEMBERED = 16  # incarnations of a node that are known to be superseded
+ToldOfNodes: TypeAlias = PublishedNode | NodeRemoved | AskLoss
+SUSPECT_S = 1.0  # silence that raises no suspicion, however short heartbeats are
+RECONNECT_S = 6.0  # for agents to find a front that was started anew
+BROKEN_S = 0.5  # for an agent whose connection broke to come back
+_NONE = Orders(seq=0, wanted=())
+_REPORT = msgspec.msgpack.Decoder(Report)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def _tell_nobody(message: ToldOfNodes) -> None:
+    del message
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """A start of an earlier incarnation of a node that may still run there."""
+
+    incarnation: str
+    until: float  # monotonic; nothing of it lives behind that
+
+
+@dataclass(slots=True)
+class LiveNode:
+    """A node. ``seen`` and ``lease_until`` are 0 before the first report to this server, and as the front
+    told them."""
+
+    name: str
+    accelerator: str
+    devices: int
+    host: str = ""
+    fake: bool = False
+    drained: bool = False
+    lost: bool = False
+    suspect: bool = False  # silent for longer than it should be
+    problems: tuple[str, ...] = ()  # what its agent's own checks find, a sentence each
+    dead: tuple[int, ...] = ()  # devices that its agent finds do not work any more
+    checked: int = 0  # number of its newest test start
+    check_problem: str = ""  # why that failed
+    check: StartCheck | None = None  # that it is to make
+    well_from: float = 0.0  # monotonic; it was not well, and is not trusted again before
+    cordoned: str = ""  # why the server itself gives it no jobs; "" = it does
+    waits_until: float = 0.0  # monotonic; before, what is not known here may still run on it
+    waits_for: str = ""  # why that is so
+    broke: float = 0.0  # when a connection of its agent broke last
+    in_force: int = -1  # the newest orders that the front is known to go by
+    state_since: float = 0.0  # monotonic; in the state that was noted last
+    noted: str = ""  # that state
+    incarnation: str = ""  # "" = has not registered with this server
+    last_incarnation: str = ""  # known from an earlier run of the server
+    machine: str = ""  # the kernel and process table of that incarnation; "" = not known
+    superseded: dict[str, None] = field(default_factory=dict)  # earlier incarnations, oldest first
+    inherited: dict[Start, Inherited] = field(default_factory=dict)
+    granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
+    registration: int = 0  # how often it has registered with this server
+    settled: int = 0  # the registration of which the front has told what was granted before
+    seq: int = -1  # of its newest report
+    seen: float = 0.0
+    lease_until: float = 0.0  # every lease that it was granted is over by then
+    orders: Orders = _NONE  # as published
+    decisive: int = 0  # the newest orders in which something was wanted or no longer wanted
+    followed: int = -1  # the newest orders that it says it follows
+    # Until they are published:
+    wanted: dict[int, Assignment] = field(default_factory=dict)
+    forget: set[Start] = field(default_factory=set)
+    reasons: dict[int, str] = field(default_factory=dict)
+    changed: bool = False  # something is wanted, or no longer wanted
+    forgets: bool = False  # ends are booked
+    told: PublishedNode | None = None  # as the front has it
+    _holds: dict[Start, Held] = field(default_factory=dict)
+    _unread: msgspec.Raw | None = None  # its newest report
+
+    @property
+    def holds(self) -> dict[Start, Held]:
+        """What it said last that it holds. For whoever has the lock of the fleet."""
+        if self._unread is not None:
+            report = _REPORT.decode(self._unread)
+            self.holds = {(held.job, held.epoch): held for held in report.holds}
+        return self._holds
+
+    @holds.setter
+    def holds(self, holds: dict[Start, Held]) -> None:
+        self._holds, self._unread = holds, None
+
+    def said(self, report: msgspec.Raw) -> None:
+        """It reports this; read when somebody asks."""
+        self._unread = report
+
+    @property
+    def quiet_since(self) -> float:
+        """Since when it has neither been heard of nor had a lease."""
+        return max(self.seen, self.lease_until)
+
+    @property
+    def registered(self) -> bool:
+        """Has it spoken to this server, and is it not lost?"""
+        return bool(self.incarnation) and not self.lost
+
+
+class Fleet:
+    """See the module. ``tell`` is given what the front shall know."""
+
+    def __init__(
+        self,
+        lease_s: float,
+        rate_bound: float,
+        monotonic: Callable[[], float],
+        notice: Callable[[str], None],
+        shortest_s: float = 0.0,
+    ) -> None:
+        """notice: called with a node's name, under no lock, when what it holds has changed in kind;
+        shortest_s: between two heartbeats of a node."""
+        self.lease_s = lease_s
+        self.rate_bound = rate_bound
+        self.monotonic = monotonic
+        self.notice = notice
+        self.shortest_s = shortest_s
+        self.nodes: dict[str, LiveNode] = {}
+        self.tell: Callable[[ToldOfNodes], None] = _tell_nobody
+        self.lock = threading.RLock()
+        self.hold_until = 0.0  # monotonic; no node is given a job before
+        self.hold_reason = ""
+        self._seq = 0
+        self._excused = 0.0  # monotonic; silence before says nothing about nodes
+        self._changed: dict[str, None] = {}  # names of nodes, to be published
+        self._round_end = (
+            0.0  # monotonic; of the round whose successor is not published yet, 0 = none
+        )
+        self._given_up: set[str] = (
+            set()
+        )  # nodes that the front has given up, and the driver not yet
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Between two reports of a node that has nothing new to say."""
+        return heartbeat_s(len(self.nodes), self.shortest_s, self.lease_s)
+
+    @property
+    def silence_s(self) -> float:
+        """Without a report for so long is no accident."""
+        return 4 * self.heartbeat_s + 1.0
+
+    # --- what the front says -----------------------------------------------------------------------
+
+    def heard(self, message: Reported) -> None:
+        """A report of a node."""
+        with self.lock:
+            node = self.nodes.get(message.node)
+            if node is None or node.lost or node.incarnation != message.incarnation:
+                return
+            node.seen = max(node.seen, message.seen)
+            node.lease_until = max(node.lease_until, message.lease_until)
+            node.granted.update(message.granted)
+            if message.seq < node.seq:  # from before the front was started anew
+                return
+            node.seq = message.seq
+            node.followed = max(node.followed, message.followed)
+            node.said(message.report)
+            node.problems, node.dead = message.problems, message.dead
+            node.checked, node.check_problem = message.checked, message.check_problem
+            recovered, node.suspect = node.suspect, False
+        if message.changed or recovered:
+            self.notice(message.node)
+
+    def stands(self, message: Standing) -> None:
+        """Whether the front has given up a node, and what it has granted it."""
+        with self.lock:
+            node = self.nodes.get(message.node)
+            if node is None:
+                return
+            if message.anew:
+                self._prolong(node, message.lease_until)
+                node.settled = max(node.settled, message.registration)
+            node.lease_until = max(node.lease_until, message.lease_until)
+            if message.registration == node.registration and not node.lost:
+                node.seen = max(node.seen, message.seen)
+                node.broke = max(node.broke, message.broke)
+                node.granted.update(message.granted)
+                node.in_force = max(node.in_force, message.orders_seq)
+                if message.lost:
+                    self._given_up.add(node.name)
+
+    def again(self) -> list[PublishedNode]:
+        """All that was published, for a front that was started anew. The one before it may have granted
+        leases up to the moment of its death."""
+        until = self.monotonic() + self.lease_s * (1 + self.rate_bound)
+        self._excused = self.monotonic() + RECONNECT_S
+        with self.lock:
+            for node in self.nodes.values():
+                node.in_force = -1
+                if node.registered:
+                    self._prolong(node, until)
+                if node.told is not None and node.told.registration == node.registration:
+                    node.granted.update(node.told.starts)
+            return [
+                msgspec.structs.replace(
+                    n.told, seen=n.seen, lease_until=n.lease_until, round_end=0.0
+                )
+                for n in self.nodes.values()
+                if n.told is not None
+            ]
+
+    def _prolong(self, node: LiveNode, until: float) -> None:
+        """A node may have leases until then. If another agent has taken it over and the front did not know
+        that yet, they were those of the one before."""
+        later_s = max(until - node.lease_until, 0.0)
+        node.lease_until += later_s
+        if node.settled < node.registration:
+            for start, left in node.inherited.items():
+                node.inherited[start] = Inherited(left.incarnation, left.until + later_s)
+
+    # --- the driver's calls ------------------------------------------------------------------------
+
+    def add(self, name: str, accelerator: str, devices: int, drained: bool = False) -> LiveNode:
+        """A node by configuration, or from an earlier run of the server."""
+        with self.lock:
+            node = LiveNode(name, accelerator, devices, drained=drained)
+            node.waits_until, node.waits_for = self.hold_until, self.hold_reason
+            self.nodes[name] = node
+            self._changed[name] = None
+            return node
+
+    def hold(self, until: float, reason: str) -> None:
+        """Give no node a job before this monotonic time."""
+        with self.lock:
+            self.hold_until, self.hold_reason = until, reason
+            for node in self.nodes.values():
+                node.waits_until, node.waits_for = until, reason
+
+    @property
+    def is_held(self) -> bool:
+        """Is it too early to give any node a job?"""
+        return self.monotonic() < self.hold_until
+
+    def remove(self, name: str) -> None:
+        """Forget a node."""
+        with self.lock:
+            del self.nodes[name]
+            self._changed[name] = None
+
+    def register(
+        self, message: Register, may_run: Mapping[Start, float] | None = None
+    ) -> list[Start]:
+        """A node comes up. Returns the starts that it no longer holds of those that it held.
+
+        may_run: the starts that were ordered of it, each with its seconds of grace. If another incarnation
+        had the node before, they may run on until its leases and their grace are over, and are ``inherited``
+        until then; unless the new one has made sure on the same machine that nothing of the old one lives,
+        or no lease was ever granted for them: without one nothing is started."""
+        with self.lock:
+            node = self.nodes[message.node]
+            before = node.incarnation or node.last_incarnation
+            if before not in ("", message.incarnation):
+                self._supersede(node, before, may_run or {})
+            for start, left in list(node.inherited.items()):
+                if has_cleared(node, message, left.incarnation):
+                    del node.inherited[start]
+            node.machine = message.machine
+            node.accelerator, node.devices = message.accelerator, message.devices
+            node.host, node.fake = message.host, message.fake
+            node.incarnation = message.incarnation
+            node.registration += 1
+            node.seq, node.followed, node.lost, node.suspect = -1, -1, False, False
+            node.seen = self.monotonic()
+            held = set(node.holds)
+            node.holds = {(one.job, one.epoch): one for one in message.holds}
+            self._given_up.discard(node.name)
+            self._changed[node.name] = None
+            return sorted(held - set(node.holds))
+
+    def _supersede(self, node: LiveNode, before: str, may_run: Mapping[Start, float]) -> None:
+        """What the incarnation ``before`` was ordered is not the new one's business. Once this is published
+        it can renew nothing any more; the front then says what it has renewed until then."""
+        node.superseded[before] = None
+        while len(node.superseded) > REMEMBERED:
+            del node.superseded[next(iter(node.superseded))]
+        ends = max(node.lease_until, 0.0) + self.silence_s
+        for start, grace_s in may_run.items():
+            if start in node.granted and start not in node.inherited:
+                node.inherited[start] = Inherited(before, ends + grace_s)
+        node.granted.clear()
+        node.wanted, node.forget, node.reasons = {}, set(), {}
+        self._renew_orders(node)
+
+    def outlived(self, name: str) -> list[Start]:
+        """Inherited starts that cannot live any more; they are so no longer."""
+        with self.lock:
+            node, now = self.nodes[name], self.monotonic()
+            if (
+                node.settled < node.registration
+            ):  # the front may have renewed more than is known here
+                return []
+            over = [start for start, left in node.inherited.items() if now > left.until]
+            for start in over:
+                del node.inherited[start]
+            return over
+
+    def want(self, name: str, assignment: Assignment) -> None:
+        """The node shall hold this, from the next publication on."""
+        with self.lock:
+            node = self.nodes[name]
+            if (assignment.job, assignment.epoch) in node.inherited:
+                return  # the node has another agent now, which must not begin it again
+            node.wanted[assignment.job] = assignment
+            node.reasons.pop(assignment.job, None)
+            self._change(node)
+
+    def unwant(self, name: str, job: int, epoch: int, reason: str) -> None:
+        """The node shall no longer hold this, from the next publication on."""
+        with self.lock:
+            node = self.nodes.get(name)
+            if node is None or job not in node.wanted or node.wanted[job].epoch != epoch:
+                return
+            del node.wanted[job]
+            node.reasons[job] = reason
+            self._change(node)
+
+    def forget(self, name: str, start: Start) -> None:
+        """The end of this start is booked."""
+        with self.lock:
+            node = self.nodes.get(name)
+            if node is not None and start in node.holds:
+                node.granted.discard(start)
+                node.forget.add(start)
+                node.forgets = True
+                self._changed[name] = None
+
+    def publish(self) -> set[str]:
+        """Tell the front what has changed since then, which is durable by now. Returns names of nodes."""
+        if not self._changed:
+            return set()
+        with self.lock:
+            names, self._changed = list(self._changed), {}
+        for name in names:
+            with self.lock:  # for each anew: reports of other nodes are taken in between
+                node = self.nodes.get(name)
+                if node is None:
+                    self.tell(NodeRemoved(node=name))
+                else:
+                    self._publish(node)
+        self._round_end = 0.0
+        return set(names)
+
+    def round_ended(self) -> None:
+        """What is published next follows from that."""
+        self._round_end = self.monotonic()
+
+    @property
+    def unpublished(self) -> bool:
+        """Are there nodes of which the front does not know yet what has changed?"""
+        return bool(self._changed)
+
+    def _change(self, node: LiveNode) -> None:
+        node.changed = True
+        self._changed[node.name] = None
+
+    def _publish(self, node: LiveNode) -> None:
+        pushed = node.changed
+        if node.changed or node.forgets:
+            self._renew_orders(node)
+        orders = node.orders
+        node.told = PublishedNode(
+            node=node.name,
+            incarnation=node.incarnation,
+            registration=node.registration,
+            lost=node.lost,
+            orders=PublishedOrders(
+                seq=orders.seq,
+                wanted=msgspec.Raw(_encode(orders.wanted)),
+                forget=msgspec.Raw(_encode(orders.forget)),
+                reasons=msgspec.Raw(_encode(orders.reasons)),
+                check=node.check,
+            ),
+            starts=tuple((a.job, a.epoch) for a in orders.wanted),
+            push=pushed,
+            round_end=self._round_end if pushed else 0.0,
+            seen=node.seen,
+            lease_until=node.lease_until,
+        )
+        self.tell(node.told)
+
+    def _renew_orders(self, node: LiveNode) -> None:
+        """Orders that tell of the ends that are booked alone can wait for the next report of the node."""
+        self._seq += 1
+        if node.changed:
+            node.decisive = self._seq
+        node.changed = node.forgets = False
+        node.forget &= node.holds.keys()
+        held = {job for job, _ in node.holds}
+        node.reasons = {job: why for job, why in node.reasons.items() if job in held}
+        node.orders = Orders(
+            seq=self._seq,
+            wanted=tuple(node.wanted.values()),
+            forget=tuple(node.forget),
+            reasons=dict(node.reasons),
+        )
+
+    def count_from(self, seq: int) -> None:
+        """Number orders from here on: above those of every earlier run of the server."""
+        self._seq = seq
+
+    def orders(self, name: str) -> Orders:
+        """The orders of a node as published last, without leases."""
+        with self.lock:
+            return self.nodes[name].orders
+
+    def held(self, name: str, start: Start) -> Held | None:
+        """What the node said last of a start of a job."""
+        return self.holds(name).get(start)
+
+    def holds(self, name: str) -> Mapping[Start, Held]:
+        """What the node said last that it holds; a later report is another mapping."""
+        with self.lock:
+            node = self.nodes.get(name)
+            return {} if node is None else node.holds
+
+    def ended(self, name: str) -> list[Start]:
+        """The starts of which the node says that they have ended."""
+        return [key for key, held in self.holds(name).items() if held.state == "ended"]
+
+    def never_began(self, name: str, start: Start) -> bool:
+        """Does the node follow the newest orders and not hold the start? Then it never will: what it wants
+        to begin it holds at once, and what it has begun before it does not begin again."""
+        with self.lock:
+            node = self.nodes.get(name)
+            if node is None:
+                return True
+            if start in node.inherited:
+                return False
+            follows = not node.changed and node.followed >= node.decisive
+            return follows and start not in node.holds
+
+    def ask_check(self, name: str, check: StartCheck | None) -> None:
+        """The node shall make a test start; None: it need not."""
+        with self.lock:
+            self.nodes[name].check = check
+            self._changed[name] = None
+
+    def cannot_begin(self, name: str, start: Start) -> bool:
+        """Is a start that was taken back known not to run, and never to? Nothing is started without a lease,
+        and the front grants one only for what the orders have that it knows. It is asked until it says so."""
+        with self.lock:
+            node = self.nodes[name]
+            wanted = {(a.job, a.epoch) for a in (*node.orders.wanted, *node.wanted.values())}
+            if start in wanted or start in node.granted or name in self._changed:
+                return False
+            if node.in_force >= node.orders.seq:
+                return True
+            self.tell(AskLoss(node=name, registration=node.registration, patience_s=math.inf))
+            return False
+
+    def excuse_silence(self) -> None:
+        """Until now, what nodes said may not have been heard here: silence counts anew."""
+        self._excused = max(self._excused, self.monotonic())
+
+    def front_lost(self) -> None:
+        """Nodes are not heard until there is a front again, and agents have found it."""
+        self._excused = math.inf
+
+    def find_suspects(self) -> None:
+        """Mark nodes that have been silent for two heartbeats, or whose connection broke."""
+        now = self.monotonic()
+        patience_s = max(2 * self.heartbeat_s, SUSPECT_S)
+        for node in list(self.nodes.values()):
+            heard = max(node.seen, self._excused)
+            broke = node.broke > heard and now - node.broke > BROKEN_S
+            if node.registered and (broke or now - heard > patience_s):
+                node.suspect = True
+
+    def lose(self, name: str) -> None:
+        """The node is lost: it holds nothing that counts, and must register to come back."""
+        with self.lock:
+            node = self.nodes[name]
+            node.lost = True
+            node.holds, node.wanted, node.forget, node.reasons = {}, {}, set(), {}
+            node.granted.clear()
+            node.inherited.clear()
+            self._given_up.discard(name)
+            self._change(node)
+            del self._changed[name]
+            self._publish(node)  # at once: what it had is given up
+
+    def silent(self, patience_s: Callable[[LiveNode], float]) -> list[str]:
+        """Nodes that the front has given up since the last call: not heard of for longer than their
+        patience, and without a lease in force. To be lost by the caller. Those that seem so are asked for.
+        patience_s: seconds behind the end of the leases until the last rank must be dead."""
+        now = self.monotonic()
+        with self.lock:
+            found, self._given_up = sorted(self._given_up), set()
+            for name in found:
+                self.nodes[name].lost = True
+        for node in list(self.nodes.values()):
+            if node.lost or now <= node.quiet_since:  # mostly so
+                continue
+            patience = patience_s(node)
+            if now - patience > node.quiet_since:
+                self.tell(
+                    AskLoss(node=node.name, registration=node.registration, patience_s=patience)
+                )
+        return found
+
+
+def has_cleared(node: LiveNode, message: Register, incarnation: str) -> bool:
+    """Has the agent that registers made sure that nothing of this incarnation of the node lives? It can only
+    where it sees the processes: on the machine on which that one registered."""
+    same_machine = node.machine == message.machine != ""
+    return same_machine and incarnation in message.cleared

@@ -1,0 +1,338 @@
+"""When will it finish, why not now, and what if.
+
+The reason is read off the state that the server has in memory. What will be is taken from the forecast that
+is kept of the present state (``forecaster``); questions are forecasts in another process, by turns of those
+who ask. Nobody waits for the driver or for a forecast to be told why a job is where it is.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairlead.scheduler.core.checkpoint import SchedulerState, state_of
+from fairlead.errors import ConfigError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.server.admission import job_of
+from fairlead.cluster.forecasting.arrivals import History
+from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.forecasting.forecast import Outcome, Question
+from fairlead.cluster.forecasting.forecast_process import ForecastProcess, Task
+from fairlead.cluster.forecasting.forecaster import (
+    CPU_S,
+    SEEDS,
+    Forecaster,
+    JobForecast,
+)
+from fairlead.cluster.store.job_views import story
+from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
+from fairlead.cluster.server.rates import (
+    extended,
+    fits,
+    kind_of,
+    own_rates,
+    table_for,
+    with_kinds_of,
+)
+from fairlead.cluster.server.explain import facts, stands_still
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.turns import Turns
+from fairlead.cluster.protocol.api_models import (
+    Comparison,
+    Explanation,
+    JobView,
+    Outlook,
+    StintView,
+    WhatIf,
+)
+from fairlead.model.cluster import Cluster, Node
+from fairlead.model.job import Job, JobId, RestartCosts
+from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.policies import registry
+from fairlead.scheduler.setup import Setup
+
+if TYPE_CHECKING:
+    from fairlead.cluster.server.server_loop import Engine
+
+HORIZON_S = 30 * 86_400.0
+COPY_S = 120.0  # that the driver may take until it copies the state; it may be writing
+WAIT_S = 0.5  # that whoever asks for a reason waits for a forecast, if one can come by then
+QUESTION_CPU_S = 3.0  # of the forecast with a change, where nobody else asks
+WITHIN_S = 8.0  # from when they asked: then a coarse answer will do, as soon as there is one, and
+PRESENT_S = 4.0  # of it for the forecast of what will be without the change
+ENDING_S = 1.0  # of it for what follows without rounds on those that were simulated
+LISTED = 50  # jobs of a comparison that are named
+NO_NODES = "the cluster has no nodes yet"
+HISTORY = 500  # newest jobs that tell which ones to expect, after a restart of the server
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The live state at one moment."""
+
+    now_s: float
+    setup: Setup
+    state: SchedulerState
+    steps_done: dict[int, float]
+    restart_s: float
+    history: History
+    measured: tuple[
+        tuple[Kind, str, float], ...
+    ]  # (kind, accelerator type, steps/s) of jobs that ran
+
+
+class Outlooks:
+    """Answers questions about what will be. Any thread may ask."""
+
+    def __init__(self, engine: "Engine", directory: Path) -> None:
+        self.engine = engine
+        self._outcomes = Outcomes(directory / "forecasts.db")
+        self.forecaster = Forecaster(self._task, engine.options.profile.round_s, self._outcomes)
+        self._questions = ForecastProcess("what-if", niceness=0)
+        self._turns = Turns()
+
+    def start(self) -> None:
+        """Take up what is known of earlier jobs and forecasts; before the driver starts."""
+        store, engine = self.engine.store, self.engine
+        for row in store.jobs(after=store.last_job() - HISTORY, limit=HISTORY):
+            engine.recent.submitted(row.submitted_s, [job_of(row)])
+        self._outcomes.open()
+        engine.at_ends = self.forecaster.ended
+        self.forecaster.start()
+
+    def close(self) -> None:
+        """End the processes, whatever they compute."""
+        self.forecaster.close()
+        self._questions.close()
+        self._outcomes.close()
+
+    def explain(self, caller: Caller, job: JobView, stints: list[StintView]) -> Explanation:
+        """The story of a job."""
+        still = stands_still(self.engine, job.id)
+        known = job.state in ("running", "finishing", "waiting", "preempted") and not still
+        told: JobForecast | None = None
+        kind = ""
+        if known and job.retry_in_s is None and not self.engine.admission.outside(job.id):
+            told = self.forecaster.of(job.id, WAIT_S)
+            kind = "none yet" if told is None else told.kind
+        given = None if told is None else told.given
+        found = facts(self.engine, job, stints, None if caller.role == "admin" else caller.tenant)
+        return Explanation(
+            job=job,
+            why_here=" ".join(found),
+            facts=tuple(found),
+            finish_s=None if given is None else given.left_s,
+            finish_low_s=None if given is None else given.low_s,
+            finish_high_s=None if given is None else given.high_s,
+            forecasts=0 if told is None else told.forecasts,
+            forecast_kind=kind,  # type: ignore[arg-type]
+            forecast_age_s=None if told is None else told.age_s,
+            forecast_exact_s=None if told is None else told.exact_s,
+            forecast_error=None if given is None else given.error,
+            stands_still=still,
+            stints=tuple(stints),
+            events=story(job, stints),
+        )
+
+    def compare(self, caller: Caller, question: WhatIf) -> Comparison:
+        """What would be, beside what will be."""
+        if self.engine.setup is None:
+            raise ConflictError(NO_NODES)
+        asked_at = time.monotonic()
+        with self._turns.of(caller.user) as waiting:
+            self._questions.start()
+            latest = self.forecaster.recent(asked_at + PRESENT_S)
+            base = latest.task
+            setup = self._changed(base.setup, question)
+            setup, jobs, notes = self._added(setup, caller, question.add_jobs)
+            policy = question.policy or None
+            if policy is not None:
+                registry.make(policy, seed=setup.seed, profile=setup.profile.name)
+            now = latest.outcomes[0]
+            # Both with as many rounds as the other, or the difference would be one of methods.
+            asked = replace(
+                base.question, add_jobs=tuple(jobs), policy=policy, rounds_s=now.exact_s
+            )
+            then = now
+            if question != WhatIf():
+                then = self._then(Task(setup, base.state, asked), asked_at + WITHIN_S, waiting)
+                now = now if then.exact_s > 0 else latest.coarse
+        changed = [
+            (job, now.finish_s[job], then.finish_s[job])
+            for job in sorted(now.finish_s.keys() & then.finish_s.keys())
+            if abs(now.finish_s[job] - then.finish_s[job]) > 1e-6
+        ]
+        changed.sort(key=lambda c: -abs(c[2] - c[1]))
+        coarse = now.coarse or then.coarse
+        kind = "coarse" if coarse else "exact"
+        return Comparison(
+            now=_outlook(now),
+            then=_outlook(then),
+            changed=tuple(changed[:LISTED]),
+            notes=(*notes, *_coarse_note(now, then)),
+            forecast_kind=kind,  # type: ignore[arg-type]
+            forecast_age_s=latest.age_s,
+            forecast_exact_s=min(now.exact_s, then.exact_s) if coarse else None,
+            forecast_error=self.forecaster.error(kind, now.mean_left_s),  # type: ignore[arg-type]
+        )
+
+    def _then(self, task: Task, until: float, waiting: int) -> Outcome:
+        """What would be. until: when a coarse answer will do (monotonic); waiting: how many others do."""
+        left_s = until - time.monotonic()
+        wall_s = left_s - ENDING_S
+        rounds = wall_s > 0 and task.question.rounds_s > 0
+        cpu_s = QUESTION_CPU_S / (1 + waiting) if rounds else 0.0
+        return self._questions.run(replace(task, cpu_s=cpu_s, wall_s=wall_s), max(left_s, 0.0))[0]
+
+    def _task(self) -> tuple[float, Task]:
+        """The present state, to be run forward as it is."""
+        present = self.present()
+        asked = Question(
+            now_s=present.now_s,
+            horizon_s=HORIZON_S,
+            steps_done=present.steps_done,
+            restart_costs=RestartCosts(present.restart_s),
+            history=present.history,
+            early_s=self.engine.options.early_s,
+        )
+        setup = replace(present.setup, throughputs=_measured(present))
+        return present.now_s, Task(setup, present.state, asked, tuple(range(SEEDS)), CPU_S)
+
+    def present(self) -> Present:
+        """The live state, copied on the driver's thread: arrays, and what has moved since the core heard of
+        it. What can be worked out later is."""
+        engine = self.engine
+
+        def copy() -> Present:
+            if engine.scheduler is None or engine.setup is None:
+                raise ConflictError(NO_NODES)
+            starts = [s for starts in engine.book.live.values() for s in starts if not s.stopping]
+            believed = engine.scheduler.believed.known
+            return Present(
+                engine.clock.now_s(),
+                replace(engine.setup, throughputs=believed),
+                state_of(engine.scheduler),
+                {s.row.id: s.progress() for s in starts},
+                engine.restart_s(),
+                engine.recent.history(),
+                () if engine.estimating.on else self._rates(),
+            )
+
+        return engine.call(copy).result(COPY_S)
+
+    def _rates(self) -> tuple[tuple[Kind, str, float], ...]:
+        """What jobs were measured to do. Where there is an estimator it is in the state: beliefs."""
+        found = []
+        for row in self.engine.book.jobs.values():
+            if not row.starts:
+                continue
+            rate, where = row.measured_rate, row.measured_on
+            start = self.engine.book.newest(row.id)
+            if start is not None and (now := start.measured()) is not None:
+                rate, where = now, start.stint.accelerator
+            if rate is not None and rate > 0:
+                found.append(((row.kind, row.spec.scale_factor), where, rate))
+        return tuple(found)
+
+    def _changed(self, setup: Setup, question: WhatIf) -> Setup:
+        """The setup with other nodes."""
+        nodes = list(setup.cluster.nodes)
+        names = {node.name for node in nodes}
+        for name in question.remove_nodes:
+            if name not in names:
+                raise ConfigError(f"remove_nodes: there is no node {name[:80]!r}")
+        nodes = [node for node in nodes if node.name not in question.remove_nodes]
+        for number, (accelerator, devices) in enumerate(question.add_nodes.items()):
+            if not 1 <= devices <= 100_000 or not 0 < len(accelerator) <= 64:
+                raise ConfigError(
+                    f"add_nodes: {accelerator[:80]!r}: 1 to 100000 devices, got {devices}"
+                )
+            nodes.append(Node(f"what-if-{number}", accelerator, devices))
+        if not nodes:
+            raise ConfigError("remove_nodes: no node would be left")
+        if not question.add_nodes and not question.remove_nodes:
+            return setup
+        left = {node.accelerator for node in nodes}
+        prices = {a: p for a, p in setup.cluster.prices.items() if a in left}
+        cluster = Cluster(tuple(nodes), prices)
+        table = table_for(
+            self.engine.options.catalogue, cluster, self.engine.book.jobs.copy(), setup.throughputs
+        )
+        table = with_kinds_of(table, setup.throughputs)
+        here = table.columns(cluster.slots)
+        able = {
+            s.accelerator for s, rates in zip(here.slots, here.rate.T, strict=True) if rates.any()
+        }
+        for name in question.add_nodes:
+            if name not in able:
+                raise ConfigError(
+                    f"add_nodes: {name!r}: neither the catalogue nor a job has a rate on it "
+                    f"(known: {', '.join(sorted(able))})"
+                )
+        return replace(setup, cluster=cluster, throughputs=table.on(cluster, setup.profile.spread))
+
+    def _added(
+        self, setup: Setup, caller: Caller, specs: Sequence[JobSpec]
+    ) -> tuple[Setup, list[Job], list[str]]:
+        """The setup with the kinds of the jobs that would be added, and these."""
+        jobs, notes, kinds = [], [], {}
+        table = setup.throughputs
+        for number, spec in enumerate(specs):
+            kind: Kind = (kind_of(spec, self.engine.options.catalogue), spec.scale_factor)
+            row = table.row(*kind)
+            rate = own_rates(spec, table.slots) if row is None else table.rate[row]
+            by_type = {s.accelerator: r for s, r in zip(table.slots, rate.tolist(), strict=True)}
+            if not fits(by_type, spec, setup.cluster):
+                notes.append(f"job {number + 1} of those to be added fits nowhere in the cluster")
+                continue
+            if row is None:
+                kinds[kind] = rate
+            id_ = JobId(self.engine.next_job + number)
+            notes.append(f"job {number + 1} of those to be added is called {id_} here")
+            tenant = caller.tenant or "default"
+            jobs.append(Job(id_, *kind, float(spec.total_steps), spec.weight, tenant, spec.slo_s))
+        return replace(setup, throughputs=extended(table, kinds)), jobs, notes
+
+
+def _measured(present: Present) -> Throughputs:
+    """The table in force, with the rows of jobs that run as they were measured to."""
+    believed = present.setup.throughputs
+    column: dict[str, list[int]] = {}
+    for at, slot in enumerate(believed.slots):
+        column.setdefault(slot.accelerator, []).append(at)
+    ratios: dict[int, list[float]] = {}
+    for kind, where, rate in present.measured:
+        row = believed.row(*kind)
+        before = 0.0 if row is None else max(believed.rate[row, column.get(where, [])], default=0.0)
+        if row is not None and before > 0:
+            ratios.setdefault(row, []).append(rate / before)
+    if not ratios:
+        return believed
+    rows = [believed.rate[row] * median(of) for row, of in ratios.items()]
+    kinds = tuple(believed.kinds[row] for row in ratios)
+    return believed.learned(kinds, believed.slots, np.array(rows))
+
+
+def _coarse_note(now: Outcome, then: Outcome) -> tuple[str, ...]:
+    """What of the answer is not exact."""
+    exact_s = min(now.exact_s, then.exact_s)
+    if exact_s == np.inf:
+        return ()
+    hours = f"the next {exact_s / 3600:.1f} h are" if exact_s > 0 else "nothing is"
+    return (
+        f"{hours} simulated round by round; beyond that by shares, queue and rates alone, for more would "
+        "have taken too long",
+    )
+
+
+def _outlook(outcome: Outcome) -> Outlook:
+    return Outlook(
+        makespan_s=outcome.makespan_s,
+        mean_left_s=outcome.mean_left_s,
+        finish_s=dict(outcome.finish_s),
+        utilization=outcome.utilization,
+    )

@@ -1,0 +1,181 @@
+"""The driver's side of the front: starts its process, listens to it, and starts it anew when it ends."""
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.errors import ConfigError, FairleadError
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.front_link import DriverLink
+from fairlead.cluster.front.messages import (
+    Call,
+    Configure,
+    Listens,
+    Refused,
+    Reported,
+    ShownNode,
+    ShownStatus,
+    Standing,
+    Stop,
+    ToFront,
+    Users,
+)
+
+AGAIN_S = 0.5  # before the front is started anew, once it has ended soon after its start
+SOON_S = 5.0
+FRONT = ("fairlead.cluster.front",)  # the module that is run, and what its arguments begin with
+END_S = 10.0  # for it to end when it is told to
+_log = logging.getLogger(__name__)
+
+
+class FrontError(FairleadError):
+    """The front's process does not start."""
+
+
+class FrontSupervisor:
+    """One thread starts the process and listens to it: it is killed by the kernel when that thread ends, so
+    with the server, however that ends."""
+
+    def __init__(self, directory: Path, fleet: Fleet, answer: Callable[[Call], None]) -> None:
+        """answer: has a call of the front answered, and returns at once."""
+        self.directory = directory
+        self.fleet = fleet
+        self.answer = answer
+        self.process: subprocess.Popen[bytes] | None = None
+        self.port: Future[int] = Future()  # for agents, once the first front listens
+        self._configure: Configure | None = None
+        self._kept: dict[str, ToFront] = {}  # what every front is told first
+        self._begun = threading.Event()
+        self._stopping = False
+        self._link: DriverLink | None = None
+        self._lock = threading.Lock()  # of the link, and of what a new one is told first
+        self._http: socket.socket | None = None
+        self._thread = threading.Thread(target=self._run, name="front", daemon=True)
+
+    def prepare(self, http: socket.socket) -> None:
+        """Start the process, which then waits for ``begin``. http: bound, for people and tools."""
+        self._http = http
+        self._thread.start()
+
+    def begin(self, configure: Configure) -> "Future[int]":
+        """Let it listen. The future has the port for agents, or the reason why there is none."""
+        self._configure = configure
+        self._begun.set()
+        return self.port
+
+    def tell(self, message: ToFront) -> None:
+        """What the front shall know. Any thread; returns at once."""
+        with self._lock:
+            if isinstance(message, Users | ShownStatus | ShownNode):
+                self._kept[message.key] = message
+            if self._link is not None:
+                self._link.put(message)
+
+    def stop(self) -> None:
+        """Have it stop listening and end."""
+        self._stopping = True
+        self._begun.set()
+        process = self.process
+        self.tell(Stop())
+        if process is not None and self._configure is None:
+            process.kill()
+        if not self._thread.is_alive():
+            return
+        self._thread.join(END_S)
+        if self._thread.is_alive() and process is not None:
+            process.kill()
+            self._thread.join()
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping:
+            began = time.monotonic()
+            try:
+                self._live()
+            except Exception:
+                _log.exception("the front could not be started")
+            if self._stopping or not self.port.done():
+                break
+            if self.port.exception() is not None:
+                break
+            _log.error("the front has ended; starting it anew, jobs go on")
+            if time.monotonic() - began < SOON_S:
+                time.sleep(AGAIN_S)
+        if not self.port.done():
+            self.port.set_exception(FrontError("the front's process does not start"))
+
+    def _live(self) -> None:
+        """The life of one front."""
+        mine, theirs = socket.socketpair()
+        with mine:
+            with theirs:
+                self.process = self._spawn(theirs.fileno())
+            try:
+                self._talk(DriverLink(mine, self._take))
+            finally:
+                with self._lock:
+                    self._link = None
+                self.fleet.front_lost()
+                self.process.kill()  # whatever has closed the socket is not to go on listening
+                self.process.wait()
+
+    def _talk(self, link: DriverLink) -> None:
+        self._begun.wait()
+        if self._configure is not None:
+            link.put(self._configure)
+            self._open(link)
+        if self._stopping:
+            link.put(Stop())
+        link.listen()
+
+    def _open(self, link: DriverLink) -> None:
+        """All that is published goes through it, from what was published before."""
+        with self.fleet.lock, self._lock:
+            for message in self._kept.values():
+                link.put(message)
+            for state in self.fleet.again():
+                link.put(state)
+            self._link = link
+
+    def _spawn(self, fd: int) -> "subprocess.Popen[bytes]":
+        assert self._http is not None
+        # The directory is for people who look at the list of processes.
+        arguments = (str(fd), str(os.getpid()), f"{self.directory}/")
+        return subprocess.Popen(
+            [sys.executable, "-m", *FRONT, *arguments],
+            pass_fds=(fd, self._http.fileno()),
+            stdin=subprocess.DEVNULL,
+        )
+
+    def _take(self, message: Any) -> None:
+        match message:
+            case Reported():
+                self.fleet.heard(message)
+            case Standing():
+                self.fleet.stands(message)
+            case Call():
+                self.answer(message)
+            case Listens():
+                assert self._configure is not None
+                # The next one listens where agents look for this one.
+                self._configure = msgspec.structs.replace(
+                    self._configure, agent_port=message.agent_port
+                )
+                if not self.port.done():
+                    self.port.set_result(message.agent_port)
+            case Refused():
+                if not self.port.done():
+                    self.port.set_exception(ConfigError(message.sentence))
+                else:
+                    _log.error("the front cannot listen: %s", message.sentence)

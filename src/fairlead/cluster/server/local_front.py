@@ -1,0 +1,65 @@
+"""Leases granted in the driver's own process: for tests and benchmarks that play the nodes themselves."""
+
+import msgspec
+
+from fairlead.cluster.server.fleet import Fleet, ToldOfNodes
+from fairlead.cluster.front.leases import LeaseTable
+from fairlead.cluster.front.messages import (
+    AskLoss,
+    NodeRemoved,
+    PublishedNode,
+    PublishedOrders,
+    Reported,
+    Standing,
+)
+from fairlead.cluster.protocol.messages import Orders, Report
+
+_ORDERS = msgspec.msgpack.Decoder(Orders)
+
+
+class LocalFront:
+    """A lease table whose driver is in the same process. Any thread may report."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.table = LeaseTable(
+            fleet.lease_s,
+            fleet.rate_bound,
+            lambda: fleet.monotonic(),  # which a test may replace
+            self._forward,
+            fleet.shortest_s,
+        )
+        fleet.tell = self._take
+
+    def _forward(self, message: Reported | Standing) -> None:
+        if isinstance(message, Reported):
+            self._fleet.heard(message)
+        else:
+            self._fleet.stands(message)
+
+    def report(self, message: Report) -> Orders:
+        """The orders of the node, with its leases renewed. Raises StaleError."""
+        with self._fleet.lock:
+            return _plain(self.table.report(message))
+
+    def orders(self, node: str, incarnation: str) -> Orders:
+        """The orders of a node as published last, without leases. Raises StaleError."""
+        with self._fleet.lock:
+            return _plain(self.table.known(node, incarnation).orders)
+
+    def _take(self, message: ToldOfNodes) -> None:
+        match message:
+            case PublishedNode():
+                standing = self.table.publish(message)
+            case NodeRemoved():
+                self.table.remove(message)
+                return
+            case AskLoss():
+                standing = self.table.ask_loss(message)
+        if standing is not None:
+            self._fleet.stands(standing)
+
+
+def _plain(orders: PublishedOrders) -> Orders:
+    """As an agent decodes them."""
+    return _ORDERS.decode(msgspec.msgpack.encode(orders))

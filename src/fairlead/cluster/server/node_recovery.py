@@ -1,0 +1,113 @@
+"""How nodes that were not well come back into use: by checks that pass again, and by a test start.
+
+A node that relapses within an hour waits twice as long each time.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fairlead.cluster.server.fleet import LiveNode
+from fairlead.cluster.protocol.messages import StartCheck
+
+if TYPE_CHECKING:
+    from fairlead.cluster.server.server_loop import Engine
+
+FIRST_S = 30.0  # from a cordon to the first test start, and between tests that fail
+LONGEST_S = 3600.0
+GOOD_S = 3600.0  # of good health, after which earlier trouble is forgotten
+PROGRAMS = 8  # of failed jobs, that a test looks for
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _History:
+    """Of one node; monotonic seconds."""
+
+    relapses: int = 0  # times that it was put back and fell ill again
+    well_since: float = 0.0  # when it was put back last
+    ill: bool = False  # did a check of its agent fail at the last look?
+    due: float | None = None  # the next test start; None = not cordoned at the last look
+    tests: int = 0  # that failed since the cordon
+
+
+class NodeRecovery:
+    """Part of the engine, on the driver's thread."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+        self.first_s = FIRST_S
+        self._history: dict[str, _History] = {}
+        self._number = 0  # of the last test start that was asked for
+
+    def look(self, node: LiveNode) -> None:
+        """Ask for a test start that is due, and put a node back that has passed. Called twice a second."""
+        if not (node.problems or node.cordoned or node.name in self._history):
+            return
+        now, known = self.engine.fleet.monotonic(), self._history.setdefault(node.name, _History())
+        self._look_problems(node, known, now)
+        if node.cordoned:
+            self._look_cordon(node, known, now)
+        else:
+            known.due = None
+            if node.check is not None:
+                self.engine.fleet.ask_check(node.name, None)
+
+    def trust(self, node: LiveNode) -> None:
+        """An administrator takes it back into use: what was the matter before no longer counts."""
+        node.well_from = 0.0
+        if (known := self._history.get(node.name)) is not None:
+            self._history[node.name] = _History(ill=known.ill)
+
+    def _look_problems(self, node: LiveNode, known: _History, now: float) -> None:
+        if known.ill == bool(node.problems) or not node.registered:
+            return
+        known.ill = bool(node.problems)
+        if known.ill:
+            self._fell_ill(known, now)
+        else:
+            node.well_from = now + (self._wait_s(known.relapses - 1) if known.relapses else 0.0)
+            known.well_since = node.well_from
+
+    def _look_cordon(self, node: LiveNode, known: _History, now: float) -> None:
+        if known.due is None:
+            self._fell_ill(known, now)
+            known.tests = 0
+            known.due = now + self._wait_s(known.relapses)
+        if not node.registered or node.suspect or node.problems:
+            return
+        if node.check is not None and node.checked == node.check.number:
+            self._judge(node, known, now)
+        elif node.check is None and now >= known.due:
+            self._number = max(self._number, node.checked) + 1
+            check = StartCheck(number=self._number, programs=self._programs(node.name))
+            self.engine.fleet.ask_check(node.name, check)
+
+    def _judge(self, node: LiveNode, known: _History, now: float) -> None:
+        """A test start was made."""
+        self.engine.fleet.ask_check(node.name, None)
+        if node.check_problem:
+            known.tests += 1
+            known.due = now + self._wait_s(known.relapses + known.tests)
+            _log.info("node %s: %s; the next test start in %.0f s", node.name, node.check_problem,
+                      known.due - now)  # fmt: skip
+            return
+        known.well_since, known.due = now, None
+        self.engine.membership.uncordon(node.name)
+
+    def _fell_ill(self, known: _History, now: float) -> None:
+        if not known.well_since or now - known.well_since > GOOD_S:
+            known.relapses = 0
+        else:
+            known.relapses += 1
+
+    def _wait_s(self, times: int) -> float:
+        return min(float(self.first_s * 2 ** min(times, 20)), LONGEST_S)
+
+    def _programs(self, name: str) -> tuple[str, ...]:
+        """What jobs that failed on the node wanted to run."""
+        found: dict[str, None] = {}
+        for row in self.engine.book.jobs.values():
+            if row.spec.command and any(r.node == name for r in row.recent_failures):
+                found[row.spec.command[0]] = None
+        return tuple(found)[:PROGRAMS]

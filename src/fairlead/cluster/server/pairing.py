@@ -1,0 +1,50 @@
+"""Why a job shares its devices with no other, under a policy that may have jobs share them."""
+
+import numpy as np
+
+from fairlead.cluster.server.standing import Standing
+
+
+def why_unpaired(standing: Standing, job: int, policy: str, states_rates: bool = False) -> str:
+    """One sentence; "" where nobody would expect a pair. states_rates: does the job say how fast it is
+    beside others?"""
+    if not standing.packed:
+        return f"Policy {policy} never has two jobs share devices." if states_rates else ""
+    at = standing.at(job)
+    return "" if at is None else f"It is in no pair: {_obstacle(standing, at)}."
+
+
+def _obstacle(standing: Standing, at: int) -> str:
+    table = standing.table
+    if table is None or table.pair is None:
+        return "no rates of jobs beside each other are known (state colocated_fraction in job.toml)"
+    mine = int(standing.row[at])
+    if not (table.pair[mine] > 0).any():
+        return (
+            "nothing is known of how fast it is beside others (state colocated_fraction in job.toml, or a "
+            "family of the table)"
+        )
+    same = standing.scale == standing.scale[at]
+    same[at] = False
+    if not same.any():
+        devices = int(standing.scale[at])
+        many = "1 device" if devices == 1 else f"{devices} devices"
+        return f"no other job wants {many}, as it does"
+    rows = np.unique(standing.row[same])
+    beside, other = table.pair[mine, rows], table.pair[rows, mine]  # (rows, slots)
+    both = (beside > 0) & (other > 0)
+    if not both.any():
+        return "of none of the jobs with as many devices is it known that both fit one device"
+    alone = np.where(table.rate[mine] > 0, table.rate[mine], np.inf)
+    theirs = np.where(table.rate[rows] > 0, table.rate[rows], np.inf)
+    worth = np.where(both, beside / alone + other / theirs, 0.0)
+    best = float(worth.max())
+    if best <= 1:
+        return (
+            f"taking turns does as well, for beside the best of the others the two would get {best:.2f} of "
+            "what one gets alone"
+        )
+    return (
+        f"beside the best of the others the two would get {best:.2f} of what one gets alone, but it would "
+        "not raise what the policy aims at"
+    )

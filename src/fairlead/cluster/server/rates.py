@@ -1,0 +1,164 @@
+"""The throughput table of a live cluster: the catalogue, and the rates that users bring along."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from fairlead.cluster.protocol.read_job_spec import colocates
+from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.model.arrays import Floats
+from fairlead.model.cluster import Cluster, SlotType
+from fairlead.model.throughputs import Kind, Throughputs
+
+UNKNOWN = 1.0  # steps/s everywhere of a job of which nothing is known: all types are equal to it
+
+
+def kind_of(spec: JobSpec, catalogue: Throughputs) -> str:
+    """The family under which the core shall know a job: its own, or one made of the rates it brings."""
+    if spec.family and not spec.rates and catalogue.row(spec.family, spec.scale_factor) is not None:
+        return spec.family
+    rates = ",".join(f"{name}={rate!r}" for name, rate in sorted(spec.rates.items()))
+    if colocates(spec):
+        rates += f";{spec.colocated_fraction!r};{sorted(spec.colocated_fractions.items())!r}"
+    return f"{label_of(spec)} [{hashlib.sha256(rates.encode()).hexdigest()[:8]}]"
+
+
+def label_of(spec: JobSpec) -> str:
+    """What a kind that is made of a job's own rates is called, and the job by others."""
+    return spec.family or spec.name or "job"
+
+
+def own_rates(spec: JobSpec, slots: tuple[SlotType, ...]) -> Floats:
+    """(slots,) steps/s that a job brings along; without any it runs everywhere alike."""
+    if not spec.rates:
+        return np.full(len(slots), UNKNOWN)
+    return np.array([spec.rates.get(slot.accelerator, 0.0) for slot in slots])
+
+
+def table_for(
+    catalogue: Throughputs,
+    cluster: Cluster,
+    jobs: Mapping[int, JobRow],
+    current: Throughputs | None = None,
+) -> Throughputs:
+    """The table of a cluster: families of the catalogue (rate 0 on types that it does not know) and
+    the kinds of the jobs in the system. current: the table in force, with what has been learned."""
+    known = set(catalogue.slots)
+    wanted = (*catalogue.slots, *(s for s in cluster.slots if s not in known))
+    extra = len(wanted) - len(catalogue.slots)
+    rate = np.pad(catalogue.rate, ((0, 0), (0, extra)))
+    pair = catalogue.pair
+    if pair is not None:
+        pair = np.pad(pair, ((0, 0), (0, 0), (0, extra)))
+    table = replace(catalogue, slots=wanted, rate=rate, pair=pair, origin="journal")
+    own: dict[Kind, Floats] = {}
+    specs: dict[Kind, JobSpec] = {}
+    for row in jobs.values():
+        kind = (row.kind, row.spec.scale_factor)
+        if catalogue.row(*kind) is None:
+            specs[kind] = row.spec
+            own[kind] = own_rates(row.spec, wanted)
+            known_as = None if current is None else current.row(*kind)
+            if current is not None and known_as is not None:
+                for column, slot in enumerate(current.slots):
+                    if slot in wanted:
+                        own[kind][wanted.index(slot)] = current.rate[known_as, column]
+    return with_pairs(extended(table, own), specs, specs)
+
+
+def with_pairs(
+    table: Throughputs, new: Mapping[Kind, JobSpec], specs: Mapping[Kind, JobSpec]
+) -> Throughputs:
+    """The table with the rates beside others of kinds in it whose jobs state them. new: those kinds; specs:
+    of all kinds that jobs brought along, these included."""
+    found = colocated(table, new, specs)
+    if found is None:
+        return table
+    kinds, beside, pair = found
+    rate = table.rate[np.array([table.row(*kind) for kind in kinds], np.int64)]
+    return table.learned(kinds, table.slots, rate, beside, pair)
+
+
+def colocated(
+    table: Throughputs, new: Mapping[Kind, JobSpec], specs: Mapping[Kind, JobSpec]
+) -> tuple[tuple[Kind, ...], tuple[Kind, ...], Floats] | None:
+    """Kinds, kinds beside them, and (kinds, beside, slots, 2) steps/s of each kind beside the other and of
+    the other beside it, as ``Throughputs.learned`` takes them; None where none of the new states any.
+
+    A pair is known where both sides are: a job that brings rates states its part, a family of the table
+    keeps what it keeps beside the others of the table on average.
+    """
+    stating = tuple(kind for kind, spec in new.items() if colocates(spec))
+    if not stating:
+        return None
+    beside = tuple(kind for kind in table.kinds if kind[1] in {scale for _, scale in stating})
+    usual = _usual_fraction(table)
+    pair = np.zeros((len(stating), len(beside), len(table.slots), 2))
+    for i, kind in enumerate(stating):
+        for j, other in enumerate(beside):
+            if other[1] != kind[1]:
+                continue
+            mine = _fraction(specs[kind], _label(other, specs))
+            row = table.row(*other)
+            theirs = _fraction(specs[other], _label(kind, specs)) if other in specs else usual[row]
+            one, two = table.rate[table.row(*kind)] * mine, table.rate[row] * theirs
+            both = (one > 0) & (two > 0)
+            pair[i, j] = np.where(both, [one, two], 0.0).T.reshape(len(table.slots), 2)
+    return stating, beside, pair
+
+
+def _label(kind: Kind, specs: Mapping[Kind, JobSpec]) -> str:
+    return label_of(specs[kind]) if kind in specs else kind[0]
+
+
+def _fraction(spec: JobSpec, other: str) -> float:
+    """Of its rate that a job keeps beside another; 0 = it is not known, or does not fit."""
+    return spec.colocated_fractions.get(other, spec.colocated_fraction or 0.0)
+
+
+def _usual_fraction(table: Throughputs) -> Floats:
+    """(kinds, slots) of their rates that kinds keep beside those that the table pairs them with; 0 = none."""
+    if table.pair is None:
+        return np.zeros_like(table.rate)
+    fits = table.pair > 0
+    total, count = (table.pair * fits).sum(axis=1), fits.sum(axis=1)
+    alone = np.where(table.rate > 0, table.rate, np.inf)
+    return np.asarray(total / np.maximum(count, 1) / alone)
+
+
+def with_kinds_of(table: Throughputs, other: Throughputs) -> Throughputs:
+    """The table with the kinds of another one that it lacks, at their rates there; 0 on slot types that the
+    other does not have. A state that was copied earlier may hold jobs that have ended since."""
+    missing = [kind for kind in other.kinds if table.row(*kind) is None]
+    here = {slot: column for column, slot in enumerate(table.slots)}
+    shared = [(here[slot], column) for column, slot in enumerate(other.slots) if slot in here]
+    more = {}
+    for kind in missing:
+        more[kind] = np.zeros(len(table.slots))
+        for mine, theirs in shared:
+            more[kind][mine] = other.rate[other.row(*kind), theirs]
+    return extended(table, more)
+
+
+def extended(table: Throughputs, more: Mapping[Kind, Floats]) -> Throughputs:
+    """The table with more rows; of these, nothing is known beside others."""
+    if not more:
+        return table
+    pair = table.pair
+    if pair is not None:
+        pair = np.pad(pair, ((0, len(more)), (0, len(more)), (0, 0)))
+    return replace(
+        table,
+        kinds=(*table.kinds, *more),
+        rate=np.vstack([table.rate, *more.values()]),
+        pair=pair,
+    )
+
+
+def fits(rates: Mapping[str, float], spec: JobSpec, cluster: Cluster) -> bool:
+    """Is there a type of which the cluster has enough devices, and on which the job can run?"""
+    columns = zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
+    return any(rates.get(a, 0.0) > 0 and capacity >= spec.scale_factor for a, capacity in columns)

@@ -1,0 +1,365 @@
+"""What is done about starts that fail: jobs wait and are tried elsewhere or given up, nodes are cordoned."""
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import replace
+
+from fairlead.model.events import (
+    JobsDropped,
+    JobsHeld,
+    NodesAvoided,
+)
+from fairlead.cluster.store.failures import (
+    Backoff,
+    FailureRecord,
+    GoodStart,
+    NodeJudge,
+    Parties,
+    Program,
+    RetryPolicy,
+    in_a_row,
+    judge_job,
+    program_of,
+)
+from fairlead.cluster.protocol.node_states import usable
+from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.attempts import LiveStart
+from fairlead.model.job import JobId
+
+if TYPE_CHECKING:
+    from fairlead.cluster.server.server_loop import Engine
+
+_log = logging.getLogger(__name__)
+MOST_RECORDS = 50  # of a job
+MOST_PROGRAMS = 10_000  # whose start times are remembered
+SETTLED_S = 10.0  # an unmanaged job that has run for so long has started well
+FIRST_S, LONGEST = 5.0, 60  # the wait before the first retry, the longest one over the first
+NOT_FOUND = 127  # exit code of a command that the node cannot start
+SIGNALS = 128  # a death by signal n counts as exit code 128 + n, as in shells
+
+
+class Retries:
+    """Part of the engine, on the driver's thread. What a job waits for is in its row, so it outlives the
+    server."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+        self.nodes = NodeJudge()
+        first_s = min(FIRST_S, engine.options.profile.round_s / 10)
+        self.backoff = Backoff(first_s, LONGEST * first_s)
+        self.settled_s = min(SETTLED_S, 2 * engine.options.profile.round_s)
+        self.waiting: set[int] = set()  # jobs with a time before which they are not tried again
+        self._to_hold: set[int] = set()  # of these, those that the core does not hold back yet
+        self._to_drop: dict[int, None] = {}
+        self._start_s: dict[Program, float] = {}  # to the first step, as it was measured
+        self._unsettled: dict[
+            tuple[int, int], LiveStart
+        ] = {}  # unmanaged starts, too young to judge
+
+    def recover(self) -> None:
+        """After a restart of the server."""
+        core, book = self.engine.scheduler, self.engine.book
+        records = [record for row in book.jobs.values() for record in row.recent_failures]
+        training = [start for starts in book.live.values() for start in starts]
+        self.nodes = NodeJudge.of(records, [g for start in training for g in _good_starts(start)])
+        for row in book.jobs.values():
+            if row.open and row.retry_s is not None:
+                self.waiting.add(row.id)
+                if core is None or JobId(row.id) not in core.held:
+                    self._to_hold.add(row.id)
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    def trains(self, start: LiveStart) -> None:
+        """A start has got as far as its first step."""
+        stint = start.stint
+        if stint.trained_s is not None:
+            took_s = stint.trained_s - stint.began_s
+            start.row.usual_start_s = max(start.row.usual_start_s, took_s)
+            program = _program(start.row)
+            if len(self._start_s) >= MOST_PROGRAMS:
+                self._start_s.pop(next(iter(self._start_s)))
+            self._start_s[program] = start.row.usual_start_s
+        self._trains(start, self.engine.clock.now_s())
+
+    def _trains(self, start: LiveStart, since_s: float) -> None:
+        program = _program(start.row)
+        lasted_s = self._worked_s(start)
+        for node in start.nodes:
+            self.nodes.went_well(GoodStart(start.row.id, node, since_s, program, lasted_s))
+        if self.nodes.failures:  # mostly there are none, and thousands of starts in a round
+            self.judge_nodes()
+
+    def _did_well(self, start: LiveStart) -> bool:
+        """Of a start that has ended, and did not fail."""
+        if start.lost or start.interrupted or not start.held:
+            return False
+        return self._works(start) or start.stint.why == "completed"
+
+    def _works(self, start: LiveStart) -> bool:
+        """Has it begun to train, or, if nobody knows that, run for a while?"""
+        if start.row.spec.plain:
+            return self._worked_s(start) >= self.settled_s
+        return start.stint.trained_s is not None
+
+    def _worked_s(self, start: LiveStart) -> float:
+        """Seconds for which a start has trained, or run, if nobody knows when it trains. What waits for its
+        devices does neither."""
+        if not start.row.spec.plain:
+            began_s = start.stint.trained_s
+            return 0.0 if began_s is None else self.engine.clock.now_s() - began_s
+        held = self.engine.fleet.held(start.first_node, start.key) or start.leader
+        return 0.0 if held is None else held.ran_s
+
+    def ended(self, start: LiveStart, reason: str) -> None:
+        """A start is over and booked. reason: why it failed, "" = it did not."""
+        self._unsettled.pop(start.key, None)
+        row = start.row
+        if not reason:
+            if self._did_well(start):
+                self._trains(start, start.stint.trained_s or start.stint.began_s)
+                self._forgive(row)
+            return
+        node, failure = start.culprit()
+        failure = failure or Failure()
+        if failure.kind != "stalled" or not start.stint.traceback:
+            start.stint.traceback = failure.traceback
+        row.failure = replace(failure, traceback="")
+        record = self._record(start, node, failure, reason)
+        row.recent_failures = (*row.recent_failures, record)[-MOST_RECORDS:]
+        self.engine.book.dirty_jobs.add(row.id)
+        self.nodes.failed(record)
+        self.judge_nodes()
+        if row.open:
+            self._judge_job(row)
+
+    def began(self, start: LiveStart) -> None:
+        """A start was ordered. Of an unmanaged one nobody will say that it trains."""
+        row = start.row
+        if row.spec.plain:
+            self._unsettled[start.key] = start
+        elif row.usual_start_s < 0:
+            program = _program(row)
+            row.usual_start_s = self._start_s.get(program, -1.0)
+
+    def judge_nodes(self) -> None:
+        """Take nodes that are to blame out of service."""
+        fleet = self.engine.fleet
+        now = fleet.monotonic()
+        up = [node.name for node in fleet.nodes.values() if usable(node, now)]
+        found = self.nodes.suspects(self.engine.clock.now_s(), up, self._parties())
+        for name, records in found.items():
+            self._blame_node(name, records)
+
+    def _parties(self) -> Parties:
+        """All tenants that ever ran something, if there are several: one alone takes no node from those who
+        come later. Else the users who have jobs."""
+        book = self.engine.book
+        rows = [row for row in book.jobs.values() if row.open]
+        tenants = {row.tenant for row in rows} | set(book.tenants)
+        by_tenant = len(tenants) > 1
+
+        def content(node: str) -> set[str]:
+            starts = book.on_node.get(node, {}).values()
+            rows = [start.row for start in starts if self._runs_well(start)]
+            return {row.tenant if by_tenant else row.user for row in rows}
+
+        known = tenants if by_tenant else {row.user for row in rows}
+        return Parties(known, by_tenant, content)
+
+    def _runs_well(self, start: LiveStart) -> bool:
+        """Does it train now?"""
+        held = self.engine.fleet.held(start.first_node, start.key)
+        if held is None or held.state != "running" or held.stall or start.stopping or start.lost:
+            return False
+        return self._works(start)
+
+    def _blame_node(self, name: str, records: list[FailureRecord]) -> None:
+        why = f"{len(records)} jobs failed here that run elsewhere"
+        _log.warning("node %s is cordoned: %s; the last: %s", name, why, records[-1].reason)
+        if not records[-1].forgeable:  # all see it: nothing that a job says of itself
+            why += f"; the last: {records[-1].reason}"
+        self.engine.counters.nodes_cordoned.inc()
+        blamed = {(r.job, r.epoch) for r in self.nodes.failures if r.node == name}
+        self.nodes.forgive(name)
+        for job in sorted({job for job, _ in blamed}):
+            row = self.engine.book.jobs.get(job)
+            if row is None or not row.open:
+                continue
+            row.recent_failures = tuple(
+                _not_counted(r) if (r.job, r.epoch) in blamed else r for r in row.recent_failures
+            )
+            self.engine.book.dirty_jobs.add(job)
+            if row.recent_failures and row.recent_failures[-1].blames_node:
+                self._judge_job(row)
+        self.engine.membership.cordon(name, why)
+
+    def _judge_job(self, row: JobRow) -> None:
+        last = row.recent_failures[-1]
+        verdict = judge_job(
+            row.recent_failures,
+            RetryPolicy(row.spec.max_retries, row.spec.retry_on, row.spec.no_retry_on),
+            self.backoff,
+            nodes=self._usable_nodes(row),
+            runs_elsewhere=self.nodes.runs_elsewhere(last),
+        )
+        row.reason = f"failed: {verdict.reason}"
+        if verdict.drop:
+            self._to_drop[row.id] = None
+            return
+        self._avoid(row, verdict.avoid)
+        if verdict.wait_s > 0:
+            row.retry_s = last.time_s + verdict.wait_s
+            if row.id not in self.waiting:
+                self.waiting.add(row.id)
+                self._to_hold.add(row.id)
+        else:
+            self._let_go(row)
+
+    def _usable_nodes(self, row: JobRow) -> int:
+        able = {name for name, rate in self.engine.admission.rates(row).items() if rate > 0}
+        fleet = self.engine.fleet
+        now = fleet.monotonic()
+        return sum(usable(n, now) and n.accelerator in able for n in fleet.nodes.values())
+
+    def _avoid(self, row: JobRow, nodes: tuple[str, ...]) -> None:
+        if row.avoids != nodes:
+            row.avoids = nodes
+            now = self.engine.clock.now_s()
+            self.engine.backend.events.append(NodesAvoided(now, JobId(row.id), nodes))
+
+    def _forgive(self, row: JobRow) -> None:
+        if row.recent_failures and row.open:
+            row.recent_failures = ()
+            self._avoid(row, ())
+            self.engine.book.dirty_jobs.add(row.id)
+
+    def _record(self, start: LiveStart, node: str, failure: Failure, reason: str) -> FailureRecord:
+        row, stint = start.row, start.stint
+        now = self.engine.clock.now_s()
+        ran_s = now - stint.began_s
+        long = ran_s >= self.engine.options.profile.round_s and stint.trained_s is not None
+        code = failure.exit_code
+        return FailureRecord(
+            job=row.id,
+            epoch=stint.epoch,
+            node=node,
+            time_s=now,
+            kind=failure.kind,
+            exit_code=SIGNALS - code if code is not None and code < 0 else code,
+            reason=reason,
+            place=failure.place,
+            step=failure.step,
+            ran_s=ran_s,
+            progressed=long or (start.survives() > stint.from_step and _saves(row)),
+            program=_program(row),
+            forgeable=not _is_nodes_own(failure, row.spec),
+            tenant=row.tenant,
+            worked_s=self._worked_s(start),
+        )
+
+    # --- what the core is told -------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """What time brings: jobs that have waited long enough, unmanaged starts that live."""
+        for key, start in list(self._unsettled.items()):
+            if start.stopping or start.lost:
+                del self._unsettled[key]
+            elif self._works(start):
+                del self._unsettled[key]
+                self._trains(start, start.stint.began_s)
+        for job in sorted(self.waiting):
+            row = self.engine.book.jobs.get(job)
+            if row is None or not row.open or row.retry_s is None or row.state == "paused":
+                self.forget(job)
+            elif now >= row.retry_s:
+                self._let_go(row)
+        self._drop(now)
+
+    def _let_go(self, row: JobRow) -> None:
+        """It takes part again."""
+        told = row.id in self.waiting and row.id not in self._to_hold
+        self.forget(row.id)
+        self.engine.backend.chance = True
+        elsewhere = self.engine.admission.outside(row.id) or self.engine.backend.detained(row.id)
+        if told and not elsewhere:
+            now = self.engine.clock.now_s()
+            self.engine.backend.events.append(JobsHeld(now, np.array([row.id]), False))
+
+    def forget(self, job: int) -> None:
+        """It waits no more, for another reason than that its time has come."""
+        self.waiting.discard(job)
+        self._to_hold.discard(job)
+        row = self.engine.book.jobs.get(job)
+        if row is not None and row.retry_s is not None:
+            row.retry_s = None
+            self.engine.book.dirty_jobs.add(job)
+
+    def _drop(self, now: float) -> None:
+        jobs = [job for job in self._to_drop if self._in_core(job)]
+        self._to_drop.clear()
+        for job in jobs:
+            self.forget(job)
+        if jobs:
+            self.engine.backend.events.append(JobsDropped(now, tuple(map(JobId, jobs))))
+
+    def hold(self, now: float) -> None:
+        """Before a round is reported: its jobs that have to wait take no part in the next one."""
+        jobs = sorted(job for job in self._to_hold if self._in_core(job))
+        self._to_hold.clear()
+        if jobs:
+            self.engine.backend.events.append(JobsHeld(now, np.array(jobs), True))
+
+    def _in_core(self, job: int) -> bool:
+        row = self.engine.book.jobs.get(job)
+        return row is not None and row.open and job not in self.engine.admission.unplaced
+
+    @property
+    def to_hold(self) -> bool:
+        """Are there jobs that the core does not hold back yet?"""
+        return bool(self._to_hold)
+
+
+def failures_in_a_row(row: JobRow) -> int:
+    """That count against a job."""
+    return len(in_a_row(row.recent_failures))
+
+
+def _is_nodes_own(failure: Failure, spec: JobSpec) -> bool:
+    """Could the node not start one of its own commands, found on the agent's PATH? The job's owner cannot
+    bring that about."""
+    if failure.exit_code not in (None, NOT_FOUND):  # the job printed that itself
+        return False
+    if failure.kind != "not_started" or "/" in spec.command[0] or "PATH" in spec.env:
+        return False
+    elsewhere = spec.python or spec.venv or spec.conda or spec.container
+    return not elsewhere and not (spec.cwd and spec.cwd in failure.message)
+
+
+def _good_starts(start: LiveStart) -> list[GoodStart]:
+    """One for each node of a start that trains."""
+    since_s = start.stint.trained_s
+    program = _program(start.row)
+    nodes = () if since_s is None else start.nodes
+    return [GoodStart(start.row.id, node, since_s or 0.0, program) for node in nodes]
+
+
+def _program(row: JobRow) -> Program:
+    """What a job runs, and where."""
+    spec = row.spec
+    environment = spec.python or spec.venv or spec.conda or spec.container
+    words = " ".join(environment) if isinstance(environment, tuple) else environment
+    return program_of(row.user, spec.command, spec.cwd and f"cwd {spec.cwd}", words)
+
+
+def _saves(row: JobRow) -> bool:
+    """Does it tell of its checkpoints?"""
+    return row.tells_saved or not row.spec.plain
+
+
+def _not_counted(record: FailureRecord) -> FailureRecord:
+    return replace(record, blames_node=True)

@@ -1,0 +1,174 @@
+"""`fairlead serve`: the driver's process, which starts the front for agents (gRPC) and people (HTTP)."""
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.errors import ConfigError
+from fairlead.cluster.server.server_loop import LiveOptions
+from fairlead.cluster.front.messages import Configure, Users
+from fairlead.cluster.front.relay import CallDesk
+from fairlead.cluster.server.front_supervisor import FrontSupervisor
+from fairlead.cluster.store.rows import UserRow
+from fairlead.cluster.server.service import Service
+from fairlead.cluster.front.transport import Tls
+from fairlead.policies import registry
+
+SWITCH_S = 0.001  # the driver shares the interpreter with questions, and lets go of it at every row it writes
+BACKLOG = 2048
+COLLECT = (50_000, 20, 20)  # thresholds of the search for cyclic garbage
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a server listens. Port 0: any that is free."""
+
+    host: str = "127.0.0.1"
+    http_port: int = 8470
+    agent_port: int = 8471
+    tls: Tls | None = None
+    open_metrics: bool = False
+    new_tokens: bool = False
+
+
+class Server:
+    """A running server, on the event loop that it was started on."""
+
+    def __init__(self, directory: Path, options: LiveOptions, listening: Listening) -> None:
+        self.service = Service(directory, options)
+        self.listening = listening
+        self.directory = directory
+        self.desk = CallDesk(self.service, self._tell, self.service.engine.backend.precedence.wait)
+        self.front = FrontSupervisor(directory, self.service.engine.fleet, self.desk.take)
+        self.url = ""
+        self.agent_address = ""
+        self.new_tokens: dict[str, str] = {}  # user -> token, of the very first start
+        self.ended = asyncio.Event()
+        self.failure: BaseException | None = None
+        self._http: socket.socket | None = None
+
+    async def start(self) -> None:
+        """Recover, drive and listen."""
+        loop = asyncio.get_running_loop()
+        service = self.service
+        service.engine.failed = lambda problem: _soon(loop, self._fail, problem)
+        service.engine.fleet.tell = self._tell
+        service.engine.showcase.tell = self._tell
+        service.users_changed = self._tell_users
+        where = self.listening
+        self._http = _bind(where.host, where.http_port)
+        self.front.prepare(self._http)  # it gets ready while this process recovers
+        try:
+            await loop.run_in_executor(None, service.start)
+        except BaseException:
+            await self._stop_front()
+            raise
+        try:
+            port = await asyncio.wrap_future(self.front.begin(self._configure(self._http)))
+            self.new_tokens = await loop.run_in_executor(
+                None, service.first_tokens, where.new_tokens
+            )
+        except BaseException:
+            await self.stop()
+            raise
+        scheme = "https" if where.tls else "http"
+        self.url = f"{scheme}://{_address(where.host, self._http.getsockname()[1])}"
+        self.agent_address = _address(where.host, port)
+
+    def _configure(self, http: socket.socket) -> Configure:
+        where, options = self.listening, self.service.engine.options
+        return Configure(
+            directory=str(self.directory),
+            host=where.host,
+            agent_port=where.agent_port,
+            http_fd=http.fileno(),
+            tls_key="" if where.tls is None else str(where.tls.key),
+            tls_certificate="" if where.tls is None else str(where.tls.certificate),
+            open_metrics=where.open_metrics,
+            lease_s=options.lease_s,
+            rate_bound=options.rate_bound,
+            heartbeat_s=options.heartbeat_s,
+            policies=tuple(entry.name for entry in registry.describe()),
+        )
+
+    def _tell(self, message: object) -> None:
+        self.front.tell(message)  # type: ignore[arg-type]
+
+    def _tell_users(self, rows: list[UserRow]) -> None:
+        self.front.tell(Users(rows=tuple(rows)))
+
+    def _fail(self, problem: BaseException) -> None:
+        self.failure = problem
+        self.ended.set()
+
+    async def stop(self) -> None:
+        """Stop listening, commit, and let go of the state directory. Jobs go on under their agents."""
+        await self._stop_front()
+        await asyncio.get_running_loop().run_in_executor(None, self.service.stop)
+        self.desk.close()
+
+    async def _stop_front(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self.front.stop)
+        if self._http is not None:
+            self._http.close()
+
+
+async def serve(
+    directory: Path,
+    options: LiveOptions,
+    listening: Listening,
+    ready: Callable[[Server], None],
+) -> None:
+    """Run a server until SIGTERM or SIGINT, or until it cannot go on (that problem is raised)."""
+    sys.setswitchinterval(SWITCH_S)
+    server = Server(directory, options, listening)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.ended.set)
+    await server.start()
+    calm_collector()
+    try:
+        ready(server)
+        if server.new_tokens:
+            await loop.run_in_executor(None, server.service.tokens_are_told)
+        await server.ended.wait()
+    finally:
+        await server.stop()
+    if server.failure is not None:
+        raise server.failure
+
+
+def calm_collector() -> None:
+    """What has been loaded stays for good, and of what comes little is cyclic: looking for that in all jobs
+    and starts, as often as Python does, took a tenth of a round."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, do: Callable[..., None], *given: object) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended: there is nobody to tell
+        loop.call_soon_threadsafe(do, *given)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(BACKLOG)  # who comes while the front is started anew waits
+    except OSError as problem:
+        sock.close()
+        raise ConfigError(f"{host}:{port}: cannot listen there ({problem.strerror})") from None
+    return sock

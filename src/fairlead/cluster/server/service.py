@@ -1,0 +1,426 @@
+"""The live cluster as the driver's process offers it to the front; see ``facade``."""
+
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from prometheus_client.exposition import generate_latest
+
+from fairlead.errors import ConfigError, StoreError
+from fairlead.model.events import (
+    JobsCancelled,
+    JobsHeld,
+    JobsReweighted,
+)
+from fairlead.cluster.protocol.access import Caller, Role
+from fairlead.cluster.server.admission import job_of
+from fairlead.cluster.server.server_loop import Engine, LiveOptions
+from fairlead.cluster.front.facade import (
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+)
+from fairlead.cluster.server.forecasting import Outlooks
+from fairlead.cluster.protocol.messages import Register, Welcome
+from fairlead.cluster.server.rates import kind_of
+from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
+from fairlead.cluster.store.rows import (
+    JobRow,
+    StintRow,
+    UserRow,
+)
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.store.store import Store
+from fairlead.cluster.front.tenants_shown import without_others
+from fairlead.cluster.store.tokens import (
+    check_name,
+    hash_token,
+    make_token,
+)
+from fairlead.cluster.server.view_builders import Viewer
+from fairlead.cluster.protocol.api_models import (
+    Comparison,
+    Explanation,
+    JobView,
+    NodeView,
+    Sample,
+    StatusView,
+    StintView,
+    WhatIf,
+)
+from fairlead.model.job import JobId
+from fairlead.policies import registry
+
+_Result = TypeVar("_Result")
+DURABLE_S = 30.0  # an answer that takes longer to become durable is given up on
+
+
+class Service:
+    """Implements ``facade.Facade``, but for what the front answers by itself, and ``relay.DriverDoor``."""
+
+    def __init__(self, directory: Path, options: LiveOptions) -> None:
+        self.store = Store(directory, options.keep_segments)
+        self.engine = Engine(self.store, options)
+        self.counters = self.engine.counters
+        self.viewer = Viewer(self.engine)
+        self.outlooks = Outlooks(self.engine, directory)
+        self.users_changed: Callable[[list[UserRow]], None] = _tell_nobody
+
+    def start(self) -> None:
+        """Open the state directory, recover what is in it, and drive."""
+        self.store.open()
+        self.users_changed(self.store.users())
+        self.outlooks.start()
+        self.engine.start()
+
+    def stop(self) -> None:
+        """Commit, and let go of the state directory."""
+        self.engine.stop()
+        self.outlooks.close()
+        self.store.close()
+
+    def first_tokens(self, anew: bool = False) -> dict[str, str]:
+        """Tokens of the users ``admin`` and ``agent`` until ``tokens_are_told``, and whenever they are
+        wanted anew; else none."""
+        if self.store.meta("tokens") is not None and not anew:
+            return {}
+        return {
+            "admin": self._put_user("admin", "", "admin"),
+            "agent": self._put_user("agent", "", "agent"),
+        }
+
+    def tokens_are_told(self) -> None:
+        """The first tokens are where their owner finds them. If this cannot be written down, the next start
+        makes new ones."""
+        with contextlib.suppress(StoreError):
+            self._do(lambda: self.engine.write(lambda t: t.set_meta("tokens", "told")))
+
+    # --- people ----------------------------------------------------------------------------------
+
+    def add_user(self, caller: Caller, user: str, tenant: str, role: Role) -> str:
+        """The new token, which is not stored."""
+        _admin(caller)
+        check_name("user", user)
+        if tenant or role == "user":
+            check_name("tenant", tenant)
+        if role not in ("admin", "user", "agent"):
+            raise ConfigError(f"role: must be admin, user or agent, got {role!r}")
+        return self._put_user(user, tenant, role)
+
+    def _put_user(self, user: str, tenant: str, role: Role) -> str:
+        token = make_token()
+        row = UserRow(user=user, tenant=tenant, role=role, token_hash=hash_token(token))
+        self._do(lambda: self.engine.write(lambda t: t.put_user(row)))
+        self.users_changed(self.store.users())
+        return token
+
+    def remove_user(self, caller: Caller, user: str) -> None:
+        """Their token is worth nothing from now on; their jobs stay."""
+        _admin(caller)
+        if user not in {row.user for row in self.store.users()}:
+            raise NotFoundError(f"user {user!r}: there is none")
+        if user == caller.user:
+            raise ConfigError(f"user {user!r}: you cannot remove yourself")
+        self._do(lambda: self.engine.write(lambda t: t.delete_user(user)))
+        self.users_changed(self.store.users())
+
+    def users(self, caller: Caller) -> list[Caller]:
+        """All of them."""
+        _admin(caller)
+        return [Caller(row.user, row.tenant, row.role) for row in self.store.users()]
+
+    # --- jobs ------------------------------------------------------------------------------------
+
+    def submit(
+        self, caller: Caller, specs: list[JobSpec], tenant: str = "", key: str = ""
+    ) -> list[int]:
+        """Ids of the jobs, once they are durable."""
+        _person(caller)
+        if tenant and tenant != caller.tenant:
+            _admin(caller)
+            check_name("tenant", tenant)
+        for position, spec in enumerate(specs):
+            where = f"{SPECS}[{position}]" if len(specs) > 1 else "job"
+            check_spec(spec, where)
+            _check_kind(where, spec, self.engine)
+        owner = tenant or caller.tenant or "default"
+        mark = f"{caller.user}/{key}" if key else ""
+        return self._do(lambda: self._submit(caller.user, specs, owner, mark))
+
+    def _submit(self, user: str, specs: list[JobSpec], tenant: str, key: str) -> list[int]:
+        """On the driver's thread."""
+        engine = self.engine
+        if key and (known := engine.keys.get(key) or self.store.key(key)) is not None:
+            self._check_same(known, specs)
+            return known
+        now = engine.clock.now_s()
+        rows = []
+        for spec in specs:
+            rows.append(
+                JobRow(
+                    id=engine.next_job,
+                    name=spec.name,
+                    tenant=tenant,
+                    user=user,
+                    spec=spec,
+                    submitted_s=now,
+                    total_steps=float(spec.total_steps),
+                    told_total=float(spec.total_steps),
+                    kind=kind_of(spec, engine.options.catalogue),
+                    weight=spec.weight,
+                )
+            )
+            engine.next_job += 1
+        for row in rows:
+            engine.book.jobs[row.id] = row
+            engine.book.dirty_jobs.add(row.id)
+        self.counters.submissions.inc(len(rows))
+        engine.backend.chance = True
+        engine.recent.submitted(now, [job_of(row) for row in rows])
+        engine.admission.admit(rows, now)
+        ids = [row.id for row in rows]
+        if key:
+            engine.keys[key] = ids
+            engine.write(lambda t: t.put_key(key, ids))
+        return ids
+
+    def _check_same(self, ids: list[int], specs: list[JobSpec]) -> None:
+        """A key that is used again must come with the same jobs."""
+        rows = [self.engine.book.jobs.get(id_) or self.store.job(id_) for id_ in ids]
+        if [row.spec for row in rows if row is not None] != specs:
+            raise ConflictError("key: was used before, for other jobs")
+
+    def cancel(self, caller: Caller, job: int) -> None:
+        """Stop it for good. A job that has ended stays as it is."""
+        self._on_open(caller, job, self._cancel)
+
+    def _cancel(self, row: JobRow) -> None:
+        engine, now = self.engine, self.engine.clock.now_s()
+        engine.admission.unfit.discard(row.id)
+        if row.id in engine.admission.unplaced:
+            engine.admission.unplaced.discard(row.id)
+            row.state, row.ended_s = "cancelled", now
+            engine.book.close(row.id)
+            return
+        engine.backend.events.append(JobsCancelled(now, (JobId(row.id),)))
+
+    def pause(self, caller: Caller, job: int) -> None:
+        """It saves, stops, and waits to be resumed."""
+        self._on_open(caller, job, self._pause)
+
+    def _pause(self, row: JobRow) -> None:
+        if row.state == "paused":
+            return
+        engine = self.engine
+        row.state, row.reason = "paused", "paused by its owner"
+        engine.book.dirty_jobs.add(row.id)
+        self.outlooks.forecaster.interrupted(row.id)
+        if engine.admission.outside(row.id):
+            return
+        now = engine.clock.now_s()
+        engine.backend.events.append(JobsHeld(now, np.array([row.id]), True))
+
+    def resume(self, caller: Caller, job: int) -> None:
+        """A paused job takes part again."""
+        self._on_open(caller, job, self._resume)
+
+    def _resume(self, row: JobRow) -> None:
+        if row.state != "paused":
+            raise ConflictError(f"job {row.id}: is not paused, it is {row.state}")
+        engine = self.engine
+        row.state, row.reason = ("preempted" if row.starts else "waiting"), ""
+        engine.retries.forget(row.id)
+        engine.backend.chance = True
+        engine.book.dirty_jobs.add(row.id)
+        now = engine.clock.now_s()
+        if not engine.admission.outside(row.id):
+            engine.backend.events.append(JobsHeld(now, np.array([row.id]), False))
+        if engine.setup is not None:
+            engine.admission.refit(now)
+
+    def set_weight(self, caller: Caller, job: int, weight: float) -> None:
+        """It counts for more or less from the next round on."""
+        if not 0 < weight <= 1e6:
+            raise ConfigError(f"weight: must be a number above 0 and at most 1000000, got {weight}")
+        self._on_open(caller, job, lambda row: self._reweight(row, weight))
+
+    def _reweight(self, row: JobRow, weight: float) -> None:
+        engine = self.engine
+        row.weight = weight
+        engine.book.dirty_jobs.add(row.id)
+        if row.id not in engine.admission.unplaced:
+            now = engine.clock.now_s()
+            engine.backend.events.append(
+                JobsReweighted(now, np.array([row.id]), np.array([weight]))
+            )
+
+    def _on_open(self, caller: Caller, job: int, do: Callable[[JobRow], None]) -> None:
+        """Do something with a job that has not ended."""
+        _person(caller)
+        self._row(caller, job)
+
+        def run() -> None:
+            row = self.engine.book.jobs.get(job)
+            if row is None or not row.open:
+                raise ConflictError(f"job {job}: has ended already")
+            do(row)
+
+        self._do(run)
+
+    def jobs(
+        self,
+        caller: Caller,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+    ) -> list[JobView]:
+        """In order of id."""
+        if caller.role != "admin":
+            if tenant not in ("", caller.tenant):
+                return []
+            tenant = caller.tenant
+        return self.viewer.jobs(self.store.jobs(state, tenant, after, limit))
+
+    def _row(self, caller: Caller, job: int) -> JobRow:
+        row = self.engine.book.jobs.get(job) or (
+            self.store.job(job) if 0 <= job < 1 << 62 else None
+        )
+        if row is None or (caller.role != "admin" and row.tenant != caller.tenant):
+            raise NotFoundError(f"job {job}: there is none")
+        return row
+
+    def job(self, caller: Caller, job: int) -> JobView:
+        """One job."""
+        return self.viewer.job(self._row(caller, job))
+
+    def stints(self, caller: Caller, job: int) -> list[StintView]:
+        """Its starts, oldest first."""
+        self._row(caller, job)
+        return self.viewer.stints(self._stints(job))
+
+    def _stints(self, job: int) -> list[StintRow]:
+        """As new as the job is shown, which the disk may not have yet."""
+        changed = {
+            row.epoch: row
+            for row in self.engine.book.dirty_stints.copy().values()
+            if row.job == job
+        }
+        known = {row.epoch: row for row in self.store.stints(job)}
+        return [row for _, row in sorted((known | changed).items())]
+
+    def explain(self, caller: Caller, job: int) -> Explanation:
+        """Its story."""
+        view = self.viewer.job(self._row(caller, job))
+        stints = self.viewer.stints(self._stints(job))
+        return self.outlooks.explain(caller, view, stints)
+
+    # --- cluster ---------------------------------------------------------------------------------
+
+    def status(self, caller: Caller) -> StatusView:
+        """The cluster in one screen."""
+        return self.viewer.status(caller, self.engine.showcase.tally)
+
+    def nodes(self, caller: Caller) -> list[NodeView]:
+        """All nodes."""
+        return self.viewer.nodes(caller)
+
+    def drain(self, caller: Caller, node: str) -> None:
+        """Jobs leave the node, saved, and none comes to it."""
+        self._on_node(caller, node, lambda: self.engine.membership.drain(node, True))
+
+    def undrain(self, caller: Caller, node: str) -> None:
+        """The node takes jobs again."""
+        self._on_node(caller, node, lambda: self.engine.membership.drain(node, False))
+
+    def remove_node(self, caller: Caller, node: str) -> None:
+        """Forget a node that is drained or lost."""
+        self._on_node(caller, node, lambda: self.engine.membership.remove(node))
+
+    def _on_node(self, caller: Caller, node: str, do: Callable[[], None]) -> None:
+        _admin(caller)
+
+        def run() -> None:
+            if node not in self.engine.fleet.nodes:
+                raise NotFoundError(f"node {node[:80]!r}: there is none")
+            do()
+
+        self._do(run)
+
+    def set_policy(self, caller: Caller, policy: str) -> None:
+        """From the next round on."""
+        _admin(caller)
+        options = self.engine.options
+        registry.make(policy, seed=options.seed, profile=options.profile.name)
+        self._do(lambda: self.engine.set_policy(policy))
+
+    def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
+        """What would be; nothing is touched."""
+        _person(caller)
+        for spec in question.add_jobs:
+            check_spec(spec)
+        return self.outlooks.compare(caller, question)
+
+    def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
+        """Over time. To a user, tenants other than their own are ``others``."""
+        samples = self.store.samples(since_s)
+        if caller.role == "admin":
+            return samples
+        return [without_others(sample, caller.tenant) for sample in samples]
+
+    # --- agents ----------------------------------------------------------------------------------
+
+    def register(self, message: Register) -> "Future[Welcome]":
+        """A node comes up."""
+        check_name("node", message.node)
+        check_name("accelerator", message.accelerator)
+        if not 1 <= message.devices <= 1024:
+            raise ConfigError(f"devices: must be from 1 to 1024, got {message.devices}")
+        return self.engine.call(lambda: self.engine.membership.register(message))
+
+    def metrics_text(self) -> str:
+        """What the driver counts, as Prometheus reads it."""
+        return generate_latest(self.counters.registry).decode()
+
+    # --- the driver ------------------------------------------------------------------------------
+
+    def _do(self, do: Callable[[], _Result]) -> _Result:
+        """Have it done by the driver's thread; returns when it is durable."""
+        try:
+            return self.engine.call(do).result(DURABLE_S)
+        except TimeoutError:
+            trouble = self.engine.trouble or "the server is busy"
+            raise StoreError(f"not durable yet after {DURABLE_S:.0f} s: {trouble}") from None
+
+
+def _tell_nobody(rows: list[UserRow]) -> None:
+    del rows
+
+
+def _admin(caller: Caller) -> None:
+    if caller.role != "admin":
+        raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
+
+
+def _person(caller: Caller) -> None:
+    if caller.role == "agent":
+        raise ForbiddenError(f"user {caller.user!r}: an agent's token is not one for people")
+
+
+def _check_kind(where: str, spec: JobSpec, engine: Engine) -> None:
+    """A family that nothing is known of, and that brings no rates, is a slip of the pen."""
+    catalogue = engine.options.catalogue
+    if not spec.family or spec.rates or catalogue.row(spec.family, spec.scale_factor) is not None:
+        return
+    if spec.family in catalogue.families:
+        raise ConfigError(
+            f"{where}: family: {spec.family!r} has no rates at scale factor {spec.scale_factor}; "
+            "give `rates`, or measure them with `fairlead profile`"
+        )
+    raise ConfigError(
+        f"{where}: family: {spec.family!r} is not in the throughput table; give `rates`, leave `family` out, "
+        "or measure them with `fairlead profile`"
+    )

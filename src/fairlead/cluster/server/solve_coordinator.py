@@ -1,0 +1,78 @@
+"""Solves, off the driver's thread; while there is no new answer the last one holds."""
+
+import logging
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from fairlead.model.commands import Solve
+from fairlead.model.events import Solved
+from fairlead.cluster.server.solver import Solver
+from fairlead.model.plan import Answer
+
+if TYPE_CHECKING:
+    from fairlead.cluster.server.server_loop import Engine
+
+_log = logging.getLogger(__name__)
+
+
+class Solving:
+    """Part of the engine, on the driver's thread."""
+
+    def __init__(self, engine: "Engine", limit_s: float) -> None:
+        self.engine = engine
+        self.solver = Solver(limit_s)
+        self.generation = 0  # of the core: answers to problems of an earlier one are dropped
+        self.said = "ok"  # how the last one went
+        self.began_s: float | None = None  # of the one under way
+        self.took_s: float | None = None  # the last one
+        self.solved_s: float | None = None  # when the answer that holds came
+
+    def begin_anew(self) -> None:
+        """The core is another one: the answer under way is worth nothing."""
+        self.generation += 1
+        self.began_s = None
+        self.engine.backend.solving = False
+        self.solver.abandon("the policy or the nodes have changed")
+
+    @property
+    def state(self) -> str:
+        """In a few words, for people."""
+        if self.said != "ok" or self.began_s is None:
+            return self.said
+        return f"under way for {self.engine.clock.now_s() - self.began_s:.0f} s"
+
+    def ask(self, problem: Solve) -> None:
+        generation = self.generation
+        self.began_s = self.engine.clock.now_s()
+
+        def answered(future: "Future[Answer]") -> None:
+            self.engine.backend.inbox.put(lambda: self._answered(generation, future))
+
+        assert self.engine.setup is not None
+        setup = self.engine.setup
+        self.solver.submit(
+            setup.policy, setup.seed, setup.profile, problem.snapshot, problem.state
+        ).add_done_callback(answered)
+
+    def _answered(self, generation: int, future: "Future[Answer]") -> None:
+        if generation != self.generation:
+            return
+        now = self.engine.clock.now_s()
+        assert self.began_s is not None
+        self.took_s = now - self.began_s
+        self.engine.counters.solve_seconds.observe(self.took_s)
+        self.began_s = None
+        problem = future.exception()
+        if problem is not None:
+            held = (
+                ""
+                if self.solved_s is None
+                else f"; the shares of {now - self.solved_s:.0f} s ago hold"
+            )
+            self.engine.counters.solve_failures.inc()
+            self.said = f"failed: {problem}{held}"
+            _log.error("solve %s", self.said)
+            self.engine.backend.events.append(Solved(now, error=str(problem)))
+            return
+        self.said, self.solved_s = "ok", now
+        self.engine.backend.events.append(Solved.of(now, future.result()))

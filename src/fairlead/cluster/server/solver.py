@@ -1,0 +1,208 @@
+"""Solves in a process of their own, so that no policy can hold up, exhaust or crash the server."""
+
+import os
+import pickle
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import NamedTuple, cast
+
+from fairlead.errors import SolveError
+from fairlead.cluster.server.solver_child import READY, Task
+from fairlead.scheduler.mechanism.settings import Profile
+from fairlead.model.plan import Answer, PlannerState
+from fairlead.model.snapshot import Snapshot
+
+START_S = 120.0  # to import everything, and to compile it where no compiled kernels are kept
+
+
+class _Asked(NamedTuple):
+    """A task that waits, as bytes: the scheduler may change its arrays meanwhile."""
+
+    task: bytes
+    answer: "Future[Answer]"
+
+
+class Solver:
+    """Solves one task after the other in a child process, started anew when it fails or takes too long.
+
+    The future of a task ends with the answer, or with SolveError and one sentence. Its callbacks run in
+    the solver's thread. The child ends with the server, however that ends.
+    """
+
+    def __init__(self, limit_s: float = 30.0, start_s: float = START_S) -> None:
+        """limit_s: of a solve; start_s: for a child to get ready."""
+        self.limit_s, self.start_s = limit_s, start_s
+        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()  # of all below
+        self._child: _Child | None = None
+        self._since: float | None = None  # a task is being worked on
+        self._why = ""  # the child was killed over it
+        self._closing = False
+
+    def start(self) -> "Solver":
+        """Start thread and child; returns before the child is ready."""
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="solver", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End the child, whatever it does. Tasks that have no answer yet get SolveError."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        with self._lock:
+            self._closing, self._why = True, "the server stops"
+            if self._child is not None:
+                self._child.process.kill()
+        self._asked.put(None)
+        thread.join()
+
+    def __enter__(self) -> "Solver":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def submit(
+        self, policy: str, seed: int, profile: Profile, snapshot: Snapshot, state: PlannerState
+    ) -> "Future[Answer]":
+        """Have it solved. Snapshot and state are copied before this returns."""
+        if self._thread is None:
+            raise SolveError("the solver is not running")
+        answer: Future[Answer] = Future()
+        task = pickle.dumps(Task(policy, seed, profile, snapshot, state), protocol=5)
+        self._asked.put(_Asked(task, answer))
+        return answer
+
+    def abandon(self, why: str = "the solve was given up") -> None:
+        """End the solve under way, if there is one: nobody wants that answer any more."""
+        with self._lock:
+            if self._child is not None and self._since is not None:
+                self._why = self._why or why
+                self._child.process.kill()
+
+    @property
+    def busy_s(self) -> float | None:
+        """For how long the solve under way has been; None = there is none."""
+        since = self._since
+        return None if since is None else time.monotonic() - since
+
+    @property
+    def pid(self) -> int | None:
+        """Of the child; None while there is none."""
+        child = self._child
+        return None if child is None else child.process.pid
+
+    def _run(self) -> None:
+        """The thread. It starts the children itself, since they end with it."""
+        with self._lock:
+            if not self._closing:
+                self._child = _Child.start()
+        while (asked := self._asked.get()) is not None:
+            if not asked.answer.set_running_or_notify_cancel():
+                continue
+            try:
+                answer = self._solve(asked.task)
+            except SolveError as problem:
+                asked.answer.set_exception(problem)
+            else:
+                asked.answer.set_result(answer)
+        with self._lock:
+            if self._child is not None:
+                self._child.close()
+            self._child = None
+
+    def _solve(self, task: bytes) -> Answer:
+        with self._lock:
+            if self._closing:
+                raise SolveError(self._why)
+            child = self._living()
+            self._since, self._why = time.monotonic(), ""
+        try:
+            if not child.ready:
+                with self._limited(self.start_s, "the solver's process was not ready"):
+                    child.ready = child.connection.recv() == READY
+            with self._limited(self.limit_s, "no answer"):
+                child.connection.send_bytes(task)
+                answer = child.connection.recv()
+        except Exception as problem:  # EOFError and OSError, mostly; a torn pickle can be anything
+            child.process.kill()
+            raise SolveError(self._why or child.epitaph(problem)) from None
+        finally:
+            with self._lock:
+                self._since = None
+                if not self._closing:
+                    self._child = self._living()  # the next one gets ready meanwhile
+        if isinstance(answer, str):
+            raise SolveError(answer)
+        return cast(Answer, answer)
+
+    def _living(self) -> "_Child":
+        """The child, or another one where that has ended or been killed."""
+        child = self._child
+        if child is not None and child.process.poll() is None and not self._why:
+            return child
+        if child is not None:
+            child.close()
+        self._child, self._why = _Child.start(), ""
+        return self._child
+
+    @contextmanager
+    def _limited(self, limit_s: float, what: str) -> Iterator[None]:
+        """Kill the child when the block takes longer."""
+        timer = threading.Timer(limit_s, self.abandon, (f"{what} within {limit_s:g} s",))
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+
+class _Child:
+    """The process and the socket to it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", connection: Connection) -> None:
+        self.process = process
+        self.connection = connection
+        self.ready = False
+
+    @staticmethod
+    def start() -> "_Child":
+        """A new one, which begins at once to import."""
+        ours, theirs = socket.socketpair()
+        call = (
+            f"from fairlead.cluster.server.solver_child import main; main({theirs.fileno()}, {os.getpid()})"
+        )
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-c", call], stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),)
+            )
+        return _Child(process, Connection(ours.detach()))
+
+    def epitaph(self, problem: Exception) -> str:
+        """How it ended, when nobody meant it to."""
+        if not isinstance(problem, EOFError | OSError):
+            return f"the solver's answer cannot be read ({problem})"
+        code = self.process.wait()
+        if code >= 0:
+            return f"the solver's process ended with exit code {code}"
+        memory = " (out of memory?)" if code == -signal.SIGKILL else ""
+        return f"the solver's process was killed by signal {-code}{memory}"
+
+    def close(self) -> None:
+        """Kill it and wait for its end."""
+        self.process.kill()
+        self.process.wait()
+        self.connection.close()

@@ -1,0 +1,92 @@
+"""The process that solves for a live server; ``solver.Solver`` starts it.
+
+It reads tasks from a socket, answers each with an ``Answer`` or the sentence of an error, and ends with
+that socket or with its parent. Everything that solving needs is imported before the first task.
+"""
+
+import ctypes
+import os
+import signal
+import traceback
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+from fairlead.model import jit
+from fairlead.errors import FairleadError, SolveError
+from fairlead.scheduler.mechanism.settings import Profile
+from fairlead.model.allocation import Allocation
+from fairlead.model.plan import Answer, Planner, PlannerState, Schedule
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies import registry
+from fairlead.scheduler.setup import planner_of
+
+READY = "ready"
+NICE = 10
+_PR_SET_PDEATHSIG = 1
+
+
+class Task(NamedTuple):
+    """What is to be solved, and by which planner."""
+
+    policy: str
+    seed: int
+    profile: Profile
+    snapshot: Snapshot
+    state: PlannerState
+
+
+class _Planners:
+    """The planner in use; another one is made when the policy changes."""
+
+    def __init__(self) -> None:
+        self._made_of: tuple[str, int, Profile] | None = None
+        self._planner: Planner
+
+    def solve(self, task: Task) -> Answer:
+        wanted = task.policy, task.seed, task.profile
+        if wanted != self._made_of:
+            policy = registry.make(task.policy, seed=task.seed, profile=task.profile.name)
+            self._planner = planner_of(policy, *wanted)
+            self._made_of = wanted
+        answer = self._planner.solve(task.snapshot, task.state)
+        if not isinstance(answer, Allocation | Schedule):
+            kind = type(answer).__name__
+            raise SolveError(f"{task.policy}: answered with a {kind}, which is no allocation")
+        return answer
+
+
+def main(fd: int, parent: int) -> None:
+    """Serve until the socket is closed. fd: of the socket; parent: process id of who started this."""
+    _end_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the server decides when we end
+    os.nice(NICE)  # on a full core leases are renewed first
+    os.dup2(2, 1)  # what a policy prints is no answer to anybody
+    jit.prepare()  # where no compiled kernels can be kept; else the server has seen to it
+    planners = _Planners()
+    with Connection(fd) as socket:
+        socket.send(READY)
+        while True:
+            try:
+                task: Task = socket.recv()
+            except (EOFError, OSError):
+                return
+            socket.send(_answer(planners, task))
+
+
+def _answer(planners: _Planners, task: Task) -> Answer | str:
+    try:
+        return planners.solve(task)
+    except FairleadError as problem:
+        return str(problem)
+    except Exception as problem:
+        traceback.print_exc()
+        said = str(problem).partition("\n")[0]
+        return f"{task.policy}: {type(problem).__name__}" + (f": {said}" if said else "")
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends, which lives as long as the
+    server; that works in the middle of a solve too, where nobody reads the socket."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it was quicker

@@ -1,0 +1,88 @@
+"""What the core has decided about jobs, copied when it decides, for whoever asks from another thread."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.cluster import SlotType
+from fairlead.model.throughputs import Throughputs
+
+LEAST = 0.0005  # part of the time below which a share is none
+
+
+def _none() -> Ints:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Arrays of its own: nobody changes them."""
+
+    time_s: float = 0.0
+    slots: tuple[SlotType, ...] = ()
+    packed: bool = False  # may the policy run two jobs on one set of devices?
+    solved: bool = False  # has the policy answered since this core was made?
+    job: Ints = field(default_factory=_none)  # (jobs,) ids, ascending
+    scale: Ints = field(default_factory=_none)  # (jobs,) devices
+    row: Ints = field(default_factory=_none)  # (jobs,) of the table
+    member: Ints = field(default_factory=lambda: np.zeros((0, 1), np.int64))  # (units, width)
+    share: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (units, slots)
+    allocated: Ints = field(default_factory=_none)  # (units,) 1 = was part of the last answer
+    table: Throughputs | None = None
+
+    @staticmethod
+    def of(s: Scheduler, now_s: float) -> "Standing":
+        """As it is now."""
+        jobs, units = s.ledger.jobs, s.ledger.units
+        return Standing(
+            now_s,
+            s.slots,
+            s.planner.packed,
+            s.previous is not None,
+            jobs.id.copy(),
+            jobs.scale.copy(),
+            jobs.row.copy(),
+            units.member.copy(),
+            units.share.copy(),
+            units.allocated.astype(np.int64),
+            s.offered,
+        )
+
+    def at(self, job: int) -> int | None:
+        """The position of a job, None = it takes no part as far as this goes."""
+        at = int(np.searchsorted(self.job, job))
+        return at if at < len(self.job) and self.job[at] == job else None
+
+    def shares(self, job: int) -> dict[str, float]:
+        """Accelerator type -> share of the time, alone and in pairs; those of 0 are left out."""
+        at = self.at(job)
+        if at is None:
+            return {}
+        mine = (self.member == at).any(axis=1)
+        share = np.asarray(self.share[mine].sum(axis=0))
+        found: dict[str, float] = {}
+        for slot, part in zip(self.slots, share.tolist(), strict=True):
+            if part > LEAST:
+                found[slot.accelerator] = found.get(slot.accelerator, 0.0) + part
+        return found
+
+    def answered(self, job: int) -> bool:
+        """Was the job part of the policy's last answer, with a share or without?"""
+        at = self.at(job)
+        return at is not None and bool(self.allocated[(self.member == at).any(axis=1)].any())
+
+    def partners(self, job: int) -> dict[int, float]:
+        """Jobs with which it has a share as a pair -> part of the time."""
+        at = self.at(job)
+        if at is None or self.member.shape[1] < 2:
+            return {}
+        mine = (self.member == at).any(axis=1) & (self.member[:, 1] >= 0)
+        found = {}
+        for unit in np.flatnonzero(mine).tolist():
+            one, two = self.member[unit].tolist()
+            part = float(self.share[unit].sum())
+            if part > LEAST:
+                found[int(self.job[two if one == at else one])] = part
+        return found

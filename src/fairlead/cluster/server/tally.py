@@ -1,0 +1,95 @@
+"""Counts of a live cluster, kept as things change: nobody counts 20,000 jobs because a page is open."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fairlead.cluster.store.rows import ON_DEVICES
+
+
+class CountedJob(NamedTuple):
+    """What an open job adds to the counts."""
+
+    tenant: str
+    state: str  # of its row
+    standing: str  # as it is shown: what has ended in the round in force has ended
+    weight: float
+    devices: int
+
+
+class CountedNode(NamedTuple):
+    """What a node adds to the counts."""
+
+    accelerator: str
+    devices: int
+    working: int
+    held: int
+
+
+@dataclass(slots=True)
+class TenantTally:
+    """The open jobs of a tenant."""
+
+    states: Counter[str] = field(default_factory=Counter)  # of their rows
+    weight: float = 0.0
+    devices: int = 0  # of those that run
+
+    @property
+    def jobs(self) -> int:
+        """How many there are."""
+        return self.states.total()
+
+    @property
+    def running(self) -> int:
+        """How many of them hold devices."""
+        return sum(self.states[state] for state in ON_DEVICES)
+
+
+class Tally:
+    """The counts. ``note_job`` and ``note_node`` replace what one of them adds."""
+
+    def __init__(self) -> None:
+        self.states: Counter[str] = Counter()  # of open jobs, as they are shown
+        self.tenants: dict[str, TenantTally] = {}
+        self._jobs: dict[int, CountedJob] = {}
+        self._nodes: dict[str, CountedNode] = {}
+        self._devices: dict[str, tuple[int, int, int]] = {}
+
+    def note_job(self, number: int, job: CountedJob | None) -> None:
+        """The job as it is now; None = it has ended."""
+        before = self._jobs.get(number)
+        if before == job:  # of most jobs whose rows change no more than their progress
+            return
+        if before is not None:
+            del self._jobs[number]
+            self._add(before, -1)
+        if job is not None:
+            self._jobs[number] = job
+            self._add(job, 1)
+
+    def _add(self, job: CountedJob, sign: int) -> None:
+        tenant = self.tenants.setdefault(job.tenant, TenantTally())
+        self.states[job.standing] += sign
+        tenant.states[job.state] += sign
+        tenant.weight += sign * job.weight
+        tenant.devices += sign * job.devices * (job.state in ON_DEVICES)
+        if not tenant.jobs:
+            tenant.weight = 0.0  # without what rounding has left
+
+    def note_node(self, name: str, node: CountedNode | None) -> None:
+        """The node as it is now; None = it is removed."""
+        for counted, sign in ((self._nodes.pop(name, None), -1), (node, 1)):
+            if counted is not None:
+                every, working, held = self._devices.get(counted.accelerator, (0, 0, 0))
+                self._devices[counted.accelerator] = (
+                    every + sign * counted.devices,
+                    working + sign * counted.working,
+                    held + sign * counted.held,
+                )
+        if node is not None:
+            self._nodes[name] = node
+
+    @property
+    def devices(self) -> dict[str, tuple[int, int, int]]:
+        """Accelerator type -> (in all, working, held), of types that there are."""
+        return {name: counts for name, counts in sorted(self._devices.items()) if counts[0]}

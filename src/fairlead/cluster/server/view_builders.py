@@ -1,0 +1,268 @@
+"""Views of a live cluster, made from what the server has in memory."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import fairlead
+from fairlead.model.commands import StartRound
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.store.backup import backup_age_s
+from fairlead.cluster.store.failures import waiting
+from fairlead.cluster.server.fleet import LiveNode
+from fairlead.cluster.store.job_views import (
+    cannot_start,
+    job_view,
+    stint_views,
+)
+from fairlead.cluster.protocol.node_states import condition
+from fairlead.cluster.server.retries import failures_in_a_row
+from fairlead.cluster.server.round_usage import RoundUsage
+from fairlead.cluster.store.rows import (
+    ON_DEVICES,
+    JobRow,
+    StintRow,
+    TenantSums,
+)
+from fairlead.cluster.server.attempts import LiveStart, measured_rate
+from fairlead.cluster.server.tally import Tally, TenantTally
+from fairlead.cluster.front.tenants_shown import tenants_for
+from fairlead.cluster.protocol.api_models import (
+    JobState,
+    JobView,
+    NodeView,
+    Sample,
+    StatusView,
+    StintView,
+    TenantView,
+)
+
+if TYPE_CHECKING:
+    from fairlead.cluster.server.server_loop import Engine
+
+
+class Viewer:
+    """Reads what the driver's thread changes, without a lock: single values, each whole by itself."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+        self._usage = RoundUsage()
+
+    def jobs(self, rows: list[JobRow]) -> list[JobView]:
+        """Many of them."""
+        return [self.job(row) for row in rows]
+
+    def job(self, row: JobRow) -> JobView:
+        """A job, with what is known of it now."""
+        engine = self.engine
+        row = engine.book.jobs.get(row.id, row)
+        start = engine.book.newest(row.id)
+        running = start if start is not None and not start.stopping else None
+        steps = row.steps
+        if running is not None and running.leader is not None and row.open:
+            latest = engine.fleet.held(running.first_node, running.key)
+            if latest is not None and latest.loaded_step >= 0:
+                steps = float(min(latest.step, row.total_steps))
+        state, ended_s, reason = self._standing(row)
+        return job_view(
+            row,
+            None if running is None else running.stint,
+            self._now(),
+            state=state,
+            ended_s=ended_s,
+            reason=reason,
+            steps=steps,
+            rates=engine.admission.rates(row),
+            measured_rate=self._measured(row, running),
+            measured_on=self._measured_on(row, running),
+        )
+
+    def standing(self, row: JobRow) -> JobState:
+        """The state of a job as it is shown."""
+        return self._standing(row)[0]
+
+    def _standing(self, row: JobRow) -> tuple[JobState, float | None, str]:
+        """State, end and reason. What has ended in the round in force stands as it will at its report."""
+        current = self.engine.backend.round
+        over = None if current is None else current.ended.get(row.id)
+        reason = row.reason
+        reason = row.stall or self._obstacle(row) or reason
+        if row.retry_s is not None and row.open:
+            why = reason.removeprefix("failed: ")
+            reason = waiting(failures_in_a_row(row), row.retry_s - self._now(), why)
+        detained = self.engine.membership.detained.reason(row.id)
+        if row.state not in ON_DEVICES or over is None or detained:
+            return row.state, row.ended_s, detained or reason
+        if over.completed:
+            return "completed", over.time_s, row.reason
+        return "preempted", None, reason or "takes part again in the next round"
+
+    def _obstacle(self, row: JobRow) -> str:
+        """What of its node keeps a job from starting there."""
+        start = self.engine.book.newest(row.id)
+        return "" if start is None else cannot_start(start.obstacles)
+
+    def _now(self) -> float:
+        return self.engine.clock.now_s()
+
+    def _measured(self, row: JobRow, running: LiveStart | None) -> float | None:
+        if running is not None and running.leader is not None:
+            held = self.engine.fleet.held(running.first_node, running.key)
+            since = None if running.packed else running.alone_from
+            now = None if held is None else measured_rate(held, row.spec.plain, since)
+            if now is not None:
+                return now
+        return row.measured_rate
+
+    def _measured_on(self, row: JobRow, running: LiveStart | None) -> str:
+        """Where the rate was measured that ``_measured`` gives, "" = beside another job."""
+        if running is None or self._measured(row, running) == row.measured_rate:
+            return row.measured_on
+        return "" if running.packed else running.stint.accelerator
+
+    def stints(self, rows: Iterable[StintRow]) -> list[StintView]:
+        """Starts of a job, in this order."""
+        return stint_views(rows, self._reached)
+
+    def _reached(self, row: StintRow) -> float:
+        """Where a start has come to, if it goes on."""
+        starts = self.engine.book.live.get(row.job, ())
+        mine = [start for start in list(starts) if start.stint.epoch == row.epoch]
+        return mine[0].done() if mine else row.to_step
+
+    def status(self, caller: Caller, tally: Tally) -> StatusView:
+        """The cluster in one screen."""
+        engine, now = self.engine, self._now()
+        current = engine.backend.round
+        states = Counter(engine.ended_counts) + tally.states
+        return StatusView(
+            version=fairlead.__version__,
+            now_s=now,
+            policy=engine.policy,
+            profile=engine.options.profile.name,
+            round=-1 if engine.scheduler is None else engine.scheduler.round,
+            round_s=engine.options.profile.round_s,
+            round_ends_in_s=None if current is None else max(current.end_s - now, 0.0),
+            jobs={state: n for state, n in states.items() if n},
+            devices=tally.devices,
+            solve=engine.trouble or engine.solving.state,
+            solve_s=engine.solving.took_s,
+            decide_s=engine.decide_s,
+            journal_records=engine.journal_records,
+            tenants=tenants_for(caller, self._tenants(tally)),
+            backup_age_s=backup_age_s(engine.store.directory),
+        )
+
+    def _held(self, node: LiveNode) -> dict[int, tuple[int, ...]]:
+        """Job -> devices of a node that it holds."""
+        starts = list(self.engine.book.on_node.get(node.name, {}).values())
+        return {
+            s.row.id: tuple(d for rank in s.nodes[node.name] for d in rank.devices)
+            for s in starts
+            if s.ordered
+        }
+
+    def _tenants(self, tally: Tally) -> list[TenantView]:
+        names = sorted({*list(self.engine.book.tenants), *tally.tenants})
+        in_all = sum(tenant.weight for tenant in tally.tenants.values()) or 1.0
+        device_s = self._received(names)
+        received = sum(device_s.values()) or 1.0
+        return [
+            self._tenant(
+                name, tally.tenants.get(name, TenantTally()), in_all, device_s[name], received
+            )
+            for name in names
+        ]
+
+    def _received(self, tenants: Iterable[str]) -> dict[str, float]:
+        """Tenant -> device-seconds, those of the round in force included."""
+        sums = self.engine.book.tenants
+        under_way = self._usage.device_s(self.engine.backend.round, self._now())
+        return {
+            name: sums.get(name, TenantSums()).device_s + under_way.get(name, 0.0)
+            for name in tenants
+        }
+
+    def _tenant(
+        self, name: str, open_: TenantTally, in_all: float, device_s: float, received_s: float
+    ) -> TenantView:
+        """open_: its open jobs; in_all: weights of all tenants' open jobs."""
+        sums = self.engine.book.tenants.get(name, TenantSums())
+        return TenantView(
+            name=name,
+            jobs=open_.jobs,
+            running=open_.running,
+            done=sums.done,
+            devices=open_.devices,
+            share_promised=open_.weight / in_all,
+            share_received=device_s / received_s,
+            device_s=device_s,
+            lost_device_s=sums.lost_device_s,
+            mean_rho=sums.rho_sum / sums.rho_count if sums.rho_count else None,
+            states={state: n for state, n in open_.states.items() if n},
+        )
+
+    def nodes(self, caller: Caller) -> list[NodeView]:
+        """All nodes; to a user, jobs of other tenants are -1."""
+        now = self.engine.fleet.monotonic()
+        nodes = sorted(self.engine.fleet.nodes.copy().values(), key=lambda n: n.name)
+        return [self.node(node, now, caller) for node in nodes]
+
+    def node(self, node: LiveNode, now: float, caller: Caller) -> NodeView:
+        """One node. now: monotonic seconds of the fleet."""
+        holders: list[list[int]] = [[] for _ in range(node.devices)]
+        for job, devices in self._held(node).items():
+            row = self.engine.book.jobs.get(job)
+            seen = caller.role == "admin" or (row is not None and row.tenant == caller.tenant)
+            for device in devices:
+                if device < node.devices:
+                    holders[device].append(job if seen else -1)
+        current = condition(node, now)
+        return NodeView(
+            name=node.name,
+            accelerator=node.accelerator,
+            devices=node.devices,
+            state=current.state,
+            host=node.host,
+            fake=node.fake,
+            last_seen_s=now - node.seen if node.seen else None,
+            jobs=tuple(tuple(jobs) for jobs in holders),
+            reason=current.reason or self._obstacles(node),
+            state_since_s=now - node.state_since if node.state_since else None,
+        )
+
+    def _obstacles(self, node: LiveNode) -> str:
+        """What of a node keeps jobs from starting there."""
+        starts = list(self.engine.book.on_node.get(node.name, {}).values())
+        found = {s.obstacles[node.name]: None for s in starts if node.name in s.obstacles}
+        return f"cannot start jobs: {'; '.join(found)}" if found else ""
+
+
+def sample(engine: "Engine", command: StartRound) -> Sample:
+    """A round that begins, for the plots."""
+    assert engine.setup is not None
+    cluster = engine.setup.cluster
+    held = np.bincount(
+        cluster.device_type[np.unique(command.devices)], minlength=len(cluster.accelerators)
+    )
+    by_tenant: Counter[str] = Counter()
+    for unit, first, behind in zip(
+        command.units.tolist(), command.first[:-1].tolist(), command.first[1:].tolist(), strict=True
+    ):
+        members = [job for job in unit if job >= 0 and job in engine.book.jobs]
+        for job in members:
+            by_tenant[engine.book.jobs[job].tenant] += (behind - first) / len(members)
+    in_all = sum(by_tenant.values()) or 1.0
+    running = int((command.units >= 0).sum())
+    return Sample(
+        time_s=command.time_s,
+        held=dict(zip(cluster.accelerators, held.tolist(), strict=True)),
+        capacity=dict(
+            zip(cluster.accelerators, cluster.capacity.astype(int).tolist(), strict=True)
+        ),
+        running=running,
+        waiting=max(command.active - running, 0),
+        share={name: part / in_all for name, part in by_tenant.items()},
+    )

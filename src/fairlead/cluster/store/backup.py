@@ -1,0 +1,279 @@
+"""Backups of a cluster's state, and how a cluster begins from one.
+
+A backup is one SQLite file: all of ``state.db`` as one commit left it. It holds jobs, starts, nodes, users
+(hashes of their tokens), the keys of submissions and the journal. Not in it: checkpoints, the output of jobs,
+the samples of the plots, and tokens in the clear.
+
+A cluster that begins from a backup does not know what was done since. What it needs to be told for that, see
+``restored``.
+"""
+
+import os
+import shutil
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from fairlead.errors import ConfigError, RunError
+from fairlead.cluster.store.database import (
+    TROUBLE,
+    connect,
+    printable,
+    reader,
+)
+from fairlead.cluster.store.marker import NAME as MARKER
+from fairlead.cluster.store.marker import Mark, Marker
+from fairlead.cluster.server.restored import RESTORED, Restored
+from fairlead.cluster.store.schema import Commit, newest_commit
+from fairlead.cluster.store.store import (
+    NAME,
+    lock,
+    sync,
+)
+from fairlead.cluster.store.transaction import Transaction
+from fairlead.cluster.store.verification import (
+    DamageError,
+    Verified,
+    keep_empty,
+    state_layout,
+    verify_file,
+)
+
+LAST = "last-backup.json"  # in the state directory
+_SENT = ".backup-"  # beginning of the name of a backup that is about to be sent
+_PIECE = 1 << 20  # bytes
+_TAILS = ("", "-wal", "-shm")
+
+
+class LastBackup(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest backup of a state directory."""
+
+    time_s: float  # wall clock
+    commit: int  # that it ends with
+
+
+def back_up(directory: Path, out: Path) -> Verified:
+    """Write a backup to a file, verified and durable, whether a server runs or not. Raises RunError. The
+    caller says with ``note`` when it is where it shall be."""
+    source = directory / NAME
+    if not source.is_file():
+        raise RunError(f"{directory}: is not the state directory of a server (it has no {NAME})")
+    partial = _partial(out)
+    try:
+        found = Marker(directory / MARKER).read()  # first: what comes later may be in it, too
+        _copy(source, partial)
+        verified = verify_file(partial, found)
+        _settle(partial, out)
+    except DamageError as problem:
+        raise RunError(f"{source}: {problem.what}; no backup was written") from None
+    except OSError as problem:
+        raise RunError(f"{out}: cannot be written ({problem.strerror})") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return verified
+
+
+def last_backup(directory: Path) -> LastBackup | None:
+    """None where there was none, or nobody knows."""
+    try:
+        return msgspec.json.decode((directory / LAST).read_bytes(), type=LastBackup)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def restore(backup: Path, directory: Path, *, replace: bool) -> Verified:
+    """Make a backup the state of a cluster. replace: set a state that is there aside. Raises RunError."""
+    partial = directory / f"{NAME}.new"
+    verified = _verify_backup(backup)
+    with _owned(directory):
+        there = [name for name in (NAME, MARKER) if (directory / name).exists()]
+        if there and not replace:
+            raise ConfigError(
+                f"{directory}: has a state already ({there[0]}); --replace sets it aside"
+            )
+        try:
+            _remove(partial)
+            shutil.copyfile(backup, partial)
+            partial.chmod(0o600)
+            commit = _begin_anew(partial)
+            _set_aside(directory)
+            _settle(partial, directory / NAME)
+            _mark(directory, commit)
+        except OSError as problem:
+            raise RunError(f"{directory}: cannot be written ({problem.strerror})") from None
+        finally:
+            _remove(partial)
+        note(directory, verified.newest)
+    return verified
+
+
+def accept_loss(directory: Path) -> Verified:
+    """Go on with a state that lacks commits, or whose marker is damaged, but is whole by itself."""
+    path = directory / NAME
+    if not path.is_file():
+        raise RunError(f"{path}: is missing; there is nothing to go on with")
+    with _owned(directory):
+        verified = _verify_backup(path)
+        try:
+            commit = _begin_anew(path)
+            (directory / MARKER).unlink(missing_ok=True)
+            _mark(directory, commit)
+        except OSError as problem:
+            raise RunError(f"{directory}: cannot be written ({problem.strerror})") from None
+    return verified
+
+
+def backup_age_s(directory: Path) -> float | None:
+    """Seconds since the newest backup; None where there was none, or nobody knows."""
+    last = last_backup(directory)
+    return None if last is None else max(time.time() - last.time_s, 0.0)
+
+
+def stream(directory: Path) -> Iterator[bytes]:
+    """Make a backup, and yield it piece by piece; nothing of it stays. It counts as one when all has been
+    taken. Raises RunError before the first piece."""
+    path = directory / f"{_SENT}{uuid.uuid4().hex}"
+    verified = back_up(directory, path)
+    file = path.open("rb")
+    path.unlink()  # what is open can be read to its end
+    return _pieces(file, directory, verified.newest)
+
+
+def _pieces(file: BinaryIO, directory: Path, newest: Commit) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(_PIECE):
+            yield piece
+    note(directory, newest)
+
+
+def receive(pieces: Iterable[bytes], out: Path) -> Verified:
+    """Write what ``stream`` yields elsewhere to a file, verified and durable. Raises RunError."""
+    partial = _partial(out)
+    try:
+        with partial.open("xb") as file:
+            partial.chmod(0o600)
+            for piece in pieces:
+                file.write(piece)
+        verified = verify_file(partial, None)
+        _settle(partial, out)
+    except DamageError as problem:
+        raise RunError(f"{out}: what arrived {problem.what}; no backup was written") from None
+    except OSError as problem:
+        raise RunError(f"{out}: cannot be written ({problem.strerror})") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return verified
+
+
+def _partial(out: Path) -> Path:
+    return out.with_name(f".{out.name}.{os.getpid()}.partial")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """One committed state of a database, as a file without a log."""
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with closing(reader(source)) as old, closing(sqlite3.connect(target)) as new:
+            new.execute("PRAGMA synchronous = OFF")  # the file is synced when it is whole
+            old.backup(new)
+            new.execute("PRAGMA journal_mode = DELETE")
+    except TROUBLE as problem:
+        raise RunError(f"{source}: cannot be backed up ({printable(problem)})") from None
+
+
+def _settle(partial: Path, path: Path) -> None:
+    """A whole file takes its name, durably."""
+    file = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+    partial.replace(path)
+    sync(path.parent)
+
+
+def _verify_backup(path: Path) -> Verified:
+    if not path.is_file():
+        raise RunError(f"{path}: there is no such file")
+    try:
+        return verify_file(path, None)
+    except DamageError as problem:
+        raise RunError(f"{path}: {problem.what}; it cannot be restored from") from None
+
+
+def _begin_anew(path: Path) -> Commit:
+    """Write down that what follows is not what followed before. Leaves the database without a log."""
+    with closing(connect(path, state_layout(keep_empty), durable=True)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        transaction = Transaction(connection, keep_segments=2)
+        restored = Restored(time_s=time.time(), commit=newest_number(connection))
+        transaction.set_meta(RESTORED, msgspec.json.encode(restored).decode())
+        commit = transaction.seal()
+        connection.execute("COMMIT")
+    return commit
+
+
+def newest_number(connection: sqlite3.Connection) -> int:
+    """Of the last commit; 0 = there is none."""
+    newest = newest_commit(connection)
+    return 0 if newest is None else newest.number
+
+
+def _mark(directory: Path, commit: Commit) -> None:
+    marker = Marker(directory / MARKER)
+    marker.open()
+    try:
+        marker.reset(Mark(commit.number, commit.head))
+    finally:
+        marker.close()
+
+
+def _set_aside(directory: Path) -> None:
+    """What is replaced is kept, in a folder of its own."""
+    names = [f"{NAME}{tail}" for tail in _TAILS] + [MARKER]
+    there = [name for name in names if (directory / name).exists()]
+    if not there:
+        return
+    number = 1
+    while (folder := directory / f"replaced-{number}").exists():
+        number += 1
+    folder.mkdir(mode=0o700)
+    for name in there:  # the marker last: without its database it is still refused
+        (directory / name).rename(folder / name)
+    sync(directory)
+
+
+def _remove(path: Path) -> None:
+    for tail in _TAILS:
+        path.with_name(path.name + tail).unlink(missing_ok=True)
+
+
+@contextmanager
+def _owned(directory: Path) -> Iterator[None]:
+    """No server uses the directory meanwhile."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise RunError(f"{directory}: cannot be made ({problem.strerror})") from None
+    held = lock(directory)
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+def note(directory: Path, commit: Commit) -> None:
+    """For whoever asks how old the last backup is."""
+    known = LastBackup(time_s=commit.time_s, commit=commit.number)
+    partial = directory / f"{LAST}.{os.getpid()}"
+    try:
+        partial.write_bytes(msgspec.json.encode(known))
+        partial.replace(directory / LAST)
+    except OSError:  # a directory that may only be read; the backup is none the worse
+        partial.unlink(missing_ok=True)

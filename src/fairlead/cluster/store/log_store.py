@@ -1,0 +1,115 @@
+"""The output of jobs, as the server keeps it: one file per rank of a start, the newest bytes of each.
+
+A piece that continues a file is appended; one from further back is cut to what is new; one from further on
+(the agent's own file was cut) starts the file anew at its offset. So pieces may come twice or out of order.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from fairlead.errors import InputError
+from fairlead.cluster.protocol.messages import LogChunk
+
+_NAME = re.compile(r"(\d+)-(\d+)\.(\d+)\.log")  # epoch, rank, offset of the first byte that is kept
+_CURSOR = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,18})")
+TAIL = "tail"
+
+
+class LogStore:
+    """Files ``<directory>/<job>/<epoch>-<rank>.<first byte>.log``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def put(self, chunk: LogChunk, log_bytes: int) -> int:
+        """Store a piece; returns the offset wanted next. log_bytes: so many bytes of a rank are kept."""
+        folder = self.directory / str(chunk.job)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path, first = self._file(folder, chunk.epoch, chunk.rank)
+        size = path.stat().st_size if path.exists() else 0
+        end = first + size
+        if chunk.offset > end:
+            path = self._anew(folder, path, chunk, chunk.offset)
+            first = end = chunk.offset
+        data = chunk.data[end - chunk.offset :]
+        if data:
+            with path.open("ab") as file:
+                file.write(data)
+            end += len(data)
+        if end - first > 2 * log_bytes:
+            self._cut(folder, path, chunk, end - log_bytes, log_bytes)
+        return end
+
+    def _file(self, folder: Path, epoch: int, rank: int) -> tuple[Path, int]:
+        for name in sorted(os.listdir(folder)):
+            match = _NAME.fullmatch(name)
+            if match and (int(match[1]), int(match[2])) == (epoch, rank):
+                return folder / name, int(match[3])
+        return folder / f"{epoch}-{rank}.0.log", 0
+
+    def _anew(self, folder: Path, path: Path, chunk: LogChunk, offset: int) -> Path:
+        path.unlink(missing_ok=True)
+        return folder / f"{chunk.epoch}-{chunk.rank}.{offset}.log"
+
+    def _cut(self, folder: Path, path: Path, chunk: LogChunk, first: int, keep: int) -> None:
+        """Keep the newest bytes."""
+        shorter = folder / f"{chunk.epoch}-{chunk.rank}.{first}.log"
+        with path.open("rb") as old, shorter.open("wb") as new:
+            old.seek(-keep, os.SEEK_END)
+            shutil.copyfileobj(old, new)
+        path.unlink()
+
+    def read(self, job: int, cursor: str, limit: int) -> tuple[str, str]:
+        """Output behind a cursor (``tail``: the end of the newest start), at most so many bytes, and the
+        cursor behind that: an offset for each rank of the newest start read. Each file begins with a line
+        that names it, if there are several."""
+        files = self._files(job)
+        at = _tail(files, limit) if cursor == TAIL else _positions(cursor)
+        newest = max((epoch for epoch, _ in at), default=0)
+        text: list[str] = []
+        for epoch, rank, first, path in files:
+            if epoch < newest or limit <= 0:
+                continue
+            offset = max(at.get((epoch, rank), 0), first)
+            with path.open("rb") as file:
+                file.seek(offset - first)
+                data = file.read(limit)
+            if data and (epoch, rank) not in at and len(files) > 1:
+                text.append(f"--- start {epoch}, rank {rank} ---\n")
+            text.append(data.decode("utf-8", "replace"))
+            limit -= len(data)
+            if data or (epoch, rank) in at:
+                at[epoch, rank] = offset + len(data)
+        newest = max((epoch for epoch, _ in at), default=0)
+        behind = ",".join(f"{e}-{r}:{o}" for (e, r), o in sorted(at.items()) if e == newest)
+        return "".join(text), behind
+
+    def _files(self, job: int) -> list[tuple[int, int, int, Path]]:
+        folder = self.directory / str(job)
+        names = os.listdir(folder) if folder.is_dir() else []
+        matches = [(name, _NAME.fullmatch(name)) for name in names]
+        return sorted(
+            (int(m[1]), int(m[2]), int(m[3]), folder / name) for name, m in matches if m is not None
+        )
+
+
+def _positions(cursor: str) -> dict[tuple[int, int], int]:
+    """(epoch, rank) -> offset."""
+    at = {}
+    for part in cursor.split(",") if cursor else ():
+        match = _CURSOR.fullmatch(part)
+        if match is None:
+            raise InputError(f"cursor: must be one that was given before, got {part[:80]!r}")
+        at[int(match[1]), int(match[2])] = int(match[3])
+    return at
+
+
+def _tail(files: list[tuple[int, int, int, Path]], limit: int) -> dict[tuple[int, int], int]:
+    """(epoch, rank) -> offset so that all ranks of the newest start share the limit."""
+    newest = [file for file in files if file[0] == max(epoch for epoch, *_ in files)]
+    return {
+        (epoch, rank): max(first, first + path.stat().st_size - limit // len(newest))
+        for epoch, rank, first, path in newest
+    }

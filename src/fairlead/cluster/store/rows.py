@@ -1,0 +1,142 @@
+"""The rows of a live cluster's store, as its server keeps them in memory too. ``gc=False``: as in
+``protocol``."""
+
+import msgspec
+
+from fairlead.cluster.protocol.access import Role
+from fairlead.cluster.store.failures import FailureRecord
+from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.api_models import JobState
+
+OPEN_STATES: frozenset[JobState] = frozenset(
+    ("waiting", "running", "finishing", "preempted", "paused")
+)
+ON_DEVICES: frozenset[JobState] = frozenset(("running", "finishing"))
+
+
+class JobRow(msgspec.Struct, kw_only=True, gc=False):
+    """A job; see ``views.JobView`` for the fields. Changed in place, written at the next commit."""
+
+    id: int
+    name: str
+    tenant: str
+    user: str
+    spec: JobSpec
+    state: JobState = "waiting"
+    submitted_s: float
+    started_s: float | None = None  # its first step
+    ended_s: float | None = None
+    epoch: int = 0
+    steps: float = 0.0
+    credited: float = 0.0  # steps that the core counts, or is about to be told
+    saved_step: int = 0
+    starts: int = 0
+    preemptions: int = 0
+    failures: int = 0
+    run_s: float = 0.0
+    lost_steps: float = 0.0
+    reached_step: float = 0.0  # by its starts since the last one of them was loaded, as was heard
+    overhead_s: float = 0.0
+    reason: str = ""
+    reason_node: str = ""  # the node that it is about, "" = about none
+    batch: int = 0  # samples per step now, 0 = the script's own
+    total_steps: float
+    told_total: float = 0.0  # of the whole job, as the core knows it
+    measured_rate: float | None = None  # steps/s
+    measured_on: str = ""  # the accelerator type of that
+    kind: str = ""  # family under which the core knows its rates
+    device_s: float = 0.0  # device-seconds received
+    lost_device_s: float = 0.0  # of these, for work done again, starts and stops
+    rho: float | None = None  # finish-time fairness, once it has completed
+    weight: float = 1.0
+    save_s: float = 0.0  # that its newest checkpoint took
+    usual_start_s: float = -1.0  # to its first step, as its starts were measured; -1 = not known
+    stall: str = ""  # why it is thought to hang
+    failure: Failure | None = None  # the last one, without its traceback
+    recent_failures: tuple[FailureRecord, ...] = ()  # since it last did well, oldest first
+    retry_s: float | None = None  # it is not tried again before this time
+    tells_steps: bool = False  # a plain job that has said how many are done
+    tells_saved: bool = False  # and how many of them its own checkpoints keep
+    avoids: tuple[str, ...] = ()  # nodes that it is not placed on, as the core has been told
+
+    @property
+    def open(self) -> bool:
+        """Has it not ended yet?"""
+        return self.state in OPEN_STATES
+
+    @property
+    def starts_over(self) -> bool:
+        """Does each start of it begin with nothing, as far as is known?"""
+        return self.spec.starts_over and not self.tells_saved
+
+    def countable(self, steps: float) -> float:
+        """How many of these the core may count of a job that is not complete: one is kept back, for a job
+        without steps left would have ended."""
+        return min(steps, max(self.total_steps - 1.0, 0.0))
+
+
+class StintRow(msgspec.Struct, kw_only=True, gc=False):
+    """One start of a job; see ``views.StintView`` for the fields."""
+
+    job: int
+    epoch: int
+    node: str
+    accelerator: str
+    devices: tuple[int, ...]
+    nodes: tuple[str, ...] = ()  # one for each device
+    began_s: float  # it was decided on then
+    ordered: bool = True  # of its nodes; until an earlier start of its job is over it is not
+    ordered_s: float | None = None  # when, None = as it began
+    trained_s: float | None = None  # when training began
+    ended_s: float | None = None
+    from_step: float = 0.0
+    to_step: float = 0.0
+    why: str = ""
+    traceback: str = ""  # of a start that failed; of one that hung, the stacks of its ranks
+    wait_s: float = -1.0
+    start_s: float = -1.0
+    load_s: float = -1.0
+    save_s: float = -1.0
+    stop_s: float = -1.0
+    lost_steps: float = 0.0
+
+    @property
+    def since_s(self) -> float:
+        """When it was ordered."""
+        return self.began_s if self.ordered_s is None else self.ordered_s
+
+
+class NodeRow(msgspec.Struct, kw_only=True):
+    """A node that has registered once."""
+
+    name: str
+    accelerator: str
+    devices: int
+    host: str
+    fake: bool = False
+    drained: bool = False
+    incarnation: str = ""  # of the agent that registered last
+    cordoned: str = ""  # why it is given no jobs though its agent is well; "" = it is given jobs
+    machine: str = ""  # of that agent
+    superseded: tuple[str, ...] = ()  # incarnations before it, the newest ones
+    inherited: tuple[tuple[int, int, str], ...] = ()  # (job, epoch, incarnation) that may still run
+
+
+class UserRow(msgspec.Struct, kw_only=True):
+    """Who may call. The token itself is not kept, only its hash (``tokens.hash_token``)."""
+
+    user: str
+    tenant: str
+    role: Role
+    token_hash: bytes
+
+
+class TenantSums(msgspec.Struct, kw_only=True):
+    """What a tenant has had so far."""
+
+    done: int = 0  # jobs completed
+    device_s: float = 0.0
+    lost_device_s: float = 0.0
+    rho_sum: float = 0.0
+    rho_count: int = 0

@@ -1,0 +1,213 @@
+"""Is the state of a cluster whole, and is it all that was acknowledged?
+
+Everything is read: SQLite's own structures, the definition of every table, the checksum of every row, the
+total of all rows, the chain of commits, and that it contains the commit of the marker.
+"""
+
+import itertools
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.errors import RunError
+from fairlead.cluster.store.checksums import Total, row_sum
+from fairlead.cluster.store.database import (
+    TROUBLE,
+    Layout,
+    printable,
+    reader,
+    version_of,
+)
+from fairlead.cluster.store.marker import Found, Mark
+from fairlead.cluster.store.schema import (
+    APPLICATION,
+    COMMITS_KEPT,
+    SCHEMA,
+    TABLES,
+    VERSION,
+    Commit,
+    Table,
+    migrate_from_1,
+    objects,
+    statements,
+)
+
+STRUCTURE_S = 10.0  # for SQLite's own look at a large file, when a server starts
+_STEPS = 10_000  # of SQLite's machine between two looks at the clock
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found whole. rows: table -> how many."""
+
+    newest: Commit
+    rows: dict[str, int]
+    commits: int  # of the chain
+    structure: bool  # SQLite's own structures were looked at to the end
+
+
+class DamageError(RunError):
+    """The state of a cluster is damaged, or lacks something. A message that says how to go on."""
+
+    def __init__(self, path: Path, what: str, acceptable: bool = False) -> None:
+        """acceptable: what is there is whole, so one may go on with it."""
+        self.what = printable(what)
+        folder = path.parent
+        ways = f"restore a backup with `fairlead restore --replace BACKUP {folder}`"
+        if acceptable:
+            ways += f", or go on with what is there by `fairlead restore --accept-loss {folder}`"
+        super().__init__(f"{path}: {self.what}; {ways}")
+
+
+def state_layout(created: Callable[[sqlite3.Connection], None]) -> Layout:
+    """Of ``state.db``. Its rows are verified by this module, its structure too."""
+    return Layout(
+        application=APPLICATION,
+        version=VERSION,
+        schema=SCHEMA,
+        created=created,
+        migrations={1: migrate_from_1},
+        quick=False,
+    )
+
+
+def verify_file(path: Path, found: Found | None, limit_s: float | None = None) -> Verified:
+    """See ``verify``. Nothing is written: what is refused stays as it was found."""
+    try:
+        with closing(reader(path)) as connection:
+            connection.execute("BEGIN")  # one state of the file, whatever is written meanwhile
+            return verify(connection, path, found, limit_s)
+    except TROUBLE as problem:
+        raise DamageError(path, f"is damaged ({problem})") from None
+
+
+def verify(
+    connection: sqlite3.Connection, path: Path, found: Found | None, limit_s: float | None = None
+) -> Verified:
+    """Everything of a state of this version. found: its marker, None for a file that has none (a backup);
+    limit_s: seconds for SQLite's own structures, None = until done. Raises DamageError; sqlite3.Error too."""
+    if version_of(connection, path, state_layout(keep_empty)) != VERSION:
+        raise RunError(
+            f"{path}: is of an earlier version of Fairlead; `fairlead serve` on its directory brings it "
+            "up to date"
+        )
+    if objects(connection) != _expected():
+        raise DamageError(
+            path, "is damaged (the definition of a table is not that of this version)"
+        )
+    commits = [
+        Commit(*row)
+        for row in connection.execute(
+            "SELECT number, time_s, total, written, head FROM commits ORDER BY number"
+        )
+    ]
+    _check_chain(path, commits)
+    if found is not None:
+        check_mark(path, found, commits)
+    structure = _check_structure(connection, path, limit_s)
+    total, rows = Total(), {}
+    for table in TABLES:
+        rows[table.name] = _check_rows(connection, path, table, total)
+    if total.value() != commits[-1].total:
+        raise DamageError(path, f"is damaged (rows of commit {commits[-1].number} are missing)")
+    return Verified(commits[-1], rows, len(commits), structure)
+
+
+def check_mark(path: Path, found: Found, commits: list[Commit]) -> None:
+    """Raises DamageError for a state that lacks a commit that was acknowledged, or may lack one."""
+    mark, newest = found.mark, commits[-1]
+    ends = f"ends at commit {newest.number} of {_time(newest.time_s)}"
+    if mark is None:
+        what = "is damaged" if found.exists else "is missing"
+        raise DamageError(
+            path, f"{ends}, but state.mark {what}, so that nobody knows what is missing", True
+        )
+    if newest.number < mark.number:
+        count = mark.number - newest.number
+        many = f"{count} commit is" if count == 1 else f"{count} commits are"
+        raise DamageError(
+            path, f"{ends}, but commit {mark.number} was acknowledged: {many} missing", True
+        )
+    if found.damaged and newest.number == mark.number:
+        raise DamageError(
+            path, f"{ends}, but state.mark is damaged, and may have named a later commit", True
+        )
+    known = {commit.number: commit.head for commit in commits}
+    if mark.number in known and known[mark.number] != mark.head:
+        raise DamageError(
+            path, f"its commit {mark.number} is not the one that was acknowledged", True
+        )
+
+
+def missing(path: Path, mark: Mark | None) -> DamageError:
+    """There is no database, though there was one."""
+    what = "is missing" if not path.exists() else "is empty"
+    number = "" if mark is None else f", but commit {mark.number} was acknowledged"
+    return DamageError(path, f"{what}{number}")
+
+
+def check_row(path: Path, table: Table, row: tuple[object, ...]) -> None:
+    """Raises DamageError for a row, its checksum last, that is not as it was written."""
+    if row_sum(table.name, row[:-1]) != row[-1]:  # type: ignore[arg-type]
+        key = ", ".join(str(value)[:60] for value in row[: table.keys])
+        raise DamageError(path, f"a row is damaged ({table.name}, {key})")
+
+
+def _check_chain(path: Path, commits: list[Commit]) -> None:
+    if not commits:
+        raise DamageError(path, "is damaged (it has no commit)")
+    complete = len(commits) == min(commits[-1].number, COMMITS_KEPT)
+    first = commits[0]
+    if first.number == 1:
+        complete &= Commit.behind(None, first.time_s, first.total, first.written) == first
+    for before, commit in itertools.pairwise(commits):
+        complete &= Commit.behind(before, commit.time_s, commit.total, commit.written) == commit
+    if not complete:
+        raise DamageError(path, "is damaged (the chain of commits is broken)")
+
+
+def _check_structure(connection: sqlite3.Connection, path: Path, limit_s: float | None) -> bool:
+    """False when there was not enough time for all of it."""
+    until = None if limit_s is None else time.monotonic() + limit_s
+    late = until is not None and (lambda: time.monotonic() > until)
+    if late:
+        connection.set_progress_handler(late, _STEPS)
+    try:
+        found = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+    except sqlite3.OperationalError:
+        if until is None or time.monotonic() <= until:
+            raise
+        return False
+    finally:
+        connection.set_progress_handler(None, 0)
+    if found != "ok":
+        raise DamageError(path, f"is damaged ({found})")
+    return True
+
+
+def _check_rows(connection: sqlite3.Connection, path: Path, table: Table, total: Total) -> int:
+    count = 0
+    for row in connection.execute(f"{table.select} NOT INDEXED"):
+        check_row(path, table, row)
+        total.add(row[-1])
+        count += 1
+    return count
+
+
+def _expected() -> set[tuple[str, str]]:
+    with closing(sqlite3.connect(":memory:")) as memory:
+        for statement in statements(SCHEMA):
+            memory.execute(statement)
+        return objects(memory)
+
+
+def _time(time_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_s))
+
+
+def keep_empty(connection: sqlite3.Connection) -> None:
+    """For a database that is there: nothing is put into a new one."""
+    del connection

@@ -1,0 +1,303 @@
+"""Between a backend and the core: tells an estimator what happens, and the core what the estimator believes.
+
+It is a backend itself, the other with one kind of event more. What is believed comes just before the event
+that makes the core decide with it: the submission of jobs, the report of a round. Nothing of the estimator is
+in the core, so a journal replays without it.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.commands import (
+    Command,
+    EndJobs,
+    StartRound,
+)
+from fairlead.scheduler.driver import Backend
+from fairlead.estimation.estimator import Estimator
+from fairlead.estimation.messages import Beliefs, Measured
+from fairlead.model.events import (
+    Event,
+    JobsSubmitted,
+    KindsLearned,
+    Outcome,
+    ProgressCorrected,
+    RatesLearned,
+    RequirementsChanged,
+    RoundEnded,
+)
+from fairlead.model.adaptation import with_batch
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.job import Job
+from fairlead.model.throughputs import Kind, Throughputs
+
+Claims = Callable[
+    [Sequence[Job]], Floats | None
+]  # (jobs, slots) steps/s that users claim, NaN = none
+
+# (job, steps and seconds of it in a round) -> the same as they were measured; None = not measured
+Measure = Callable[[int, float, float], tuple[float, float] | None]
+
+_NEAR = 1e-9  # of its steps that a job may lack and be done
+
+
+def _as_reported(_: int, steps: float, seconds: float) -> tuple[float, float]:
+    return steps, seconds
+
+
+class Feed:
+    """See the module."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        estimator: Estimator,
+        throughputs: Throughputs,
+        claims: Claims | None = None,
+        measure: Measure = _as_reported,
+    ) -> None:
+        """throughputs: the table that the core begins with, on its slot types; claims: what users say of
+        jobs that are submitted; measure: steps and seconds of a job in a round as they say how fast it is,
+        where reports are not as exact as that."""
+        self.backend = backend
+        self.estimator = estimator
+        self.throughputs = throughputs
+        self.claims = claims
+        self.measure = measure
+        self._jobs: dict[int, _Known] = {}
+        self._round: StartRound | None = None
+        self._next: Event | None = None
+        self._adapted: list[int] = []  # jobs that go by their kind until something is said of them
+        self._numbers = _Numbers()
+
+    # --- a backend -----------------------------------------------------------------------------------
+
+    def next(self) -> Event | None:
+        """The next event of the backend, or what is believed before it."""
+        event, self._next = self._next, None
+        if event is not None:
+            return event
+        event = self.backend.next()
+        learned = None if event is None else self._hear(event)
+        if learned is None:
+            return event
+        self._next = event
+        return learned
+
+    def perform(self, command: Command) -> None:
+        """As the backend does it."""
+        match command:
+            case StartRound():
+                self._round = command
+            case EndJobs():
+                self._end(command.jobs.tolist())
+        self.backend.perform(command)
+
+    def adopt(
+        self, time_s: float, jobs: Iterable[tuple[Job, float]], round_: StartRound | None
+    ) -> None:
+        """Take up jobs that the core has already, as they are now, with their steps done, and the round in
+        force. The next event says what is believed of them; of the others it is forgotten."""
+        there = list(jobs)
+        self._submit([job for job, _ in there])
+        for job, done in there:
+            self._jobs[job.id].done = done
+        self._adapted = [job.id for job, _ in there]  # whatever the core has believed so far
+        self.move(time_s, self.throughputs, round_)
+
+    def move(self, time_s: float, throughputs: Throughputs, round_: StartRound | None) -> None:
+        """The core is another one, on other slot types perhaps. round_: the round in force, as it has it."""
+        if throughputs is not self.throughputs:
+            self.throughputs = throughputs
+            self.estimator.table(throughputs)
+        self._round = round_
+        self._next = self._ask(time_s)
+
+    # --- what the estimator hears ----------------------------------------------------------------------
+
+    def _hear(self, event: Event) -> RatesLearned | None:
+        """What is to be told to the core before an event."""
+        match event:
+            case JobsSubmitted() if event.jobs:
+                self._submit(event.jobs)
+                return self._ask(event.time_s)
+            case RoundEnded():
+                self._measure(event)
+                return self._ask(event.time_s)
+            case RequirementsChanged():
+                self._adapt(event)  # the core is told before the report, which follows
+            case ProgressCorrected():
+                for job, done in zip(event.jobs.tolist(), event.steps_done.tolist(), strict=True):
+                    if job in self._jobs:
+                        self._jobs[job].done = done
+            case KindsLearned():
+                said = (event.kinds, event.slots, event.rate, event.beside, event.pair)
+                table = self.throughputs.learned(*said)
+                self.throughputs = table
+                self.estimator.table(table)
+        return None
+
+    def _submit(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._jobs[job.id] = _Known((job.family, job.scale_factor), job.total_steps)
+        self.estimator.submitted(jobs, None if self.claims is None else self.claims(jobs))
+
+    def _end(self, jobs: list[int]) -> None:
+        there = [job for job in jobs if job in self._jobs]
+        self.estimator.ended(np.array(there, np.int64))
+        for job in there:
+            self._numbers.leave(self._jobs.pop(job).name)
+
+    def _adapt(self, event: RequirementsChanged) -> None:
+        columns = (event.jobs, event.batch, event.total_steps, event.steps_done)
+        for job, batch, total, done in zip(*(c.tolist() for c in columns), strict=True):
+            known = self._jobs[job]
+            family, scale = known.kind
+            known.kind, known.total = (with_batch(family, batch), scale), total
+            if self._round is not None and job in self._round.units:
+                known.will_have = done
+            else:
+                known.done = done
+            self._adapted.append(job)
+        self.estimator.adapted(event.jobs, event.batch)
+
+    def _measure(self, event: RoundEnded) -> None:
+        """Tell what can be said of the jobs of a round."""
+        round_ = self._round
+        if round_ is None or round_.round != event.round:
+            return
+        units, steps = round_.units, event.steps
+        there = units >= 0
+        failed = ((event.outcome == Outcome.FAILED) & there).any(axis=1)
+        lost = ((event.outcome == Outcome.LOST) & there).any(axis=1)
+        steps = np.where((failed | lost)[:, None], 0.0, steps)
+        paired = there.sum(axis=1) > 1
+        over = self._book(units, steps) | (event.outcome == Outcome.ENDED)
+        seconds = event.finish_s - round_.time_s - event.restart_s
+        counts = there & (~lost & (seconds > 0))[:, None] & ~(paired[:, None] & over)
+        counts &= failed[:, None] | (steps > 0)  # steps are 0 where work was lost, too
+        unit, member = np.nonzero(counts)
+        told = zip(
+            units[unit, member].tolist(),
+            steps[unit, member].tolist(),
+            seconds[unit].tolist(),
+            failed[unit].tolist(),
+            strict=True,
+        )
+        exact = [(s, t) if f else self.measure(job, s, t) for job, s, t, f in told]
+        good = np.array([one is not None for one in exact], np.bool_)
+        unit, member = unit[good], member[good]
+        did = np.array([one for one in exact if one is not None], np.float64).reshape(-1, 2)
+        partner = np.full(len(unit), -1)
+        if units.shape[1] > 1:
+            partner = units[unit, 1 - member]
+        if len(unit):
+            jobs, slot = units[unit, member], round_.slot[unit]
+            said = (did[:, 0].copy(), did[:, 1].copy(), partner, failed[unit])
+            self.estimator.measured(Measured(event.time_s, jobs, slot, *said))
+
+    def _book(self, units: Ints, steps: Floats) -> Bools:
+        """Count steps; (units, width) which jobs have done all of theirs."""
+        over = np.zeros(units.shape, np.bool_)
+        flat, known = over.reshape(-1), self._jobs
+        for i, (job, did) in enumerate(
+            zip(units.reshape(-1).tolist(), steps.reshape(-1).tolist(), strict=True)
+        ):
+            if job not in known:  # -1, or it has left meanwhile
+                continue
+            one = known[job]
+            one.done += did
+            if (
+                one.will_have is not None
+            ):  # its steps are counted at another batch size from here on
+                one.done, one.will_have = one.will_have, None
+            flat[i] = one.done >= one.total * (1 - _NEAR)
+        return over
+
+    # --- what the core is told ---------------------------------------------------------------------------
+
+    def _ask(self, time_s: float) -> RatesLearned | None:
+        said = self.estimator.beliefs()
+        adapted, self._adapted = dict.fromkeys(self._adapted, -1), []
+        if said is None:
+            if not adapted:
+                return None
+            slots = len(self.throughputs.slots)
+            none: Ints = np.zeros(0, np.int64)
+            said = Beliefs.of_jobs(none, np.zeros((0, slots)))
+        given = adapted | dict(zip(said.jobs.tolist(), said.name.tolist(), strict=True))
+        given = {job: name for job, name in given.items() if job in self._jobs}
+        for job, name in given.items():
+            known = self._jobs[job]
+            self._numbers.join(name, known.kind)
+            self._numbers.leave(known.name)
+            known.name = name
+        return self._numbers.event(time_s, given, said)
+
+
+@dataclass(slots=True)
+class _Known:
+    """A job in the system."""
+
+    kind: Kind
+    total: float  # steps of the whole job
+    done: float = 0.0
+    will_have: float | None = None  # steps done after the round in force, as it counts them then
+    name: int = -1  # of the belief that it goes by, -1 = none
+
+
+class _Numbers:
+    """Names of beliefs, and the small numbers by which the core knows them. One that no job goes by any
+    more is free for another."""
+
+    def __init__(self) -> None:
+        self._number: dict[int, int] = {}  # by name
+        self._jobs: dict[int, int] = {}  # name -> how many go by it
+        self._kind: dict[int, Kind] = {}
+        self._free: list[int] = []  # a heap
+        self._used = 0
+
+    def join(self, name: int, kind: Kind) -> None:
+        """One more job of this kind goes by a belief."""
+        if name < 0:
+            return
+        if name not in self._number:
+            if self._free:
+                self._number[name] = heapq.heappop(self._free)
+            else:
+                self._number[name], self._used = self._used, self._used + 1
+        self._jobs[name] = self._jobs.get(name, 0) + 1
+        self._kind[name] = kind
+
+    def leave(self, name: int) -> None:
+        """A job no longer goes by a belief."""
+        if name < 0:
+            return
+        self._jobs[name] -= 1
+        if not self._jobs[name]:
+            heapq.heappush(self._free, self._number.pop(name))
+            del self._jobs[name], self._kind[name]
+
+    def event(self, time_s: float, given: dict[int, int], said: Beliefs) -> RatesLearned:
+        """What the core is told. given: job -> name of its belief."""
+        number = self._number
+        used = [i for i, name in enumerate(said.belief.tolist()) if name in number]
+        belief = [int(name) for name in said.belief[used].tolist()]
+        kinds = list(dict.fromkeys(self._kind[name] for name in belief))
+        at = {kind: i for i, kind in enumerate(kinds)}
+        pairs = [i for i, (a, b) in enumerate(said.pair.tolist()) if a in number and b in number]
+        of = [number[name] for name in said.pair[pairs].reshape(-1).tolist()]
+        return RatesLearned(
+            time_s,
+            np.array(list(given), np.int64),
+            np.array([number.get(name, -1) for name in given.values()], np.int64),
+            np.array([number[name] for name in belief], np.int64),
+            tuple(kinds),
+            np.array([at[self._kind[name]] for name in belief], np.int64),
+            np.ascontiguousarray(said.rate[used]),
+            np.array(of, np.int64).reshape(-1, 2),
+            np.ascontiguousarray(said.beside[pairs]),
+        )

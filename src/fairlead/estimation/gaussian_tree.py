@@ -1,0 +1,127 @@
+"""What the jobs of a run teach about kinds: a tree of Gaussians, all kinds -> model -> kind, updated exactly.
+
+Each kind deviates from what the table says of it (``prior``); part of that its model has in common, and part
+of that all kinds. Jobs bring information (inverse covariance, and that times the mean) about the deviation of
+their kind; messages up and down the tree make of it what is believed of every kind, those that no job was
+measured of included.
+"""
+
+import numpy as np
+
+from fairlead.estimation.prior import Prior
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.throughputs import Kind
+
+
+class Tree:
+    """Aligned arrays over kinds and models, which only grow. Slots are those of the prior."""
+
+    def __init__(self, prior: Prior) -> None:
+        self.prior = prior
+        self.kinds: dict[Kind, int] = {}
+        self._models: dict[str, int] = {}
+        n = len(prior.slots)
+        self.mean: Floats = np.zeros((0, n))  # (kinds, slots) log rate as the table has it
+        self.info: Floats = np.zeros((0, n, n))  # of jobs, about the deviation
+        self.shift: Floats = np.zeros((0, n))
+        self._pull, self._own = np.zeros((0, n, n)), np.zeros((0, n, n))
+        self._model: Ints = np.zeros(0, np.int64)
+        self._model_pull, self._model_own = np.zeros((0, n, n)), np.zeros((0, n, n))
+        # Of the deviations, by ``settle``: from all but the kind's own jobs, and from all.
+        self.outside: Floats = np.zeros((0, n))
+        self.outside_cov: Floats = np.zeros((0, n, n))
+        self.at: Floats = np.zeros((0, n))
+        self.cov: Floats = np.zeros((0, n, n))
+        self._stale = False
+
+    def kind(self, family: str, scale: int) -> int:
+        """The row of a kind, new or not."""
+        row = self.kinds.get((family, scale))
+        if row is not None:
+            return row
+        given = self.prior.kind(family, scale)
+        if given.model not in self._models:
+            self._models[given.model] = len(self._models)
+            self._model_pull = _more(self._model_pull, given.model_pull)
+            self._model_own = _more(self._model_own, given.model_own)
+        self._model = np.append(self._model, self._models[given.model])
+        self.mean = _more(self.mean, given.mean)
+        self._pull, self._own = _more(self._pull, given.pull), _more(self._own, given.own)
+        self.info = _more(self.info, np.zeros_like(given.own))
+        self.shift = _more(self.shift, np.zeros_like(given.mean))
+        self.kinds[family, scale] = len(self.kinds)
+        self._stale = True
+        return self.kinds[family, scale]
+
+    def add(self, kind: Ints, info: Floats, shift: Floats) -> None:
+        """Jobs tell more of their kinds, or (negative) take back. kind: (jobs,); the others as here."""
+        more_info, more_shift = _sum(info, shift, kind, len(self.kinds))
+        self.info += more_info
+        self.shift += more_shift
+        self._stale = True
+
+    def settle(self) -> bool:
+        """Bring beliefs up to what was added; has there been anything?"""
+        if not self._stale:
+            return False
+        self._stale = False
+        up_info, up_shift = _upward(self.info, self.shift, self._own, self._pull)
+        model_info, model_shift = _sum(up_info, up_shift, self._model, len(self._models))
+        top_info, top_shift = _upward(model_info, model_shift, self._model_own, self._model_pull)
+        at, cov = posterior(
+            np.zeros_like(top_shift),
+            np.broadcast_to(self.prior.root, top_info.shape),
+            top_info.sum(axis=0) - top_info,
+            top_shift.sum(axis=0) - top_shift,
+        )
+        at, cov = _downward(at, cov, self._model_own, self._model_pull)
+        own = self._model
+        at, cov = posterior(
+            at[own], cov[own], model_info[own] - up_info, model_shift[own] - up_shift
+        )
+        self.outside, self.outside_cov = _downward(at, cov, self._own, self._pull)
+        self.at, self.cov = posterior(self.outside, self.outside_cov, self.info, self.shift)
+        return True
+
+
+def posterior(at: Floats, cov: Floats, info: Floats, shift: Floats) -> tuple[Floats, Floats]:
+    """(n, slots) means and (n, slots, slots) covariances, given Gaussian priors and information; neither need
+    have an inverse."""
+    eye = np.eye(at.shape[1])
+    after = np.linalg.solve(eye + cov @ info, cov)
+    after = (after + after.transpose(0, 2, 1)) / 2
+    return at + times(after, shift - times(info, at)), after
+
+
+def times(matrix: Floats, vector: Floats) -> Floats:
+    """Matrix by vector, row by row."""
+    out: Floats = np.einsum("nst,nt->ns", matrix, vector)
+    return out
+
+
+def _sum(info: Floats, shift: Floats, of: Ints, count: int) -> tuple[Floats, Floats]:
+    """Totals of rows by the number that they are of."""
+    n = info.shape[1]
+    rows = np.arange(len(of) + 1)
+    from scipy.sparse import csc_matrix  # a third of a second of CPU time to import
+
+    pick = csc_matrix((np.ones(len(of)), of, rows), shape=(count, len(of)))
+    flat = np.asarray(pick @ info.reshape(-1, n * n))
+    return flat.reshape(count, n, n), np.asarray(pick @ shift)
+
+
+def _upward(info: Floats, shift: Floats, own: Floats, pull: Floats) -> tuple[Floats, Floats]:
+    """Information on what a level deviates, as information on the level above it."""
+    eye = np.eye(info.shape[1])
+    damp = np.linalg.solve(eye + info @ own, np.concatenate([info, shift[:, :, None]], axis=2))
+    turned = pull.transpose(0, 2, 1)
+    return turned @ damp[:, :, :-1] @ pull, times(turned, damp[:, :, -1])
+
+
+def _downward(at: Floats, cov: Floats, own: Floats, pull: Floats) -> tuple[Floats, Floats]:
+    return times(pull, at), pull @ cov @ pull.transpose(0, 2, 1) + own
+
+
+def _more(rows: Floats, one: Floats) -> Floats:
+    out: Floats = np.concatenate([rows, one[None]])
+    return out

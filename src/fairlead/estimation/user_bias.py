@@ -1,0 +1,128 @@
+"""What users' words are worth: how far off each one's estimates of rates are, learned as jobs are measured.
+
+    log claim = log rate + bias of the user + error,    error ~ N(0, v of the user)
+
+Bias and v are normal-inverse-gamma: conjugate, so that every claim that a measurement can be held against
+is one update. Before the first, a claim is off by 0.7 (standard deviation of the natural logarithm).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairlead.estimation.messages import Beliefs, Measured
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.job import Job
+from fairlead.model.throughputs import Throughputs
+
+START_SD = 0.7  # of a claim of an unknown user: bias and error together
+BIAS_PART = 0.25  # of that variance, which is the user's, the same in all claims
+SURE = 3.0  # claims that what is assumed of v at the start is worth
+COMMON = 0.5  # part of an error's variance that all claims on one job share
+GROSS = 4.0  # standard deviations beyond which a claim is not believed at all
+
+
+class Users:
+    """Bias and variance of each user, as aligned arrays."""
+
+    def __init__(self) -> None:
+        self._row: dict[str, int] = {}
+        error = START_SD**2 * (1 - BIAS_PART)
+        self._fresh = (0.0, (1 - BIAS_PART) / BIAS_PART, SURE + 1, SURE * error)
+        self._books: Floats = np.zeros((0, 4))  # mean of bias, its weight, shape, scale
+
+    def row(self, user: str) -> int:
+        """The number of a user, old or new."""
+        if user not in self._row:
+            self._row[user] = len(self._row)
+            self._books = np.vstack([self._books, self._fresh])
+        return self._row[user]
+
+    def names(self) -> list[str]:
+        """By number."""
+        return list(self._row)
+
+    def bias(self, rows: Ints) -> Floats:
+        """(rows,) mean of log claim over rate, beyond what is known of the rate."""
+        mean: Floats = self._books[rows, 0]
+        return mean
+
+    def variance(self, rows: Ints) -> tuple[Floats, Floats]:
+        """(rows,) of what all claims on a job share (the bias included), and of what each has for itself."""
+        _, weight, shape, scale = self._books[rows].T
+        error = scale / (shape - 1)
+        return error * (COMMON + 1 / weight), error * (1 - COMMON)
+
+    def learn(self, rows: Ints, off: Floats, worth: Floats) -> Bools:
+        """Claims were held against measurements. off: (claims,) log of claim over rate; worth: how much each
+        counts, for claims on one job are off together. Returns which were grossly off; these count as if
+        they had just been within the bound, so that a single slip does not ruin a reputation, and many do.
+        """
+        mean, weight, shape, scale = self._books[rows].T
+        bound = GROSS * np.sqrt(scale / (shape - 1) * (1 + 1 / weight))
+        gross: Bools = np.abs(off - mean) > bound
+        off = mean + np.clip(off - mean, -bound, bound)
+        users, at = np.unique(rows, return_inverse=True)
+        counts = np.bincount(at, worth)
+        common = np.bincount(at, worth * off) / np.maximum(counts, 1e-9)
+        within = np.bincount(at, worth * (off - common[at]) ** 2)
+        mean, weight, shape, scale = self._books[users].T
+        heavier = weight + counts
+        between = weight * counts * (common - mean) ** 2 / heavier
+        self._books[users] = np.column_stack(
+            [
+                (weight * mean + counts * common) / heavier,
+                heavier,
+                shape + counts / 2,
+                scale + (within + between) / 2,
+            ]
+        )
+        return gross
+
+    def kept(self) -> tuple[Floats, list[str]]:
+        """All of it: (users, 4), names."""
+        return self._books.copy(), self.names()
+
+    def resume(self, books: Floats, names: Sequence[str]) -> None:
+        """Take up what was kept."""
+        self._books = np.array(books, np.float64).reshape(-1, 4)
+        self._row = {name: i for i, name in enumerate(names)}
+
+
+class Trusting:
+    """The estimator that believes whatever users say, and learns nothing: others are held against it."""
+
+    def __init__(self, throughputs: Throughputs) -> None:
+        self._table = throughputs
+        self._jobs: list[Ints] = []
+        self._rate: list[Floats] = []
+
+    def table(self, throughputs: Throughputs) -> None:
+        """Where nothing is said, the table holds."""
+        self._table = throughputs
+
+    def submitted(self, jobs: Sequence[Job], claimed: Floats | None) -> None:
+        """Take their word."""
+        if claimed is None:
+            return
+        kind = [self._table.row(job.family, job.scale_factor) for job in jobs]
+        table = self._table.rate[np.array(kind, np.int64)]
+        self._jobs.append(np.array([job.id for job in jobs], np.int64))
+        self._rate.append(np.where(np.isnan(claimed) | (table <= 0), table, claimed))
+
+    def adapted(self, jobs: Ints, batch: Ints) -> None:
+        """Of the new batch size nobody has said anything."""
+
+    def measured(self, report: Measured) -> None:
+        """It looks away."""
+
+    def ended(self, jobs: Ints) -> None:
+        """Nothing was kept."""
+
+    def beliefs(self) -> Beliefs | None:
+        """What was said since it was asked last."""
+        if not self._jobs:
+            return None
+        jobs, rate = np.concatenate(self._jobs), np.vstack(self._rate)
+        self._jobs, self._rate = [], []
+        return Beliefs.of_jobs(jobs, rate)

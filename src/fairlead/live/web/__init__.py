@@ -1,5 +1,0 @@
-"""The web page of the live cluster: HTML made on the server, with nothing from elsewhere."""
-
-from fairlead.live.web.routes import add_pages
-
-__all__ = ["add_pages"]

@@ -1,0 +1,278 @@
+"""When jobs change their batch size: the rules of Accordion and GNS as tables, and profiles made of them.
+
+Two worlds share the tables. By default the profile is what happens: a job of 3.5 epochs' worth of steps has
+3.5 epochs, and its last one keeps the stage that it is in. ``released=True`` gives the profile of
+Shockwave's release to the letter: the number of epochs is rounded up, and under GNS the last epoch falls
+back to the first batch size once the second threshold is passed.
+
+Source: Shockwave (NSDI'23), the released job profiles; Accordion (MLSys'21); the gradient noise scale
+(McCandlish et al., 2018). The figures were measured by the authors of Shockwave for these models.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import ceil, inf
+
+import numpy as np
+
+from fairlead.errors import ConfigError
+from fairlead.model.adaptation import (
+    MOST_REGIMES,
+    Adaptation,
+    Mode,
+    batch_of,
+    steps_per_epoch,
+    with_batch,
+)
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.job import Job
+from fairlead.model.throughputs import Throughputs
+
+Schedule = tuple[tuple[int, int], ...]  # (first epoch, batch size)
+
+EARLY = 0.3  # part of a job's epochs in which Accordion keeps the first batch size, for accuracy
+
+SAMPLES: Mapping[str, int] = {  # per epoch, by model: the size of its data set
+    "ResNet-18": 50_000,  # CIFAR-10
+    "ResNet-50": 100_000,  # of ImageNet
+    "Transformer": 10_000,  # Multi30k
+    "LM": 59_675,  # Wikitext-2
+    "Recommendation": 117_907,  # ML-20M
+    "CycleGAN": 6_287,  # monet2photo
+    "A3C": 4,  # Pong
+}
+LARGEST: Mapping[str, int] = {  # batch size that a model may grow to; the others never adapt
+    "ResNet-18": 256,
+    "ResNet-50": 128,
+    "LM": 80,
+    "Recommendation": 8_192,
+}
+LAST_PERIODIC = 600  # epoch from which the profile finds no critical regimes by period
+
+
+@dataclass(frozen=True, slots=True)
+class Critical:
+    """The epochs in which Accordion finds gradients changing fast, and keeps the batch small."""
+
+    head: int  # first epochs
+    heads: Mapping[int, int] = field(default_factory=dict)  # the same where a batch size differs
+    spans: tuple[tuple[int, int], ...] = ()  # [first, last) of later ones
+    profiled: tuple[tuple[int, int], ...] = ()  # of those that only the profile knows
+    period: int | None = None  # ``head`` epochs of every so many, not only of the first
+
+    def within(self, epoch: Ints, batch: int, profile: bool = True) -> Bools:
+        """Is an epoch critical for a job that started with this batch size?"""
+        head = self.heads.get(batch, self.head)
+        found: Bools = (epoch if self.period is None else epoch % self.period) < head
+        for first, last in self.spans + (self.profiled if profile else ()):
+            found |= (epoch >= first) & (epoch < last)
+        if self.period is not None and profile:
+            found &= epoch < LAST_PERIODIC
+        return found
+
+
+ACCORDION: Mapping[str, Critical] = {
+    "ResNet-18": Critical(10, {256: 20}, spans=((150, 160), (250, 260))),
+    "ResNet-50": Critical(10, period=30),
+    "LM": Critical(10),
+    "Recommendation": Critical(10, {512: 30, 1024: 30, 2048: 40}, profiled=((60, 70), (80, 90))),
+}
+# Epochs at which the batch doubles, by model, first batch size and scale factor. What is not listed
+# never adapts.
+GNS: Mapping[str, Mapping[int, Mapping[int, tuple[int, ...]]]] = {
+    "ResNet-18": {
+        16: {1: (31, 41, 51, 71), 2: (21, 31, 91, 111), 4: (11, 21, 81, 91)},
+        32: {1: (21, 31, 51), 2: (11, 21, 41), 4: (21, 31, 61)},
+        64: {1: (11, 31), 2: (21, 41), 4: (11, 61)},
+        128: {1: (11,), 2: (41,), 4: (11,)},
+    },
+    "ResNet-50": {
+        32: {2: (101, 111), 4: (131, 221)},
+        64: {1: (101,), 2: (81,), 4: (191,)},
+    },
+    "LM": {
+        5: {1: (31, 41, 61, 71), 2: (31, 51, 61, 71), 4: (11, 31, 71, 91)},
+        10: {1: (11, 21, 41), 2: (11, 31, 41), 4: (11, 31, 61)},
+        20: {1: (11, 41), 2: (31, 41), 4: (11, 61)},
+        40: {1: (11,), 2: (11,), 4: (61,)},
+    },
+    "Recommendation": {
+        512: {1: (21, 41, 71, 91)},
+        1024: {1: (21, 51, 91)},
+        2048: {1: (21, 41)},
+        4096: {1: (41,)},
+    },
+}
+
+
+def model_of(family: str) -> str:
+    """The model in a family's name, such as ResNet-50 in ``ResNet-50 (batch size 64)``."""
+    return family.partition(" (batch size ")[0]
+
+
+def profile(
+    family: str,
+    scale_factor: int,
+    total_steps: float,
+    mode: Mode,
+    *,
+    samples: int | None = None,
+    schedule: Schedule = (),
+    released: bool = False,
+) -> Adaptation:
+    """The adaptation of a job with this many steps of its first batch size.
+
+    samples: per epoch; by default the size of the model's data set. schedule: for ``Mode.SCHEDULE``,
+    which starts with (0, the family's batch size); stages beyond the last epoch are left out.
+    released: as Shockwave's release profiles it. Raises ConfigError where the family has no batch size,
+    where nobody says how many samples an epoch has, and where the mode has no rule for the model.
+    """
+    batch, samples = _batch_and_samples(family, samples)
+    epochs = total_steps / steps_per_epoch(samples, batch)
+    if released:
+        epochs = float(ceil(epochs))
+    match mode:
+        case Mode.STATIC:
+            stages: Schedule = ((0, batch),)
+        case Mode.SCHEDULE:
+            stages = schedule
+        case Mode.ACCORDION:
+            stages = _accordion(_adaptable(family, mode), batch, epochs)
+        case Mode.GNS:
+            stages = _gns(_adaptable(family, mode), batch, scale_factor, ceil(epochs), released)
+    whole = Adaptation(mode, samples, epochs, stages)
+    if (fault := adaptation_fault(whole, family)) is not None:
+        raise ConfigError(f"{family}: {fault}")
+    return replace(whole, schedule=tuple(stage for stage in stages if stage[0] < epochs))
+
+
+def released(job: Job) -> Adaptation | None:
+    """The job's adaptation as Shockwave's release profiles it; None if it has none."""
+    own = job.adaptation
+    if own is None:
+        return None
+    return profile(
+        job.family,
+        job.scale_factor,
+        job.total_steps,
+        own.mode,
+        samples=own.samples,
+        schedule=own.schedule,
+        released=True,
+    )
+
+
+def adaptation_fault(adaptation: Adaptation, family: str) -> str | None:
+    """What is wrong with an adaptation of a job of this family, if anything is."""
+    epochs = [epoch for epoch, _ in adaptation.schedule]
+    if not (adaptation.samples >= 1 and 0 < adaptation.epochs < inf):
+        return f"samples and epochs must be > 0, got {adaptation.samples} and {adaptation.epochs}"
+    if not epochs or epochs[0] != 0:
+        return f"the schedule must start with epoch 0, got {epochs[0] if epochs else 'no stage'}"
+    if any(after <= before for before, after in pairwise(epochs)):
+        return "the epochs of the schedule must increase"
+    if min(adaptation.batches) < 1:
+        return f"batch sizes must be >= 1, got {min(adaptation.batches)}"
+    if len(adaptation.batches) > MOST_REGIMES:
+        return f"at most {MOST_REGIMES} batch sizes, got {len(adaptation.batches)}"
+    if adaptation.schedule[0][1] != (batch := batch_of(family)):
+        first = adaptation.schedule[0][1]
+        return f"the schedule must start with the family's batch size {batch}, got {first}"
+    return None
+
+
+def rates(
+    adaptation: Adaptation, family: str, scale_factor: int, throughputs: Throughputs
+) -> Floats:
+    """(batches, slots) steps/s of the whole job alone, 0 = cannot run there."""
+    found = np.zeros((len(adaptation.batches), len(throughputs.slots)))
+    for i, batch in enumerate(adaptation.batches):
+        row = throughputs.row(with_batch(family, batch), scale_factor)
+        if row is not None:
+            found[i] = throughputs.rate[row]
+    return found
+
+
+def epoch_s(
+    adaptation: Adaptation,
+    family: str,
+    scale_factor: int,
+    throughputs: Throughputs,
+    *,
+    released: bool = False,
+) -> Floats:
+    """(batches, slots) seconds of an epoch alone, inf where it cannot run. The release lets an epoch end
+    within a step."""
+    steps = adaptation.steps_per_epoch
+    if released:
+        steps = adaptation.samples / np.array(adaptation.batches, np.float64)
+    rate = rates(adaptation, family, scale_factor, throughputs)
+    return np.divide(steps[:, None], rate, out=np.full_like(rate, inf), where=rate > 0)
+
+
+def exclusive_s(
+    adaptation: Adaptation,
+    family: str,
+    scale_factor: int,
+    throughputs: Throughputs,
+    *,
+    released: bool = False,
+) -> Floats:
+    """(slots,) seconds that the whole job runs alone on each slot type, inf where it cannot run at one
+    of its batch sizes. Shockwave's ``exclusive_runtime`` (released: equal to it to the last bit)."""
+    seconds = epoch_s(adaptation, family, scale_factor, throughputs, released=released)
+    if not released:
+        total: Floats = adaptation.epochs_in @ seconds
+        return total
+    # Added up epoch by epoch, as there: the order decides about the last bit.
+    epochs = ceil(adaptation.epochs)
+    lengths = np.diff(np.append(adaptation.starts, epochs))
+    one_by_one = np.repeat(seconds[adaptation.regimes], lengths, axis=0)
+    last: Floats = np.cumsum(one_by_one, axis=0)[-1]
+    return last
+
+
+def growth(model: str, batch: int, scale_factor: int) -> Schedule:
+    """The stages of GNS for a job that never ends."""
+    thresholds = GNS.get(model, {}).get(batch, {}).get(scale_factor, ())
+    return ((0, batch), *((epoch, batch << n) for n, epoch in enumerate(thresholds, start=1)))
+
+
+def _batch_and_samples(family: str, samples: int | None) -> tuple[int, int]:
+    batch = batch_of(family)
+    if batch is None:
+        raise ConfigError(f"{family}: the name states no batch size, as in 'LM (batch size 20)'")
+    if samples is None:
+        samples = SAMPLES.get(model_of(family))
+    if samples is None:
+        raise ConfigError(f"{family}: the number of samples per epoch is not known")
+    return batch, samples
+
+
+def _adaptable(family: str, mode: Mode) -> str:
+    model = model_of(family)
+    if model not in SAMPLES:
+        known = ", ".join(SAMPLES)
+        raise ConfigError(f"{family}: no rule for mode {mode.value}; there is one for {known}")
+    return model
+
+
+def _accordion(model: str, batch: int, epochs: float) -> Schedule:
+    """The model's largest batch outside its critical regimes and its early part."""
+    if batch >= LARGEST.get(model, 0):
+        return ((0, batch),)
+    epoch = np.arange(ceil(epochs))
+    large = ~ACCORDION[model].within(epoch, batch) & (epoch > epochs * EARLY)
+    starts = [0, *(np.flatnonzero(large[1:] != large[:-1]) + 1).tolist()]
+    return tuple((first, LARGEST[model] if large[first] else batch) for first in starts)
+
+
+def _gns(model: str, batch: int, scale_factor: int, epochs: int, released: bool) -> Schedule:
+    """The batch doubles at the model's thresholds."""
+    stages = growth(model, batch, scale_factor)
+    last = epochs - 1
+    if released and len(stages) > 2 and last >= stages[2][0]:
+        kept = tuple(stage for stage in stages if stage[0] < last)
+        return (*kept, (last, batch))
+    return stages

@@ -1,0 +1,236 @@
+"""What can happen. Events are the core's only input, and time is a field of each."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.cluster import SlotType
+from fairlead.model.job import Job, JobId
+from fairlead.model.plan import Answer, Schedule
+from fairlead.model.throughputs import Kind
+
+
+class Outcome(IntEnum):
+    """How one member of a unit came out of a round."""
+
+    RAN = 0  # its steps count
+    FAILED = 1  # the attempt failed: nothing counts, and five in a row drop the job (simulator)
+    LOST = 2  # its node was lost: nothing counts, and the job is not to blame
+    ENDED = 3  # its steps count, and its owner or its own crash has ended it for good
+
+
+@dataclass(frozen=True, slots=True)
+class JobsSubmitted:
+    """Jobs arrived."""
+
+    time_s: float
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobsCancelled:
+    """Owners withdrew jobs."""
+
+    time_s: float
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobsDropped:
+    """Jobs are given up: they have failed too often, or will fail however often they are tried."""
+
+    time_s: float
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAvoided:
+    """From the next round on a job is placed on other nodes than these, wherever others of the type that it
+    is to run on can take it. It replaces what was said of the job before; no nodes: it goes anywhere."""
+
+    time_s: float
+    job: JobId
+    nodes: tuple[str, ...]  # those that are not in the cluster are passed over
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A node takes no more work: it no longer answers, or it is being drained. What still runs there when
+    the round is reported counts or not, as the report says."""
+
+    time_s: float
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecovered:
+    """A lost or drained node is back."""
+
+    time_s: float
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnded:
+    """A round is over. Rows are those of the ``StartRound`` with the same round number; a report with
+    another number is refused."""
+
+    time_s: float
+    round: int
+    steps: Floats  # (units, width) steps done by each member
+    finish_s: Floats  # (units,) when the unit stopped; <= time_s
+    outcome: Ints  # (units, width) of Outcome
+    restart_s: Floats  # (units,) seconds of it that went into starting
+
+
+@dataclass(frozen=True, slots=True)
+class RequirementsChanged:
+    """Jobs train on with other batch sizes, hence at other rates and with other counts of steps.
+
+    Of a job that runs, the change is taken note of when its round is reported, whose steps are still
+    counted at the old batch size.
+    """
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    batch: Ints  # (jobs,) samples per step from now on
+    total_steps: Floats  # (jobs,) of the whole job, had it always had this batch size
+    steps_done: Floats  # (jobs,) of these
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressCorrected:
+    """What is known for certain of jobs' steps, which may be less than was reported: work was lost.
+
+    It holds at once, whether a job runs or not; steps of the round in force are added by its report. A
+    job that has all its steps is done: now, or when its round is reported. The word may come late: jobs
+    that are not in the system are passed over in silence.
+    """
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    steps_done: Floats  # (jobs,) of the whole job, as it counts them now; >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class RestartCostsLearned:
+    """What it costs from now on to stop jobs and start them again. The word may come late: jobs that are
+    not in the system are passed over in silence."""
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    restart_s: Floats  # (jobs,) seconds, >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobsReweighted:
+    """Jobs count for more or less from now on. Their shares are solved for again."""
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    weight: Floats  # (jobs,) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobsHeld:
+    """Owners pause jobs, or let them go on.
+
+    A held job is in the system, and can be withdrawn, reweighted and corrected, but planners and policies
+    do not see it. One that runs goes on until the round is reported, which is ended for it. Let go, it has
+    the steps, the age and the time owed that it had.
+    """
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KindsLearned:
+    """Rows of the throughput table, new or better known. Jobs that are there follow them.
+
+    New kinds do not run beside others but those that are named; slot types that are not named keep what
+    they had, new kinds cannot run there.
+    """
+
+    time_s: float
+    kinds: tuple[Kind, ...]
+    slots: tuple[SlotType, ...]  # of the scheduler's
+    rate: Floats  # (kinds, slots) steps/s of the whole job; 0 = cannot run there
+    beside: tuple[Kind, ...] = ()  # kinds of the scheduler's, and of these
+    pair: Floats | None = (
+        None  # (kinds, beside, slots, 2) steps/s of the kind beside that one, and of that one beside it
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RatesLearned:
+    """What is believed of single jobs, otherwise than before. A belief is a row of rates by which one job
+    goes, or several of one kind; it has a number, which may come to stand for another belief.
+
+    It changes nothing but rates: the event that it comes before makes the core decide, a job's submission
+    for example, or a round's report. Rates of a pair of beliefs that is not named follow from those of
+    their kinds, and what was said of it holds until one of the two is named again.
+    """
+
+    time_s: float
+    jobs: Ints  # (jobs,) ids; of jobs not in the system yet it holds as soon as they are submitted
+    name: Ints  # (jobs,) number of the belief that each goes by from now on, -1 = that of its kind
+    belief: Ints  # (beliefs,) numbers of those that are new or changed
+    kinds: tuple[Kind, ...]
+    kind: Ints  # (beliefs,) position in kinds of what each is about
+    rate: Floats  # (beliefs, slots) steps/s of the whole job; 0 = cannot run there
+    pair: Ints  # (pairs, 2) numbers of beliefs
+    beside: Floats  # (pairs, slots, 2) steps/s of the first beside the second, and of the second
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The answer to a ``Solve``: shares or a schedule, or why there is neither (the last stays in
+    force)."""
+
+    time_s: float
+    allocation: Allocation | None = None
+    error: str = ""
+    schedule: Schedule | None = None
+
+    @property
+    def answer(self) -> Answer | None:
+        """Whichever there is."""
+        return self.allocation if self.schedule is None else self.schedule
+
+    @staticmethod
+    def of(time_s: float, answer: Answer) -> "Solved":
+        """The event for an answer."""
+        if isinstance(answer, Schedule):
+            return Solved(time_s, schedule=answer)
+        return Solved(time_s, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """Nothing runs, jobs wait, and nothing else will happen by itself."""
+
+    time_s: float
+
+
+Event: TypeAlias = (
+    JobsSubmitted
+    | JobsCancelled
+    | JobsDropped
+    | NodesAvoided
+    | NodeLost
+    | NodeRecovered
+    | RoundEnded
+    | RequirementsChanged
+    | ProgressCorrected
+    | RestartCostsLearned
+    | JobsReweighted
+    | JobsHeld
+    | KindsLearned
+    | RatesLearned
+    | Solved
+    | Stalled
+)

@@ -1,0 +1,162 @@
+"""What the policies have in common: proportional rates, and shares of jobs as an allocation."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.solve.analytic_centre import MiddleShares, central_shares
+from fairlead.policies.solve.expand import unit_shares
+from fairlead.policies.solve.max_min import MaxMin, centre_of
+from fairlead.policies.solve.program import Answer, Problem
+
+DENSE = 150  # jobs up to which the middle is found by a method for programmes of any form
+
+
+def first_slot(snapshot: Snapshot) -> Ints:
+    """(types,) the first slot type that draws on each accelerator type."""
+    out = np.zeros(len(snapshot.capacity), np.int64)
+    out[snapshot.slot_type[::-1]] = np.arange(len(snapshot.slots))[::-1]
+    return out
+
+
+def rate_by_type(snapshot: Snapshot) -> Floats:
+    """(jobs, types) steps/s of each job alone on the first slot type of each accelerator type."""
+    return snapshot.solo_rate[:, first_slot(snapshot)]
+
+
+def proportional_rate(snapshot: Snapshot) -> Floats:
+    """(jobs,) steps/s of a job that divides its time over all devices alike: sum_j T_ij N_j / sum_j N_j."""
+    total = snapshot.capacity.sum()
+    mix = np.zeros(len(snapshot.slots))
+    if total > 0:
+        mix[first_slot(snapshot)] = snapshot.capacity / total
+    out = np.empty(len(snapshot.jobs))
+    _mixed(np.ascontiguousarray(snapshot.solo_rate), mix, out)
+    return out
+
+
+@kernel("void(f8[:,::1], f8[::1], f8[::1])")
+def _mixed(rate: Floats, mix: Floats, out: Floats) -> None:
+    """rate @ mix on one core and with the same bits everywhere, which a linear algebra library with
+    threads of its own does not promise."""
+    for i in range(len(rate)):
+        total = 0.0
+        for j in range(len(mix)):
+            total += rate[i, j] * mix[j]
+        out[i] = total
+
+
+def isolated_rate(snapshot: Snapshot, weighted: bool, rate: Floats | None = None) -> Floats:
+    """(jobs,) steps/s of a job that has its part of every type for itself: an n-th, or, if weighted, its
+    part of all weights. It uses at most all of its time: sum_j T_ij x_ij with x_ij = part N_j / s_i,
+    divided by max(1, sum_j x_ij). rate: (jobs,) mean rate over all devices, None = the snapshot's."""
+    n = len(snapshot.jobs)
+    part = snapshot.weight / snapshot.weight.sum() if weighted else np.full(n, 1.0 / max(n, 1))
+    time = np.minimum(part * snapshot.capacity.sum() / snapshot.job_scale, 1.0)
+    return np.asarray((proportional_rate(snapshot) if rate is None else rate) * time)
+
+
+def gain_of(rate: Floats) -> Floats:
+    """1 / rate; 0 where there is no rate."""
+    return np.divide(1.0, rate, out=np.zeros_like(rate), where=rate > 0)
+
+
+def by_slot(snapshot: Snapshot, share_by_type: Floats) -> Floats:
+    """(jobs, slots) from (jobs, types): on the first slot type of each accelerator type."""
+    share = np.zeros((len(share_by_type), len(snapshot.slots)))
+    share[:, first_slot(snapshot)] = share_by_type
+    return share
+
+
+def allocation(
+    snapshot: Snapshot,
+    share: Floats,
+    report: SolveReport,
+    pairs: Ints | None = None,
+    pair_share: Floats | None = None,
+) -> Allocation:
+    """An allocation from (jobs, slots) shares of jobs alone and, where there are any, (pairs, slots)
+    shares of pairs. pairs: (pairs, 2) positions of jobs in the snapshot, ascending, without repeats."""
+    if pairs is None or pair_share is None:
+        return Allocation(snapshot.jobs[:, None].copy(), share, report)
+    n = len(snapshot.jobs)
+    units = np.empty((n + len(pairs), 2), np.int64)
+    units[:n, 0], units[:n, 1] = snapshot.jobs, -1
+    np.take(snapshot.jobs, pairs, out=units[n:], mode="clip")  # no position is out of bounds
+    return Allocation(units, np.concatenate([share, pair_share]), report)
+
+
+def by_class(
+    snapshot: Snapshot, problem: Problem, answer: Answer, report: SolveReport
+) -> Allocation:
+    """An allocation from an answer by classes, with pairs if it has any: every job of a class alike.
+    Shares that exceed what there is by the solver's tolerance are scaled down to it."""
+    over = max(1.0, answer.largest_use(problem))
+    answer = replace(answer, time=answer.time / over)
+    return Allocation(*unit_shares(problem, answer, snapshot), report)
+
+
+def central(snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats) -> Allocation | None:
+    """The middle of the best shares (``fairlead.policies.solve.analytic_centre.central_shares``), with no report yet; None
+    where it was not found."""
+    if not packed and len(rate) > DENSE:
+        return _central_alone(snapshot, rate, worth)
+    found = middle(snapshot, rate, packed, worth)
+    return None if found is None else of_middle(snapshot, found)
+
+
+def middle(snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats) -> MiddleShares | None:
+    """The middle of the best shares, with prices (``fairlead.policies.solve.analytic_centre.central_shares``)."""
+    return central_shares(
+        rate,
+        snapshot.job_scale,
+        snapshot.slot_type,
+        snapshot.capacity,
+        snapshot.kind,
+        snapshot.beside if packed else None,
+        worth,
+    )
+
+
+def of_middle(snapshot: Snapshot, found: MiddleShares) -> Allocation:
+    """The middle as an allocation, with no report yet."""
+    pairs = (found.pairs, found.of_pairs) if len(found.pairs) else ()
+    made = allocation(snapshot, found.share, SolveReport("optimal"), *pairs)
+    used, time = made.tally(snapshot)
+    used /= np.maximum(snapshot.capacity, 1.0)
+    over = max(1.0, float(used.max()), float(time.max(initial=0.0)))
+    return replace(made, share=made.share / over)
+
+
+def _central_alone(snapshot: Snapshot, rate: Floats, worth: Floats) -> Allocation | None:
+    """``central`` of many jobs, without pairs. A job that nothing is worth anything to gets nothing."""
+    problem = MaxMin(
+        np.arange(len(rate)),
+        rate,
+        worth,
+        np.ones(len(rate)),
+        snapshot.job_scale.astype(np.float64),
+        snapshot.slot_type,
+        snapshot.capacity,
+    )
+    found = centre_of(problem)
+    return None if found is None else allocation(snapshot, *found)
+
+
+def unit_ids(snapshot: Snapshot) -> Ints:
+    """(units, width) job ids, -1 behind the last; a copy."""
+    ids = snapshot.jobs[snapshot.member]
+    ids[snapshot.member < 0] = -1
+    return ids
+
+
+def violation(snapshot: Snapshot, share: Floats) -> float:
+    """Largest excess of (jobs, slots) shares over a job's time or a type's devices, relative to it."""
+    used = np.bincount(
+        snapshot.slot_type, snapshot.job_scale @ share, len(snapshot.capacity)
+    ) / np.maximum(snapshot.capacity, 1.0)
+    return max(0.0, float(used.max()) - 1.0, float(share.sum(axis=1).max(initial=0.0)) - 1.0)

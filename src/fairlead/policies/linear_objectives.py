@@ -1,0 +1,123 @@
+"""What the policies with linear objectives have in common: deadlines, certificates, pairs where they pay."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fairlead.errors import ConfigError
+from fairlead.model.allocation import Allocation, SolveReport, type_name
+from fairlead.model.arrays import Floats
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.common import allocation, by_class
+from fairlead.policies.solve.program import Problem
+from fairlead.policies.solve.linear_objectives import (
+    Jobs,
+    Needs,
+    central_sum,
+    largest_sum,
+    sum_bound,
+)
+
+RAISED = 1e-6  # pairs must better the objective by this much, relative
+NOTHING_LATE = 1e-7  # a lateness below this is the solver's tolerance
+MET = 1e-5  # a deadline is met at this much less than the throughput that it asks for, relative
+
+
+def largest(
+    snapshot: Snapshot,
+    worth: Floats,
+    per_step: Floats,
+    problem: Problem,
+    needs: Needs,
+    central: bool = False,
+) -> Allocation:
+    """max sum_i worth_i sum_j per_step_j T_ij x_ij with the needs met but for their lateness.
+
+    worth: (jobs,) the same for all jobs of a class; per_step: (slots,). central: the middle of the optima,
+    as Gavel's interior-point solver has it, where there are no pairs and all needs can be met.
+    """
+    value = worth[problem.classes.first][:, None] * per_step
+    previous = () if snapshot.previous is None else snapshot.previous.report.basis
+    best = largest_sum(problem, value, needs, previous)
+    made = by_class(snapshot, problem, best.answer, SolveReport("optimal"))
+    if central and problem.beside is None and needs.lateness < NOTHING_LATE:
+        middle = central_sum(problem, value, needs)
+        if middle is not None:
+            made = allocation(snapshot, middle[problem.classes.of], made.report)
+    objective = float(worth @ made.throughput(worth_more(snapshot, per_step)))
+    jobs = Jobs(snapshot.solo_rate, snapshot.job_scale) if problem.beside is None else None
+    report = SolveReport(
+        "optimal",
+        objective,
+        sum_bound(problem, value, needs, best.prices, jobs),
+        excess(snapshot, made),
+        best.answer.iterations,
+        best.answer.warm,
+        best.answer.basis,
+    )
+    return replace(made, report=report).check(snapshot)
+
+
+def pairs_where_they_pay(plain: Allocation, packed: Allocation) -> Allocation:
+    """The packed answer, or the plain one with the bound of the packed where pairs gain nothing."""
+    assert plain.report.objective is not None
+    assert packed.report.objective is not None
+    if packed.report.objective > plain.report.objective * (1 + RAISED):
+        return packed
+    report = replace(plain.report, bound=packed.report.bound, basis=packed.report.basis)
+    return replace(plain, report=report)
+
+
+def excess(snapshot: Snapshot, made: Allocation) -> float:
+    """Largest excess over a job's time or a type's devices, relative to it."""
+    used, time = made.tally(snapshot)
+    devices = float((used / np.maximum(snapshot.capacity, 1.0)).max())
+    return max(0.0, devices - 1.0, float(time.max(initial=0.0)) - 1.0)
+
+
+def worth_more(snapshot: Snapshot, per_step: Floats) -> Snapshot:
+    """The snapshot with rates times per_step (slots,)."""
+    if (per_step == 1).all():
+        return snapshot
+    beside = None if snapshot.beside is None else snapshot.beside * per_step
+    return replace(snapshot, rate=snapshot.rate * per_step[:, None], beside=beside)
+
+
+# --- prices and deadlines ----------------------------------------------------------------------------
+
+
+def prices(snapshot: Snapshot, policy: str) -> Floats:
+    """(slots,) $ per device-hour; ConfigError where a type with devices has none."""
+    free = np.flatnonzero((snapshot.capacity > 0) & ~(snapshot.price > 0))
+    if len(free):
+        names = ", ".join(type_name(snapshot, t) for t in free.tolist())
+        raise ConfigError(
+            f"policy {policy!r}: needs a price above 0 of every type, {names} has none"
+        )
+    price: Floats = np.where(snapshot.capacity > 0, snapshot.price, 1.0)[snapshot.slot_type]
+    return price
+
+
+def needed(snapshot: Snapshot) -> Floats:
+    """(jobs,) steps/s on which a job is done at its deadline; 0 = it has none, inf = it is too late."""
+    dated = np.isfinite(snapshot.deadline_s) & (snapshot.steps_left > 0)
+    late = dated & (snapshot.deadline_s <= 0)
+    in_time = dated & ~late
+    rate = np.where(late, np.inf, 0.0)
+    rate[in_time] = snapshot.steps_left[in_time] / snapshot.deadline_s[in_time]
+    return rate
+
+
+def keyed(snapshot: Snapshot, need: Floats, packed: bool) -> Problem:
+    """Jobs of one class and need are alike."""
+    rows = np.column_stack([snapshot.job_class.astype(np.float64), need])
+    if not need.any():
+        return Problem.of(snapshot, packed=packed)
+    _, key = np.unique(rows, axis=0, return_inverse=True)
+    return Problem.of(snapshot, key.reshape(-1).astype(np.int64), packed=packed)
+
+
+def unmet(snapshot: Snapshot, made: Allocation, need: Floats) -> tuple[int, ...]:
+    """Ids of the jobs that will be late at these shares."""
+    late = made.throughput(snapshot) < need * (1 - MET)
+    return tuple(snapshot.jobs[late].tolist())

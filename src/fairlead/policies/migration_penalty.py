@@ -1,0 +1,93 @@
+"""A second solve against moves: give up a little of the objective to leave jobs where they are."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.common import (
+    allocation,
+    gain_of,
+    proportional_rate,
+)
+from fairlead.policies.solve.expand import pair_shares
+from fairlead.policies.solve.program import (
+    Columns,
+    Measure,
+    Problem,
+    Program,
+)
+
+GIVEN_UP = 0.01  # part of the objective
+_MISSED = 1e-7  # part of the needs
+MANY = 2_000  # rates of classes beyond which the second solve takes longer than it is worth
+EVERY_S = 7200.0  # a share that is withdrawn costs one start in about this time
+
+
+def steady(snapshot: Snapshot, made: Allocation, need: Floats, packed: bool = False) -> Allocation:
+    """max_x sum_i t_i / p_i - sum_ij m_i (y_ij - x_ij)+   s.t.  t_i >= need_i,  time, devices.
+
+    y the shares of jobs alone in force, m_i = min(restart_i / EVERY_S, 1) * max_j T_ij / p_i what a
+    start costs in normalised rate. need: (jobs,) steps/s that hold the policy's objective within
+    ``GIVEN_UP`` of the optimum that ``made`` has. Without restart costs, with nothing in force, or with
+    more than ``MANY`` rates, ``made`` itself; its report stays, for it is about the optimum.
+    """
+    alone = snapshot.member[:, 1] < 0 if snapshot.packed else slice(None)
+    kept = snapshot.share[alone]
+    if not (snapshot.restart_s.any() and kept.any()):
+        return made
+    problem = Problem.of(snapshot, _alike(snapshot, kept, need), packed=packed)
+    if np.count_nonzero(problem.rate) > MANY:
+        return made
+    classes = problem.classes
+    gain = gain_of(proportional_rate(snapshot))[classes.first]
+    restart_s = np.minimum(snapshot.restart_s[classes.first], EVERY_S)
+    move = restart_s / EVERY_S * gain * problem.best
+    least = np.minimum(need[classes.first], problem.best)
+    program = Program(problem, True, demand=least)
+    held = kept[classes.first] * (problem.rate > 0)
+    program.columns = _staying(program, problem, held, gain, move, least)
+    answer = program.load().maximise(Measure(gain, np.zeros(len(snapshot.slots))))
+    if answer.columns[-1] > _MISSED:  # rounding: the needs cannot quite be met
+        return made
+    share = answer.per_job(problem)
+    share[np.nonzero(held)] += answer.columns[:-1]
+    pairs = pair_shares(problem, answer, snapshot) if packed else ()
+    new = allocation(snapshot, share[classes.of], made.report, *pairs)
+    used, time = new.tally(snapshot)
+    over = max(1.0, float((used / np.maximum(snapshot.capacity, 1.0)).max()), float(time.max()))
+    return replace(new, share=new.share / over)
+
+
+def _alike(snapshot: Snapshot, kept: Floats, need: Floats) -> Ints:
+    """(jobs,) the same key for jobs of one class with the same need and the same shares in force."""
+    rows = np.column_stack([snapshot.job_class, need, snapshot.restart_s, kept])
+    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _staying(
+    program: Program, problem: Problem, held: Floats, gain: Floats, move: Floats, least: Floats
+) -> Columns:
+    """A way to run alone for every share in force, up to that share, that earns what a move costs; and,
+    last, the part of all needs that is missed, which costs more than all else can earn: there may be no
+    way to meet them before pairs have been found."""
+    first, slot = np.nonzero(held)
+    number, count = len(first), problem.classes.count[first]
+    rate, kind = problem.rate[first, slot], problem.slot_type[slot]
+    devices = problem.scale[first] * count / np.maximum(problem.capacity, 1.0)[kind]
+    column = np.tile(np.arange(number), 3)
+    row = np.concatenate(
+        [program.throughput_row(first), program.time_row(first), program.device_row(kind)]
+    )
+    asked = np.flatnonzero(least)
+    dear = 10.0 * float(problem.classes.count @ (gain * problem.best + move))
+    return Columns(
+        np.append(count * (gain[first] * rate + move[first]), -dear),
+        np.zeros(number + 1),
+        np.append(held[first, slot], 1.0),
+        np.append(column, np.full(len(asked), number)),
+        np.append(row, program.throughput_row(asked)),
+        np.concatenate([rate, np.ones(number), devices, least[asked]]),
+    )

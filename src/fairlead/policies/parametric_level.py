@@ -1,0 +1,149 @@
+"""What makespan and finish-time fairness have in common: one level for the requirements of all jobs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Bools, Floats
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.common import (
+    allocation,
+    by_class,
+    central,
+    gain_of,
+    proportional_rate,
+)
+from fairlead.policies.migration_penalty import GIVEN_UP, steady
+from fairlead.policies.solve.parametric_level import Levels, solve
+from fairlead.policies.solve.space_sharing import min_level
+from fairlead.policies.solve.program import Problem
+
+RAISED = 1e-6  # pairs must better the objective by this much, relative
+TOLL = 0.05  # what a device in a pair must earn in normalised rate beyond one that is not
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """min theta   s.t.   t_i >= steps_i / (theta isolated_i - age_i)."""
+
+    steps: Floats  # (jobs,)
+    age: Floats  # (jobs,)
+    isolated: Floats  # (jobs,) > 0
+
+    def level(self, rate: Floats, say: Bools) -> float:
+        """The largest theta that these rates (jobs,) need, over the jobs that have a say."""
+        level = (self.age + self.steps * gain_of(rate)) / self.isolated
+        return float(level.max(where=say, initial=0.0))
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """The level that shares reach; inf where a job that could run gets nothing."""
+        rate = made.throughput(snapshot)
+        can = (snapshot.solo_rate > 0).any(axis=1) & (self.steps > 0)
+        if (rate[can] <= 0).any():
+            return float("inf")
+        return self.level(rate, can)
+
+    def measure_agnostic(self, snapshot: Snapshot, made: Allocation, rate: Floats) -> float:
+        """The same at one rate of each job on every slot type; rate: (jobs, slots)."""
+        got = rate.max(axis=1, initial=0.0) * made.time(snapshot)
+        can = rate.any(axis=1) & (self.steps > 0)
+        return self.level(got, can) if (got[can] > 0).all() else float("inf")
+
+    def rate(self, level: float) -> Floats:
+        """(jobs,) steps/s that each job needs at a level; 0 where it has no steps left."""
+        left_s = level * self.isolated - self.age
+        return np.where(left_s > 0, self.steps * gain_of(left_s), 0.0)
+
+
+def alone(
+    snapshot: Snapshot,
+    agnostic: Floats | None,
+    need: Requirements,
+    interior: "Interior | None" = None,
+) -> Allocation:
+    """The best shares of jobs alone; agnostic: (jobs, slots) rates in place of the jobs' own; interior:
+    the shares in the middle."""
+    rate = snapshot.solo_rate if agnostic is None else agnostic
+    problem = Levels(
+        snapshot.kind,
+        rate,
+        snapshot.job_scale,
+        snapshot.slot_type,
+        snapshot.capacity,
+        need.steps,
+        need.age,
+        need.isolated,
+    )
+    gain = gain_of(proportional_rate(snapshot))
+    previous = None if snapshot.previous is None else snapshot.previous.report
+    share, report = solve(problem, gain, previous)
+    middle = interior(snapshot, rate, False, need, report.objective) if interior else None
+    if middle is not None:
+        return replace(middle, report=report).check(snapshot)
+    made = allocation(snapshot, share, report)
+    if report.objective and agnostic is None:
+        made = steady(snapshot, made, need.rate(report.objective * (1 + GIVEN_UP)))
+    return made.check(snapshot)
+
+
+def in_pairs(
+    snapshot: Snapshot, need: Requirements, interior: "Interior | None" = None
+) -> Allocation:
+    """The best shares of jobs alone and in pairs. Without ``interior``, shares without pairs where those
+    reach the same level."""
+    rows = np.column_stack([snapshot.kind, need.steps, need.age, need.isolated])
+    _, key = np.unique(rows, axis=0, return_inverse=True)
+    problem = Problem.of(snapshot, key.reshape(-1), packed=True)
+    first = problem.classes.first
+    steps, age, isolated = need.steps[first], need.age[first], need.isolated[first]
+    gain = gain_of(proportional_rate(snapshot))[first]
+    found = min_level(problem, steps, age, isolated, gain, 0.0 if interior else TOLL)
+    say = problem.can_run[problem.classes.of] & (need.steps > 0)
+    rate = snapshot.solo_rate
+    middle = interior(snapshot, rate, True, need, found.level) if interior else None
+    if middle is not None:
+        made = middle
+    else:
+        single = replace(problem, beside=None)
+        plain = min_level(single, steps, age, isolated, gain, 0.0)
+        if plain.level <= found.level * (1 + RAISED):
+            problem, found = single, replace(plain, bound=found.bound)
+        made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
+    reached = found.level if middle else need.level(made.throughput(snapshot), say)
+    report = SolveReport(
+        "optimal", objective=reached, bound=found.bound, iterations=found.iterations
+    )
+    made = replace(made, report=report)
+    if middle is None and reached:
+        least = need.rate(reached * (1 + GIVEN_UP)) * say
+        made = steady(snapshot, made, least, packed=problem.beside is not None)
+    return made.check(snapshot)
+
+
+Interior: TypeAlias = Callable[
+    [Snapshot, Floats, bool, Requirements, float | None], Allocation | None
+]
+
+
+def at_level(
+    snapshot: Snapshot, rate: Floats, packed: bool, need: Requirements, level: float | None
+) -> Allocation | None:
+    """The middle of the shares that reach the level, if there is one and it was found."""
+    return central(snapshot, rate, packed, _worth(need, level)) if level else None
+
+
+def _worth(need: Requirements, level: float) -> Floats:
+    """(jobs,) 1 / required rate, 0 for jobs that have no steps left."""
+    return gain_of(need.rate(level))
+
+
+def agnostic_rate(snapshot: Snapshot, reference: str) -> Floats:
+    """(jobs, slots) one rate of a job on every slot type: that on the accelerator type ``reference``
+    where there is one, else its mean over all devices."""
+    names = [slot.accelerator for slot in snapshot.slots]
+    known = reference in names
+    one = snapshot.solo_rate[:, names.index(reference)] if known else proportional_rate(snapshot)
+    return np.repeat(one[:, None], len(names), axis=1)

@@ -1,0 +1,236 @@
+"""What can be chosen about Shockwave's planner, and the files that choose it."""
+
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.errors import ConfigError
+from fairlead.model.toml import read_toml
+
+
+class Calibration(StrEnum):
+    """Whether measured rates correct the profiled times of epochs."""
+
+    OFF = "off"
+    OWN_TIME = "own_time"  # by the time in which the job itself ran
+    CLUSTER_TIME = "cluster_time"  # the release's: time before arrival and waiting counts as well
+
+
+class EpochTime(StrEnum):
+    """How long an epoch takes in the window."""
+
+    PRESENT = "present"  # as at the present batch size
+    AHEAD = "ahead"  # the mean over the epochs that are expected
+    HISTORY = "history"  # the mean over the epochs so far, the release's
+
+
+class Predictor(StrEnum):
+    """How the rest of a job is foreseen."""
+
+    POSTERIOR = "posterior"  # Dirichlet, from what was seen
+    ORACLE = "oracle"  # from the schedule itself, which nobody knows in a real cluster
+
+
+class Share(StrEnum):
+    """The part of the cluster that is a job's by right."""
+
+    BY_JOB = "by_job"  # of its time min(1, G / n): n jobs take turns whatever they need
+    BY_DEVICE = "by_device"  # min(1, G / (n s)): an n-th of the devices for a job on s
+    BY_DEMAND = "by_demand"  # min(1, G / sum of s)
+
+
+class Regulariser(StrEnum):
+    """By what measure the longest rest is held against a plan."""
+
+    RELATIVE = "relative"  # to the time that all work needs at least
+    SECONDS = "seconds"  # the release's, whose k spans eight orders of magnitude
+
+
+class Lateness(StrEnum):
+    """From where the times of finishing are counted when they are compared."""
+
+    SUBMISSION = "submission"  # so that it is the finish-time fairness rho
+    START = "start"  # of the cluster, the release's: all ratios tend to 1 as it ages
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options; the defaults are what ``shockwave`` means without a file. docs/shockwave.md has what
+    each is worth."""
+
+    rounds: int = 40  # F, of the window
+    replan_every: int = 8  # rounds, even if nothing has changed
+    replan_on_adaptation: bool = True  # plan anew when a job changes its batch size
+    k: float = 10.0  # weight of the regulariser
+    regulariser: Regulariser = Regulariser.RELATIVE
+    spare: float = 0.9  # rests below so much of the least time for all work are not held against it
+    power: float = 8.0  # lambda: a late job's utility counts ratio ** power
+    urgent_power: float = 100.0  # instead, if it would be done within a round
+    largest_weight: float = 1e6  # bound of these; inf = none
+    rho: float = 1.0  # jobs are late above it
+    momentum: float = 0.5  # of the mean of the targets against the last one
+    bases: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of the piecewise linear logarithm
+    origin: float = 1e-6  # stands for 0 in it
+    whole_epochs: bool = False  # count finished epochs only, and epoch times in whole seconds
+    capped: bool = True  # with whole epochs, an unfinished job has at least one left
+    epoch_time: EpochTime = EpochTime.PRESENT
+    predictor: Predictor = Predictor.POSTERIOR
+    prior: float = 1.0  # weight of the prior against what is seen
+    calibration: Calibration = Calibration.OWN_TIME
+    tolerance: float = 0.1  # relative difference from which times are corrected
+    share: Share = Share.BY_JOB
+    lateness: Lateness = Lateness.SUBMISSION
+    stay: float = 3.0  # weight of a running job in the order of rounds is so much larger
+
+
+DEFAULT = Options()
+RELEASED = replace(
+    DEFAULT,
+    rounds=20,
+    replan_on_adaptation=False,
+    k=1e-3,
+    regulariser=Regulariser.SECONDS,
+    spare=0.0,
+    power=12.0,
+    momentum=0.9,
+    largest_weight=inf,
+    whole_epochs=True,
+    capped=False,
+    epoch_time=EpochTime.HISTORY,
+    calibration=Calibration.CLUSTER_TIME,
+    lateness=Lateness.START,
+    stay=0.0,
+)
+LONGEST = 100  # rounds of a window; their order takes time by more than the square
+PRESETS = {"default": DEFAULT, "released": RELEASED}
+
+_RELEASE = {  # keys of the release's configuration files
+    "future_rounds": "rounds",
+    "k": "k",
+    "lambda": "power",
+    "rhomax": "rho",
+    "log_approximation_bases": "bases",
+}
+_UNUSED = {"gpu_ram", "solver_rel_gap", "solver_num_threads", "solver_timeout"}
+
+
+def read_options(text: str) -> Options:
+    """Options by the name of a preset, as ``NAME=VALUE,...``, or from a file.
+
+    A ``.toml`` file has any fields of ``Options``, and ``preset`` for what the others are (default). A
+    ``.json`` file is one of the release's: its settings on top of the preset ``released``. Raises
+    ConfigError with file, field and value.
+    """
+    if text in PRESETS:
+        return PRESETS[text]
+    path = Path(text)
+    if ("=" in text or text in {field.name for field in fields(Options)}) and not path.exists():
+        return _inline(text)
+    try:
+        path.stat()
+        if path.suffix == ".json":
+            found = msgspec.json.decode(path.read_bytes())
+        else:
+            found = read_toml(path, ConfigError)
+    except OSError as problem:
+        names = " or ".join(PRESETS)
+        reason = f"{problem.strerror} (a file's name, {names} is expected)"
+        raise ConfigError(f"{path}: cannot read the configuration: {reason}") from None
+    except (ValueError, RecursionError) as problem:  # msgspec's are ValueErrors
+        raise ConfigError(f"{path}: not a readable configuration: {problem}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: must be an object with the options of shockwave")
+    if path.suffix == ".json":
+        found = {_RELEASE.get(k, k): v for k, v in found.items() if k not in _UNUSED}
+        found.setdefault("preset", "released")
+    return _checked(path, found)
+
+
+def write_options(options: Options) -> str:
+    """The text that ``read_options`` makes the same options of."""
+    parts = [
+        f"{f.name}={'/'.join(map(str, value)) if isinstance(value, tuple) else value}"
+        for f in fields(Options)
+        if (value := getattr(options, f.name)) != getattr(DEFAULT, f.name)
+    ]
+    return ",".join(parts) or "default"
+
+
+def _inline(text: str) -> Options:
+    found: dict[str, Any] = {}
+    for part in text.split(","):
+        name, sign, value = (word.strip() for word in part.partition("="))
+        if not sign and name in PRESETS:
+            name, value = "preset", name
+        elif not sign:
+            hint = "; numbers of bases stand between slashes" if "bases" in found else ""
+            raise ConfigError(f"shockwave: expected NAME=VALUE, got {part!r}{hint}")
+        if name in found:
+            raise ConfigError(f"shockwave: {name} is given twice")
+        found[name] = value.split("/") if name == "bases" else value.lower()
+    return _checked(Path("shockwave"), found, strict=False)
+
+
+def _checked(path: Path, found: dict[str, Any], strict: bool = True) -> Options:
+    preset = found.pop("preset", "default")
+    if preset not in PRESETS:
+        raise ConfigError(f"{path}: preset: must be one of {', '.join(PRESETS)}, got {preset!r}")
+    known = ["preset", *(field.name for field in fields(Options))]
+    for name in found:
+        if name not in known:
+            raise ConfigError(f"{path}: {name!r} is not an option (there are {', '.join(known)})")
+    values = {f.name: getattr(PRESETS[preset], f.name) for f in fields(Options)} | found
+    try:
+        options = msgspec.convert(values, Options, strict=strict)
+    except msgspec.ValidationError as problem:
+        where = str(problem).partition(" - at `$.")[2]
+        name = where.partition("[")[0].rstrip("`")
+        raise ConfigError(
+            f"{path}: {name}: must be {_expected(name)}, got {values.get(name)!r}"
+        ) from None
+    for name, holds, limits in _limits(options):
+        if not holds:
+            raise ConfigError(f"{path}: {name}: must be {limits}, got {getattr(options, name)}")
+    return options
+
+
+def _expected(name: str) -> str:
+    """What kind of value an option takes."""
+    kind = {field.name: field.type for field in fields(Options)}.get(name)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return f"one of {', '.join(kind)}"
+    known = {int: "a whole number", float: "a number", bool: "true or false"}
+    return known.get(kind, "a list of numbers") if isinstance(kind, type) else "a list of numbers"
+
+
+def _limits(options: Options) -> list[tuple[str, bool, str]]:
+    """What must hold of each number, and how to say so."""
+    bases = options.bases
+    rising = all(a < b for a, b in pairwise(bases))
+    finite = "a finite number >= 0"
+    first = min((*bases[1:2], 1.0))
+    return [
+        ("rounds", 1 <= options.rounds <= LONGEST, f"from 1 to {LONGEST}"),
+        ("replan_every", options.replan_every >= 1, ">= 1"),
+        ("k", 0 <= options.k < inf, finite),
+        ("spare", 0 <= options.spare < inf, finite),
+        ("power", 0 <= options.power < inf, finite),
+        ("urgent_power", 0 <= options.urgent_power < inf, finite),
+        ("largest_weight", options.largest_weight >= 1, ">= 1"),
+        ("rho", 0 < options.rho < inf, "a finite number > 0"),
+        ("momentum", 0 <= options.momentum <= 1, "from 0 to 1"),
+        (
+            "bases",
+            len(bases) >= 2 and bases[0] == 0 and bases[-1] == 1 and rising,
+            "rising numbers from 0 to 1",
+        ),
+        ("origin", 0 < options.origin < first, f"between 0 and {first:g}, the second of bases"),
+        ("prior", 0 < options.prior < inf, "a finite number > 0"),
+        ("tolerance", 0 <= options.tolerance < inf, finite),
+        ("stay", 0 <= options.stay < inf, finite),
+    ]

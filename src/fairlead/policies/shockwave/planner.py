@@ -1,0 +1,351 @@
+"""Shockwave: plan a window of rounds ahead, for jobs that change while they train."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.model.allocation import SolveReport
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.job_index import rows_of
+from fairlead.model.plan import Accounts, Answer, Change, RoundPlan, Schedule
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.shockwave.fair_targets import Targets
+from fairlead.policies.shockwave.measured_progress import Measured
+from fairlead.policies.shockwave.remaining_work import (
+    NEVER_S,
+    Outlook,
+    outlook,
+)
+from fairlead.policies.common import first_slot
+from fairlead.policies.shockwave.options import (
+    DEFAULT,
+    Calibration,
+    Lateness,
+    Options,
+    Regulariser,
+    Share,
+    write_options,
+)
+from fairlead.policies.solve.round_packing import pack_rounds
+from fairlead.policies.solve.round_ordering import rank
+from fairlead.policies.solve.welfare import (
+    MAX_WEIGHT,
+    remaining_table,
+    utility_table,
+)
+from fairlead.policies.solve.planning_horizon import (
+    Counts,
+    Window,
+    solve_counts,
+)
+
+_TINY = 1e-9
+_SLOWEST = 1e-6  # of the fastest type; below, a type is as good as none
+_LARGEST_RANK = 1e9  # weights in the order of rounds: sums of larger ones lose the smaller
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the planner threads from round to round; replaced, never changed."""
+
+    round: int  # rounds planned so far
+    targets: Targets
+    measured: Measured
+    first: int  # round of the schedule's first column
+    jobs: Ints  # (jobs,) ids, ascending, that the schedule knows
+    slot: Ints  # (jobs, rounds) -1 = does not run
+    left_s: Floats  # (jobs,) who has most left takes devices that the schedule leaves
+
+
+@dataclass(frozen=True, slots=True)
+class Shockwave:
+    """max_s sum_j v_j U_j(s_j) / (n F) - k max_j left_j(s_j)   s.t.  sum_j w_j s_j <= F G,  0 <= s_j <= F.
+
+    s_j rounds of the next F for job j on w_j of G devices; U_j a piecewise linear logarithm of the part of
+    its epochs that is then done; left_j the running time that is then left, as a Dirichlet posterior over
+    its batch sizes foresees it; v_j the job's weight, and more the later it is against a fair finish time.
+    The counts are packed into rounds, jobs that are late first; devices left over go to whoever has most
+    left. Planned anew when jobs or devices come or go, when a batch size changes, and every few rounds.
+    Source: Shockwave (NSDI'23), sections 5 and 6, and its release, which ignores weights; the options are
+    in ``shockwave_options``.
+    """
+
+    options: Options = DEFAULT
+    name: str = "shockwave"
+    packed: bool = False
+
+    @property
+    def spec(self) -> str:
+        """What names this planner with its options: a journal needs no other file."""
+        return f"{self.name}:{write_options(self.options)}"
+
+    def start(self) -> State:
+        """Nothing planned."""
+        none = np.zeros(0, np.int64)
+        return State(0, Targets.none(), Measured.none(), 0, none, none[:, None], np.zeros(0))
+
+    def kept(self, state: State) -> dict[str, NDArray[Any]]:
+        """All of it."""
+        parts: dict[str, Targets | Measured] = {
+            "targets": state.targets,
+            "measured": state.measured,
+        }
+        out = {
+            f"{part}.{one.name}": getattr(value, one.name).copy()
+            for part, value in parts.items()
+            for one in fields(value)
+        }
+        out |= {name: getattr(state, name).copy() for name in ("jobs", "slot", "left_s")}
+        return {**out, "rounds": np.array([state.round, state.first])}
+
+    def resume(self, kept: Mapping[str, NDArray[Any]]) -> State:
+        """From what was kept."""
+        targets = Targets(*(kept[f"targets.{one.name}"] for one in fields(Targets)))
+        measured = Measured(*(kept[f"measured.{one.name}"] for one in fields(Measured)))
+        number, first = kept["rounds"].tolist()
+        return State(number, targets, measured, first, kept["jobs"], kept["slot"], kept["left_s"])
+
+    def due(self, now_s: float, changed: Change, stalled: bool, state: State) -> bool:  # noqa: ARG002
+        """On change, every few rounds, and when the schedule has come to its end."""
+        if not self.options.replan_on_adaptation:
+            changed &= ~Change.REQUIREMENTS
+        over = state.round - state.first >= state.slot.shape[1]
+        return bool(changed) or over or state.round % self.options.replan_every == 0
+
+    def solve(self, snapshot: Snapshot, state: State) -> Schedule:
+        """The window's schedule, with the linear relaxation's bound."""
+        if not len(snapshot.jobs):
+            none = np.zeros((0, self.options.rounds), np.int64)
+            return Schedule(np.zeros((0, 1), np.int64), none, SolveReport("window"))
+        view = self._view(snapshot, state)
+        targets = self._targets(snapshot, state, view)
+        now = self._clock(snapshot, state)
+        target = targets.at(now, self.options.momentum)
+        weight = self._weights(snapshot, view, target, now)
+        problem, counts = self._counts(snapshot, view, weight, target, now)
+        devices = problem.devices
+        grid, _ = pack_rounds(counts.counts, problem.scale, devices, problem.rounds)
+        running = np.where(snapshot.running_on >= 0, 1.0 + self.options.stay, 1.0)
+        grid = rank(grid, problem.scale, devices, np.minimum(weight, _LARGEST_RANK) * running)
+        slot = np.where(grid >= 0, first_slot(snapshot)[grid], -1)
+        report = SolveReport("window", objective=counts.objective, bound=counts.bound)
+        return Schedule(snapshot.jobs[:, None].copy(), slot, report)
+
+    def settle(
+        self, snapshot: Snapshot, answer: Answer, state: State
+    ) -> tuple[Accounts | None, State]:
+        """Keep the schedule, and the targets that it was made with."""
+        assert isinstance(answer, Schedule)
+        jobs = answer.units[:, 0]
+        if not len(snapshot.jobs):
+            return None, replace(state, first=state.round, jobs=jobs, slot=answer.slot)
+        view = self._view(snapshot, state)
+        targets = self._targets(snapshot, state, view)
+        return None, replace(
+            state,
+            targets=targets,
+            measured=self._measured(snapshot, state).calibrated(snapshot),
+            first=state.round,
+            jobs=jobs,
+            slot=answer.slot,
+            left_s=_by_id(jobs, snapshot.jobs, view.mean_left_s, 0.0),
+        )
+
+    def plan(self, snapshot: Snapshot, state: State) -> tuple[RoundPlan, State]:
+        """The schedule's next column, and whoever fits on what it leaves."""
+        unit, slot = self._planned(snapshot, state)
+        unit, slot = _fill(snapshot, unit, slot, self._waiting(snapshot, state, unit))
+        measured = self._measured(snapshot, state)
+        return RoundPlan(unit, slot), replace(state, round=state.round + 1, measured=measured)
+
+    # --- the window ------------------------------------------------------------------------------
+
+    def _view(self, snapshot: Snapshot, state: State) -> Outlook:
+        if self.options.calibration is not Calibration.CLUSTER_TIME:
+            return outlook(snapshot, self.options)
+        measured = self._measured(snapshot, state).calibrated(snapshot)
+        return outlook(snapshot, self.options, measured.factor)
+
+    def _measured(self, snapshot: Snapshot, state: State) -> Measured:
+        """Up to and with the round that has just ended, however often it is asked for."""
+        if self.options.calibration is not Calibration.CLUSTER_TIME:
+            return state.measured
+        return state.measured.after(snapshot, state.round - 1)
+
+    def _clock(self, snapshot: Snapshot, state: State) -> float:
+        """Now; the release counts rounds as if all had their full length."""
+        return state.round * snapshot.round_s if self.options.whole_epochs else snapshot.now_s
+
+    def _targets(self, snapshot: Snapshot, state: State, view: Outlook) -> Targets:
+        if np.array_equal(state.targets.jobs, snapshot.jobs):
+            return state.targets
+        share = self._share(snapshot)
+        fair = snapshot.now_s - snapshot.age_s + (view.spent_s + view.mean_left_s) / share
+        return state.targets.renewed(snapshot.jobs, fair, self._clock(snapshot, state))
+
+    def _share(self, snapshot: Snapshot) -> Floats:
+        """(jobs,) part of the time that a job may expect to run."""
+        scale, weight = snapshot.job_scale.astype(np.float64), self._priority(snapshot)
+        devices = float(snapshot.capacity.sum()) * weight
+        match self.options.share:
+            case Share.BY_JOB:
+                part = devices / weight.sum()
+            case Share.BY_DEVICE:
+                part = devices / (weight.sum() * scale)
+            case Share.BY_DEMAND:
+                part = devices / (weight @ scale)
+        return np.asarray(np.clip(part, _TINY, 1.0))
+
+    def _priority(self, snapshot: Snapshot) -> Floats:
+        """(jobs,) weights as their owners set them; the release, which counts whole epochs, has none."""
+        return np.ones(len(snapshot.jobs)) if self.options.whole_epochs else snapshot.weight
+
+    def _lateness(self, snapshot: Snapshot, view: Outlook, target: Floats, now: float) -> Floats:
+        """(jobs,) expected over fair time of finishing; above 1 = late."""
+        expected = now + view.mean_left_s / self._share(snapshot)
+        if self.options.lateness is Lateness.START:
+            return np.asarray(expected / np.maximum(target, 1e-9))
+        submitted = snapshot.now_s - snapshot.age_s
+        return np.asarray((expected - submitted) / np.maximum(target - submitted, 1e-9))
+
+    def _weights(self, snapshot: Snapshot, view: Outlook, target: Floats, now: float) -> Floats:
+        """(jobs,) v_j."""
+        options = self.options
+        ratio = self._lateness(snapshot, view, target, now)
+        soon = view.mean_left_s < snapshot.round_s
+        power = np.where(soon, options.urgent_power, options.power)
+        late = ratio > options.rho
+        with np.errstate(over="ignore"):
+            weight = np.where(late, np.where(late, ratio, 1.0) ** power, 1.0)
+        return np.minimum(weight, min(options.largest_weight, MAX_WEIGHT)) * self._priority(
+            snapshot
+        )
+
+    def _counts(
+        self, snapshot: Snapshot, view: Outlook, weight: Floats, target: Floats, now: float
+    ) -> tuple[Window, Counts]:
+        """The rounds that each job gets. The release first asks that all finish in time, which
+        practically never can be; with its whole epochs so do we."""
+        window = self._window(snapshot, view)
+        if self.options.whole_epochs and window.speed is None:
+            least = self._in_time(snapshot, window, target, now)
+            if least is not None:
+                strict = solve_counts(replace(window, at_least=least))
+                if strict.feasible:
+                    return window, strict
+        window = replace(window, utility=window.utility * weight[:, None])
+        return window, solve_counts(window)
+
+    def _window(self, snapshot: Snapshot, view: Outlook) -> Window:
+        """The problem with all weights 1. Tables are by rounds on each job's fastest type. Jobs that can
+        run nowhere at the moment have nothing left, or nobody else's rest would count."""
+        options, n = self.options, len(view.epochs)
+        room = snapshot.capacity >= snapshot.job_scale[:, None]
+        runs = room & (view.epoch_s < NEVER_S)
+        able: Bools = np.asarray(runs.any(axis=1))
+        rows = np.arange(n)
+        best = np.where(runs | ~able[:, None], view.epoch_s, np.inf).argmin(axis=1)
+        epoch_s = view.epoch_s[rows, best]
+        left_s = np.where(able, view.left_s[rows, best], 0.0)
+        shared_s = _shared_s(snapshot, view, left_s)
+        rounds = options.rounds
+        size = (snapshot.round_s, rounds)
+        bases = np.array(options.bases)
+        logs = np.log(np.where(bases > 0, bases, options.origin))
+        utility = utility_table(view.progress, view.epochs, epoch_s, *size, bases, logs)
+        remaining = remaining_table(left_s, view.progress, view.epochs, epoch_s, *size)
+        penalty = options.k
+        if options.regulariser is Regulariser.RELATIVE:
+            penalty /= max(shared_s, float(left_s.max()), snapshot.round_s)
+            covered_s = options.spare * shared_s - rounds * snapshot.round_s
+            remaining = np.maximum(remaining, covered_s)
+        speed = None
+        if len(snapshot.capacity) > 1:
+            speed = epoch_s[:, None] / view.epoch_s
+            speed = np.where(speed < _SLOWEST, 0.0, speed)
+        return Window(
+            snapshot.capacity.astype(np.int64),
+            rounds,
+            snapshot.job_scale.astype(np.int64),
+            utility / (n * rounds),
+            remaining,
+            penalty,
+            np.zeros(n, np.int64),
+            speed,
+        )
+
+    def _in_time(
+        self, snapshot: Snapshot, window: Window, target: Floats, now: float
+    ) -> Ints | None:
+        """(jobs,) rounds without which a job would finish late; None if some job does whatever it gets."""
+        share = self._share(snapshot)
+        end = now + window.rounds * snapshot.round_s
+        latest = (target * self.options.rho - end) * share
+        fine: Bools = window.remaining <= latest[:, None] + 1e-6
+        return fine.argmax(axis=1) if fine[:, -1].all() else None
+
+    # --- rounds ----------------------------------------------------------------------------------
+
+    def _planned(self, snapshot: Snapshot, state: State) -> tuple[Ints, Ints]:
+        """Who runs by the schedule, as rows and slots, as far as there are devices."""
+        column = state.round - state.first
+        if column >= state.slot.shape[1]:
+            none = np.zeros(0, np.int64)
+            return none, none
+        rows = np.flatnonzero(state.slot[:, column] >= 0)
+        at, here = rows_of(snapshot.jobs, state.jobs[rows])
+        unit, slot = at[here], state.slot[rows[here], column]
+        kind, scale = snapshot.slot_type[slot], snapshot.scale[unit]
+        used = np.zeros(len(unit), np.int64)
+        for t in range(len(snapshot.capacity)):
+            used[kind == t] = np.cumsum(scale[kind == t])
+        fits = used <= snapshot.capacity[kind]
+        return unit[fits], slot[fits]
+
+    def _waiting(self, snapshot: Snapshot, state: State, unit: Ints) -> Ints:
+        """Rows of the others, the longest first; those that came after the plan last."""
+        left_s = _by_id(snapshot.jobs, state.jobs, state.left_s, -np.inf)
+        order = np.argsort(-left_s, kind="stable")
+        waits = np.ones(len(order), np.bool_)
+        waits[unit] = False
+        return order[waits[order]]
+
+
+def _shared_s(snapshot: Snapshot, view: Outlook, left_s: Floats) -> float:
+    """The time that all work needs if no device is ever idle, each type as fast as for the mean job.
+    left_s: (jobs,) on each job's fastest type."""
+    work_s = np.maximum(left_s * snapshot.job_scale, _TINY)
+    speed = work_s @ (np.maximum(left_s, _TINY)[:, None] / np.maximum(view.left_s, _TINY))
+    return float(work_s.sum() ** 2 / max(float(snapshot.capacity @ speed), _TINY))
+
+
+def _by_id(jobs: Ints, known: Ints, values: Floats, missing: float) -> Floats:
+    """Values of ``known`` jobs in the order of ``jobs``, which may have others: (jobs,)."""
+    at, here = rows_of(known, jobs)
+    out = np.full(len(jobs), missing)
+    out[here] = values[at[here]]
+    return out
+
+
+def _fill(snapshot: Snapshot, unit: Ints, slot: Ints, waiting: Ints) -> tuple[Ints, Ints]:
+    """First fit on what is left, each job on the fastest type that has room for it."""
+    kind = snapshot.slot_type[slot]
+    used = np.bincount(kind, snapshot.scale[unit], len(snapshot.capacity))
+    free = snapshot.capacity - used
+    more: list[tuple[int, int]] = []
+    rate, firsts = snapshot.solo_rate, first_slot(snapshot)
+    for row in waiting.tolist():
+        if free.max(initial=0.0) < 1:
+            break
+        room = (free >= snapshot.scale[row]) & (rate[row, firsts] > 0)
+        if room.any():
+            best = int(np.where(room, rate[row, firsts], -1.0).argmax())
+            free[best] -= snapshot.scale[row]
+            more.append((row, int(firsts[best])))
+    if not more:
+        return unit, slot
+    extra = np.array(more, np.int64)
+    return np.concatenate([unit, extra[:, 0]]), np.concatenate([slot, extra[:, 1]])

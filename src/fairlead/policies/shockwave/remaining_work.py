@@ -1,0 +1,218 @@
+"""What is left of jobs that change their batch size: predictions from what they have announced and done.
+
+A job announces its epochs and the batch sizes that it may use, but not for how many epochs each. With a
+Dirichlet prior that gives all of them the same part, the epochs trained so far shift the expectation
+towards what is seen. Source: Shockwave (NSDI'23), section 6.2, and the release's job profiles.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from fairlead.model.adaptation import Adaptation, epochs_between
+from fairlead.model.arrays import Floats
+from fairlead.model.snapshot import Regimes, Snapshot
+from fairlead.policies.common import first_slot
+from fairlead.policies.shockwave.options import (
+    Calibration,
+    EpochTime,
+    Options,
+    Predictor,
+)
+
+NEVER_S = 1e12  # epochs last so long where a job cannot run: finite, so that sums stay finite
+_LEAST = 0.01  # part of a job that is taken to be left as long as it has not ended
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Per job: how far it is, and how long it would still run on each accelerator type."""
+
+    epochs: Floats  # (jobs,) of the whole job
+    progress: Floats  # (jobs,) epochs done, below ``epochs``
+    epoch_s: Floats  # (jobs, types) seconds of an epoch in the window that is to come
+    left_s: Floats  # (jobs, types) predicted running time that is left
+    spent_s: Floats  # (jobs,) running time of the epochs done, on a mean device
+    mean_left_s: Floats  # (jobs,) running time left on a mean device
+
+
+def outlook(snapshot: Snapshot, options: Options, measured: Floats | None = None) -> Outlook:
+    """The outlook of all jobs. measured: (jobs,) factor on all epoch times, None = 1 for all."""
+    regimes = snapshot.regimes or _single(snapshot)
+    epoch_s = _epoch_times(snapshot, regimes, options.whole_epochs)
+    if measured is not None:
+        epoch_s = epoch_s * measured[:, None, None]
+    if options.calibration is Calibration.OWN_TIME:
+        epoch_s = epoch_s * _own_time(snapshot, regimes, epoch_s, options.tolerance)[:, None, None]
+    progress, left = _progress(snapshot, regimes, options)
+    seen = _seen(regimes, progress, options)
+    ahead = _epochs_ahead(regimes, progress, left, seen, options)
+    present = _present(regimes, seen, epoch_s, options.epoch_time, ahead)
+    left_s = np.einsum("jb,jbt->jt", ahead, epoch_s)
+    if options.whole_epochs:  # an epoch count of 0 is read as one second
+        left_s = np.where(left[:, None] > 0, left_s, 1.0)
+    mix = _mix(snapshot)
+    mean_s = 1.0 / np.einsum("jbt,t->jb", 1.0 / epoch_s, mix)
+    mean_left = (ahead * mean_s).sum(axis=1)
+    if options.whole_epochs:
+        mean_left = np.where(left > 0, mean_left, 1.0)
+    spent = _spent(regimes, progress, options)
+    return Outlook(
+        regimes.epochs, progress, present, left_s, (spent * mean_s).sum(axis=1), mean_left
+    )
+
+
+def _mix(snapshot: Snapshot) -> Floats:
+    """(types,) part of all devices."""
+    total = snapshot.capacity.sum()
+    n = len(snapshot.capacity)
+    return np.asarray(snapshot.capacity / total if total > 0 else np.full(n, 1.0 / n))
+
+
+def _single(snapshot: Snapshot) -> Regimes:
+    """Jobs that keep their batch sizes have one regime and one epoch, all of their steps."""
+    n = len(snapshot.jobs)
+    return Regimes(
+        np.zeros((n, 1), np.int64),
+        snapshot.kind[:, None],
+        snapshot.total_steps[:, None],
+        (1.0 - snapshot.steps_left / snapshot.total_steps)[:, None],
+        np.zeros(n, np.int64),
+        np.ones(n),
+        (None,) * n,
+    )
+
+
+def _epoch_times(snapshot: Snapshot, regimes: Regimes, whole: bool) -> Floats:
+    """(jobs, batches, types) seconds of an epoch. whole: to the second, as the release has them, which
+    also counts the last mini-batch of an epoch as a part of one."""
+    rate = snapshot.kind_rate[:, first_slot(snapshot)][regimes.kind]
+    steps = regimes.steps_per_epoch
+    if whole:
+        samples = np.array([0 if a is None else a.samples for a in regimes.announced], np.float64)
+        batch = np.maximum(regimes.batch, 1)
+        steps = np.where(
+            (samples[:, None] > 0) & (regimes.batch > 0), samples[:, None] / batch, steps
+        )
+    runs = (rate > 0) & (regimes.kind >= 0)[:, :, None]
+    time = np.divide(steps[:, :, None], rate, out=np.full(rate.shape, NEVER_S), where=runs)
+    return np.asarray(np.maximum(1.0, np.round(time)) if whole else time)
+
+
+def _own_time(snapshot: Snapshot, regimes: Regimes, epoch_s: Floats, tolerance: float) -> Floats:
+    """(jobs,) time that a job's epochs took over what was predicted, where they differ by more than the
+    tolerance. Counts only time in which the job ran, by accelerator type."""
+    received = np.zeros((len(snapshot.jobs), len(snapshot.capacity)))
+    for t, kind in enumerate(snapshot.slot_type.tolist()):
+        received[:, kind] += snapshot.received_s[: len(received), t]
+    part = received / np.maximum(received.sum(axis=1), 1e-9)[:, None]
+    mean_s = 1.0 / np.maximum(np.einsum("jbt,jt->jb", 1.0 / epoch_s, part), 1e-15)
+    predicted = np.where(regimes.seen > 0, regimes.seen * mean_s, 0.0).sum(axis=1)
+    ran_s = snapshot.ran_s  # accounts may have a head start
+    known = (ran_s > 0) & (predicted > 0)
+    factor = np.divide(ran_s, predicted, out=np.ones(len(ran_s)), where=known)
+    return np.where(np.abs(factor - 1.0) > tolerance, np.clip(factor, 0.1, 10.0), 1.0)
+
+
+def _progress(snapshot: Snapshot, regimes: Regimes, options: Options) -> tuple[Floats, Floats]:
+    """(jobs,) epochs done, and epochs left. In whole epochs nothing may be left of a job that still has
+    steps to do, unless ``capped``."""
+    rows = np.arange(len(snapshot.jobs))
+    per_epoch = regimes.steps_per_epoch[rows, regimes.now]
+    if not options.whole_epochs:
+        left = np.maximum(snapshot.steps_left / per_epoch, regimes.epochs * _LEAST)
+        return np.maximum(regimes.epochs - left, 0.0), np.minimum(left, regimes.epochs)
+    done = np.floor((snapshot.total_steps - snapshot.steps_left) / per_epoch)
+    most = regimes.epochs - 1 if options.capped else regimes.epochs
+    progress = np.clip(done, 0.0, most)
+    return progress, regimes.epochs - progress
+
+
+@lru_cache(maxsize=20_000)
+def _counts(announced: Adaptation, progress: float) -> tuple[float, ...]:
+    """Epochs at each batch size of the announced schedule up to a progress."""
+    return tuple(epochs_between(announced, 0.0, progress).tolist())
+
+
+def _scheduled(regimes: Regimes, progress: Floats, current: float) -> Floats:
+    """(jobs, batches) epochs at each batch size by the announced schedules up to progress + current."""
+    out = np.zeros(regimes.batch.shape)
+    for j, announced in enumerate(regimes.announced):
+        if announced is None:
+            out[j, 0] = progress[j]
+        else:
+            until = min(progress[j] + current, float(announced.epochs))
+            counts = _counts(announced, until)
+            out[j, : len(counts)] = counts
+    return out
+
+
+def _seen(regimes: Regimes, progress: Floats, options: Options) -> Floats:
+    """(jobs, batches) epochs observed at each batch size."""
+    if options.whole_epochs:  # by the profile, the present epoch included
+        return _scheduled(regimes, progress, 1.0)
+    total = regimes.seen.sum(axis=1)
+    factor = np.divide(progress, total, out=np.zeros(len(total)), where=total > 0)
+    return np.asarray(regimes.seen * factor[:, None])
+
+
+def _spent(regimes: Regimes, progress: Floats, options: Options) -> Floats:
+    """(jobs, batches) epochs done at each batch size."""
+    return (
+        _scheduled(regimes, progress, 0.0)
+        if options.whole_epochs
+        else _seen(regimes, progress, options)
+    )
+
+
+def _epochs_ahead(
+    regimes: Regimes, progress: Floats, left: Floats, seen: Floats, options: Options
+) -> Floats:
+    """(jobs, batches) epochs that are expected at each batch size from here on; sums to ``left``."""
+    if options.predictor is Predictor.ORACLE:
+        done = _scheduled(regimes, progress, 0.0)
+        ahead = _scheduled(regimes, regimes.epochs, 0.0) - done
+        ahead = np.maximum(ahead, 0.0)
+        return _scaled(regimes, ahead, left)
+    used = regimes.kind >= 0
+    prior = regimes.epochs / np.maximum(used.sum(axis=1), 1) * options.prior
+    strength = np.where(used, prior[:, None] + seen, 0.0)
+    expected = regimes.epochs[:, None] * strength / strength.sum(axis=1, keepdims=True)
+    if not options.whole_epochs:
+        return _scaled(regimes, np.maximum(expected - seen, 0.0), left)
+    # The release takes off one epoch after the other, as long as at least one is left.
+    ahead = np.where(expected >= seen, expected - seen, expected - np.floor(expected))
+    inflated = np.maximum(np.floor(ahead.sum(axis=1) + 1), left)
+    part = np.where(inflated > 0, left, 0.0) / np.maximum(inflated, 1.0)
+    return np.asarray(ahead * part[:, None])
+
+
+def _scaled(regimes: Regimes, ahead: Floats, left: Floats) -> Floats:
+    """The same parts with sum ``left``; all at the present batch size where there are no parts."""
+    total = ahead.sum(axis=1)
+    rows = np.flatnonzero(total <= 0)
+    ahead[rows, regimes.now[rows]] = 1.0
+    total[rows] = 1.0
+    return np.asarray(ahead * (left / total)[:, None])
+
+
+def _present(
+    regimes: Regimes,
+    seen: Floats,
+    epoch_s: Floats,
+    which: EpochTime,
+    ahead: Floats,
+) -> Floats:
+    """(jobs, types) seconds of an epoch in the window."""
+    rows = np.arange(len(regimes.now))
+    if which is EpochTime.PRESENT:
+        return np.asarray(epoch_s[rows, regimes.now])
+    if which is EpochTime.AHEAD:
+        total = np.maximum(ahead.sum(axis=1), 1e-12)
+        return np.asarray(np.einsum("jb,jbt->jt", ahead, epoch_s) / total[:, None])
+    count = seen.sum(axis=1)
+    first = np.zeros_like(seen)
+    first[rows, regimes.now] = 1.0
+    weight = np.where(count[:, None] > 0, seen, first)
+    return np.asarray(np.einsum("jb,jbt->jt", weight, epoch_s) / weight.sum(axis=1, keepdims=True))

@@ -1,0 +1,342 @@
+"""The middle of the best answers of a linear programme, for small programmes of any form.
+
+    max c x   s.t.   A x <= b,   x >= 0
+
+Mehrotra's predictor and corrector (SIAM J. Optim. 2(4), 1992) from an infeasible start, with centring
+steps near the end; the normal equations are dense in the rows, so this is for hundreds of rows, not for
+thousands. From a start that is equal for equal columns and rows all iterates are: those that are alike are
+one column or row that counts as often as there are of them. ``fairlead.policies.solve.interior_point`` does the same for
+max-min shares without pairs at any size.
+
+Gavel's release solves with an interior-point solver, and which of many optima it ends at shapes its
+published averages: the gavel profile wants this answer, not a corner.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.policies.solve.dense_linear_algebra import reach
+
+STEPS = 200
+CENTRING = 5
+CENTRE_FROM = 1e-4
+_STEP = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A by columns: column k has rows index[start[k]:start[k + 1]], ascending."""
+
+    start: Ints
+    index: Ints
+    value: Floats  # in a row that stands for several: the sum of what the column has in them
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """How many columns and rows of the programme each column and row stands for."""
+
+    columns: Floats
+    rows: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Middle:
+    """The middle of the best answers, and prices that prove it: of one column and of one row, whatever it
+    stands for."""
+
+    x: Floats  # (columns,)
+    price: Floats  # (rows,) > 0
+
+
+def centre(
+    a: Columns, b: Floats, c: Floats, tolerance: float = 1e-8, alike: Alike | None = None
+) -> Middle | None:
+    """The middle of the best answers; None where rounding kept it from being found. b, c: of one row and
+    of one column, whatever it stands for."""
+    alike = alike or Alike(np.ones(len(c)), np.ones(len(b)))
+    x, price, gap, residual = _centre(
+        a.start, a.index, a.value, b, c, alike.columns, alike.rows, tolerance
+    )
+    found = gap < 100 * tolerance and residual < 100 * tolerance
+    return Middle(x, price) if found else None
+
+
+@kernel("f8(f8[::1], f8[::1], f8[::1])")
+def _dot(a: Floats, b: Floats, count: Floats) -> float:
+    """The sum of count * a * b, one after the other: a linear algebra library takes several threads for
+    long vectors, which cost more than they save here, and its last bits depend on how many there are."""
+    total = 0.0
+    for i in range(len(a)):
+        total += count[i] * (a[i] * b[i])
+    return total
+
+
+@kernel("void(f8[:,::1])")
+def _factor(matrix: Floats) -> None:
+    """Cholesky in place, upper triangle, row by row; pivots that rounding makes vanish are kept large."""
+    n = len(matrix)
+    for j in range(n):
+        row = matrix[j]
+        least = 1e-13 * row[j]
+        k = 0
+        while k + 4 <= j:  # four rows at a time: the row in hand is read and written less often
+            p, q, r, s = matrix[k], matrix[k + 1], matrix[k + 2], matrix[k + 3]
+            of_p, of_q, of_r, of_s = p[j], q[j], r[j], s[j]
+            for i in range(j, n):
+                row[i] = (((row[i] - of_p * p[i]) - of_q * q[i]) - of_r * r[i]) - of_s * s[i]
+            k += 4
+        while k < j:
+            p = matrix[k]
+            of_p = p[j]
+            for i in range(j, n):
+                row[i] -= of_p * p[i]
+            k += 1
+        row[j] = np.sqrt(row[j]) if row[j] > least else 1e64
+        for i in range(j + 1, n):
+            row[i] /= row[j]
+
+
+@kernel("void(f8[:,::1], f8[::1])")
+def _back(factor: Floats, right: Floats) -> None:
+    """Solve with a factor, in place."""
+    n = len(right)
+    for k in range(n):
+        row = factor[k]
+        right[k] /= row[k]
+        known = right[k]
+        for i in range(k + 1, n):
+            right[i] -= row[i] * known
+    for i in range(n - 1, -1, -1):
+        row = factor[i]
+        total = right[i]
+        for k in range(i + 1, n):
+            total -= row[k] * right[k]
+        right[i] = total / row[i]
+
+
+@kernel(
+    "Tuple((f8[::1], f8[::1], f8, f8))(i8[::1], i8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8)"
+)
+def _centre(
+    start: Ints,
+    index: Ints,
+    value: Floats,
+    b: Floats,
+    c: Floats,
+    copies: Floats,
+    count: Floats,
+    tolerance: float,
+) -> tuple[Floats, Floats, float, float]:
+    """x, prices of the rows, the gap of the products relative to the objective, and the largest residual
+    relative to b, c. copies: (columns,) and count: (rows,) of ``Alike``."""
+    columns, rows = len(c), len(b)
+    all_products = copies.sum() + count.sum()
+    x, w = np.ones(columns), np.ones(columns)
+    s, y = np.ones(rows), np.ones(rows)
+    dx, dw, ds, dy = np.zeros(columns), np.zeros(columns), np.zeros(rows), np.zeros(rows)
+    r_primal, r_dual = np.empty(rows), np.empty(columns)
+    target_x, target_s = np.empty(columns), np.empty(rows)
+    matrix = np.empty((rows, rows))
+    largest_b = 1.0 + np.abs(b).max()
+    largest_c = 1.0 + np.abs(c).max()
+    gap = residual = np.inf
+    centred = 0
+    for _ in range(STEPS):
+        r_primal[:] = b - s
+        for k in range(columns):
+            total = -c[k] - w[k]
+            for e in range(start[k], start[k + 1]):
+                r_primal[index[e]] -= copies[k] / count[index[e]] * (value[e] * x[k])
+                total += value[e] * y[index[e]]
+            r_dual[k] = -total  # A'y - w = c
+        residual = max(np.abs(r_primal).max() / largest_b, np.abs(r_dual).max() / largest_c)
+        products = _dot(x, w, copies) + _dot(s, y, count)
+        mu = products / all_products
+        gap = products / (1.0 + abs(_dot(c, x, copies)))
+        if gap < tolerance and residual < 100 * tolerance:  # rounding keeps it from falling further
+            break
+        # dw = A'dy - r_dual;  x dw + w dx = target;  s dy + y ds = target;  A dx + ds = r_primal
+        matrix[:] = 0.0
+        for k in range(columns):
+            d = copies[k] * (x[k] / w[k])
+            for e in range(start[k], start[k + 1]):
+                row = matrix[index[e]]
+                for f in range(e, start[k + 1]):
+                    row[index[f]] += d * value[f] * value[e]
+        for i in range(rows):
+            matrix[i, i] += count[i] * (s[i] / y[i])
+        _factor(matrix)
+        near = gap < CENTRE_FROM and residual < 1e-6 and centred < CENTRING
+        if near:
+            centred += 1
+        for phase in range(2):
+            if phase == 0:
+                if near:
+                    continue
+                target_x[:] = -x * w
+                target_s[:] = -s * y
+            elif near:
+                target_x[:] = mu - x * w
+                target_s[:] = mu - s * y
+            else:
+                forward = min(reach(x, dx), reach(s, ds))
+                backward = min(reach(w, dw), reach(y, dy))
+                after = _dot(x + forward * dx, w + backward * dw, copies)
+                after += _dot(s + forward * ds, y + backward * dy, count)
+                goal = mu * (after / all_products / mu) ** 3
+                target_x[:] = goal - x * w - dx * dw
+                target_s[:] = goal - s * y - ds * dy
+            dy[:] = count * (target_s / y - r_primal)
+            for k in range(columns):
+                along = copies[k] * ((target_x[k] + x[k] * r_dual[k]) / w[k])
+                for e in range(start[k], start[k + 1]):
+                    dy[index[e]] += value[e] * along
+            _back(matrix, dy)
+            for k in range(columns):
+                total = -r_dual[k]
+                for e in range(start[k], start[k + 1]):
+                    total += value[e] * dy[index[e]]
+                dw[k] = total
+                dx[k] = (target_x[k] - x[k] * total) / w[k]
+            ds[:] = (target_s - s * dy) / y
+        forward = min(1.0, _STEP * min(reach(x, dx), reach(s, ds)))
+        backward = min(1.0, _STEP * min(reach(w, dw), reach(y, dy)))
+        x = np.maximum(x + forward * dx, 1e-300)
+        s = np.maximum(s + forward * ds, 1e-300)
+        w = np.maximum(w + backward * dw, 1e-300)
+        y = np.maximum(y + backward * dy, 1e-300)
+    return x, y, gap, residual
+
+
+@dataclass(frozen=True, slots=True)
+class MiddleShares:
+    """Shares, and the prices that prove how good they are."""
+
+    share: Floats  # (jobs, slots) of jobs alone
+    pairs: Ints  # (pairs, 2) positions of jobs
+    of_pairs: Floats  # (pairs, slots)
+    value: Floats  # (jobs,) per step/s of a job; the sum of value / worth is 1
+    time_price: Floats  # (jobs,) per unit of a job's time
+    device_price: Floats  # (types,) per device
+
+
+def central_shares(
+    rate: Floats,
+    scale: Ints,
+    slot_type: Ints,
+    capacity: Floats,
+    kind: Ints,
+    beside: Floats | None,
+    worth: Floats,
+) -> MiddleShares | None:
+    """The middle of the best shares of jobs alone, and of pairs; None where it was not found. Every pair of
+    jobs of equal scale factor is offered, whatever it is worth, as in Gavel's programmes; jobs that are
+    alike have the same shares.
+
+    The largest z with worth_i t_i >= z, time and devices.
+    rate: (jobs, slots); worth: (jobs,), 0 = no row; beside: (kinds, kinds, slots) or None = no pairs.
+    """
+    _, first, of = np.unique(
+        np.column_stack([kind, scale, worth, rate]), axis=0, return_index=True, return_inverse=True
+    )
+    of = of.reshape(-1)
+    count = np.bincount(of).astype(np.float64)
+    classes, slots = len(first), rate.shape[1]
+    one, two = np.arange(classes), np.arange(classes)
+    if beside is not None:
+        i, j = np.triu_indices(classes)
+        both = (scale[first][i] == scale[first][j]) & ((i != j) | (count[i] > 1))
+        one, two = np.concatenate([one, i[both]]), np.concatenate([two, j[both]])
+    pair = np.arange(len(one)) >= classes
+    table = np.zeros((0, 0, slots)) if beside is None else beside
+    programme = _Programme(rate[first], scale[first], kind[first], worth[first], count, table)
+    middle = _central(programme, one, two, pair, slot_type, capacity)
+    if middle is None:
+        return None
+    found = middle.x[:-1].reshape(len(one), slots)
+    found[:, capacity[slot_type] <= 0] = 0.0
+    left, right = np.zeros((2, 0), np.int64)
+    of_pairs = np.zeros((0, slots))
+    if beside is not None:
+        left, right = np.triu_indices(len(rate), 1)
+        alike = scale[left] == scale[right]
+        left, right = left[alike], right[alike]
+        unit = np.zeros((classes, classes), np.int64)
+        unit[one[pair], two[pair]] = unit[two[pair], one[pair]] = np.flatnonzero(pair)
+        of_pairs = found[unit[of[left], of[right]]]
+    of_worth, of_time, of_type = np.split(middle.price, [classes, 2 * classes])
+    return MiddleShares(
+        found[of],
+        np.column_stack([left, right]),
+        of_pairs,
+        (of_worth * programme.scaled)[of],
+        of_time[of],
+        of_type / np.maximum(capacity, 1.0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Programme:
+    """What the shares of classes of jobs that are alike are worth."""
+
+    rate: Floats  # (classes, slots)
+    scale: Ints  # (classes,)
+    kind: Ints  # (classes,)
+    worth: Floats  # (classes,)
+    count: Floats  # (classes,) jobs
+    beside: Floats  # (kinds, kinds, slots)
+
+    @property
+    def largest(self) -> Floats:
+        """(classes,) worth of the fastest rate alone; 0 = no say."""
+        return np.asarray(self.worth * self.rate.max(axis=1, initial=0.0))
+
+    @property
+    def scaled(self) -> Floats:
+        """(classes,) worth of a step/s where the fastest rate is worth 1; rows are in this unit."""
+        largest = self.largest
+        return self.worth / np.where(largest > 0, largest, 1.0)
+
+
+def _central(
+    of: _Programme, one: Ints, two: Ints, pair: Bools, slot_type: Ints, capacity: Floats
+) -> Middle | None:
+    """The middle of the best shares of one unit of each class of units on each slot type, the level behind
+    them: of jobs of class ``one`` alone, or, where ``pair``, beside one of class ``two``."""
+    n, slots, units, count = len(of.rate), len(slot_type), len(one), of.count
+    mine, yours = of.rate[one], np.zeros((units, slots))
+    mine[pair] = of.beside[of.kind[one[pair]], of.kind[two[pair]]]
+    yours[pair] = of.beside[of.kind[two[pair]], of.kind[one[pair]]]
+    same = pair & (one == two)  # both jobs have their rows in one
+    other = pair & ~same
+    largest, worth = of.largest, of.scaled
+    row = np.empty((units, slots, 5), np.int64)
+    value = np.zeros((units, slots, 5))
+    row[:, :, 0], value[:, :, 0] = one[:, None], -worth[one][:, None] * mine
+    value[same, :, 0] -= worth[one[same]][:, None] * yours[same]
+    row[:, :, 1], value[:, :, 1] = two[:, None], -worth[two][:, None] * yours * other[:, None]
+    row[:, :, 2], value[:, :, 2] = n + one[:, None], 1.0 + same[:, None]
+    row[:, :, 3], value[:, :, 3] = n + two[:, None], 1.0 * other[:, None]
+    row[:, :, 4] = 2 * n + slot_type
+    value[:, :, 4] = of.scale[one][:, None] / np.maximum(capacity, 1.0)[slot_type]
+    copies = np.where(other, count[one] * count[two], count[one])
+    copies[same] *= (count[one[same]] - 1) / 2
+    there = value != 0
+    says = np.flatnonzero(largest > 0)
+    b = np.ones(2 * n + len(capacity))  # a row of a job without a say binds nothing
+    b[says] = 0.0
+    index, entries = (
+        np.append(row[there], says),
+        np.append(value[there], count[says] / largest[says]),
+    )
+    start = np.cumsum(np.concatenate([[0], there.sum(axis=2).ravel(), [len(says)]]))
+    c = np.append(np.zeros(units * slots), 1.0)
+    alike = Alike(
+        np.append(np.repeat(copies, slots), 1.0),
+        np.concatenate([count, count, np.ones(len(capacity))]),
+    )
+    return centre(Columns(start, index, entries), b, c, alike=alike)

@@ -1,0 +1,181 @@
+"""Requirements of many jobs as a few: the hat reduction.
+
+At prices p of the types, the cheapest way to give a job a rate r within its time is convex and piecewise
+linear in r, with kinks only at the rates of its own kind. A job that needs a rate between two kinks costs
+what jobs at these two cost, weighted by how near it is (its *hat* weights). So any number of jobs of a
+kind, whatever they need, count as jobs that need exactly one of the kind's own rates, with fractional
+multiplicities: the sums of the weights. A linear programme over those is as small as the kinds are few,
+and its answer goes back to the jobs by the same weights.
+
+A *row* is a number of jobs of one kind that need the same.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Bools, Floats, Ints
+
+_AT_KINK = 1 - 1e-9  # a rate this near below a kink is at it
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """What jobs of a kind can do, and the rates at which their cost has kinks."""
+
+    id: Ints  # (kinds,) ascending
+    scale: Floats  # (kinds,) devices
+    rate: Floats  # (kinds, slots) steps/s; 0 = cannot run there
+    kink: Floats  # (kinds, slots + 1) 0 and its own rates, ascending; 0 for those that repeat
+
+    @staticmethod
+    def of(ids: Ints, scale: Floats, rate: Floats) -> "Kinds":
+        """Kinds with their kinks."""
+        return Kinds(ids, scale, np.ascontiguousarray(rate), kinks(rate))
+
+    @property
+    def best(self) -> Floats:
+        """(kinds,) the fastest rate."""
+        return np.ascontiguousarray(self.kink[:, -1])
+
+
+def kinks(rate: Floats) -> Floats:
+    """(kinds, slots + 1) 0 and the rates of each kind, ascending; 0 for those that repeat."""
+    kink = np.sort(np.column_stack([np.zeros(len(rate)), rate]), axis=1)
+    kink[:, :-1][kink[:, :-1] == kink[:, 1:]] = 0.0
+    kink.sort(axis=1)
+    return kink
+
+
+@kernel("i8(f8, f8[::1])", inline="always")
+def segment(need: float, kink: Floats) -> int:
+    """The first kink that is not below a rate > 0; the last one for a rate beyond it."""
+    k = 1
+    for j in range(1, len(kink) - 1):
+        k += need > kink[j]  # counted, not searched: nothing could foretell where a search ends
+    return k
+
+
+@kernel("f8[:,::1](f8[:,::1], f8[::1], f8[:,::1], f8[::1])")
+def kink_cost(rate: Floats, scale: Floats, kink: Floats, price: Floats) -> Floats:
+    """(kinds, kinks) the least that a job pays for exactly this rate. price: (slots,) of a device.
+
+    The cheapest shares use at most two slot types, or one and no time at all.
+    """
+    slots = rate.shape[1]
+    out = np.zeros_like(kink)
+    for c in range(len(kink)):
+        for k in range(kink.shape[1]):
+            want = kink[c, k]
+            if want <= 0:
+                continue
+            least = np.inf
+            for b in range(slots):
+                if rate[c, b] < want:
+                    continue
+                least = min(least, price[b] * want / rate[c, b])
+                for a in range(slots):
+                    if 0 < rate[c, a] < want:
+                        part = (want - rate[c, a]) / (rate[c, b] - rate[c, a])
+                        least = min(least, price[a] + (price[b] - price[a]) * part)
+            out[c, k] = scale[c] * least
+    return out
+
+
+@kernel("Tuple((i8[::1], i8[::1], f8[::1]))(i8[::1], f8[::1], f8[:,::1], f8[::1])")
+def cheapest(kind: Ints, need: Floats, rate: Floats, price: Floats) -> tuple[Ints, Ints, Floats]:
+    """(rows,) the slot types on which a job has a rate most cheaply, the faster and the slower one (-1 =
+    none), and the time on the faster one. price: (slots,) of a device."""
+    slots = rate.shape[1]
+    fast, slow = np.zeros(len(kind), np.int64), np.full(len(kind), -1, np.int64)
+    time = np.zeros(len(kind))
+    for i in range(len(kind)):
+        c = kind[i]
+        least = np.inf
+        for b in range(slots):
+            if rate[c, b] < need[i] or rate[c, b] <= 0:
+                continue
+            part = need[i] / rate[c, b]
+            if price[b] * part < least:
+                least, fast[i], slow[i], time[i] = price[b] * part, b, -1, part
+            for a in range(slots):
+                if 0 < rate[c, a] < need[i]:
+                    part = (need[i] - rate[c, a]) / (rate[c, b] - rate[c, a])
+                    pays = price[a] + (price[b] - price[a]) * part
+                    if pays < least:
+                        least, fast[i], slow[i], time[i] = pays, b, a, part
+    return fast, slow, time
+
+
+@kernel("f8(i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1])")
+def total_cost(kind: Ints, count: Floats, need: Floats, kink: Floats, cost: Floats) -> float:
+    """What all rows cost together. kind, count, need: (rows,); cost: (kinds, kinks)."""
+    total = 0.0
+    for i in range(len(kind)):
+        if need[i] > 0:
+            c = kind[i]
+            k = segment(need[i], kink[c])
+            low = kink[c, k - 1]
+            part = (need[i] - low) / (kink[c, k] - low)
+            total += count[i] * (part * cost[c, k] + (1.0 - part) * cost[c, k - 1])
+    return total
+
+
+@kernel("Tuple((f8[::1], f8[::1]))(i8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1])")
+def for_free(
+    kind: Ints, need: Floats, kink: Floats, cost: Floats, dear: Floats
+) -> tuple[Floats, Floats]:
+    """(rows,) the largest rate that costs a job no more than what it needs, and what one step/s beyond
+    that costs; inf where there is none. dear: (kinds,) a marginal cost up to which a step/s is free."""
+    most, marginal = np.empty(len(kind)), np.empty(len(kind))
+    last = kink.shape[1] - 1
+    for i in range(len(kind)):
+        c = kind[i]
+        most[i], marginal[i] = max(need[i], kink[c, last]), np.inf
+        for k in range(1, last + 1):
+            if kink[c, k] <= 0 or need[i] >= kink[c, k] * _AT_KINK:
+                continue
+            slope = (cost[c, k] - cost[c, k - 1]) / (kink[c, k] - kink[c, k - 1])
+            if slope > dear[c]:
+                most[i], marginal[i] = max(need[i], kink[c, k - 1]), slope
+                break
+    return most, marginal
+
+
+@kernel("f8[:,::1](i8[::1], f8[::1], f8[::1], f8[:,::1])")
+def multiplicities(kind: Ints, count: Floats, need: Floats, kink: Floats) -> Floats:
+    """(kinds, kinks) how many jobs need exactly this rate."""
+    out = np.zeros_like(kink)
+    for i in range(len(kind)):
+        if need[i] > 0:
+            c = kind[i]
+            k = segment(need[i], kink[c])
+            low = kink[c, k - 1]
+            part = (need[i] - low) / (kink[c, k] - low)
+            out[c, k] += count[i] * part
+            out[c, k - 1] += count[i] * (1.0 - part)
+    return out
+
+
+@kernel("f8[:,::1](i8[::1], f8[::1], f8[:,::1], f8[:,:,::1])")
+def expand(kind: Ints, need: Floats, kink: Floats, of_kink: Floats) -> Floats:
+    """(rows, slots) shares of a job from (kinds, kinks, slots): those of its neighbours, weighted."""
+    slots = of_kink.shape[2]
+    share = np.zeros((len(kind), slots))
+    for i in range(len(kind)):
+        if need[i] > 0:
+            c = kind[i]
+            k = segment(need[i], kink[c])
+            low = kink[c, k - 1]
+            part = (need[i] - low) / (kink[c, k] - low)
+            for j in range(slots):
+                share[i, j] = part * of_kink[c, k, j] + (1.0 - part) * of_kink[c, k - 1, j]
+    return share
+
+
+def needed(multiplicity: Floats) -> Bools:
+    """(kinds, kinks) which of them count: not rate 0, not traces left by rounding."""
+    out = multiplicity > 1e-15 * max(1.0, float(multiplicity.max(initial=0.0)))
+    out[:, 0] = False
+    return out

@@ -1,0 +1,124 @@
+"""From classes back to jobs: whose time with whom.
+
+A class's time alone is divided evenly. The time y that classes c and d spend in pairs is laid out twice
+on one line, once divided among the jobs of c and once among those of d; jobs whose pieces overlap are a
+pair for as long as they overlap. That gives every job of a class the same, with at most n_c + n_d - 1
+pairs. The jobs of a class with itself go two by two, the first three in a ring if their number is odd.
+"""
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.solve.program import Answer, Problem
+
+
+def pair_shares(problem: Problem, answer: Answer, snapshot: Snapshot) -> tuple[Ints, Floats]:
+    """(pairs, 2) positions of jobs, ascending, and (pairs, slots) their shares.
+
+    Jobs that run in a pair now come first in their classes, next to each other, so that pairs which go
+    on are mostly the same; apart from that in order of submission.
+    """
+    return _laid_out(problem, answer, snapshot, np.arange(len(snapshot.jobs)), 0)
+
+
+def unit_shares(problem: Problem, answer: Answer, snapshot: Snapshot) -> tuple[Ints, Floats]:
+    """(units, 2) ids of jobs, -1 = none, and (units, slots) their shares: all jobs alone, then the pairs
+    as ``pair_shares`` has them."""
+    n = len(snapshot.jobs)
+    units, share = _laid_out(problem, answer, snapshot, snapshot.jobs, n)
+    units[:n, 0], units[:n, 1] = snapshot.jobs, -1
+    np.take(answer.per_job(problem), problem.classes.of, axis=0, out=share[:n], mode="clip")
+    return units, share
+
+
+def _laid_out(
+    problem: Problem, answer: Answer, snapshot: Snapshot, name: Ints, front: int
+) -> tuple[Ints, Floats]:
+    """The pairs, by the names (jobs,) of their jobs, and their shares, behind ``front`` empty rows."""
+    ways = answer.ways
+    used = np.flatnonzero((ways.second >= 0) & (answer.time > 0))
+    slots = problem.rate.shape[1]
+    classes = len(problem.scale)
+    code, which = np.unique(ways.first[used] * classes + ways.second[used], return_inverse=True)
+    time = np.zeros((len(code), slots))
+    time[which, ways.slot[used]] = answer.time[used]
+    first, second = code // max(classes, 1), code % max(classes, 1)
+    members, begin = _members(problem, snapshot)
+    n, m = (problem.classes.count[row].astype(np.int64) for row in (first, second))
+    twins = n // 2 + np.where(n % 2 == 1, 2, 0)
+    rows = front + int(np.where(first == second, twins, n + m - np.gcd(n, m)).sum())
+    pair, share = np.empty((rows, 2), np.int64), np.empty((rows, slots))
+    _pairs(first, second, time, members, begin, name, pair[front:], share[front:])
+    return pair, share
+
+
+def _members(problem: Problem, snapshot: Snapshot) -> tuple[Ints, Ints]:
+    """(jobs,) positions class by class, and (classes + 1,) where each class begins."""
+    of = problem.classes.of
+    begin = np.concatenate([[0], np.cumsum(problem.classes.count.astype(np.int64))])
+    if not (snapshot.packed and (snapshot.running_on[snapshot.member[:, 1] >= 0] >= 0).any()):
+        members = np.empty(len(of), np.int64)
+        _by_class(of, begin, members)
+        return members, begin
+    together = snapshot.member[(snapshot.member[:, 1] >= 0) & (snapshot.running_on >= 0)]
+    rank = np.arange(len(of)) + len(of)
+    rank[together] = together.min(axis=1)[:, None]
+    return np.lexsort((rank, of)), begin
+
+
+@kernel("void(i8[::1], i8[::1], i8[::1])")
+def _by_class(of: Ints, begin: Ints, out: Ints) -> None:
+    """(jobs,) positions ordered by class, then by position (a counting sort)."""
+    at = begin.copy()
+    for i in range(len(of)):
+        out[at[of[i]]] = i
+        at[of[i]] += 1
+
+
+@kernel(
+    "void(i8[::1], i8[::1], f8[:,::1], i8[::1], i8[::1], i8[::1], i8[:,::1], f8[:,::1])",
+)
+def _pairs(
+    first: Ints,
+    second: Ints,
+    time: Floats,
+    members: Ints,
+    begin: Ints,
+    name: Ints,
+    pair: Ints,
+    share: Floats,
+) -> None:
+    """first, second: (class pairs,) classes; time: (class pairs, slots) of all their pairs together. To
+    be filled: pair and share, with as many rows as there will be pairs."""
+    out = 0
+    for p in range(len(first)):
+        a, b = begin[first[p]], begin[second[p]]
+        n, m = begin[first[p] + 1] - a, begin[second[p] + 1] - b
+        i, j, done = 0, 0, 0  # on a line of n * m
+        twins = first[p] == second[p]
+        ring = 3 if n % 2 == 1 else 0
+        whole = float(n) if twins else float(n) * m
+        while i < n and j < m:
+            if twins and i < ring:
+                x, y, part = members[a + i], members[a + (i + 1) % 3], 1.0
+                i += 1
+            elif twins:
+                x, y, part = members[a + i], members[a + i + 1], 2.0
+                i += 2
+            else:
+                x, y = members[a + i], members[b + j]
+                end_i, end_j = (i + 1) * m, (j + 1) * n
+                end = min(end_i, end_j)
+                part = float(end - done)
+                done = end
+                if end_i == end:
+                    i += 1
+                if end_j == end:
+                    j += 1
+            pair[out, 0], pair[out, 1] = name[min(x, y)], name[max(x, y)]
+            part /= whole
+            for t in range(time.shape[1]):
+                share[out, t] = time[p, t] * part
+            out += 1

@@ -1,0 +1,244 @@
+"""The boundary to HiGHS: a linear program as sparse arrays in, a checked optimum out.
+
+Three steps: pass the program, set a starting basis, run. The status is checked every time; anything but
+an optimum raises. Every program gets a solver of its own, so nothing is carried over from one solve to
+the next except what the caller passes in: the same program and basis give the same bits anywhere.
+
+Allocation programs are small once jobs are grouped (tens of columns per accelerator type) and almost
+always start next to their optimum, so presolve is off and the method is the primal simplex: 0.2 ms cold
+and under 0.1 ms warm at 25 classes and 3 types, against 1.8 ms with presolve.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.errors import SolveError
+from fairlead.model.late import Late
+from fairlead.model.arrays import Floats
+
+highspy: Any = Late("highspy")  # a fifth of a second of CPU time
+
+Int32s: TypeAlias = NDArray[np.int32]
+Statuses: TypeAlias = NDArray[np.uint8]  # HiGHS basis codes; see LOWER, BASIC
+
+INFINITY = float("inf")
+LOWER, BASIC = (
+    np.uint8(0),
+    np.uint8(1),
+)  # HighsBasisStatus: kLower, nonbasic at the lower bound; kBasic
+
+_COLWISE = 1
+_MINIMISE = 1
+
+_OPTIONS: Mapping[str, object] = {
+    "output_flag": False,
+    "threads": 1,
+    "parallel": "off",
+    "presolve": "off",
+    "solver": "simplex",
+    "simplex_strategy": 4,  # primal: the phases of one solve and most warm starts are primal feasible
+    "simplex_scale_strategy": 0,  # programs come in with rows of order one
+    "primal_feasibility_tolerance": 1e-9,
+    "dual_feasibility_tolerance": 1e-10,
+}
+
+_CAREFUL: Mapping[str, object] = {
+    "presolve": "on",
+    "simplex_strategy": 1,  # dual
+    "simplex_scale_strategy": 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LinearProgram:
+    """Maximise cost @ x subject to row_lower <= A x <= row_upper, col_lower <= x <= col_upper.
+
+    A is stored by columns: column c has the rows ``index[start[c]:start[c + 1]]``.
+    """
+
+    cost: Floats  # (columns,)
+    col_lower: Floats  # (columns,)
+    col_upper: Floats  # (columns,)
+    row_lower: Floats  # (rows,)
+    row_upper: Floats  # (rows,)
+    start: Int32s  # (columns + 1,)
+    index: Int32s  # (nonzeros,)
+    value: Floats  # (nonzeros,)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """Where a simplex run may start: one HiGHS status per column and per row."""
+
+    columns: Statuses  # (columns,)
+    rows: Statuses  # (rows,)
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """A proven optimum of a linear program."""
+
+    objective: float
+    value: Floats  # (columns,)
+    dual: Floats  # (rows,) gain of the objective per unit of right-hand side
+    iterations: int
+
+
+class Model:
+    """One program inside HiGHS, for the phases of a single solve; ``close`` is not needed."""
+
+    def __init__(self, program: LinearProgram) -> None:
+        self._program = program
+        self._highs: Any = None
+
+    def load(self, basis: Basis | None = None) -> bool:
+        """Pass the program and, if given, a starting basis; False where the basis was refused."""
+        self._highs = _solver()
+        self._pass()
+        if basis is None:
+            return False
+        if self._highs.setBasis(_to_highs(basis)) == highspy.HighsStatus.kOk:
+            return True
+        self._pass()  # a refused basis may leave traces
+        return False
+
+    def maximise(self, cost: Floats | None = None) -> Optimum:
+        """The optimum of the program, or with another cost from where the last run ended."""
+        highs = self._highs
+        if cost is not None:
+            columns = np.arange(len(cost), dtype=np.int32)
+            _ok(highs.changeColsCost(len(cost), columns, -cost), "take the second cost")
+        highs.run()
+        status = highs.getModelStatus()
+        ended = highspy.HighsModelStatus
+        if status not in (ended.kOptimal, ended.kInfeasible, ended.kUnbounded):
+            status = self._run_with_care()
+        if status == highspy.HighsModelStatus.kModelEmpty and self._holds_at_nothing():
+            rows = len(self._program.row_lower)
+            return Optimum(0.0, np.zeros(0), np.zeros(rows), 0)
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise SolveError(
+                f"the linear program ({len(self._program.cost)} columns, "
+                f"{len(self._program.row_lower)} rows) ended as "
+                f"{highs.modelStatusToString(status)!r} instead of optimal"
+            )
+        solution = highs.getSolution()
+        return Optimum(
+            objective=-float(highs.getObjectiveValue()),
+            value=np.array(solution.col_value),
+            dual=-np.array(solution.row_dual),
+            iterations=int(highs.getInfoValue("simplex_iteration_count")[1]),
+        )
+
+    def _holds_at_nothing(self) -> bool:
+        """Are the rows met with no column at all? (HiGHS does not say.)"""
+        p = self._program
+        return bool((p.row_lower <= 0).all() and (p.row_upper >= 0).all())
+
+    def _run_with_care(self) -> Any:
+        """From scratch, with scaling, presolve and the dual simplex, where the quick way lost its
+        footing: coefficients may differ by ten orders of magnitude."""
+        highs = self._highs
+        for name, value in _CAREFUL.items():
+            highs.setOptionValue(name, value)
+        highs.clearSolver()
+        highs.run()
+        for name in _CAREFUL:
+            highs.setOptionValue(name, _OPTIONS[name])
+        return highs.getModelStatus()
+
+    def basis(self) -> Basis:
+        """Where the last run ended. (``getBasicVariables`` would be faster, and ends the process where
+        presolve has solved everything.)"""
+        return listed(self.ended())
+
+    def ended(self) -> Any:
+        """The same as HiGHS has it: at no cost, for ``listed`` if it is wanted."""
+        return self._highs.getBasis()
+
+    def renew(self, program: LinearProgram) -> None:
+        """Another program of the same rows and columns, from where the last run ended."""
+        ended = self.ended()
+        self._program = program
+        self._pass()
+        if self._highs.setBasis(ended) != highspy.HighsStatus.kOk:
+            self._pass()
+
+    def bound(self, column: int, lower: float, upper: float) -> None:
+        """Change the bounds of one column."""
+        _ok(self._highs.changeColBounds(column, lower, upper), f"bound column {column}")
+
+    def add(self, cost: Floats, start: Int32s, index: Int32s, value: Floats) -> None:
+        """More columns, each from 0 up. start: (columns + 1,) as in ``LinearProgram``."""
+        n = len(cost)
+        lower, upper = np.zeros(n), np.full(n, INFINITY)
+        _ok(
+            self._highs.addCols(n, -cost, lower, upper, len(value), start[:-1], index, value),
+            f"take {n} more columns",
+        )
+
+    def _pass(self) -> None:
+        p = self._program
+        columns, rows = len(p.cost), len(p.row_lower)
+        _ok(
+            self._highs.passModel(
+                columns,
+                rows,
+                len(p.value),
+                _COLWISE,
+                _MINIMISE,
+                0.0,
+                -p.cost,
+                p.col_lower,
+                p.col_upper,
+                p.row_lower,
+                p.row_upper,
+                p.start,
+                p.index,
+                p.value,
+                np.zeros(columns, np.int32),  # every column is continuous
+            ),
+            f"take a program of {columns} columns and {rows} rows",
+        )
+
+
+def listed(ended: Any) -> Basis:
+    """A basis of ``Model.ended``, status by status."""
+    return Basis(
+        np.frombuffer(bytes(ended.col_status), np.uint8),
+        np.frombuffer(bytes(ended.row_status), np.uint8),
+    )
+
+
+def _solver() -> Any:
+    highs: Any = highspy.Highs()
+    for name, value in _OPTIONS.items():
+        highs.setOptionValue(name, value)
+    return highs
+
+
+def _ok(status: Any, what: str) -> None:
+    if status == highspy.HighsStatus.kError:
+        raise SolveError(f"the solver refused to {what}")
+
+
+@cache
+def _statuses() -> list[Any]:
+    """What HiGHS has a basis made of, by code."""
+    return sorted(highspy.HighsBasisStatus.__members__.values(), key=int)
+
+
+def _to_highs(basis: Basis) -> Any:
+    out, status = highspy.HighsBasis(), _statuses()
+    most = len(status) - 1
+    out.col_status = [status[code] for code in np.minimum(basis.columns, most).tolist()]
+    out.row_status = [status[code] for code in np.minimum(basis.rows, most).tolist()]
+    out.valid = True
+    basic = np.count_nonzero(basis.columns == BASIC) + np.count_nonzero(basis.rows == BASIC)
+    out.alien = basic != len(basis.rows)  # HiGHS then completes it or takes what is too much out
+    return out

@@ -1,0 +1,228 @@
+"""Max-min shares by an interior-point method that knows the problem's structure.
+
+    max t   s.t.   sum_j a_cj x_cj >= t,   sum_j x_cj <= 1,   sum_c m_c s_c x_cj <= N_k(j),   x >= 0
+
+for classes c of m_c equal jobs. Mehrotra's predictor and corrector (SIAM J. Optim. 2(4), 1992) on the
+per-job problem, whose iterates are equal for equal jobs. The Newton system is one small matrix per class,
+tied together by one row per accelerator type and one for t, so a step costs time linear in the classes.
+
+It ends at the analytic centre of the optimal face, where a simplex run ends at a corner. Gavel's release
+solves with an interior-point solver, and which of many optima it gets shapes its published averages.
+
+Layout: ``primal`` and ``dual`` are (classes, slots + 2), their products the complementarity: x and the
+dual of x >= 0 for each slot, then the slack of the level row and its weight, then the slack of the time
+row and its rent. ``free`` and ``price`` are (types,) unused devices and their price.
+"""
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Floats, Ints
+from fairlead.policies.solve.dense_linear_algebra import (
+    reach,
+    solve_general,
+    solve_spd,
+)
+
+STEPS = 100
+CENTRING = 5  # steps to the middle of the optimal face ...
+CENTRE_FROM = 1e-4  # ... when the gap is this small
+_STEP = 0.99  # part of the way to the boundary
+_FLOOR = 1e-14  # rounding must not put a value on the boundary
+
+
+@kernel("f8(f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1])")
+def _products(primal: Floats, dual: Floats, free: Floats, price: Floats, count: Floats) -> float:
+    """Sum of all complementarity products, over jobs: the gap between the objectives."""
+    total = 0.0
+    for c in range(len(primal)):
+        inner = 0.0
+        for i in range(primal.shape[1]):
+            inner += primal[c, i] * dual[c, i]
+        total += count[c] * inner
+    for k in range(len(free)):
+        total += free[k] * price[k]
+    return total
+
+
+@kernel(
+    "f8(f8[:,::1], f8[::1], f8[::1], i8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8,"
+    " f8[:,::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1])",
+)
+def _newton(
+    worth: Floats,
+    count: Floats,
+    scale: Floats,
+    slot_type: Ints,
+    capacity: Floats,
+    primal: Floats,
+    dual: Floats,
+    free: Floats,
+    price: Floats,
+    t: float,
+    target: Floats,
+    free_target: Floats,
+    d_primal: Floats,
+    d_dual: Floats,
+    d_free: Floats,
+    d_price: Floats,
+) -> float:
+    """One Newton step, into d_*; returns that of t. target, free_target: change wanted of each product."""
+    classes, slots = worth.shape
+    types = len(capacity)
+    level, spare = slots, slots + 1  # columns of the two slacks
+    size = types + 1
+    system, right = np.zeros((size, size)), np.zeros(size)
+    solved = np.empty((classes, slots, types + 2))  # dx = [0] + [1] dt + sum_k [2 + k] dprice_k
+    residual = np.empty((classes, 2))  # of the level and time rows
+    h, along = np.empty((slots, slots)), np.empty(types + 2)
+    right[types] = 1.0
+    for k in range(types):
+        system[k, k] = free[k] / price[k]
+        right[k] = free_target[k] / price[k] + free[k] - capacity[k]
+    for c in range(classes):
+        residual[c, 0] = primal[c, level] + t
+        residual[c, 1] = primal[c, spare] - 1.0
+        for j in range(slots):
+            residual[c, 0] -= worth[c, j] * primal[c, j]
+            residual[c, 1] += primal[c, j]
+        a, b = dual[c, level] / primal[c, level], dual[c, spare] / primal[c, spare]
+        one = (target[c, level] + dual[c, level] * residual[c, 0]) / primal[c, level]
+        two = (target[c, spare] + dual[c, spare] * residual[c, 1]) / primal[c, spare]
+        # h = diagonal + b 1 1'. The level row adds a w w', by Sherman and Morrison's formula, for a grows
+        # without bound and would cancel.
+        for j in range(slots):
+            cost = dual[c, spare] + scale[c] * price[slot_type[j]]
+            r_dual = cost - worth[c, j] * dual[c, level] - dual[c, j]
+            solved[c, j, :] = 0.0
+            solved[c, j, 0] = target[c, j] / primal[c, j] - r_dual - two
+            solved[c, j, 1] = worth[c, j]
+            solved[c, j, 2 + slot_type[j]] = -scale[c]
+            for i in range(slots):
+                h[j, i] = b
+            h[j, j] += dual[c, j] / primal[c, j]
+        solve_spd(h, solved[c])
+        for q in range(types + 2):
+            along[q] = 0.0
+            for j in range(slots):
+                along[q] += worth[c, j] * solved[c, j, q]
+        stiff = 1.0 + a * along[1]
+        alpha = a / stiff
+        for j in range(slots):
+            z = solved[c, j, 1]
+            solved[c, j, 0] += (one / stiff - alpha * along[0]) * z
+            for q in range(2, types + 2):
+                solved[c, j, q] -= alpha * along[q] * z
+            solved[c, j, 1] = alpha * z
+        right[types] += count[c] * (alpha * along[0] - one / stiff - dual[c, level])
+        system[types, types] += count[c] * alpha
+        for q in range(types):
+            system[types, q] -= count[c] * alpha * along[2 + q]
+        use = count[c] * scale[c]
+        for j in range(slots):
+            k = slot_type[j]
+            right[k] += use * (solved[c, j, 0] + primal[c, j])
+            system[k, types] -= use * solved[c, j, 1]
+            for q in range(types):
+                system[k, q] -= use * solved[c, j, 2 + q]
+    solve_general(system, right.reshape(size, 1))
+    dt = right[types]
+    for k in range(types):
+        d_price[k] = right[k]
+        d_free[k] = (free_target[k] - free[k] * d_price[k]) / price[k]
+    for c in range(classes):
+        d_primal[c, level] = -dt - residual[c, 0]
+        d_primal[c, spare] = -residual[c, 1]
+        for j in range(slots):
+            step = solved[c, j, 0] + solved[c, j, 1] * dt
+            for q in range(types):
+                step += solved[c, j, 2 + q] * d_price[q]
+            d_primal[c, j] = step
+            d_primal[c, level] += worth[c, j] * step
+            d_primal[c, spare] -= step
+        for i in range(slots + 2):
+            d_dual[c, i] = (target[c, i] - dual[c, i] * d_primal[c, i]) / primal[c, i]
+    return float(dt)
+
+
+@kernel(
+    "Tuple((f8[:,::1], f8[::1], f8[::1], i8))(f8[:,::1], f8[::1], f8[::1], i8[::1], f8[::1], f8)",
+)
+def max_min(
+    worth: Floats,
+    count: Floats,
+    scale: Floats,
+    slot_type: Ints,
+    capacity: Floats,
+    tolerance: float,
+) -> tuple[Floats, Floats, Floats, int]:
+    """(classes, slots) central shares of one job per class; (classes,) weights and (types,) prices, the
+    duals of level and devices; and how many steps it took.
+
+    worth: (classes, slots) a_cj, some of it > 0 in every class; count, scale: (classes,) jobs of a class
+    and devices of each; slot_type: (slots,) type that a slot draws on; capacity: (types,) devices, > 0.
+    tolerance: relative gap between primal and dual objective to stop at; after ``STEPS`` it stops anyway.
+    """
+    classes, slots = worth.shape
+    types = len(capacity)
+    jobs, demand = count.sum(), (count * scale).sum()
+    primal, dual = np.ones((classes, slots + 2)), np.full((classes, slots + 2), 1.0 / jobs)
+    free, price = capacity.copy(), np.full(types, 1.0 / capacity.sum())
+    t = 0.0
+    for c in range(classes):  # a point inside
+        primal[c, slots] = 0.0
+        for j in range(slots):
+            k = slot_type[j]
+            x = 0.5 * min(1.0 / slots, capacity[k] / demand / np.sum(slot_type == k))
+            primal[c, j] = x
+            primal[c, slots] += worth[c, j] * x
+            primal[c, slots + 1] -= x
+            free[k] -= count[c] * scale[c] * x
+            slack = (1.0 - worth[c, j]) / jobs + scale[c] * price[k]
+            dual[c, j] = max(1e-3 / jobs, slack)
+    d_primal, d_dual = np.zeros_like(primal), np.zeros_like(dual)
+    d_free, d_price = np.zeros(types), np.zeros(types)
+    pairs = jobs * (slots + 2.0) + types
+    least = 1e-15 / jobs
+    gap = np.inf
+    steps = centred = 0
+    while steps < STEPS:
+        steps += 1
+        mu = _products(primal, dual, free, price, count)
+        gap = mu / max(t, 1e-300)
+        if gap < tolerance:
+            break
+        mu /= pairs
+        if gap < CENTRE_FROM and centred < CENTRING:
+            centred += 1
+            target, free_target = mu - primal * dual, mu - free * price
+        else:
+            _newton(
+                worth, count, scale, slot_type, capacity, primal, dual, free, price, t,
+                -primal * dual, -free * price, d_primal, d_dual, d_free, d_price,
+            )  # fmt: skip
+            forward = min(reach(primal.ravel(), d_primal.ravel()), reach(free, d_free))
+            backward = min(reach(dual.ravel(), d_dual.ravel()), reach(price, d_price))
+            after = _products(
+                primal + forward * d_primal,
+                dual + backward * d_dual,
+                free + forward * d_free,
+                price + backward * d_price,
+                count,
+            )
+            goal = mu * (after / pairs / mu) ** 3
+            target = goal - primal * dual - d_primal * d_dual
+            free_target = goal - free * price - d_free * d_price
+        dt = _newton(
+            worth, count, scale, slot_type, capacity, primal, dual, free, price, t,
+            target, free_target, d_primal, d_dual, d_free, d_price,
+        )  # fmt: skip
+        forward = min(reach(primal.ravel(), d_primal.ravel()), reach(free, d_free))
+        backward = min(reach(dual.ravel(), d_dual.ravel()), reach(price, d_price))
+        forward, backward = min(1.0, _STEP * forward), min(1.0, _STEP * backward)
+        t += forward * dt
+        primal = np.maximum(primal + forward * d_primal, _FLOOR)
+        free = np.maximum(free + forward * d_free, _FLOOR * capacity)
+        dual = np.maximum(dual + backward * d_dual, least)
+        price = np.maximum(price + backward * d_price, least)
+    return primal[:, :slots].copy(), dual[:, slots].copy(), price, steps

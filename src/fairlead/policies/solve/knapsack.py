@@ -1,0 +1,140 @@
+"""Knapsacks whose items come in few sizes, solved exactly around the break of a greedy filling.
+
+Items of one size are alike but for their value, so the best k of them are the k most valuable, and a
+filling is a number per size. The greedy filling by value per size is the optimum of the linear
+relaxation. Nearest to it among the best whole fillings is one that has no items in place of others of
+the same total size: exchanging them back would cost nothing. Such a filling differs from the greedy one
+by little, and a dynamic programme over that little finds it (proximity: Eisenbrand and Weismantel,
+"Proximity results and faster algorithms for integer programming using the Steinitz lemma", 2020):
+
+* sizes that divide one another: whatever is put in weighs less than twice the largest size, and so does
+  what is taken out, for any larger heap of small items holds a part as heavy as the largest one;
+* other sizes: put in and taken out in turn, the balance stays within the largest size and never comes
+  back to a value that it had, so there are at most twice as many exchanges as the largest size.
+"""
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Bools, Floats, Ints
+
+MAX_REACH = 1 << 13  # beyond it, a filling is not proven to be the best
+
+
+def reach_of(sizes: Ints) -> tuple[int, bool]:
+    """How much weight the best filling may put in, or take out, and whether that is all that it may.
+
+    sizes: (classes,) distinct, ascending, positive.
+    """
+    largest = int(sizes[-1])
+    chain = not np.any(sizes[1:] % sizes[:-1])
+    reach = 2 * largest if chain else largest * (largest + 2)
+    return min(reach, MAX_REACH), reach <= MAX_REACH
+
+
+@kernel("i8[::1](i8[::1], f8[:,::1], f8[:,::1], i8[::1], i8[::1], i8, i8, i8)")
+def exchange(
+    sizes: Ints,
+    gain: Floats,
+    loss: Floats,
+    above: Ints,
+    below: Ints,
+    low: int,
+    high: int,
+    reach: int,
+) -> Ints:
+    """How many items of each size to put in (> 0) or take out (< 0): (classes,), most value for a change
+    of the weight within low .. high; zeros if no change is within.
+
+    gain: (classes, items) value of putting in 1, 2, ... more, of which there are ``above``; loss:
+    (classes, items) value of 1, 2, ... that are taken out, of which there are ``below``.
+    """
+    classes = len(sizes)
+    width = 2 * reach + 1
+    best = np.full(width, -np.inf)
+    best[reach] = 0.0
+    chosen = np.zeros((classes, width), np.int64)
+    for c in range(classes):
+        before = best.copy()
+        for change in range(-below[c], above[c] + 1):
+            if change == 0:
+                continue
+            worth = gain[c, change - 1] if change > 0 else -loss[c, -change - 1]
+            shift = change * sizes[c]
+            for at in range(max(0, -shift), min(width, width - shift)):
+                value = before[at] + worth
+                if value > best[at + shift]:
+                    best[at + shift] = value
+                    chosen[c, at + shift] = change
+    at = -1
+    for place in range(max(0, reach + low), min(width, reach + high + 1)):
+        if best[place] > -np.inf and (at < 0 or best[place] > best[at]):
+            at = place
+    changes = np.zeros(classes, np.int64)
+    if at >= 0:
+        for c in range(classes - 1, -1, -1):
+            changes[c] = chosen[c, at]
+            at -= changes[c] * sizes[c]
+    return changes
+
+
+@kernel("void(f8[::1], i8[::1], i8[::1], i8, i8, i8, f8[:,::1], i8[:,::1], i8[::1])")
+def _near(
+    worth: Floats,
+    class_of: Ints,
+    sizes: Ints,
+    start: int,
+    direction: int,
+    reach: int,
+    total: Floats,
+    item: Ints,
+    found: Ints,
+) -> None:
+    """The items of each size from a place on, in one direction, as far as they may matter: their number,
+    their places, and the worth of the first 1, 2, ... of them."""
+    unfinished = len(sizes)
+    at = start
+    while 0 <= at < len(worth) and unfinished > 0:
+        c = class_of[at]
+        n = found[c]
+        if n < total.shape[1] and (n + 1) * sizes[c] <= reach:
+            total[c, n] = worth[at] + (total[c, n - 1] if n > 0 else 0.0)
+            item[c, n] = at
+            found[c] += 1
+            if (n + 2) * sizes[c] > reach:
+                unfinished -= 1
+        at += direction
+
+
+@kernel("b1[::1](f8[::1], i8[::1], i8[::1], i8, i8, i8)")
+def choose(worth: Floats, class_of: Ints, sizes: Ints, low: int, high: int, reach: int) -> Bools:
+    """Which items to take, (items,), for the most worth with a weight within low .. high; if no weight near
+    that of the greedy filling is, some that weigh no more than ``high``.
+
+    worth: (items,) by falling worth per size; class_of: (items,) places in sizes.
+    """
+    items = len(worth)
+    taken = np.zeros(items, np.bool_)
+    left, broke = high, items
+    for at in range(items):
+        if sizes[class_of[at]] > left:
+            broke = at
+            break
+        left -= sizes[class_of[at]]
+        taken[at] = True
+    least = low - (high - left)
+    if (broke == items or left == 0) and least <= 0:
+        return taken
+    classes, most = len(sizes), min(items, reach // sizes[0])
+    gain, loss = np.zeros((classes, most)), np.zeros((classes, most))
+    put, out = np.zeros((classes, most), np.int64), np.zeros((classes, most), np.int64)
+    above, below = np.zeros(classes, np.int64), np.zeros(classes, np.int64)
+    _near(worth, class_of, sizes, broke, 1, reach, gain, put, above)
+    _near(worth, class_of, sizes, broke - 1, -1, reach, loss, out, below)
+    changes = exchange(sizes, gain, loss, above, below, max(least, -reach), left, reach)
+    for c in range(classes):
+        for n in range(changes[c]):
+            taken[put[c, n]] = True
+        for n in range(-changes[c]):
+            taken[out[c, n]] = False
+    return taken

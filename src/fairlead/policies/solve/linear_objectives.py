@@ -1,0 +1,313 @@
+"""Linear objectives of the shares, with deadlines if there are any, and their ratio to what they cost.
+
+    sum_ij value_ij T_ij x_ij    or    (sum_ij value_ij T_ij x_ij) / (sum_ij c_j s_i x_ij)
+
+over the programmes of ``fairlead.policies.solve.program``. A deadline asks for a throughput of need_i. Not all can
+be met in general, so a first phase finds the least lateness, L* = min sum_i u_i / n with
+t_i >= (1 - u_i) need_i: u_i in [0, 1] is the part of its need that job i goes without, n the number of jobs
+with deadlines. A second phase holds it, up to the solver's tolerance, and maximises the objective.
+
+A ratio is made linear by Charnes and Cooper's change of variables (Naval Res. Logist. Q. 9, 1962): shares
+times a factor f >= 0 that is chosen so that the cost is 1. Its optimum may be tiny shares (any multiple of
+the best shares has the same ratio), so that a further phase holds the ratio and maximises the sum.
+
+Bounds hold for any prices >= 0 of devices p, needs m and lateness l: with r_i the most that any way of
+running earns per unit of a job's time at values value_ij + m_i and these costs,
+
+    sum_k p_k N_k + l L* + sum_i (r_i + max(0, m_i need_i - l / n) - m_i need_i).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Floats, Ints
+from fairlead.policies.solve.analytic_centre import Columns as Entries
+from fairlead.policies.solve.analytic_centre import centre
+from fairlead.policies.solve.program import (
+    Answer,
+    Columns,
+    Measure,
+    Problem,
+    Program,
+    Row,
+    proven_time_price,
+)
+
+MOST_CENTRAL = 500  # classes; the method's time grows with their cube
+HELD = 1e-9  # part of an optimum that the next phase may give up
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What deadlines ask for, and the lateness that cannot be avoided."""
+
+    rate: Floats  # (classes,) steps/s that each job must get; 0 = no deadline, and never above its fastest
+    lateness: float  # L*, per job with a deadline
+    basis: tuple[bytes, ...] = ()  # where L* was found, with the pairs that it takes
+
+    @staticmethod
+    def none(problem: Problem) -> "Needs":
+        """No job has a deadline."""
+        return Needs(np.zeros(len(problem.scale)), 0.0)
+
+    @property
+    def dated(self) -> Ints:
+        """Classes that have a deadline."""
+        return np.flatnonzero(self.rate > 0)
+
+    @property
+    def allowed(self) -> float:
+        """The lateness that later phases may have."""
+        return self.lateness + HELD
+
+    def part(self, problem: Problem) -> Floats:
+        """(dated classes,) part of the jobs with deadlines."""
+        count = problem.classes.count[self.dated]
+        return np.asarray(count / max(1.0, count.sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What proves a bound."""
+
+    device: Floats  # (types,)
+    time: Floats  # (classes,) of one job
+    need: Floats  # (classes,) per step/s asked of one job
+    lateness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Single jobs, so that bounds are computed from their own rows."""
+
+    rate: Floats  # (jobs, slots) steps/s alone
+    scale: Ints  # (jobs,)
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """An optimum and its prices."""
+
+    answer: Answer
+    prices: Prices
+
+
+def largest_sum(
+    problem: Problem, value: Floats, needs: Needs, previous: tuple[bytes, ...] = ()
+) -> Best:
+    """max sum_ij value_ij T_ij x_ij, with the needs met but for their lateness. value: (classes, slots)."""
+    program = _program(problem, needs, needs.basis or previous)
+    answer = program.maximise(Measure(value, _no_cost(problem)))
+    return Best(answer, _prices(answer, 0))
+
+
+def central_sum(problem: Problem, value: Floats, needs: Needs) -> Floats | None:
+    """(classes, slots) shares of one job, alone, in the middle of those with the largest sum, all needs met;
+    None where it was not found, or there are too many classes to look for it."""
+    first, slot = np.nonzero(problem.rate > 0)
+    n, count = len(problem.scale), problem.classes.count
+    if n > MOST_CENTRAL or not len(first):
+        return None
+    need = needs.rate[first]
+    devices = count * problem.scale
+    per_device = devices[first] / np.maximum(problem.capacity, 1.0)[problem.slot_type[slot]]
+    asked = np.divide(problem.rate[first, slot], need, out=np.zeros(len(need)), where=need > 0)
+    row = np.column_stack([first, n + problem.slot_type[slot], n + len(problem.capacity) + first])
+    entry = np.column_stack([np.ones(len(first)), per_device, -asked])
+    b = np.ones(2 * n + len(problem.capacity))
+    b[n + len(problem.capacity) :][needs.dated] = -1.0
+    gain = count[first] * value[first, slot] * problem.rate[first, slot]
+    there = entry != 0
+    start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    columns = Entries(start, row[there], entry[there])
+    found = centre(columns, b, gain / (gain.max(initial=0.0) or 1.0))
+    if found is None:
+        return None
+    share = np.zeros(problem.rate.shape)
+    share[first, slot] = found.x
+    used = np.bincount(problem.slot_type, devices @ share, len(problem.capacity))
+    over = max(share.sum(axis=1).max(), (used / np.maximum(problem.capacity, 1.0)).max())
+    return np.asarray(share / max(1.0, over))
+
+
+def least_lateness(problem: Problem, rate: Floats, previous: tuple[bytes, ...] = ()) -> Needs:
+    """Needs with the least lateness. rate: (classes,) steps/s asked of each job, 0 = nothing."""
+    asked = Needs(np.where(problem.can_run, np.minimum(rate, problem.best), 0.0), np.inf)
+    dated = asked.dated
+    if not len(dated):
+        return Needs.none(problem)
+    program = _program(problem, asked, previous)
+    nothing = Measure(np.zeros(problem.rate.shape), _no_cost(problem))
+    late = program.maximise(nothing, -asked.part(problem))
+    return Needs(asked.rate, max(0.0, -late.objective), late.basis)
+
+
+def sum_bound(
+    problem: Problem, value: Floats, needs: Needs, prices: Prices, jobs: Jobs | None
+) -> float:
+    """No shares have a larger sum. jobs: None where there are pairs; the bound is then of classes."""
+    return _bound(problem, value, needs, prices, _no_cost(problem), jobs)
+
+
+def best_ratio(problem: Problem, value: Floats, cost: Floats, needs: Needs) -> tuple[float, Prices]:
+    """max sum_ij value_ij T_ij x_ij / sum_ij cost_j s_i x_ij, and what proves it. cost: (slots,) > 0."""
+    budget = float(cost @ problem.capacity[problem.slot_type]) or 1.0
+    program = _homogeneous(problem, cost / budget, needs)
+    answer = program.maximise(Measure(value, _no_cost(problem)))
+    return answer.objective / budget, _prices(answer, 1)
+
+
+def at_ratio(problem: Problem, value: Floats, cost: Floats, needs: Needs, ratio: float) -> Answer:
+    """The largest sum among shares with this ratio, less ``HELD`` of it."""
+    held = Row(Measure(value, cost * ratio * (1 - HELD)), 0.0, np.inf)
+    program = _program(problem, needs, (), [held])
+    return program.maximise(Measure(value, _no_cost(problem)))
+
+
+def ratio_bound(
+    problem: Problem,
+    value: Floats,
+    cost: Floats,
+    needs: Needs,
+    prices: Prices,
+    jobs: Jobs,
+    reached: float,
+) -> float:
+    """No shares have a larger ratio: it is at most that of the best way to run, and at most what is reached
+    and the sum that could still be gained beyond it, over the least that the needs cost."""
+    best = float((value * problem.rate / cost / problem.scale[:, None]).max(initial=0.0))
+    least = _least_cost(problem, cost, needs)
+    if not least > 0:
+        return best
+    gain = _bound(problem, value, needs, prices, cost * reached, jobs)
+    return min(best, reached + max(0.0, gain) / least)
+
+
+def _least_cost(problem: Problem, cost: Floats, needs: Needs) -> float:
+    """What the needs cost where each job is cheapest, the dearest given up as far as lateness allows."""
+    per_step = np.full(problem.rate.shape, np.inf)
+    np.divide(problem.scale[:, None] * cost, problem.rate, out=per_step, where=problem.rate > 0)
+    dated = needs.dated
+    each = needs.rate[dated] * per_step[dated].min(axis=1)
+    order = np.argsort(-each)
+    part = needs.part(problem)[order]
+    kept = part - np.clip(needs.allowed - (np.cumsum(part) - part), 0.0, part)
+    jobs = problem.classes.count[dated].sum()
+    return float(each[order] @ kept * jobs)
+
+
+# --- programmes ------------------------------------------------------------------------------------
+
+
+def _program(
+    problem: Problem,
+    needs: Needs,
+    previous: tuple[bytes, ...] = (),
+    rows: Sequence[Row] = (),
+) -> Program:
+    """Further columns: the part of its need that each job of a dated class goes without. Without dated
+    classes there are neither these nor rows for them."""
+    dated = needs.dated
+    if not len(dated):
+        return Program(problem, rows=rows, previous=previous).load()
+    program = Program(problem, True, demand=needs.rate, previous=previous)
+    program.rows = [Row(_nothing(problem), -np.inf, needs.allowed), *rows]
+    column = np.arange(len(dated))
+    late = np.full(len(dated), program.further_row(0))
+    program.columns = Columns(
+        np.zeros(len(dated)),
+        np.zeros(len(dated)),
+        np.ones(len(dated)),
+        np.concatenate([column, column]),
+        np.concatenate([program.throughput_row(dated), late]),
+        np.concatenate([needs.rate[dated], needs.part(problem)]),
+    )
+    return program.load()
+
+
+def _homogeneous(problem: Problem, cost: Floats, needs: Needs) -> Program:
+    """Everything times f = 1 + the last further column, and the cost is 1."""
+    dated = needs.dated
+    program = Program(problem, len(dated) > 0, demand=needs.rate if len(dated) else None)
+    spent = Row(Measure(np.zeros(problem.rate.shape), -cost), 1.0, 1.0)
+    program.rows = [Row(_nothing(problem), -np.inf, needs.allowed), spent]
+    column = np.arange(len(dated))
+    late = np.full(len(dated), program.further_row(0))
+    everywhere = np.concatenate(
+        [
+            program.time_row(np.arange(len(problem.scale))),
+            program.device_row(np.arange(len(problem.capacity))),
+        ]
+    )
+    factor = np.concatenate([program.throughput_row(dated), everywhere, late[:1]])
+    weight = np.concatenate(
+        [-needs.rate[dated], -np.ones(len(everywhere)), np.full(len(late[:1]), -needs.allowed)]
+    )
+    program.columns = Columns(
+        np.zeros(len(dated) + 1),
+        np.append(np.zeros(len(dated)), -1.0),
+        np.full(len(dated) + 1, np.inf),
+        np.concatenate([column, column, np.full(len(factor), len(dated))]),
+        np.concatenate([program.throughput_row(dated), late, factor]),
+        np.concatenate([needs.rate[dated], needs.part(problem), weight]),
+    )
+    return program.load()
+
+
+def _no_cost(problem: Problem) -> Floats:
+    return np.zeros(len(problem.slot_type))
+
+
+def _nothing(problem: Problem) -> Measure:
+    return Measure(np.zeros(len(problem.scale)), _no_cost(problem))
+
+
+# --- bounds ----------------------------------------------------------------------------------------
+
+
+def _prices(answer: Answer, further: int) -> Prices:
+    """further: rows behind that of lateness."""
+    has = len(answer.row_price) > further
+    late = float(answer.row_price[0]) if has else 0.0
+    return Prices(answer.device_price, answer.time_price, answer.throughput_price, max(0.0, late))
+
+
+def _bound(
+    problem: Problem,
+    value: Floats,
+    needs: Needs,
+    prices: Prices,
+    cost: Floats,
+    jobs: Jobs | None,
+) -> float:
+    """The bound of the module's docstring, on the sum less a cost (slots,) per device."""
+    count = problem.classes.count
+    value, cost = value + prices.need[:, None], prices.device[problem.slot_type] + cost
+    if jobs is None:
+        rents = float(count @ proven_time_price(problem, value, prices.time, cost))
+    else:
+        cost[problem.capacity[problem.slot_type] <= 0] = np.inf
+        rents = _rents(np.ascontiguousarray(jobs.rate), jobs.scale, problem.classes.of, value, cost)
+    bound = float(rents + prices.device @ problem.capacity)
+    dated = needs.dated
+    if len(dated):
+        asked = count[dated] * prices.need[dated] * needs.rate[dated]
+        without = np.maximum(0.0, asked - prices.lateness * needs.part(problem))
+        bound += float((without - asked).sum()) + prices.lateness * needs.allowed
+    return bound
+
+
+@kernel("f8(f8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1])")
+def _rents(rate: Floats, scale: Ints, of: Ints, value: Floats, cost: Floats) -> float:
+    """Over all jobs, the most that each earns per unit of its time alone. value: (classes, slots) per
+    step/s; cost: (slots,) per device."""
+    total = 0.0
+    for i in range(len(rate)):
+        most = 0.0
+        for j in range(rate.shape[1]):
+            most = max(most, value[of[i], j] * rate[i, j] - scale[i] * cost[j])
+        total += most
+    return total

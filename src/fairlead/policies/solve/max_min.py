@@ -1,0 +1,305 @@
+"""Max-min fair shares: a linear program over classes of jobs, and a certificate over jobs.
+
+    level* = max_x min_i sum_j a_ij x_ij
+    s.t.   sum_j x_ij <= 1                              for each job i: time
+           sum_i s_i sum_{j of type k} x_ij <= N_k      for each accelerator type k: devices
+           x >= 0
+
+a_ij is what a share of slot type j is worth to job i, s_i its devices. Many x reach level*; the one that
+a simplex run happens to end at may leave devices idle. So a second phase holds the level (less 1e-9 of
+it) and maximises the jobs' total gain, starting from where the first phase ended.
+
+Scaling: a column is the share of one job of a class, over the load factor; a capacity row is divided by
+its capacity. Every row is then of order one, for ten jobs or a million.
+
+The certificate is computed from the jobs, not from the classes: the level that the shares really give,
+and a bound. For any prices p >= 0 of the types and weights q >= 0 of the jobs with sum q = 1, no shares
+have a level above  sum_k p_k N_k + sum_i max(0, max_j(q_i a_ij - s_i p_k(j))).
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.allocation import SolveReport
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.policies.solve.job_classes import Classes, group
+from fairlead.policies.solve.highs import (
+    BASIC,
+    INFINITY,
+    LOWER,
+    Basis,
+    LinearProgram,
+    Model,
+    Optimum,
+    Statuses,
+)
+from fairlead.policies.solve.interior_point import max_min
+
+HELD = 1e-9  # part of the level that the second phase may give up
+
+
+@dataclass(frozen=True)
+class MaxMin:
+    """A max-min problem. A job that no slot type is worth anything to cannot run: it gets nothing and
+    does not hold the level down."""
+
+    job_class: Ints  # (jobs,) jobs of one class have the same rows below
+    rate: Floats  # (jobs, slots) steps/s
+    worth: Floats  # (jobs,) a_ij = worth_i * rate_ij
+    gain: Floats  # (jobs,) the second phase maximises sum_ij gain_i * rate_ij * x_ij
+    scale: Floats  # (jobs,) devices of each job
+    slot_type: Ints  # (slots,)
+    capacity: Floats  # (types,) devices
+
+    @cached_property
+    def classes(self) -> Classes:
+        """The classes of the jobs."""
+        return group(self.job_class)
+
+    @cached_property
+    def usable(self) -> Bools:
+        """(slots,) is there a device at all?"""
+        return (self.capacity > 0)[self.slot_type]
+
+    @cached_property
+    def class_worth(self) -> Floats:
+        """(classes, slots) a_ij of a job of each class; 0 where it cannot run."""
+        first = self.classes.first
+        return self.rate[first] * self.worth[first, None] * self.usable
+
+    @cached_property
+    def class_devices(self) -> Floats:
+        """(classes,) devices of all jobs of a class."""
+        return self.classes.count * self.scale[self.classes.first]
+
+    @cached_property
+    def load(self) -> float:
+        """Devices per device asked for, at most 1: the order of magnitude of a share."""
+        return float(min(1.0, max(1.0, self.capacity.sum()) / max(1.0, self.class_devices.sum())))
+
+
+def solve(
+    problem: MaxMin, previous: tuple[bytes, ...] = (), central: bool = False
+) -> tuple[Floats, SolveReport]:
+    """(jobs, slots) shares and their report. previous: the basis of an earlier report, or nothing.
+
+    central: instead of the second phase, the centre of the best shares (``fairlead.policies.solve.interior_point``).
+    """
+    if central:
+        found = centre_of(problem)
+        if found is not None:
+            return found
+    model = Model(_program(problem))
+    warm = model.load(_unpack(previous, problem))
+    first = model.maximise()
+    basis = model.basis()
+    by_class = _raise_total_gain(model, first, problem)
+    dual = np.maximum(first.dual[len(first.dual) - len(problem.capacity) :], 0.0)
+    price = dual * problem.load / np.maximum(problem.capacity, 1.0)
+    weight = np.maximum(-first.dual[: len(problem.classes.id)], 0.0) / problem.classes.count
+    share, report = _certified(problem, by_class, weight, price)
+    return share, replace(
+        report, iterations=first.iterations, warm=warm, basis=_pack(basis, problem)
+    )
+
+
+def centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
+    """The centre of the best shares, or None where it was not found to six digits."""
+    some: Bools = problem.class_worth.max(axis=1, initial=0.0) > 0
+    usable = problem.usable
+    by_class = np.zeros(problem.class_worth.shape)
+    if not some.any():
+        return None
+    there: Bools = problem.capacity > 0
+    price, weight = np.zeros(len(there)), np.zeros(len(some))
+    inner, weight[some], price[there], steps = max_min(
+        np.ascontiguousarray(problem.class_worth[some][:, usable]),
+        problem.classes.count[some].astype(np.float64),
+        problem.scale[problem.classes.first][some].astype(np.float64),
+        (np.cumsum(there) - 1)[problem.slot_type[usable]],
+        problem.capacity[there],
+        1e-8,
+    )
+    by_class[np.ix_(some, usable)] = inner
+    by_class[problem.class_worth == 0] = 0.0
+    share, report = _certified(problem, by_class, weight, price)
+    if report.gap is None or report.gap > 1e-7:
+        return None
+    return share, replace(report, iterations=steps)
+
+
+def _certified(
+    problem: MaxMin, by_class: Floats, weight: Floats, price: Floats
+) -> tuple[Floats, SolveReport]:
+    """(jobs, slots) shares with what is known about them. weight: (classes,) of each job of a class."""
+    by_class = by_class / max(1.0, _excess(problem, by_class))  # feasible, whatever the tolerances
+    share = by_class[problem.classes.of]
+    total = float(weight @ problem.classes.count)
+    prices = price / total if total > 0 else np.zeros_like(price)
+    level, use, rent = _certificate(
+        share,
+        np.ascontiguousarray(problem.rate),
+        problem.worth,
+        problem.scale,
+        problem.slot_type,
+        problem.capacity,
+        problem.classes.of,
+        weight / total if total > 0 else np.zeros_like(weight),
+        prices,
+    )
+    return share, SolveReport(
+        status="optimal",
+        objective=level,
+        bound=rent + float(prices @ problem.capacity) if total > 0 else 0.0,
+        violation=max(0.0, use - 1.0),
+    )
+
+
+def _program(problem: MaxMin) -> LinearProgram:
+    """Rows: level of each class, time of each class, devices of each type. Last column: the level."""
+    worth = problem.class_worth
+    classes, slots = worth.shape
+    columns, rows = classes * slots, 2 * classes + len(problem.capacity)
+    runs = worth > 0
+    some = runs.any(axis=1)
+    row = np.arange(classes, dtype=np.int32)
+    index = np.empty((classes, slots, 3), np.int32)
+    index[:, :, 0] = row[:, None]
+    index[:, :, 1] = row[:, None] + classes
+    index[:, :, 2] = problem.slot_type + 2 * classes
+    value = np.ones((classes, slots, 3))
+    value[:, :, 0] = worth
+    part = problem.load / np.maximum(problem.capacity, 1.0)[problem.slot_type]
+    value[:, :, 2] = problem.class_devices[:, None] * part
+    start = np.empty(columns + 2, np.int32)
+    start[:-1] = np.arange(0, 3 * columns + 1, 3)
+    start[-1] = 3 * columns + classes
+    cost = np.zeros(columns + 1)
+    cost[-1] = 1.0
+    col_upper = np.full(columns + 1, INFINITY)
+    col_upper[:-1][~runs.ravel()] = 0.0
+    if not some.any():
+        col_upper[-1] = 0.0  # nobody can run: no level, not an unbounded one
+    row_lower, row_upper = np.full(rows, -INFINITY), np.ones(rows)
+    row_lower[:classes][some] = 0.0
+    row_upper[:classes] = INFINITY
+    row_upper[classes : 2 * classes] = 1.0 / problem.load
+    return LinearProgram(
+        cost,
+        np.zeros(columns + 1),
+        col_upper,
+        row_lower,
+        row_upper,
+        start,
+        np.concatenate([index.ravel(), row]),
+        np.concatenate([value.ravel(), np.full(classes, -1.0)]),
+    )
+
+
+def _raise_total_gain(model: Model, first: Optimum, problem: MaxMin) -> Floats:
+    """(classes, slots) shares of a job of each class, from the second phase."""
+    classes = problem.classes
+    weight = problem.gain[classes.first] * classes.count / len(problem.gain)
+    cost = np.zeros(len(first.value))
+    cost[:-1] = (problem.rate[classes.first] * weight[:, None]).ravel()
+    model.bound(len(cost) - 1, first.objective * (1.0 - HELD), INFINITY)
+    best = model.maximise(cost).value[:-1].reshape(problem.class_worth.shape)
+    return np.maximum(best, 0.0) * problem.load
+
+
+# --- certificate ---------------------------------------------------------------------------------
+
+
+@kernel(
+    "Tuple((f8, f8, f8))(f8[:,::1], f8[:,::1], f8[::1], f8[::1], i8[::1], f8[::1], i8[::1], f8[::1],"
+    " f8[::1])"
+)
+def _certificate(
+    share: Floats,
+    rate: Floats,
+    worth: Floats,
+    scale: Floats,
+    slot_type: Ints,
+    capacity: Floats,
+    of: Ints,
+    weight: Floats,
+    price: Floats,
+) -> tuple[float, float, float]:
+    """From the jobs: the smallest worth of a job's shares (of those that can run, 0 where there is
+    none), the largest use of a job's time or of a type's devices, and the rents of the bound. of: (jobs,)
+    class; weight: (classes,) of each job, adding up to 1 over the jobs; price: (types,)."""
+    used = np.zeros(len(capacity))
+    level = np.inf
+    use = 0.0
+    rents = 0.0
+    for i in range(len(share)):
+        gain = 0.0
+        time = 0.0
+        rent = 0.0
+        can = False
+        for j in range(share.shape[1]):
+            k = slot_type[j]
+            gain += rate[i, j] * share[i, j]
+            time += share[i, j]
+            used[k] += scale[i] * share[i, j]
+            if capacity[k] > 0:
+                a = rate[i, j] * worth[i]
+                can = can or a > 0
+                rent = max(rent, a * weight[of[i]] - scale[i] * price[k])
+        if can:
+            level = min(level, gain * worth[i])
+        use = max(use, time)
+        rents += rent
+    for k in range(len(capacity)):
+        use = max(use, used[k] / max(capacity[k], 1.0))
+    return level if level < np.inf else 0.0, use, rents
+
+
+def _excess(problem: MaxMin, by_class: Floats) -> float:
+    """Largest use of a class's time or of a type's devices, as a fraction of what there is."""
+    by_slot = problem.class_devices @ by_class
+    used = np.bincount(problem.slot_type, by_slot, len(problem.capacity))
+    return max(
+        float(by_class.sum(axis=1).max(initial=0.0)),
+        float((used / np.maximum(problem.capacity, 1.0)).max()),
+    )
+
+
+# --- bases that survive a change of classes --------------------------------------------------------
+
+
+def _pack(basis: Basis, problem: MaxMin) -> tuple[bytes, ...]:
+    """(class ids, statuses of each class's columns and two rows, statuses of level and type rows)."""
+    classes, slots = problem.class_worth.shape
+    status = np.empty((classes, slots + 2), np.uint8)
+    status[:, :slots] = basis.columns[:-1].reshape(classes, slots)
+    status[:, slots] = basis.rows[:classes]
+    status[:, slots + 1] = basis.rows[classes : 2 * classes]
+    frame = np.append(basis.rows[2 * classes :], basis.columns[-1])
+    return problem.classes.id.tobytes(), status.tobytes(), frame.tobytes()
+
+
+def _unpack(packed: tuple[bytes, ...], problem: MaxMin) -> Basis | None:
+    """A basis for the classes of today. A class that is new runs on the slot type that is worth most to
+    it, just at the level; None where the packed basis does not fit."""
+    (classes, slots), types = problem.class_worth.shape, len(problem.capacity)
+    if len(packed) != 3 or len(packed[2]) != types + 1 or len(packed[0]) % 8:
+        return None
+    old_id = np.frombuffer(packed[0], np.int64)
+    if len(packed[1]) != len(old_id) * (slots + 2) or not len(old_id):
+        return None
+    old = np.frombuffer(packed[1], np.uint8).reshape(-1, slots + 2)
+    frame: Statuses = np.frombuffer(packed[2], np.uint8)
+    status = np.full((classes, slots + 2), LOWER)
+    status[np.arange(classes), problem.class_worth.argmax(axis=1)] = BASIC
+    status[:, slots + 1] = BASIC
+    at = np.minimum(np.searchsorted(old_id, problem.classes.id), len(old_id) - 1)
+    known = old_id[at] == problem.classes.id
+    status[known] = old[at[known]]
+    return Basis(
+        np.append(status[:, :slots].ravel(), frame[-1]),
+        np.concatenate([status[:, slots], status[:, slots + 1], frame[:-1]]),
+    )

@@ -1,0 +1,295 @@
+"""Proportionally fair shares: the Eisenberg-Gale programme by an interior-point method over classes.
+
+    max sum_c m_c w_c log t_c,  t_c = sum_j T_cj x_cj
+    s.t.  sum_j x_cj <= 1,   sum_c m_c s_c x_cj <= N_k(j),   x >= 0
+
+for classes c of m_c equal jobs. At the optimum there are prices p_k of devices and a rent r_c of each
+job's time with  T_cj / t_c <= r_c + s_c p_k(j) / w_c,  an equality where x_cj > 0: every job spends its
+weight on the slot types where its money buys most.
+
+In the pairs of variables that must complement each other the logarithm is nothing special: with the
+throughput's price l_c = 1 / t_c, the conditions are linear in (x, t, spare time, spare devices), linear in
+(l, z, r, p), and products: t l = 1, all others 0. That is a path-following method for a linear programme,
+one of whose products goes to 1 instead of 0 (Jansen, Roos, Terlaky, Vial, "Primal-dual target-following
+algorithms", 1996). In relative changes the Newton matrix of a class is a positive diagonal plus a skew
+matrix with entries of order one, whatever the scales of rates, weights and loads; classes are tied
+together by one row per accelerator type, so that a step costs time linear in the classes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Floats, Ints
+from fairlead.policies.solve.dense_linear_algebra import solve_general
+
+STEPS = 200
+_TOLERANCE = 1e-14  # gap that a solve stops at, relative to the sum of weights
+_STEP = 0.995
+_SHRINK = 0.1  # of the products in a step
+_FLOOR = 1e-40  # rounding must not put a value on the boundary
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """Jobs by class, with weights as budgets. Every class has a positive rate somewhere."""
+
+    rate: Floats  # (classes, slots) steps/s of a job; 0 = cannot run there
+    weight: Floats  # (classes,) > 0
+    count: Floats  # (classes,) jobs, > 0
+    scale: Floats  # (classes,) devices of a job
+    slot_type: Ints  # (slots,)
+    capacity: Floats  # (types,) devices, > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Equilibrium:
+    """Shares, and the prices at which every job wants just them."""
+
+    share: Floats  # (classes, slots) of one job
+    price: Floats  # (types,) weight per device
+    steps: int
+
+    def throughput(self, market: Market) -> Floats:
+        """(classes,) steps/s of a job."""
+        return np.asarray((market.rate * self.share).sum(axis=1))
+
+
+def equilibrium(market: Market) -> Equilibrium:
+    """The shares with the largest product of throughputs, each to the power of its weight."""
+    if not len(market.rate):
+        return Equilibrium(np.zeros(market.rate.shape), np.zeros(len(market.capacity)), 0)
+    share, price, steps = _follow(
+        np.ascontiguousarray(market.rate / market.rate.max(axis=1)[:, None]),
+        market.weight / (market.weight @ market.count),
+        market.count,
+        market.scale,
+        market.slot_type,
+        market.capacity,
+    )
+    used = np.bincount(
+        market.slot_type, (market.count * market.scale) @ share, len(market.capacity)
+    )
+    excess = max(1.0, share.sum(axis=1).max(), (used / market.capacity).max())
+    return Equilibrium(share / excess, price * (market.weight @ market.count), steps)
+
+
+def surplus(
+    rate: Floats,
+    weight: Floats,
+    scale: Floats,
+    slot_type: Ints,
+    capacity: Floats,
+    throughput: Floats,
+    price: Floats,
+) -> float:
+    """How far the weighted sum of logarithms may be from the optimum: a bound, for any prices >= 0.
+
+    All arrays are of jobs. The logarithm is concave, so  sum w log t' - sum w log t <= sum w t'/t - sum w,
+    and no shares have sum w t'/t above  sum_k p_k N_k + sum_i max(0, max_j(w_i T_ij / t_i - s_i p_k(j))).
+    """
+    marginal = weight / throughput
+    rent = np.zeros(len(weight))
+    for slot, kind in enumerate(slot_type.tolist()):
+        np.maximum(rent, rate[:, slot] * marginal - scale * price[kind], out=rent)
+    return float(rent.sum() + price @ capacity - weight.sum())
+
+
+@kernel(
+    "void(f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1],"
+    " f8, f8[:,::1], f8[:,::1], f8[::1], f8[::1])"
+)
+def _newton(
+    rate: Floats,
+    weight: Floats,
+    count: Floats,
+    scale: Floats,
+    slot_type: Ints,
+    capacity: Floats,
+    primal: Floats,
+    dual: Floats,
+    free: Floats,
+    price: Floats,
+    goal: float,
+    up: Floats,
+    up_dual: Floats,
+    up_free: Floats,
+    up_price: Floats,
+) -> None:
+    """One Newton step as relative changes, into up*. goal: what products per unit of weight go to.
+
+    primal: (classes, slots + 2) shares, throughput, spare time; dual: (classes, slots + 2) their partners,
+    per unit of weight; free, price: (types,).
+    """
+    classes, slots = rate.shape
+    types = len(capacity)
+    made, spare = slots, slots + 1
+    size = slots + 2
+    jobs = count.sum()
+    solved = np.empty((classes, size, types + 1))  # change = [0] + sum_k [1 + k] change of price k
+    matrix = np.empty((size, size))
+    system, right = np.zeros((types, types)), np.zeros((types, 1))
+    for k in range(types):
+        system[k, k] = free[k] * price[k]
+        right[k, 0] = goal / types - price[k] * capacity[k]
+    for c in range(classes):
+        side = solved[c]
+        aim = goal / weight[c] / jobs
+        side[:] = 0.0
+        matrix[:] = 0.0
+        throughput = time = 0.0
+        for j in range(slots):
+            x = primal[c, j]
+            if rate[c, j] <= 0:
+                matrix[j, j] = 1.0
+                continue
+            throughput += rate[c, j] * x
+            time += x
+            rent = dual[c, spare] / dual[c, made]
+            cost = scale[c] / weight[c] * price[slot_type[j]] / dual[c, made]
+            matrix[j, j] = dual[c, j] / dual[c, made]
+            matrix[j, made] = -rate[c, j]
+            matrix[made, j] = dual[c, made] * rate[c, j] * x
+            matrix[j, spare] = rent
+            matrix[spare, j] = -dual[c, spare] * x
+            side[j, 0] = aim / x / dual[c, made] - (rent + cost - rate[c, j])
+            side[j, 1 + slot_type[j]] = -cost
+        matrix[made, made] = primal[c, made] * dual[c, made]
+        matrix[spare, spare] = primal[c, spare] * dual[c, spare]
+        side[made, 0] = 1.0 - dual[c, made] * throughput
+        side[spare, 0] = aim - dual[c, spare] * (1.0 - time)
+        solve_general(matrix, side)
+        for j in range(slots):
+            k = slot_type[j]
+            pays = count[c] * scale[c] * price[k] * primal[c, j]
+            right[k, 0] += pays * (1.0 + side[j, 0])
+            for q in range(types):
+                system[k, q] -= pays * side[j, 1 + q]
+    solve_general(system, right)
+    for k in range(types):
+        up_price[k] = right[k, 0]
+        up_free[k] = goal / types / (free[k] * price[k]) - 1.0 - up_price[k]
+    for c in range(classes):
+        aim = goal / weight[c] / jobs
+        for i in range(size):
+            change = solved[c, i, 0]
+            for q in range(types):
+                change += solved[c, i, 1 + q] * up_price[q]
+            if i < slots:
+                up[c, i] = change
+                if rate[c, i] > 0:
+                    up_dual[c, i] = aim / (primal[c, i] * dual[c, i]) - 1.0 - change
+            else:
+                up_dual[c, i] = change
+                target = 1.0 if i == made else aim
+                up[c, i] = target / (primal[c, i] * dual[c, i]) - 1.0 - change
+
+
+@kernel("f8(f8[::1])")
+def _reach(up: Floats) -> float:
+    """The part of a step, at most 1, that stays within the boundary."""
+    least = 0.0
+    for i in range(len(up)):
+        least = min(least, up[i])
+    return min(1.0, _STEP / -least) if least < 0 else 1.0
+
+
+@kernel("void(f8[::1], f8[::1], f8)")
+def _move(value: Floats, up: Floats, part: float) -> None:
+    for i in range(len(value)):
+        value[i] = max(_FLOOR, value[i] * (1.0 + part * up[i]))
+
+
+@kernel("f8(f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1])")
+def _gap(
+    rate: Floats,
+    weight: Floats,
+    count: Floats,
+    primal: Floats,
+    dual: Floats,
+    free: Floats,
+    price: Floats,
+) -> float:
+    """Sum of the products that go to 0, times weight, over all jobs: the gap between the objectives."""
+    slots = rate.shape[1]
+    total = 0.0
+    for c in range(len(weight)):
+        inner = primal[c, slots + 1] * dual[c, slots + 1]
+        for j in range(slots):
+            if rate[c, j] > 0:
+                inner += primal[c, j] * dual[c, j]
+        total += count[c] * weight[c] * inner
+    for k in range(len(free)):
+        total += free[k] * price[k]
+    return total
+
+
+@kernel(
+    "Tuple((f8[:,::1], f8[::1], i8))(f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
+)
+def _follow(
+    rate: Floats,
+    weight: Floats,
+    count: Floats,
+    scale: Floats,
+    slot_type: Ints,
+    capacity: Floats,
+) -> tuple[Floats, Floats, int]:
+    """(classes, slots) shares of one job, (types,) prices, and how many steps it took. Weights of all jobs
+    add up to 1; the largest rate of a class is 1."""
+    classes, slots = rate.shape
+    types = len(capacity)
+    made, spare = slots, slots + 1
+    primal, dual = np.zeros((classes, slots + 2)), np.ones((classes, slots + 2))
+    demand, supply = (count * scale).sum(), capacity.sum()
+    free, price = capacity.copy(), np.full(types, min(1.0 / supply, (weight / scale).min()))
+    for c in range(
+        classes
+    ):  # a point inside: all linear conditions met, no product above order one
+        primal[c, spare] = 1.0
+        for j in range(slots):
+            if rate[c, j] <= 0:
+                continue
+            k = slot_type[j]
+            x = 0.5 * min(1.0 / slots, capacity[k] / demand / np.sum(slot_type == k))
+            primal[c, j] = x
+            primal[c, made] += rate[c, j] * x
+            primal[c, spare] -= x
+            free[k] -= count[c] * scale[c] * x
+        dual[c, made] = 1.0 / primal[c, made]
+        rent = 0.0
+        for j in range(slots):
+            cost = scale[c] / weight[c] * price[slot_type[j]]
+            rent = max(rent, dual[c, made] * rate[c, j] - cost)
+        rent += 0.5 * dual[c, made] * primal[c, made]
+        dual[c, spare] = rent
+        for j in range(slots):
+            if rate[c, j] > 0:
+                cost = scale[c] / weight[c] * price[slot_type[j]]
+                dual[c, j] = rent + cost - dual[c, made] * rate[c, j]
+    up, up_dual = np.zeros_like(primal), np.zeros_like(dual)
+    up_free, up_price = np.zeros(types), np.zeros(types)
+    products = slots + 2.0
+    steps = 0
+    while steps < STEPS:
+        gap = _gap(rate, weight, count, primal, dual, free, price)
+        if gap < _TOLERANCE:
+            break
+        steps += 1
+        _newton(
+            rate, weight, count, scale, slot_type, capacity, primal, dual, free, price,
+            _SHRINK * gap / products, up, up_dual, up_free, up_price,
+        )  # fmt: skip
+        forward = min(_reach(up.ravel()), _reach(up_free))
+        backward = min(_reach(up_dual.ravel()), _reach(up_price))
+        _move(primal.ravel(), up.ravel(), forward)
+        _move(free, up_free, forward)
+        _move(dual.ravel(), up_dual.ravel(), backward)
+        _move(price, up_price, backward)
+    share = primal[:, :slots].copy()
+    for c in range(classes):
+        for j in range(slots):
+            if rate[c, j] <= 0:
+                share[c, j] = 0.0
+    return share, price, steps

@@ -1,0 +1,477 @@
+"""One level for all jobs, each with a requirement of its own: makespan and finish-time fairness.
+
+    level* = min theta   s.t.   sum_j T_ij x_ij >= steps_i / (theta isolated_i - age_i)   each job i: rate
+                                sum_j x_ij <= 1                                          each job i: time
+                                sum_i s_i sum_{j of type k} x_ij <= N_k      each accelerator type k: devices
+                                x >= 0
+
+With isolated = 1 and age = 0, theta is the makespan. Jobs have as many requirements as there are jobs;
+three steps make the size of the linear programmes independent of that.
+
+Newton on the level. For a theta, let lambda be the least factor on all capacities that meets every
+requirement: a linear programme. lambda is convex and falls with theta, so Newton's method from below
+(theta at which each job alone could just be in time) rises monotonically to lambda = 1, in 4 to 6 steps.
+
+Hats. At prices p of the types, the cheapest way to give a job a rate r within its time is convex and
+piecewise linear in r, with kinks only at the job's own rates. A job that needs r between two of them
+costs what its two neighbours cost, weighted by how near it is. So the jobs of a kind count as jobs that
+need exactly one of the kind's own rates, with fractional multiplicities: the sums of the weights. The
+answer of those goes back to the jobs by the same weights.
+
+Certificate, from all jobs. The requirement is convex in theta and its cost is convex in the requirement,
+so the total cost C at any prices p lies above its tangent: no theta is feasible below
+theta + (C - p N) / |C'|. The objective is the level that the shares really give.
+"""
+
+import contextlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.errors import SolveError
+from fairlead.model.jit import kernel
+from fairlead.model.allocation import SolveReport
+from fairlead.model.arrays import Floats, Ints
+from fairlead.policies.solve.job_classes import Classes, group
+from fairlead.policies.solve.breakpoints import (
+    kink_cost,
+    kinks,
+    segment,
+)
+from fairlead.policies.solve.interior_point import max_min
+from fairlead.policies.solve.program import (
+    Answer,
+    Columns,
+    Measure,
+    Problem,
+    Program,
+)
+
+SAMPLE = 8192  # jobs that a first guess is made from
+STEPS = 60  # of Newton's method
+LEAST = 1e-12  # part of all jobs that a rate counts for which none needs: its columns stay
+MET = 1e-11  # lambda - 1 at which a level counts as met
+PROVEN = 1e-6  # relative gap that an answer may have
+FEW = 2000  # kinds times slot types up to which the simplex method is used, an interior point above
+_NOTHING = 1e-8  # share that stands for none
+STILL = 1e-13  # relative step below which rounding decides
+HELD = 1e-9  # part of the level, or of the devices, that a second measure may cost
+_CLOSE = 1e-8  # relative gap that the interior point is asked for; it stalls near 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """A problem. Jobs that cannot run, or need nothing, have no say in the level and get nothing."""
+
+    kind: Ints  # (jobs,) jobs of one kind have the same rates and scale
+    rate: Floats  # (jobs, slots) steps/s
+    scale: Ints  # (jobs,) devices
+    slot_type: Ints  # (slots,)
+    capacity: Floats  # (types,) devices
+    steps: Floats  # (jobs,) still to do
+    age: Floats  # (jobs,)
+    isolated: Floats  # (jobs,) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """What jobs of a kind can do, and the rates at which their cost has kinks."""
+
+    id: Ints  # (kinds,)
+    of: Ints  # (jobs,) row of each job's kind
+    count: Floats  # (kinds,) jobs
+    scale: Floats  # (kinds,)
+    rate: Floats  # (kinds, slots)
+    kink: Floats  # (kinds, slots + 1) 0 and its own rates, ascending; 0 for those that repeat
+
+    @property
+    def best(self) -> Floats:
+        """(kinds,) the fastest rate."""
+        return np.ascontiguousarray(self.kink[:, -1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Shares that are feasible and meet a level, and the prices that prove it."""
+
+    level: float
+    share: Floats  # (jobs, slots)
+    price: Floats  # (types,) of a device, times devices adding up to 1
+    iterations: int
+    warm: bool = False
+    basis: tuple[bytes, ...] = ()
+
+
+def solve(
+    problem: Levels, gain: Floats | None = None, previous: SolveReport | None = None
+) -> tuple[Floats, SolveReport]:
+    """(jobs, slots) shares and their report. gain: (jobs,), the same for jobs of one kind: among the best
+    shares those with the largest sum of gain times rate; previous: the report of an earlier, similar
+    problem, to start from."""
+    kinds = _kinds(problem)
+    some = (kinds.best > 0)[kinds.of] & (problem.steps > 0)
+    if not some.any():
+        return np.zeros(problem.rate.shape), SolveReport("optimal", 0.0, 0.0)
+    steps = np.where(some, problem.steps, 0.0)
+    floor = _least(kinds.of, steps, problem.age, problem.isolated, kinds.best)
+    by_hats = kinds.rate.size <= FEW
+    if not by_hats:
+        found = _by_jobs(problem, kinds, steps, floor)
+        share, level, bound, violation = _certified(problem, kinds, steps, found)
+        by_hats = not level - max(bound, floor) <= PROVEN * level  # the interior point has stalled
+    if by_hats:
+        found = _by_hats(problem, kinds, steps, floor, gain, previous)
+        share, level, bound, violation = _certified(problem, kinds, steps, found)
+    return share, SolveReport(
+        "optimal",
+        objective=level,
+        bound=max(bound, floor),
+        violation=violation,
+        iterations=found.iterations,
+        warm=found.warm,
+        basis=found.basis,
+    )
+
+
+def _kinds(problem: Levels) -> _Kinds:
+    classes = group(problem.kind)
+    rate = problem.rate[classes.first]
+    rate = np.where((problem.capacity > 0)[problem.slot_type], rate, 0.0)
+    scale = problem.scale[classes.first].astype(np.float64)
+    return _Kinds(classes.id, classes.of, classes.count, scale, rate, kinks(rate))
+
+
+@kernel("f8(i8[::1], f8[::1], f8[::1], f8[::1], f8[::1])")
+def _least(kind: Ints, steps: Floats, age: Floats, isolated: Floats, best: Floats) -> float:
+    """The level at which every job alone could just be in time."""
+    level = 0.0
+    for i in range(len(kind)):
+        if steps[i] > 0:
+            level = max(level, (age[i] + steps[i] / best[kind[i]]) / isolated[i])
+    return level
+
+
+# --- the simplex method on hats ----------------------------------------------------------------------
+
+
+def _by_hats(
+    problem: Levels,
+    kinds: _Kinds,
+    steps: Floats,
+    level: float,
+    gain: Floats | None,
+    previous: SolveReport | None,
+) -> _Found:
+    start = _Start(level, ())
+    if previous is not None:
+        start = _Start(max(level, previous.objective or 0.0), previous.basis)
+    every = len(steps) // SAMPLE
+    if every > 1 and start.level == level:  # a sample of the jobs tells about where the level is
+        rows = np.arange(0, len(steps), every)
+        sample = (kinds.of[rows], steps[rows], problem.age[rows], problem.isolated[rows])
+        start = _newton(problem, kinds, sample, float(every), 1e-4, level, start)
+    jobs = (kinds.of, steps, problem.age, problem.isolated)
+    end = _newton(problem, kinds, jobs, 1.0, MET, level, start)
+    program, answer = end.program, end.answer
+    assert program is not None
+    assert answer is not None
+    price, level, iterations = answer.device_price, end.level, end.iterations
+    basis = answer.basis
+    if gain is not None:
+        value = np.zeros(len(kinds.id))
+        value[kinds.of] = gain
+        more = Measure(np.repeat(value, kinds.kink.shape[1]), np.zeros(len(problem.slot_type)))
+        answer = most(program, answer, more)
+        iterations += answer.iterations
+    of_kink = answer.per_job(program.problem).reshape(*kinds.kink.shape, -1)
+    share = np.empty((len(steps), of_kink.shape[2]))
+    _expand(*jobs, kinds.kink, level, of_kink, share)
+    return _Found(level, share, price, iterations, end.warm, basis)
+
+
+def most(program: Program, least: Answer, measure: Measure) -> Answer:
+    """The largest measure at the least excess, which is the programme's first further column. Rounding may
+    leave nothing exactly there: then a little beside it, or ``least`` itself."""
+    excess = max(float(least.columns[0]), 0.0)
+    for beside in (0.0, HELD):
+        program.bound(0, -1.0, excess + beside)
+        with contextlib.suppress(SolveError):
+            return program.maximise(measure, np.zeros(1))
+    return least
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where Newton's method begins, and where it has ended."""
+
+    level: float
+    basis: tuple[bytes, ...]
+    iterations: int = 0
+    warm: bool = False
+    program: Program | None = None
+    answer: Answer | None = None
+
+
+def _newton(
+    problem: Levels,
+    kinds: _Kinds,
+    jobs: tuple[Ints, Floats, Floats, Floats],
+    each: float,
+    met: float,
+    floor: float,
+    start: _Start,
+) -> _Start:
+    """The level at which lambda is 1, or the floor where that is lower, and the programme there. jobs:
+    their kind, steps, age and isolated time; each: how many every one of them stands for. From either
+    side a step ends below the level, for lambda is convex."""
+    level, program, iterations, warm = start.level, start.program, start.iterations, start.warm
+    for _ in range(STEPS):
+        need, slope = _hats(*jobs, kinds.kink, level)
+        count = np.maximum(need.ravel() * each, LEAST * len(kinds.of))
+        if program is None:
+            program = _program(problem, kinds, count, start.basis)
+        else:
+            program.recount(count)
+        answer = program.maximise(
+            Measure(np.zeros(kinds.kink.size), np.zeros(len(problem.slot_type)))
+        )
+        iterations += answer.iterations
+        warm = warm or answer.warm
+        excess = float(answer.columns[0])
+        price = answer.device_price[problem.slot_type]
+        cost = kink_cost(kinds.rate, kinds.scale, kinds.kink, price)
+        falls = float((cost * slope).sum()) * each
+        after = max(floor, level - excess / falls) if falls < 0 else level
+        if abs(excess) <= met or abs(after - level) <= STILL * level:
+            return _Start(level, start.basis, iterations, warm, program, answer)
+        level = after
+    raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
+
+
+@kernel(
+    "Tuple((f8[:,::1], f8[:,::1]))(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8)",
+)
+def _hats(
+    kind: Ints, steps: Floats, age: Floats, isolated: Floats, kink: Floats, level: float
+) -> tuple[Floats, Floats]:
+    """(kinds, kinks) jobs that need exactly this rate, and how fast that changes with the level."""
+    need, slope = np.zeros_like(kink), np.zeros_like(kink)
+    for i in range(len(kind)):
+        if steps[i] <= 0:
+            continue
+        c = kind[i]
+        left_s = level * isolated[i] - age[i]
+        rate = min(steps[i] / left_s, kink[c, -1])
+        change = -rate / left_s * isolated[i]
+        k = segment(rate, kink[c])
+        low = kink[c, k - 1]
+        width = kink[c, k] - low
+        part = (rate - low) / width
+        need[c, k] += part
+        slope[c, k] += change / width
+        need[c, k - 1] += 1.0 - part
+        slope[c, k - 1] -= change / width
+    return need, slope
+
+
+@kernel(
+    "void(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8, f8[:,:,::1], f8[:,::1])",
+)
+def _expand(
+    kind: Ints,
+    steps: Floats,
+    age: Floats,
+    isolated: Floats,
+    kink: Floats,
+    level: float,
+    of_kink: Floats,
+    share: Floats,
+) -> None:
+    """Fill in (jobs, slots) shares from (kinds, kinks, slots): a job's are those of its two neighbours,
+    weighted."""
+    for i in range(len(kind)):
+        if steps[i] <= 0:
+            share[i] = 0.0
+            continue
+        c = kind[i]
+        rate = min(steps[i] / (level * isolated[i] - age[i]), kink[c, -1])
+        k = segment(rate, kink[c])
+        low = kink[c, k - 1]
+        part = (rate - low) / (kink[c, k] - low)
+        for j in range(share.shape[1]):
+            share[i, j] = part * of_kink[c, k, j] + (1.0 - part) * of_kink[c, k - 1, j]
+
+
+def _program(problem: Levels, kinds: _Kinds, count: Floats, basis: tuple[bytes, ...]) -> Program:
+    """min lambda. Classes are the jobs that need exactly one of their kind's rates."""
+    shape = kinds.kink.shape
+    rows, kinks = np.arange(shape[0]).repeat(shape[1]), shape[1]
+    ids = kinds.id[rows] * kinks + np.tile(np.arange(kinks), shape[0])
+    types = np.arange(len(problem.capacity))
+    like = Problem(
+        Classes(ids, count, rows, rows),
+        kinds.scale[rows],
+        kinds.rate[rows],
+        problem.slot_type,
+        problem.capacity,
+        rows,
+        None,
+    )
+    program = Program(like, True, demand=kinds.kink.ravel(), previous=basis)
+    program.columns = Columns(
+        -np.ones(1),
+        -np.ones(1),
+        np.full(1, np.inf),
+        np.zeros(len(types), np.int64),
+        program.device_row(types),
+        -np.ones(len(types)),
+    )
+    return program.load()
+
+
+# --- the interior point on jobs -----------------------------------------------------------------------
+
+
+def _by_jobs(problem: Levels, kinds: _Kinds, steps: Floats, floor: float) -> _Found:
+    """Newton's method on z, the largest part of all requirements that can be met at once, a max-min
+    problem per step. Where all jobs of a kind have the same requirement, by kinds."""
+    row, count = _rows(problem, kinds, steps)
+    there = problem.capacity > 0
+    types = (np.cumsum(there) - 1)[problem.slot_type]
+    usable = there[problem.slot_type]
+    rate = np.ascontiguousarray(kinds.rate[kinds.of[row]][:, usable])
+    scale = problem.scale[row].astype(np.float64)
+    age, isolated, left = problem.age[row], problem.isolated[row], steps[row]
+    level, low, high, iterations = floor, floor, np.inf, 0
+    for _ in range(STEPS):
+        left_s = level * isolated - age
+        worth = rate * (left_s / left)[:, None]
+        inner, weight, price, n = max_min(
+            worth, count, scale, types[usable], problem.capacity[there], _CLOSE
+        )
+        iterations += n
+        part = (worth * inner).sum(axis=1)
+        z = float(part.min())
+        if not age.any():
+            level /= z  # the requirements are in proportion to 1 / level: these shares are the best
+            break
+        if abs(z - 1) <= 10 * _CLOSE or (z >= 1 and level <= floor):
+            break
+        low, high = (low, min(high, level)) if z >= 1 else (max(low, level), high)
+        each = weight * count
+        rises = float(each @ (part * isolated / left_s)) / float(each.sum())
+        level += (1 - z) / rises
+        if not low <= level <= high:
+            level = (low + high) / 2 if np.isfinite(high) else 2 * low
+    inner[(rate == 0) | (inner < _NOTHING)] = 0.0  # inside, every share is above 0
+    of_row = np.zeros((len(row), len(usable)))
+    of_row[:, usable] = inner
+    share = np.zeros((len(steps), len(usable)))
+    if len(row) == np.count_nonzero(steps):
+        share[row] = of_row
+    else:
+        by_kind = np.zeros((len(kinds.id), len(usable)))
+        by_kind[kinds.of[row]] = of_row
+        share = by_kind[kinds.of]
+    full = np.zeros(len(there))
+    full[there] = price / float(price @ problem.capacity[there])
+    return _Found(max(level, floor), share, full, iterations)
+
+
+def _rows(problem: Levels, kinds: _Kinds, steps: Floats) -> tuple[Ints, Floats]:
+    """Positions of jobs that stand for others, and how many each stands for."""
+    first = np.empty(len(kinds.id), np.int64)
+    first[kinds.of] = np.arange(len(steps))
+    alike = first[kinds.of]
+    for requirement in (steps, problem.age, problem.isolated):
+        if not np.array_equal(requirement, requirement[alike]):
+            row = np.flatnonzero(steps)
+            return row, np.ones(len(row))
+    row = first[steps[first] > 0]
+    return row, kinds.count[kinds.of[row]]
+
+
+# --- certificate ---------------------------------------------------------------------------------------
+
+
+@kernel(
+    "Tuple((f8, f8))(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8)",
+)
+def _cost_of_all(
+    kind: Ints,
+    steps: Floats,
+    age: Floats,
+    isolated: Floats,
+    kink: Floats,
+    cost: Floats,
+    level: float,
+) -> tuple[float, float]:
+    """What all requirements cost at a level, and how fast that changes with the level."""
+    total = 0.0
+    slope = 0.0
+    for i in range(len(kind)):
+        if steps[i] <= 0:
+            continue
+        c = kind[i]
+        left_s = level * isolated[i] - age[i]
+        rate = min(steps[i] / left_s, kink[c, -1])
+        k = segment(rate, kink[c])
+        low = kink[c, k - 1]
+        below = cost[c, k - 1]
+        steep = (cost[c, k] - below) / (kink[c, k] - low)
+        total += below + steep * (rate - low)
+        slope -= steep * rate / left_s * isolated[i]
+    return total, slope
+
+
+@kernel(
+    "Tuple((f8, f8))(f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], i8[::1], f8[::1])",
+)
+def _measured(
+    share: Floats,
+    rate: Floats,
+    steps: Floats,
+    age: Floats,
+    isolated: Floats,
+    scale: Ints,
+    slot_type: Ints,
+    capacity: Floats,
+) -> tuple[float, float]:
+    """The level that shares reach, and the largest use of a job's time or a type's devices."""
+    used = np.zeros(len(capacity))
+    busiest = 0.0
+    level = 0.0
+    for i in range(len(share)):
+        time = 0.0
+        got = 0.0
+        for j in range(share.shape[1]):
+            time += share[i, j]
+            got += share[i, j] * rate[i, j]
+            used[slot_type[j]] += scale[i] * share[i, j]
+        busiest = max(busiest, time)
+        if steps[i] > 0:
+            level = max(level, (age[i] + steps[i] / got) / isolated[i]) if got > 0 else np.inf
+    for k in range(len(capacity)):
+        if capacity[k] > 0:
+            busiest = max(busiest, used[k] / capacity[k])
+        elif used[k] > 0:
+            busiest = np.inf
+    return level, busiest
+
+
+def _certified(
+    problem: Levels, kinds: _Kinds, steps: Floats, found: _Found
+) -> tuple[Floats, float, float, float]:
+    """(shares made feasible, their level, a bound on it, violation)."""
+    args = (steps, problem.age, problem.isolated)
+    also = (problem.scale, problem.slot_type, problem.capacity)
+    share, rate = found.share, np.ascontiguousarray(problem.rate)
+    level, use = _measured(share, rate, *args, *also)
+    if use > 1:
+        share = share / use
+        level, use = _measured(share, rate, *args, *also)
+    cost = kink_cost(kinds.rate, kinds.scale, kinds.kink, found.price[problem.slot_type])
+    total, slope = _cost_of_all(kinds.of, *args, kinds.kink, cost, found.level)
+    spare = float(found.price @ problem.capacity)
+    bound = found.level + (total - spare) / -slope if slope < 0 else 0.0
+    return share, level, bound, max(0.0, use - 1.0)

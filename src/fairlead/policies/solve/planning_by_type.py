@@ -1,0 +1,263 @@
+"""The window problem where accelerators differ: rounds per job and type.
+
+A job's progress is the sum over types of rounds times speed, and its welfare a concave function of that:
+
+    maximise   sum_j utility_j(p_j)  -  penalty * max_j remaining_j(p_j),   p_j = sum_k speed_jk s_jk
+    such that  sum_k s_jk <= F,   sum_j scale_j s_jk <= F * devices_k,   p_j >= at_least_j
+
+Without whole numbers that is a linear programme (what remains must be convex in the progress, too), whose
+optimum is the bound. It has few fractions that matter: whole parts are kept, and single rounds are then
+added, moved and exchanged as long as that gains, for some values that the most remaining may take. At
+the end, jobs go to one of their types where they lose no progress by it. The answer is not proven to be
+the best, and the bound says how far from it it may be (benchmarks/window.py prints the gap).
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from fairlead.errors import SolveError
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.policies.solve.highs import (
+    INFINITY,
+    LinearProgram,
+    Model,
+)
+from fairlead.policies.solve.local_search import climb
+from fairlead.policies.solve.planning_problem import (
+    Counts,
+    Window,
+    infeasible,
+    objective_of,
+)
+
+_SAME = 1e-9  # relative difference between slopes that are one
+_LATER = (
+    0.0,
+    0.01,
+    0.03,
+    0.1,
+    0.3,
+    1.0,
+)  # of a round, that whole rounds may end after the relaxation
+_NEAR = 1e-5  # of the bound: so near, an answer will do
+_WHOLE = 1e-7  # of a round: a fraction that is rounding
+
+
+def solve_types(problem: Window) -> Counts:
+    """Counts (jobs, types), near the optimum: see the bound. Lower bounds that hardly fit may be taken for
+    such that do not."""
+    jobs, types = len(problem.scale), len(problem.devices)
+    if not jobs:
+        return Counts(np.zeros((0, types), np.int64), 0.0, 0.0, True, True)
+    relaxed = _Relaxed.of(problem)
+    try:
+        bound, rounds, most = relaxed.solve()
+    except SolveError:
+        if problem.at_least.any():
+            return infeasible(jobs, types)
+        raise
+    counts, objective = np.zeros((jobs, types), np.int64), -np.inf
+    starts = (_rounded(problem, rounds), np.floor(rounds + _WHOLE).astype(np.int64))
+    for start, part in product(starts, _LATER):
+        some, value = _climbed(problem, start, most + part * _round_s(problem))
+        if value > objective:
+            counts, objective = some, value
+        if objective >= bound - _NEAR * max(1.0, abs(bound)):
+            break
+    if objective == -np.inf:
+        return infeasible(jobs, types)
+    return Counts(counts, objective, max(bound, objective), True, False)
+
+
+def _climbed(problem: Window, start: Ints, limit: float) -> tuple[Ints, float]:
+    """Better counts, if possible with no more than the limit remaining of any job, and their objective:
+    -inf if somebody has less than ``at_least``."""
+    speed = speed_of(problem)
+    need = np.maximum(problem.at_least, _progress_at(problem.remaining, limit))
+    spread = float(np.ptp(problem.utility)) + problem.penalty * float(np.ptp(problem.remaining))
+    counts = climb(
+        start,
+        speed,
+        np.ascontiguousarray(problem.utility),
+        np.minimum(need, _most(problem)),
+        1e3 * (spread + 1.0),
+        problem.scale,
+        problem.devices * problem.rounds,
+        problem.rounds,
+    )
+    progress = (counts * speed).sum(axis=1)
+    if (progress < problem.at_least - 1e-9).any():
+        return counts, -np.inf
+    return counts, objective_of(problem, progress)
+
+
+def _rounded(problem: Window, rounds: Floats) -> Ints:
+    """Whole parts, and then the largest fractions up, while devices and time are left."""
+    counts = np.floor(rounds + _WHOLE).astype(np.int64)
+    part = rounds - counts
+    free = problem.devices * problem.rounds - problem.scale @ counts
+    time = problem.rounds - counts.sum(axis=1)
+    order = np.argsort(-part, axis=None, kind="stable")[: np.count_nonzero(part > _WHOLE)]
+    for job, kind in np.column_stack(np.unravel_index(order, part.shape)).tolist():
+        if problem.scale[job] <= free[kind] and time[job] > 0:
+            counts[job, kind] += 1
+            free[kind] -= problem.scale[job]
+            time[job] -= 1
+    return counts
+
+
+def _progress_at(remaining: Floats, limit: float) -> Floats:
+    """(jobs,): the progress at which no more than the limit remains, or that at the end."""
+    last = remaining.shape[1] - 1
+    above = (remaining > limit).sum(axis=1)
+    after = np.minimum(above, last)
+    before = np.maximum(after - 1, 0)
+    rows = np.arange(len(remaining))
+    high, low = remaining[rows, before], remaining[rows, after]
+    inside = (above > 0) & (above <= last)
+    part = np.where(inside, (high - limit) / np.where(high > low, high - low, 1.0), 1.0)
+    return np.where(above > 0, before + part, 0.0)
+
+
+def _round_s(problem: Window) -> float:
+    """The most that a round can take off what remains."""
+    return float(-np.diff(problem.remaining, axis=1).min())
+
+
+def _most(problem: Window) -> Floats:
+    """(jobs,): the progress of a job that runs in every round where it is fastest."""
+    most: Floats = speed_of(problem).max(axis=1) * problem.rounds
+    return most
+
+
+def speed_of(problem: Window) -> Floats:
+    """(jobs, types) of the fastest type's; 0 where a job cannot run, also for want of devices."""
+    fits = problem.scale[:, None] <= problem.devices
+    return np.where(fits, 1.0 if problem.speed is None else problem.speed, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Relaxed:
+    """The linear programme. Columns: rounds per job and type where it can run, welfare per job and
+    stretch of constant slope, M; rows: progress, time, remaining, capacity."""
+
+    problem: Window
+    job: Ints  # (columns,) of the rounds
+    kind: Ints  # (columns,) of the rounds
+    speed: Floats  # (columns,) of the rounds
+
+    @classmethod
+    def of(cls, problem: Window) -> "_Relaxed":
+        speed = speed_of(problem)
+        job, kind = np.nonzero(speed)
+        return cls(problem, job, kind, speed[job, kind])
+
+    def solve(self) -> tuple[float, Floats, float]:
+        """The optimum, and the rounds (jobs, types) and M there."""
+        p = self.problem
+        jobs, types, n = len(p.scale), len(p.devices), len(self.job)
+        owner, width, slope = stretches(p.utility)
+        line_job, tangent, height, floor = self._lines()
+        unit = max(float(p.remaining.max()), 1.0)  # of M: rows of order one
+        lines = len(line_job)
+        m_column = n + len(owner)
+        # rows: progress 0.., time jobs.., lines 2 jobs.., capacity after those
+        from_line = np.searchsorted(line_job, np.arange(jobs + 1))
+        per = np.diff(from_line)[self.job]
+        repeated = np.repeat(np.arange(n), per)
+        offset = np.arange(len(repeated)) - np.repeat(np.cumsum(per) - per, per)
+        line = from_line[self.job[repeated]] + offset
+        row = [self.job, jobs + self.job, 2 * jobs + lines + self.kind, 2 * jobs + line]
+        column = [np.arange(n)] * 3 + [repeated]
+        entry = [
+            self.speed,
+            np.ones(n),
+            p.scale[self.job] / p.devices[self.kind],
+            -tangent[line] * self.speed[repeated] / unit,
+        ]
+        row += [owner, 2 * jobs + np.arange(lines)]
+        column += [n + np.arange(len(owner)), np.full(lines, m_column)]
+        entry += [np.full(len(owner), -1.0), np.ones(lines)]
+        program = _program(
+            np.concatenate((np.zeros(n), slope, [-p.penalty * unit])),
+            np.concatenate((np.zeros(m_column), [floor / unit])),
+            np.concatenate((np.full(n, float(p.rounds)), width, [INFINITY])),
+            np.concatenate(
+                (p.at_least, np.full(jobs, -INFINITY), height / unit, np.full(types, -INFINITY))
+            ),
+            np.concatenate(
+                (
+                    np.full(jobs, INFINITY),
+                    np.full(jobs, float(p.rounds)),
+                    np.full(lines, INFINITY),
+                    np.full(types, float(p.rounds)),
+                )
+            ),
+            np.concatenate(row),
+            np.concatenate(column),
+            np.concatenate(entry),
+        )
+        model = Model(program)
+        model.load()
+        best = model.maximise()
+        rounds = np.zeros((jobs, types))
+        rounds[self.job, self.kind] = best.value[:n]
+        return best.objective + float(p.utility[:, 0].sum()), rounds, best.value[-1] * unit
+
+    def _lines(self) -> tuple[Ints, Floats, Floats, float]:
+        """Lines below what remains, M >= height + tangent * progress, of the job of each, where they are
+        above what nobody can go below; and the latter."""
+        p = self.problem
+        at = np.minimum(_most(p), float(p.rounds))
+        rows = np.arange(len(at))
+        column = np.minimum(at.astype(np.int64), p.rounds - 1)
+        fall = np.diff(p.remaining, axis=1)
+        floor = float((p.remaining[rows, column] + (at - column) * fall[rows, column]).max())
+        job, start = np.nonzero((p.remaining[:, :-1] > floor) & _turns(fall))
+        tangent = fall[job, start]
+        return job, tangent, p.remaining[job, start] - start * tangent, floor
+
+
+def stretches(utility: Floats) -> tuple[Ints, Floats, Floats]:
+    """(job, width in columns, slope) of the pieces of each row that rise and are straight, in order."""
+    step = np.minimum.accumulate(np.maximum(np.diff(utility, axis=1), 0.0), axis=1)
+    job, start = np.nonzero(_turns(step))
+    end = np.where(np.append(job[1:], -1) == job, np.append(start[1:], 0), step.shape[1])
+    slope = step[job, start]
+    rises = slope > 0
+    return job[rises], (end - start)[rises].astype(np.float64), slope[rises]
+
+
+def _turns(step: Floats) -> Bools:
+    """Where a row's step is another than the one before; the first is."""
+    turns = np.ones(step.shape, np.bool_)
+    turns[:, 1:] = np.abs(np.diff(step, axis=1)) > _SAME * np.abs(step[:, :-1])
+    return turns
+
+
+def _program(
+    cost: Floats,
+    col_lower: Floats,
+    col_upper: Floats,
+    row_lower: Floats,
+    row_upper: Floats,
+    row: Ints,
+    column: Ints,
+    entry: Floats,
+) -> LinearProgram:
+    """Entries in any order into columns."""
+    order = np.argsort(column, kind="stable")
+    start = np.zeros(len(cost) + 1, np.int32)
+    np.cumsum(np.bincount(column, minlength=len(cost)), out=start[1:])
+    return LinearProgram(
+        cost,
+        col_lower,
+        col_upper,
+        row_lower,
+        row_upper,
+        start,
+        row[order].astype(np.int32),
+        entry[order],
+    )

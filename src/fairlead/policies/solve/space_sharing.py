@@ -1,0 +1,156 @@
+"""Fair levels for jobs that may run in pairs: max-min shares, and one level for all requirements.
+
+The programmes of ``fairlead.policies.solve.max_min`` and ``fairlead.policies.solve.parametric_level`` over the ways of
+``fairlead.policies.solve.program``. A job's price of time u, value per step v and the price p of each type's
+devices prove a bound when no way, alone or in a pair, earns more than it costs:
+
+    v_c rate + v_d rate' <= s p + u_c + u_d         each pair of classes c, d on each slot type
+
+which ``proven_time_price`` makes sure of by raising u, whatever the solver's tolerance.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.errors import SolveError
+from fairlead.model.arrays import Floats
+from fairlead.policies.solve.parametric_level import (
+    HELD,
+    MET,
+    STEPS,
+    STILL,
+    most,
+)
+from fairlead.policies.solve.program import (
+    Answer,
+    Columns,
+    Measure,
+    Problem,
+    Program,
+    proven_time_price,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level, the shares by class that reach it, and a bound that no shares can beat."""
+
+    level: float
+    bound: float
+    answer: Answer
+    iterations: int
+    basis: tuple[bytes, ...]
+
+
+def max_min(
+    problem: Problem,
+    worth: Floats,
+    gain: Floats,
+    toll: float,
+    previous: tuple[bytes, ...] = (),
+) -> Level:
+    """max min_c worth_c t_c; then, at that level, the largest sum of gain_c t_c over all jobs.
+
+    worth, gain: (classes,), of a step/s; classes with worth 0 have no say. toll: what a device in a
+    pair must earn in the second phase beyond one that is not.
+    """
+    say = np.flatnonzero(problem.can_run & (worth > 0))
+    unit = 1.0 / float((worth * problem.best)[say].min(initial=np.inf)) if len(say) else 1.0
+    columns = Columns(
+        np.ones(1), np.zeros(1), np.full(1, np.inf if len(say) else 0.0),
+        np.zeros(len(say), np.int64), say, -1.0 / (worth[say] * unit),
+    )  # fmt: skip
+    program = Program(problem, True, columns=columns, previous=previous).load()
+    first = program.maximise(_nothing(problem))
+    level = first.objective / unit
+    bound = max_min_bound(
+        problem, worth, first.throughput_price, first.time_price, first.device_price
+    )
+    program.bound(0, first.objective * (1.0 - HELD), np.inf)
+    program.pair_toll = toll
+    last = program.maximise(Measure(gain, np.zeros(len(problem.slot_type))), np.zeros(1))
+    return Level(level, bound, last, first.iterations + last.iterations, first.basis)
+
+
+def max_min_bound(
+    problem: Problem, worth: Floats, value: Floats, time_price: Floats, device_price: Floats
+) -> float:
+    """A bound of ``max_min``'s level that prices prove: (classes,) per step/s and per unit of a job's time,
+    (types,) per device. 0 where they value no job's steps."""
+    say, count = problem.can_run & (worth > 0), problem.classes.count
+    weight = float((count[say] * value[say] / worth[say]).sum())
+    if weight <= 0:
+        return 0.0
+    time = proven_time_price(problem, value, time_price, device_price[problem.slot_type])
+    return float(count @ time + device_price @ problem.capacity) / weight
+
+
+def min_level(
+    problem: Problem,
+    steps: Floats,
+    age: Floats,
+    isolated: Floats,
+    gain: Floats,
+    toll: float,
+    previous: tuple[bytes, ...] = (),
+) -> Level:
+    """min theta with t_c >= steps_c / (theta isolated_c - age_c) for all classes that can run and have
+    steps left; then, at that level, the largest sum of gain_c t_c. All: (classes,).
+
+    Newton's method on the least factor lambda of all capacities, as in ``fairlead.policies.solve.parametric_level``. It
+    starts where every job alone could just be in time; pairs make no job faster than it is alone.
+    """
+    say = problem.can_run & (steps > 0)
+    if not say.any():
+        nothing = Program(problem, previous=previous).load().maximise(_nothing(problem))
+        return Level(0.0, 0.0, nothing, 0, ())
+    level = floor = float(((age + steps / problem.best) / isolated)[say].max())
+    basis, iterations = previous, 0
+    for _ in range(STEPS):
+        left_s = np.where(say, level * isolated - age, 1.0)
+        need = np.where(say, np.minimum(steps / left_s, problem.best), 0.0)
+        program = _scaled(problem, need, basis)
+        answer = program.maximise(_nothing(problem))
+        basis, iterations = answer.basis, iterations + answer.iterations
+        excess = float(answer.columns[0])
+        value = answer.throughput_price * problem.classes.count
+        falls = -float((value * need / left_s * isolated)[say].sum())
+        after = max(floor, level - excess / falls) if falls < 0 else level
+        if abs(excess) <= MET or abs(after - level) <= STILL * level:
+            break
+        level = after
+    else:
+        raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
+    bound = max(floor, _level_bound(problem, answer, need, level, falls))
+    program.pair_toll = toll
+    last = most(program, answer, Measure(gain, np.zeros(len(problem.slot_type))))
+    return Level(level, bound, last, iterations + last.iterations, basis)
+
+
+def _nothing(problem: Problem) -> Measure:
+    return Measure(np.zeros(len(problem.scale)), np.zeros(len(problem.slot_type)))
+
+
+def _scaled(problem: Problem, need: Floats, basis: tuple[bytes, ...]) -> Program:
+    """max 1 - lambda with every need met on lambda times the capacities."""
+    types = np.arange(len(problem.capacity))
+    program = Program(problem, True, demand=need, previous=basis)
+    program.columns = Columns(
+        -np.ones(1), -np.ones(1), np.full(1, np.inf),
+        np.zeros(len(types), np.int64), program.device_row(types), -np.ones(len(types)),
+    )  # fmt: skip
+    return program.load()
+
+
+def _level_bound(
+    problem: Problem, answer: Answer, need: Floats, level: float, falls: float
+) -> float:
+    """No level below this can be met: the tangent of what all needs cost at the answer's prices."""
+    if not falls < 0:
+        return 0.0
+    value, price = answer.throughput_price, answer.device_price
+    time = proven_time_price(problem, value, answer.time_price, price[problem.slot_type])
+    count = problem.classes.count
+    cost = float((count * (value * need - time)).sum())
+    return level + (cost - float(price @ problem.capacity)) / -falls

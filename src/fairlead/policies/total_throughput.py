@@ -1,0 +1,97 @@
+"""Most work done: the sum of throughputs, raw or relative to each job's fastest."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Floats
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.linear_objectives import largest, pairs_where_they_pay
+from fairlead.policies.solve.program import Problem
+from fairlead.policies.solve.linear_objectives import Needs
+
+
+@dataclass(frozen=True, slots=True)
+class TotalThroughput:
+    """max_x sum_ij T_ij x_ij   s.t.  time of each job, devices of each type.
+
+    T_ij rate of job i on slot type j. Steps of different models are added up, so models with short steps
+    win everything; see ``NormalisedThroughput``. Weights do not count. If central, the shares in the middle
+    of the optima, as Gavel's interior-point solver has them. Source: Gavel's release,
+    max_sum_throughput_perf.
+    """
+
+    central: bool = False
+    name: str = "total_throughput"
+    aware: bool = True
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        return _total(snapshot, np.ones(len(snapshot.jobs)), packed=False, central=self.central)
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """Steps/s of all jobs."""
+        return float(made.throughput(snapshot).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class NormalisedThroughput:
+    """max_x sum_i t_i / max_j T_ij,  t_i = sum_j T_ij x_ij,  s.t.  time of each job, devices of each type.
+
+    TotalThroughput with each job's throughput relative to its rate alone on the fastest type that the
+    cluster has: a job that runs all the time where it is fastest counts 1, whatever its steps are.
+    Weights do not count. Source: Gavel (OSDI'20), total throughput, without its unit of steps.
+    """
+
+    name: str = "total_throughput_normalised"
+    aware: bool = True
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        return _total(snapshot, _per_fastest(snapshot), packed=False)
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """Jobs at full speed that do as much."""
+        return float(_per_fastest(snapshot) @ made.throughput(snapshot))
+
+
+@dataclass(frozen=True, slots=True)
+class PackedThroughput:
+    """max_x sum_i sum_{c with i} sum_j T^i_cj x_cj   s.t.  time of each job, devices of each type.
+
+    TotalThroughput over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c.
+    Pairs are used only where they raise the sum. Source: Gavel (OSDI'20), space sharing.
+    """
+
+    name: str = "total_throughput_packed"
+    aware: bool = True
+    packed: bool = True
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        worth = np.ones(len(snapshot.jobs))
+        return pairs_where_they_pay(
+            _total(snapshot, worth, packed=False), _total(snapshot, worth, packed=True)
+        )
+
+    def measure(self, snapshot: Snapshot, made: Allocation) -> float:
+        """Steps/s of all jobs."""
+        return float(made.throughput(snapshot).sum())
+
+
+def _per_fastest(snapshot: Snapshot) -> Floats:
+    """(jobs,) one over the rate alone on the fastest type with devices."""
+    usable = (snapshot.capacity > 0)[snapshot.slot_type]
+    best = (snapshot.solo_rate * usable).max(axis=1)
+    return np.asarray(np.divide(1.0, best, out=np.zeros_like(best), where=best > 0))
+
+
+def _total(snapshot: Snapshot, worth: Floats, packed: bool, central: bool = False) -> Allocation:
+    problem, each = Problem.of(snapshot, packed=packed), np.ones(len(snapshot.slots))
+    return largest(snapshot, worth, each, problem, Needs.none(problem), central)

@@ -1,0 +1,82 @@
+"""Held jobs: in the system, out of sight of planners."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairlead.model.commands import (
+    Command,
+    End,
+    EndJobs,
+)
+from fairlead.scheduler.core.ledger import Ledger
+from fairlead.scheduler.core.lifecycle import State, move
+from fairlead.scheduler.core.snapshots import view
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.plan import Accounting, Accounts, Change
+
+if TYPE_CHECKING:
+    from fairlead.scheduler.core.scheduler import Scheduler
+
+
+def ended(books: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
+    """Jobs end, those whose end is not 0; they are still to be removed. end, end_s: (jobs,)."""
+    jobs, gone = books.jobs, np.flatnonzero(end > 0)
+    ids, why = jobs.id[gone], end[gone]
+    state = jobs.state[gone]
+    move(state, why + 2, ids)
+    jobs.state[gone] = state
+    return EndJobs(time_s, ids, why, end_s[gone])
+
+
+def retire_held(s: "Scheduler", gone: Bools, end: End, time_s: float) -> list[Command]:
+    """Held jobs end. gone: (held jobs,)."""
+    if not gone.any():
+        return []
+    ends = np.where(gone, int(end), 0)
+    command = ended(s.held, ends, np.full(len(ends), time_s), time_s)
+    s.running.forget(command.jobs)
+    s.held.remove(gone)
+    return [command]
+
+
+def shelve(s: "Scheduler", named: list[int], time_s: float) -> None:
+    """Hold jobs, none of them running, with what they are owed now."""
+    if not named:
+        return
+    jobs = s.ledger.jobs
+    gone = np.isin(jobs.id, named)
+    accounts = accounts_of(s, time_s)
+    jobs.state[gone & (jobs.state == State.RUNNING)] = State.PREEMPTED
+    s.held.receive(s.ledger, np.flatnonzero(gone))
+    mine = np.isin(s.held.jobs.id, named)
+    rows = s.ledger.alone()[gone]
+    s.held.units.received_s[mine] = accounts.received_s[rows]
+    s.held.units.deficit_s[mine] = accounts.deficit_s[rows]
+    s.running.put_aside(jobs.id[gone], rows)
+    s.running.renumber(s.ledger.remove(gone))
+    s.changed |= Change.JOBS
+
+
+def let_go(s: "Scheduler", named: Ints, time_s: float) -> bool:
+    """Put those of these jobs that are held back among the others; was there one?"""
+    gone = np.isin(s.held.jobs.id, named)
+    if not gone.any():
+        return False
+    s.running.renumber(s.ledger.receive(s.held, np.flatnonzero(gone)))
+    back = np.isin(s.ledger.jobs.id, s.held.jobs.id[gone])
+    s.held.remove(gone)
+    units, rows = s.ledger.units, s.ledger.alone()[back]
+    # Time since the accounts were settled is not owed to those that were held.
+    since_s = accounts_of(s, time_s).deficit_s[rows] - units.deficit_s[rows]
+    units.deficit_s[rows] -= np.where(units.share[rows] > 0, np.maximum(since_s, 0.0), 0.0)
+    s.changed |= Change.JOBS
+    return True
+
+
+def accounts_of(s: "Scheduler", time_s: float) -> Accounts:
+    """The accounts as settled at a time, where the planner settles them; nothing changes."""
+    if isinstance(s.planner, Accounting):
+        return s.planner.accounts(view(s, time_s, regimes=False), s.state)
+    units = s.ledger.units
+    return Accounts(units.received_s, units.deficit_s, s.ledger.handed_out_s)

@@ -1,0 +1,93 @@
+"""The states of a job, and the only ways from one to the next.
+
+WAITING --> RUNNING --> PREEMPTED --> RUNNING ...
+   |           |            |
+   +-----------+------------+--> COMPLETED | DROPPED | KILLED | CANCELLED
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+from fairlead.errors import ProtocolError
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Bools, Ints
+
+
+class State(IntEnum):
+    """Where a job stands. The last four have the numbers of ``commands.End`` plus two."""
+
+    WAITING = 0  # has not run yet
+    RUNNING = 1
+    PREEMPTED = 2  # has run and waits
+    COMPLETED = 3
+    DROPPED = 4
+    KILLED = 5
+    CANCELLED = 6
+
+
+_TABLE: dict[State, tuple[State, ...]] = {
+    # Who does not run is completed by a correction of its steps.
+    State.WAITING: (
+        State.WAITING,
+        State.RUNNING,
+        State.COMPLETED,
+        State.DROPPED,
+        State.CANCELLED,
+    ),
+    State.RUNNING: (
+        State.RUNNING,
+        State.PREEMPTED,
+        State.COMPLETED,
+        State.DROPPED,
+        State.KILLED,
+        State.CANCELLED,
+    ),
+    State.PREEMPTED: (
+        State.PREEMPTED,
+        State.RUNNING,
+        State.COMPLETED,
+        State.DROPPED,
+        State.CANCELLED,
+    ),
+}
+ALLOWED: Bools = np.zeros((len(State), len(State)), np.bool_)  # [from, to]
+for _state, _next in _TABLE.items():
+    ALLOWED[_state, list(_next)] = True
+
+
+def move(state: Ints, to: Ints, jobs: Ints) -> None:
+    """Set (jobs,) states in place; ProtocolError names the first job whose move is not in the table."""
+    bad = np.flatnonzero(~ALLOWED[state, to])
+    if bad.size:
+        i = int(bad[0])
+        raise ProtocolError(
+            f"job {jobs[i]}: cannot go from {State(int(state[i])).name} to {State(int(to[i])).name}"
+        )
+    state[:] = to
+
+
+_WAITING, _RUNNING, _PREEMPTED = int(State.WAITING), int(State.RUNNING), int(State.PREEMPTED)
+
+
+@kernel("i8(i8[::1], i8[:,::1], i8[::1], b1[:,::1])")
+def _advance(state: Ints, member: Ints, run_unit: Ints, allowed: Bools) -> int:
+    runs = np.zeros(len(state), np.bool_)
+    for u in run_unit:
+        for k in range(member.shape[1]):
+            if member[u, k] >= 0:
+                runs[member[u, k]] = True
+    for j in range(len(state)):
+        to = _RUNNING if runs[j] else (_WAITING if state[j] == _WAITING else _PREEMPTED)
+        if not allowed[state[j], to]:
+            return j
+        state[j] = to
+    return -1
+
+
+def start_round(state: Ints, member: Ints, run_unit: Ints, jobs: Ints) -> None:
+    """Set (jobs,) states in place for a round: whoever is a member of run_unit's rows runs, the others
+    wait. ProtocolError if the table forbids a move."""
+    bad = _advance(state, member, run_unit, ALLOWED)
+    if bad >= 0:
+        raise ProtocolError(f"job {jobs[bad]}: cannot run or wait, it is {State(state[bad]).name}")

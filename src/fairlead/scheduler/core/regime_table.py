@@ -1,0 +1,158 @@
+"""The ledger's books on batch sizes: what each job may use, uses now, and has trained at each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fairlead.model.growable_table import Table
+from fairlead.model.adaptation import Adaptation
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.snapshot import Regimes
+
+KindOf = Callable[[int], int]  # row of the throughput table at a batch size, -1 = it has none
+
+
+class RegimeTable(Table):
+    """(jobs,) rows aligned with the jobs'; (jobs, batches) with as many columns as any job needs."""
+
+    columns: ClassVar[dict[str, Any]] = {
+        "epochs": np.float64,  # of the whole job
+        "now": np.int64,  # column in force
+        "done_then": np.float64,  # steps done when it came into force
+        "batch": (np.int64, "width"),  # 0 = none
+        "kind": (np.int64, "width"),  # row of the throughput table
+        "steps_per_epoch": (np.float64, "width"),
+        "seen": (np.float64, "width"),  # epochs trained at each before the one in force
+    }
+    epochs: Floats
+    now: Ints
+    done_then: Floats
+    batch: Ints
+    kind: Ints
+    steps_per_epoch: Floats
+    seen: Floats
+
+
+class RegimeBooks:
+    """Empty, and of no cost, until the first job comes that adapts."""
+
+    def __init__(self) -> None:
+        self.table = RegimeTable(width=(0,))
+        self.adaptation: list[Adaptation | None] = []  # as announced; None: none was
+
+    @property
+    def used(self) -> bool:
+        """Has any job ever adapted?"""
+        return bool(self.table.batch.shape[1] > 0)
+
+    def add(self, adaptation: Adaptation | None, batch: int, steps: float, kind_of: KindOf) -> None:
+        """A job at the end. batch: the one that it begins with; steps: its total at that."""
+        self.adaptation.append(adaptation)
+        if adaptation is not None and len(adaptation.batches) > self.table.batch.shape[1]:
+            self._widen(len(adaptation.batches))
+        table = self.table
+        row = table.grow(1).start
+        table.kind[row] = -1
+        table.steps_per_epoch[row] = 1.0
+        table.epochs[row] = 1.0
+        if not self.used:
+            return
+        if adaptation is None:  # one epoch, all of the job
+            table.kind[row, 0], table.steps_per_epoch[row, 0] = kind_of(batch), steps
+            return
+        n = len(adaptation.batches)
+        table.epochs[row] = adaptation.epochs
+        table.batch[row, :n] = adaptation.batches
+        table.kind[row, :n] = [kind_of(b) for b in adaptation.batches]
+        table.steps_per_epoch[row, :n] = adaptation.steps_per_epoch
+        table.now[row] = adaptation.batches.index(batch)
+
+    def change(
+        self, row: int, batch: int, done: float, new_done: float, total: float, kind_of: KindOf
+    ) -> int:
+        """Take note of a new batch size; its row of the throughput table. done: steps at the old one."""
+        found: Ints = np.flatnonzero(self.table.batch[row] == batch)
+        column = int(found[0]) if len(found) else self._column_for(row, batch, total, kind_of)
+        table = self.table
+        old = table.now[row]
+        trained = (done - table.done_then[row]) / table.steps_per_epoch[row, old]
+        table.seen[row, old] += max(trained, 0.0)
+        table.now[row], table.done_then[row] = column, new_done
+        return int(table.kind[row, column])
+
+    def _column_for(self, row: int, batch: int, total: float, kind_of: KindOf) -> int:
+        """Room for a batch size that nobody had announced."""
+        free = np.flatnonzero(self.table.kind[row] < 0)
+        if not len(free):
+            self._widen(self.table.batch.shape[1] + 1)
+            free = np.array([self.table.batch.shape[1] - 1])
+        table, column = self.table, int(free[0])
+        table.batch[row, column], table.kind[row, column] = batch, kind_of(batch)
+        table.steps_per_epoch[row, column] = total / table.epochs[row]
+        return column
+
+    def _widen(self, width: int) -> None:
+        """More columns for all."""
+        old, new = self.table, RegimeTable(width=(width,))
+        new.grow(old.n)
+        have = old.batch.shape[1]
+        new.kind[:], new.steps_per_epoch[:] = -1, 1.0
+        for name in ("epochs", "now", "done_then"):
+            getattr(new, name)[:] = getattr(old, name)
+        for name in ("batch", "kind", "steps_per_epoch", "seen"):
+            getattr(new, name)[:, :have] = getattr(old, name)
+        self.table = new
+
+    def keep(self, rows: Ints) -> None:
+        """Keep these rows, in this order."""
+        self.table.keep(rows)
+        if self.used:
+            self.adaptation = [self.adaptation[i] for i in rows.tolist()]
+        else:
+            self.adaptation = [None] * len(rows)
+
+    def receive(self, other: "RegimeBooks", rows: Ints) -> None:
+        """Take over jobs, at the end. rows: (jobs,) of the other."""
+        self.append(
+            {name: getattr(other.table, name)[rows] for name in RegimeTable.columns},
+            [other.adaptation[i] for i in rows.tolist()],
+        )
+
+    def append(self, columns: Mapping[str, Any], adaptation: Sequence[Adaptation | None]) -> None:
+        """Jobs at the end. columns: of a ``RegimeTable``, with as many batch sizes as it had."""
+        width = columns["batch"].shape[1]
+        if width > self.table.batch.shape[1]:
+            self._widen(width)
+        at = self.table.grow(len(adaptation))
+        self.adaptation += adaptation
+        self.table.kind[at], self.table.steps_per_epoch[at] = -1, 1.0
+        for name, values in columns.items():
+            mine = getattr(self.table, name)[at]
+            if values.ndim == 1:
+                mine[:] = values
+            else:
+                mine[:, :width] = values
+
+    def shown(self, kind: Ints, total: Floats, done: Floats) -> Regimes | None:
+        """What a planner sees; None if no job ever adapted. All (jobs,): as in the ledger."""
+        if not self.used:
+            return None
+        table = self.table
+        plain = table.kind.max(axis=1, initial=-1) < 0  # came before the first that adapts
+        if plain.any():
+            table.kind[plain, 0] = kind[plain]
+            table.steps_per_epoch[plain, 0] = total[plain]
+        rows = np.arange(table.n)
+        seen = table.seen.copy()
+        trained = (done - table.done_then) / table.steps_per_epoch[rows, table.now]
+        seen[rows, table.now] += np.maximum(trained, 0.0)
+        return Regimes(
+            table.batch,
+            table.kind,
+            table.steps_per_epoch,
+            seen,
+            table.now,
+            table.epochs,
+            tuple(self.adaptation),
+        )

@@ -1,0 +1,256 @@
+"""A scheduler that goes on from another's state."""
+
+import numpy as np
+
+from fairlead.model.commands import StartRound
+from fairlead.scheduler.core.ledger import Ledger
+from fairlead.scheduler.core.running import Told
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.checkpoint import (
+    ANYTHING,
+    BooksState,
+    RoundState,
+    SchedulerState,
+)
+from fairlead.errors import ThroughputError
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.cluster import Cluster, Locality, Node, SlotType
+from fairlead.model.plan import Accounting, Change, Resuming
+from fairlead.scheduler.placement.servers import are_spread
+
+_ACCOUNTS = ("received_s", "deficit_s", "share")
+
+
+def load(s: Scheduler, state: SchedulerState) -> Scheduler:
+    """Make a fresh scheduler go on from a state; itself.
+
+    Jobs whose kind its table lacks are a ThroughputError. With the same policy, profile and slot types
+    its planner goes on where the other was; otherwise it starts afresh with the shares in force and what
+    jobs are owed, and solves at the next decision. The report of the round in
+    force is awaited as it was commanded, also where devices or slot types are gone.
+    """
+    slot = _columns(state.slots, s.slots)
+    kind = _rows_of_kinds(state, s)
+    if state.beliefs is not None:
+        s.believed.load(state.beliefs, slot)
+        s.follow_table()
+    s.expected = dict(state.expected)
+    for tenant in state.tenants:
+        s.ledger.names.tenants.setdefault(tenant, len(s.ledger.names.tenants))
+    s.now_s, s.round, s.last_end_s = state.time_s, state.round, state.last_end_s
+    _load_planner(s, state, kind)
+    row = s.believed.row
+    _load_books(s.ledger, state.books, kind, row, slot, state.time_s - state.settled_s)
+    _load_books(s.held, state.held, kind, row, slot, 0.0)
+    s.follow_table()
+    _move_columns(s.ledger.handed_out_s[None], state.handed_out_s[None], slot)
+    for node in s.cluster.nodes:
+        if node.name in state.lost:
+            s.set_node(node.name, False)
+    s.adapting = {job: (batch, total, done) for job, batch, total, done in state.adapting}
+    s.holding = set(state.holding)
+    s.running.avoids = {job: tuple(nodes) for job, nodes in state.avoids}
+    if state.in_force is not None:
+        _load_round(s, state.in_force, state, slot)
+    return s
+
+
+def _load_planner(s: Scheduler, state: SchedulerState, kind: Ints) -> None:
+    """The planner's state, and whether a solve is due."""
+    planner, s.changed = s.planner, Change(state.changed)
+    if s.cluster.nodes != state.nodes:
+        s.changed |= Change.DEVICES
+    rows, pair = kind[:-1], s.offered.pair if s.planner.packed else None
+    beside = None if pair is None else pair[np.ix_(rows, rows)]
+    same = np.array_equal(s.offered.rate[rows], state.rate) if s.slots == state.slots else False
+    if not (same and _equal(beside, state.beside)):
+        s.changed |= Change.REQUIREMENTS
+    if (s.policy, s.profile, s.slots) != (state.policy, state.profile, state.slots):
+        s.changed = ANYTHING
+        if isinstance(planner, Accounting):
+            s.state = planner.begin(state.settled_s)
+        return
+    s.previous = state.previous
+    if isinstance(planner, Resuming):
+        s.state = planner.resume(state.kept)
+
+
+def _equal(a: Floats | None, b: Floats | None) -> bool:
+    return a is b if a is None or b is None else bool(np.array_equal(a, b))
+
+
+def _columns(old: tuple[SlotType, ...], new: tuple[SlotType, ...]) -> Ints:
+    """(old slots,) columns of the new ones; where one of the two localities of a type is gone, what was
+    spread goes to the other. -1 = gone."""
+    at = {slot: i for i, slot in enumerate(new)}
+    together = [at.get(SlotType(s.accelerator, Locality.CONSOLIDATED), -1) for s in old]
+    found = [at.get(slot, other) for slot, other in zip(old, together, strict=True)]
+    return np.array(found, np.int64)
+
+
+def _rows_of_kinds(state: SchedulerState, s: Scheduler) -> Ints:
+    """(kinds + 1,) rows of the new table; the last, found by -1, is -1."""
+    rows = []
+    for family, scale in state.kinds:
+        row = s.throughputs.row(family, scale)
+        if row is None:
+            raise ThroughputError(
+                f"{s.throughputs.origin}: no rate for {family!r} at scale factor {scale}, which a job "
+                "in the system has"
+            )
+        rows.append(row)
+    return np.array([*rows, -1], np.int64)
+
+
+def _load_books(
+    books: Ledger,
+    state: BooksState,
+    kind: Ints,
+    belief: dict[int, int],
+    slot: Ints,
+    elapsed_s: float,
+) -> None:
+    """belief: number -> row; elapsed_s: since the accounts were settled."""
+    jobs = dict(state.jobs)
+    jobs["kind"] = jobs["row"] = kind[state.jobs["kind"].astype(np.int64)]
+    if "belief" in jobs:
+        numbers = zip(jobs.pop("belief").tolist(), jobs["kind"].tolist(), strict=True)
+        jobs["row"] = np.array([k if n < 0 else belief[n] for n, k in numbers], np.int64)
+    regimes = dict(state.regimes)
+    regimes["kind"] = kind[state.regimes["kind"].astype(np.int64)]
+    books.load(jobs, regimes, state.adaptation)
+    pairs = _known_pairs(books, state.pair)
+    if books.width > 1 and not books.all_pairs:
+        books.add_pairs(pairs)
+    books.sort()
+    alone = books.alone()
+    for name in _ACCOUNTS:
+        column = np.zeros((len(alone), books.units.share.shape[1]))
+        _move_columns(column, getattr(state, name), slot)
+        getattr(books.units, name)[alone] = column
+    books.units.allocated[alone] = state.allocated
+    _load_pairs(books, state, pairs, slot, elapsed_s)
+
+
+def _known_pairs(books: Ledger, pair: Ints) -> Ints:
+    """(pairs, 2) rows of jobs, the first below the second."""
+    return np.sort(np.searchsorted(books.jobs.id, pair), axis=1)
+
+
+def _load_pairs(
+    books: Ledger, state: BooksState, pairs: Ints, slot: Ints, elapsed_s: float
+) -> None:
+    """Accounts of pairs; where there are none any more, their members are owed what the pair was."""
+    units = books.units
+    if not len(pairs):
+        return
+    moved = {name: np.zeros((len(pairs), units.share.shape[1])) for name in _ACCOUNTS}
+    for name, column in moved.items():
+        _move_columns(column, getattr(state, f"pair_{name}"), slot)
+    if books.width == 1:
+        owed_s = moved["deficit_s"] + moved["share"] * elapsed_s - moved["received_s"]
+        for k in (0, 1):
+            np.add.at(units.deficit_s, pairs[:, k], np.maximum(owed_s, 0.0))
+        return
+    at = books.find(pairs)
+    there = at >= 0
+    for name, column in moved.items():
+        getattr(units, name)[at[there]] = column[there]
+    units.allocated[at[there]] = state.pair_allocated[there]
+
+
+def _move_columns(into: Floats, values: Floats, slot: Ints) -> None:
+    """Add (rows, old slots) values to (rows, new slots), in place."""
+    for old, new in enumerate(slot.tolist()):
+        if new >= 0:
+            into[:, new] += values[:, old]
+
+
+def _load_round(s: Scheduler, state: RoundState, whole: SchedulerState, slot: Ints) -> None:
+    """The round in force: rows whose devices are not all there hold none."""
+    devices = _devices(s.cluster, whole.nodes, state)
+    missing = np.zeros(len(devices) + 1, np.int64)
+    missing[1:] = np.cumsum(devices < 0)
+    gone = missing[state.first[1:]] > missing[state.first[:-1]]
+    column = slot[state.slot]
+    gone |= column < 0
+    planned = np.where(state.planned >= 0, slot[state.planned], -1)
+    command_slot = np.where(column >= 0, column, 0)
+    s.in_force = StartRound(
+        state.time_s,
+        state.round,
+        state.length_s,
+        state.units.copy(),
+        command_slot,
+        devices,
+        state.first.copy(),
+        state.kept.copy(),
+        state.active,
+    )
+    s.active, s.ending, s.corrected = True, state.ending, state.corrected
+    s.started_s = state.time_s
+    row, member, unit = _rows(s, state)
+    held = ~gone[row] & (np.diff(row, prepend=-1) > 0)  # of what was a pair, the first
+    of_row = np.split(devices, state.first[1:-1])
+    kept = [of_row[r] for r in row[held].tolist()]
+    running = s.running
+    running.unit, running.planned, running.worth = unit, planned[row], state.worth[row]
+    running.slot = np.where(held, column[row], -1)
+    sizes = np.zeros(len(row) + 1, np.int64)
+    sizes[1:][held] = [len(k) for k in kept]
+    running.first = np.cumsum(sizes)
+    running.devices = np.concatenate([devices[:0], *kept])
+    running.told = Told(len(planned), row, member)
+    _locate(s)
+    there = unit >= 0
+    s.ledger.units.running_on[unit[there]] = running.planned[there]
+
+
+def _devices(cluster: Cluster, nodes: tuple[Node, ...], state: RoundState) -> Ints:
+    """(devices,) ids in a cluster, -1 = gone."""
+    at = {(node.name, node.accelerator): i for i, node in enumerate(cluster.nodes)}
+    node = np.array([*(at.get((n.name, n.accelerator), -1) for n in nodes), -1])[state.node]
+    first = np.searchsorted(cluster.device_node, node)
+    sizes = np.array([*(n.devices for n in cluster.nodes), 0])
+    return np.where((node >= 0) & (state.index < sizes[node]), first + state.index, -1)
+
+
+def _rows(s: Scheduler, state: RoundState) -> tuple[Ints, Ints, Ints]:
+    """(rows,) row of the report, its column (-1 = all of it), and unit of the ledger (-1 = none)."""
+    out: list[tuple[int, int, int]] = []
+    ledger = s.ledger
+    where = {job: i for i, job in enumerate(ledger.jobs.id.tolist())}
+    alone = ledger.alone()
+    for r, (ids, counts) in enumerate(
+        zip(state.units.tolist(), state.counts.tolist(), strict=True)
+    ):
+        members = [k for k, job in enumerate(ids) if job >= 0]
+        present = [k for k in members if counts[k] and ids[k] in where]
+        rows = [where[ids[k]] for k in present]
+        pair = -1
+        if len(present) == len(members) == 2 and ledger.width > 1:
+            pair = int(ledger.find(np.sort(np.array([rows])))[0])
+        if len(present) == len(members) == 1:
+            out.append((r, -1, int(alone[rows[0]])))
+        elif pair >= 0 or not present:
+            out.append((r, -1, pair))
+        else:
+            out += [(r, k, int(alone[row])) for k, row in zip(present, rows, strict=True)]
+    table = np.array(out, np.int64).reshape(-1, 3)
+    return table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy()
+
+
+def _locate(s: Scheduler) -> None:
+    """Set the slots of units by where their devices are in this cluster."""
+    running, cluster = s.running, s.cluster
+    rows = np.flatnonzero(running.slot >= 0)
+    if not len(rows):
+        return
+    sizes = np.diff(running.first)[rows]
+    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    places = (first, running.devices, cluster.device_type, cluster.device_node)
+    spread = are_spread(*places, running.fewest)
+    slot = running.slot[rows]
+    other = s.throughputs.sibling[slot]
+    wrong = (spread != running.spread[slot]) & (other >= 0)
+    running.slot[rows] = np.where(wrong, other, slot)

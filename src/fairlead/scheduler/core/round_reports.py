@@ -1,0 +1,89 @@
+"""Book what a round did. One pass in a fixed order, so that every sum is the same to the last bit."""
+
+from fairlead.model.commands import End
+from fairlead.model.events import Outcome
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Floats, Ints
+
+_FAILED, _LOST, _ENDED = int(Outcome.FAILED), int(Outcome.LOST), int(Outcome.ENDED)
+_COMPLETED, _DROPPED, _KILLED = int(End.COMPLETED), int(End.DROPPED), int(End.KILLED)
+
+
+@kernel(
+    "b1(i8[::1], i8[::1], i8[::1], f8[::1], f8[:,::1], f8[::1], i8[:,::1], f8, i8[:,::1], f8[::1], f8[::1],"
+    " i8[::1], f8[::1], i8, f8[:,::1], f8[::1], i8[::1], f8[::1], f8[::1], f8[::1])",
+)
+def credit(
+    order: Ints,
+    unit: Ints,
+    slot: Ints,
+    worth: Floats,
+    steps: Floats,
+    finish_s: Floats,
+    outcome: Ints,
+    from_s: float,
+    member: Ints,
+    total: Floats,
+    done: Floats,
+    fails: Ints,
+    ran_s: Floats,
+    max_failures: int,
+    received_s: Floats,
+    handed_out_s: Floats,
+    end: Ints,
+    end_s: Floats,
+    start_s: Floats,
+    limit_s: Floats,
+) -> bool:
+    """Book a round in place; True if an attempt failed.
+
+    order, unit, slot, worth, finish_s: (running,), unit -1 where a unit has left meanwhile, slot as it
+    was planned, -1 where there is no such slot any more (then steps count, and time is booked nowhere),
+    worth a second of the way it ran over one as planned; steps, outcome: (running, width);
+    member: (units, width); total, done, fails, ran_s, end, end_s: (jobs,); received_s: (units, slots);
+    handed_out_s: (slots,); start_s: (running,) seconds of a start, which do not count; limit_s: (jobs,)
+    run time above which a job counts as completed. A unit is booked whole or, when an attempt failed or
+    its node was lost, not at all.
+    """
+    failure = False
+    for i in order:
+        u = unit[i]
+        if u < 0:
+            continue
+        failed = False
+        lost = False
+        for k in range(member.shape[1]):
+            if member[u, k] >= 0:
+                failed = failed or outcome[i, k] == _FAILED
+                lost = lost or outcome[i, k] == _LOST
+        alone = member.shape[1] == 1 or member[u, 1] < 0
+        if lost:
+            continue
+        if failed:
+            failure = True
+            if alone:
+                j = member[u, 0]
+                fails[j] += 1
+                if fails[j] >= max_failures:  # with no steps left it can do none
+                    end[j] = _DROPPED if total[j] > done[j] else _COMPLETED
+                    end_s[j] = finish_s[i]
+            continue
+        lasted = finish_s[i] - from_s - start_s[i]
+        for k in range(member.shape[1]):
+            j = member[u, k]
+            if j < 0:
+                continue
+            if alone:
+                fails[j] = 0
+            ran_s[j] += lasted
+            done[j] += steps[i, k]
+            if total[j] - done[j] <= 0 or ran_s[j] > limit_s[j]:
+                end[j] = _COMPLETED
+                end_s[j] = finish_s[i]
+            elif outcome[i, k] == _ENDED:
+                end[j] = _KILLED
+                end_s[j] = finish_s[i]
+        if slot[i] >= 0:
+            received_s[u, slot[i]] += lasted * worth[i]
+            handed_out_s[slot[i]] += lasted
+    return failure

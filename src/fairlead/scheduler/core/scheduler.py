@@ -1,0 +1,562 @@
+"""The scheduler: a state machine that turns events into commands.
+
+It reads no clock, file, socket, environment or random source. Time is a field of every event.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from fairlead.model.commands import (
+    Command,
+    End,
+    EndRound,
+    Solve,
+    StartRound,
+)
+from fairlead.scheduler.core.rate_beliefs import Believed
+from fairlead.scheduler.core.round_reports import credit
+from fairlead.scheduler.core.ledger import Ledger
+from fairlead.scheduler.core.lifecycle import State, start_round
+from fairlead.scheduler.core.running import Running
+from fairlead.scheduler.core.held_jobs import (
+    ended,
+    let_go,
+    retire_held,
+    shelve,
+)
+from fairlead.scheduler.core.job_groups import find_units, rows_of_units
+from fairlead.scheduler.core.snapshots import view
+from fairlead.errors import ProtocolError
+from fairlead.model.events import (
+    Event,
+    JobsCancelled,
+    JobsDropped,
+    JobsHeld,
+    JobsReweighted,
+    JobsSubmitted,
+    KindsLearned,
+    NodeLost,
+    NodeRecovered,
+    NodesAvoided,
+    ProgressCorrected,
+    RatesLearned,
+    RequirementsChanged,
+    RestartCostsLearned,
+    RoundEnded,
+    Solved,
+    Stalled,
+)
+from fairlead.scheduler.mechanism.settings import Profile
+from fairlead.model.adaptation import with_batch
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
+from fairlead.model.job_index import rows_of
+from fairlead.model.job import Job, JobId, RestartCosts
+from fairlead.model.plan import Change, Planner
+from fairlead.model.throughputs import Throughputs
+from fairlead.policies.common import isolated_rate
+
+
+class Scheduler:
+    """Decides, round by round, who runs where. ``handle`` is its only verb."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        throughputs: Throughputs,
+        planner: Planner,
+        profile: Profile,
+        restart_costs: RestartCosts | None = None,
+        overlap_solves: bool = False,
+        policy: str = "",
+    ) -> None:
+        """throughputs: what the scheduler believes; overlap_solves: rounds go on with the last
+        allocation while a solve is under way, instead of waiting for it; policy: what the planner was
+        made from, name and options."""
+        self.cluster = cluster
+        self.believed = Believed(throughputs.on(cluster, profile.spread), planner.packed)
+        self.slots = self.throughputs.slots
+        self.planner = planner
+        self.profile = profile
+        self.restart_costs = restart_costs or RestartCosts()
+        self.overlap_solves = overlap_solves
+        self.policy = policy
+        self.capacity: Floats = cluster.capacity.copy()
+        self.ledger = Ledger(
+            len(self.slots),
+            planner.packed,
+            profile.all_pairs,
+            profile.round_s / 2 if profile.reset_accounts else 0.0,
+            self.offered.rate,
+            self.offered.pair,
+        )
+        self.held = self.ledger.shelf()  # jobs that take no part
+        self.running = Running(cluster, self.throughputs, profile, self.ledger)
+        self.state = planner.start()
+        self.previous: Allocation | None = None
+        self.round = -1  # number of the round in force
+        self.active = False  # does a round with units run?
+        self.ending = False  # has its end been asked for?
+        self.solving = False
+        self.changed = Change.JOBS  # since the last solve
+        # Of running jobs, what RequirementsChanged said: batch size, total steps, steps done.
+        self.adapting: dict[int, tuple[int, float, float]] = {}
+        self.expected: dict[int, int] = {}  # beliefs of jobs that are still to come, or to adapt
+        self.holding: set[int] = set()  # jobs that are held as soon as the round is reported
+        self.corrected = False  # the steps of a job that runs?
+        self.now_s = 0.0  # of the last event
+        self.in_force: StartRound | None = None  # the last one; device ids as they are now
+        self.started_s = 0.0
+        self.last_end_s: float | None = None  # end of the last round that was not empty
+
+    @property
+    def throughputs(self) -> Throughputs:
+        """The rates that are believed; rows are kinds, and beliefs about single jobs."""
+        return self.believed.table
+
+    @property
+    def offered(self) -> Throughputs:
+        """What of them policies and mechanism are shown."""
+        return self.believed.offered
+
+    def handle(self, event: Event) -> list[Command]:
+        """What to do about an event. The core's state changes here and nowhere else."""
+        self.now_s = event.time_s
+        match event:
+            case RoundEnded():
+                return self._round_ended(event)
+            case JobsSubmitted():
+                return self._submitted(event)
+            case RequirementsChanged():
+                return self._requirements_changed(event)
+            case Solved():
+                return self._solved(event)
+            case NodeLost():
+                return self._node(event.time_s, event.node, False)
+            case NodeRecovered():
+                return self._node(event.time_s, event.node, True)
+            case JobsCancelled():
+                return self._withdrawn(event.jobs, End.CANCELLED, event.time_s)
+            case JobsDropped():
+                return self._withdrawn(event.jobs, End.DROPPED, event.time_s)
+            case NodesAvoided():
+                return self._nodes_avoided(event)
+            case Stalled():
+                return self._decide(event.time_s, stalled=True)
+            case ProgressCorrected():
+                return self._progress_corrected(event)
+            case RestartCostsLearned():
+                return self._restart_costs_learned(event)
+            case JobsReweighted():
+                return self._reweighted(event)
+            case JobsHeld():
+                return self._hold(event) if event.held else self._let_go(event)
+            case KindsLearned():
+                return self._kinds_learned(event)
+            case RatesLearned():
+                return self._rates_learned(event)
+
+    # --- one short method per event -------------------------------------------------------------
+
+    def _submitted(self, event: JobsSubmitted) -> list[Command]:
+        for job in event.jobs:
+            self._admit(job, event.time_s)
+        if self.expected:
+            ids = [job.id for job in event.jobs if job.id in self.expected]
+            self._go_by({job: self.expected.pop(job) for job in ids})
+        self.changed |= Change.JOBS
+        return self._when_idle(event.time_s)
+
+    def _admit(self, job: Job, time_s: float) -> None:
+        kind = self.throughputs.row(job.family, job.scale_factor)
+        if kind is None:
+            raise ProtocolError(
+                f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
+            )
+        if job.id in self.ledger or job.id in self.held:
+            raise ProtocolError(f"job {job.id}: a job with this id is in the system already")
+        books = self.ledger if job.id > self.ledger.last_id else self.ledger.shelf()
+        books.add(
+            job,
+            time_s,
+            kind,
+            partial(self._kind_at, job.family, job.scale_factor),
+            self.restart_costs.of(job),
+            self._limit_s(job),
+            self._fits(job.scale_factor),
+        )
+        if books is not self.ledger:  # it waited outside: to where its id belongs
+            self.running.renumber(self.ledger.receive(books, np.zeros(1, np.int64)))
+
+    def _fits(self, scale: int) -> Bools | None:
+        """(slots,) where a job of this scale factor may be offered devices; None = everywhere."""
+        if self.profile.offer_too_small:
+            return None
+        return np.asarray(self.cluster.capacity[self.running.draws_on] >= scale)
+
+    def _limit_s(self, job: Job) -> float:
+        """Run time after which a job counts as completed, whatever it has left."""
+        if job.duration_s is None or self.profile.overtime == np.inf:
+            return np.inf
+        return float(int(self.profile.overtime * job.duration_s))
+
+    def _kind_at(self, family: str, scale: int, batch: int) -> int:
+        """Row of the throughput table for a family at another batch size."""
+        other = with_batch(family, batch) if batch else family
+        kind = self.throughputs.row(other, scale)
+        if kind is None:
+            raise ProtocolError(f"no rate for {other!r} at scale factor {scale}")
+        return kind
+
+    def _withdrawn(self, jobs: tuple[JobId, ...], end: End, time_s: float) -> list[Command]:
+        cannot = "cannot cancel" if end is End.CANCELLED else "cannot drop it"
+        for job in jobs:
+            self._books(job, cannot)
+        named = np.array(jobs, np.int64)
+        left = self._retire(
+            np.where(np.isin(self.ledger.jobs.id, named), int(end), 0),
+            np.full(self.ledger.jobs.n, time_s),
+            time_s,
+        )
+        left += retire_held(self, np.isin(self.held.jobs.id, named), end, time_s)
+        if self.active:
+            return [*left, *self._cut(time_s)]
+        return [*left, *self._when_idle(time_s)]
+
+    def _nodes_avoided(self, event: NodesAvoided) -> list[Command]:
+        self._books(event.job, "cannot avoid nodes")
+        self.running.avoids.pop(event.job, None)
+        if event.nodes:
+            self.running.avoids[event.job] = event.nodes
+        return []
+
+    def _books(self, job: int, cannot: str) -> Ledger:
+        """The ledger that has a job; ProtocolError says what cannot be done where none has it."""
+        for books in (self.ledger, self.held):
+            if JobId(job) in books:
+                return books
+        raise ProtocolError(f"job {job}: {cannot}, it is not in the system")
+
+    def _node(self, time_s: float, name: str, works: bool) -> list[Command]:
+        self.set_node(name, works)
+        self.changed |= Change.DEVICES
+        return self._cut(time_s) if self.active else self._when_idle(time_s)
+
+    def set_node(self, name: str, works: bool) -> None:
+        """May the devices of a node be given to jobs?"""
+        index = next((i for i, n in enumerate(self.cluster.nodes) if n.name == name), None)
+        if index is None:
+            raise ProtocolError(f"node {name!r}: not in the cluster")
+        self.running.works[self.cluster.device_node == index] = works
+        kinds = self.cluster.device_type[self.running.works]
+        self.capacity = np.bincount(kinds, minlength=len(self.capacity)).astype(np.float64)
+
+    def _cut(self, time_s: float) -> list[Command]:
+        """End the round in force, once, so that the next one reacts to what has happened."""
+        if self.ending:
+            return []
+        self.ending = True
+        return [EndRound(time_s, self.round)]
+
+    def _round_ended(self, event: RoundEnded) -> list[Command]:
+        if not self.active or event.round != self.round:
+            raise ProtocolError(
+                f"report for round {event.round} refused: round {self.round} is "
+                f"{'in force' if self.active else 'over'}"
+            )
+        if len(event.finish_s) != self.running.reported():
+            raise ProtocolError(
+                f"report for round {event.round} has {len(event.finish_s)} units, "
+                f"{self.running.reported()} ran"
+            )
+        event = self.running.booked(event)
+        jobs, units = self.ledger.jobs, self.ledger.units
+        end = np.zeros(jobs.n, np.int64)
+        end_s = np.zeros(jobs.n)
+        from_s = self.started_s
+        if self.profile.charge_idle_gaps:
+            from_s = 0.0 if self.last_end_s is None else self.last_end_s
+        failed = credit(
+            np.argsort(-event.finish_s, kind="stable"),
+            self.running.unit,
+            self.running.planned,
+            self.running.worth,
+            event.steps,
+            event.finish_s,
+            event.outcome,
+            from_s,
+            units.member,
+            jobs.total,
+            jobs.done,
+            jobs.fails,
+            jobs.ran_s,
+            self.profile.max_failures,
+            units.received_s,
+            self.ledger.handed_out_s,
+            end,
+            end_s,
+            np.zeros(len(event.finish_s)) if self.profile.charge_starts else event.restart_s,
+            jobs.limit_s,
+        )
+        if failed:
+            self.changed |= Change.JOBS
+        if self.corrected:
+            done = (jobs.done >= jobs.total) & (end == 0)
+            end[done], end_s[done] = End.COMPLETED, event.time_s
+        self.last_end_s = event.time_s
+        self.active = self.ending = self.corrected = False
+        left = self._retire(end, end_s, event.time_s)
+        if self.adapting:
+            waiting, self.adapting = self.adapting, {}
+            here = {job: to for job, to in waiting.items() if JobId(job) in self.ledger}
+            self._adapt(here, event.time_s)
+        if self.holding:
+            holding, self.holding = self.holding, set()
+            shelve(self, [job for job in holding if JobId(job) in self.ledger], event.time_s)
+        return [*left, *self._decide(event.time_s)]
+
+    def _requirements_changed(self, event: RequirementsChanged) -> list[Command]:
+        running = self._running()
+        now: dict[int, tuple[int, float, float]] = {}
+        columns = (event.jobs, event.batch, event.total_steps, event.steps_done)
+        for job, batch, total, done in zip(*(c.tolist() for c in columns), strict=True):
+            self._books(job, "cannot change its batch size")
+            (self.adapting if job in running else now)[job] = (batch, total, done)
+        self._adapt(now, event.time_s)
+        return []
+
+    def _running(self) -> set[int]:
+        """Jobs in the round in force."""
+        jobs = self.ledger.jobs
+        return set(jobs.id[jobs.state == State.RUNNING].tolist()) if self.active else set()
+
+    def _adapt(self, changes: dict[int, tuple[int, float, float]], time_s: float) -> None:
+        """Jobs, none of them running, go on at other batch sizes: job -> (batch size, total, done)."""
+        if not changes:
+            return
+        settles = self.profile.settle_on_adaptation
+        if settles:
+            self._settle_isolated(time_s)
+        for job, (batch, total, done) in changes.items():
+            books = self.ledger if JobId(job) in self.ledger else self.held
+            row = books.row(JobId(job))
+            family, scale = self.throughputs.kinds[books.jobs.kind[row]]
+            kind_of = partial(self._kind_at, family, scale)
+            books.adapt(row, batch, total, done, kind_of, self._fits(scale), settles)
+        here = {job: self.expected.pop(job) for job in changes if job in self.expected}
+        if here:
+            self._go_by(here)
+        if settles:
+            self._settle_isolated(time_s)
+        self.changed |= Change.REQUIREMENTS
+
+    def _settle_isolated(self, time_s: float) -> None:
+        rate = isolated_rate(view(self, time_s), self.profile.weighted_isolation)
+        self.ledger.settle_isolated(rate)
+
+    def _progress_corrected(self, event: ProgressCorrected) -> list[Command]:
+        changed = False
+        for books in (self.held, self.ledger):
+            jobs = books.jobs
+            row, here = rows_of(jobs.id, event.jobs)
+            row, done = row[here], event.steps_done[here]
+            changed |= bool((jobs.done[row] != done).any())
+            jobs.done[row] = done
+        runs = (jobs.state[row] == State.RUNNING) & self.active
+        self.corrected |= bool(runs.any())
+        end = np.zeros(jobs.n, np.int64)
+        end[row[~runs & (done >= jobs.total[row])]] = End.COMPLETED
+        left = self._retire(end, np.full(len(end), event.time_s), event.time_s)
+        over = self.held.jobs.done >= self.held.jobs.total
+        left += retire_held(self, over, End.COMPLETED, event.time_s)
+        return [*left, *self._when_idle(event.time_s)] if changed or left else left
+
+    def _restart_costs_learned(self, event: RestartCostsLearned) -> list[Command]:
+        """It counts from the next decision on, and is no reason for one."""
+        if not np.all((event.restart_s >= 0) & np.isfinite(event.restart_s)):
+            raise ProtocolError(f"restart costs must be finite and >= 0, got {event.restart_s}")
+        for books in (self.held, self.ledger):
+            row, here = rows_of(books.jobs.id, event.jobs)
+            books.jobs.restart_s[row[here]] = event.restart_s[here]
+        return []
+
+    def _reweighted(self, event: JobsReweighted) -> list[Command]:
+        given = list(zip(event.jobs.tolist(), event.weight.tolist(), strict=True))
+        for job, weight in given:
+            self._books(job, "cannot change its weight")
+            if not 0 < weight < np.inf:
+                raise ProtocolError(f"job {job}: its weight must be a number > 0, got {weight}")
+        for job, weight in given:
+            books = self._books(job, "")
+            books.reweigh(books.row(JobId(job)), weight)
+        self.changed |= Change.JOBS
+        return self._when_idle(event.time_s)
+
+    def _hold(self, event: JobsHeld) -> list[Command]:
+        named = event.jobs.tolist()
+        for job in named:
+            self._books(job, "cannot hold it")
+        running = self._running()
+        self.holding.update(running.intersection(named))
+        waiting = [job for job in named if job not in running and JobId(job) in self.ledger]
+        shelve(self, waiting, event.time_s)
+        if running.intersection(named):
+            return self._cut(event.time_s)
+        return self._when_idle(event.time_s)
+
+    def _let_go(self, event: JobsHeld) -> list[Command]:
+        for job in event.jobs.tolist():
+            self._books(job, "cannot let it go")
+        self.holding.difference_update(event.jobs.tolist())
+        if not let_go(self, event.jobs, event.time_s):
+            return []
+        return self._when_idle(event.time_s)
+
+    def _kinds_learned(self, event: KindsLearned) -> list[Command]:
+        self.believed.learn_kinds(event)
+        self.follow_table()
+        self.changed |= Change.REQUIREMENTS
+        return self._when_idle(event.time_s)
+
+    def _rates_learned(self, event: RatesLearned) -> list[Command]:
+        changed = self.believed.learn(event)
+        self.running.learn(self.throughputs)
+        given = dict(zip(event.jobs.tolist(), event.name.tolist(), strict=True))
+        here: dict[int, int] = {}
+        for job, name in given.items():
+            there = job in self.ledger or job in self.held
+            (here if there and job not in self.adapting else self.expected)[job] = name
+        self._go_by(here, changed)
+        return []
+
+    def _go_by(self, given: dict[int, int], changed: Ints | None = None) -> None:
+        """Jobs in the system go by these beliefs, -1 = by their kind; units follow. changed: rows of the
+        table with other rates than before."""
+        for books in (self.ledger, self.held):
+            jobs = books.jobs
+            ids = np.array(sorted(job for job in given if JobId(job) in books), np.int64)
+            at = np.searchsorted(jobs.id, ids)
+            name = [given[job] for job in ids.tolist()]
+            row = self.believed.row
+            kind = jobs.kind[at].tolist()
+            jobs.row[at] = [k if n < 0 else row[n] for k, n in zip(kind, name, strict=True)]
+            books.classify(at)
+            some = np.zeros(jobs.n, np.bool_)
+            some[at] = True
+            if changed is not None:
+                some |= np.isin(jobs.row, changed)
+            pair = None if books is self.held else self.offered.pair
+            books.kind_rate, books.kind_pair = self.offered.rate, pair
+            books.follow(some, self._room())
+            if some.any():
+                self.changed |= Change.REQUIREMENTS
+
+    def _room(self) -> Floats | None:
+        """(slots,) devices in all, where a job may be offered no slot type with fewer than it needs."""
+        if self.profile.offer_too_small:
+            return None
+        return self.cluster.capacity[self.running.draws_on]
+
+    def follow_table(self) -> None:
+        """Bring the rates of all units up to the table."""
+        self.running.learn(self.throughputs)
+        room = self._room()
+        self.ledger.learn(self.offered.rate, self.offered.pair, room)
+        self.held.learn(self.offered.rate, None, room)
+
+    def _solved(self, event: Solved) -> list[Command]:
+        if not self.solving:
+            raise ProtocolError("an allocation arrived that nobody had asked for")
+        self.solving = False
+        if event.answer is not None:
+            accounts, self.state = self.planner.settle(
+                view(self, event.time_s), event.answer, self.state
+            )
+            units = self.ledger.units
+            if accounts is not None:
+                units.received_s[:] = accounts.received_s
+                units.deficit_s[:] = accounts.deficit_s
+                self.ledger.handed_out_s[:] = accounts.handed_out_s
+        else:
+            self.changed |= Change.JOBS  # at the next round there is another try
+        if event.allocation is not None:
+            self._put_in_force(event.allocation)
+        return [] if self.active else self._start_round(event.time_s)
+
+    def _put_in_force(self, allocation: Allocation) -> None:
+        """Take over the shares. A unit was part of the solve if all its jobs were; units that the
+        allocation does not name have no share, and shares of jobs that have left are dropped."""
+        self.previous = allocation
+        jobs, units = self.ledger.jobs, self.ledger.units
+        member, known = rows_of_units(jobs.id, allocation.units, self.ledger.width)
+        solved = np.zeros(jobs.n, np.bool_)
+        solved[member[:, 0][known]] = True
+        if self.ledger.width > 1:
+            pairs = known & (member[:, 1] >= 0) & (allocation.share > 0).any(axis=1)
+            row = self.ledger.set_pairs(member[pairs])
+            self.running.renumber(row)
+        units.allocated[:] = (solved[units.member] | (units.member < 0)).all(axis=1)
+        units.share[:] = 0.0
+        at = find_units(units.member, member[known], jobs.n)
+        units.share[at[at >= 0]] = allocation.share[known][at >= 0]
+
+    # --- from one round to the next --------------------------------------------------------------
+
+    def _when_idle(self, time_s: float) -> list[Command]:
+        waits = self.solving and not self.overlap_solves
+        return [] if self.active or waits else self._decide(time_s)
+
+    def _decide(self, time_s: float, stalled: bool = False) -> list[Command]:
+        wanted = not self.solving and self.planner.due(time_s, self.changed, stalled, self.state)
+        solve: list[Command] = []
+        if wanted:
+            self.solving = True
+            self.changed = Change.NOTHING
+            snapshot = view(self, time_s)
+            self.ledger.settle_isolated(isolated_rate(snapshot, self.profile.weighted_isolation))
+            if self.overlap_solves:
+                snapshot = snapshot.copied()
+            solve = [Solve(time_s, snapshot, self.state)]
+        if self.solving and not self.overlap_solves:
+            return solve
+        return [*solve, *self._start_round(time_s)]
+
+    def _start_round(self, time_s: float) -> list[Command]:
+        units, jobs = self.ledger.units, self.ledger.jobs
+        plan, self.state = self.planner.plan(view(self, time_s), self.state)
+        kept = self.running.place(plan)
+        units.running_on[:] = -1
+        units.running_on[self.running.unit] = self.running.planned
+        self._set_states()
+        self.round += 1
+        self.active = len(self.running.unit) > 0
+        self.started_s = time_s
+        ids = self.ledger.unit_ids()[self.running.unit]
+        self.in_force = StartRound(
+            time_s,
+            self.round,
+            self.profile.round_s,
+            ids,
+            self.running.slot,
+            self.running.devices,
+            self.running.first,
+            kept,
+            jobs.n,
+        )
+        return [self.in_force]
+
+    def _set_states(self) -> None:
+        jobs = self.ledger.jobs
+        start_round(jobs.state, self.ledger.units.member, self.running.unit, jobs.id)
+
+    def _retire(self, end: Ints, end_s: Floats, time_s: float) -> list[Command]:
+        gone = end > 0
+        if not gone.any():
+            return []
+        command = ended(self.ledger, end, end_s, time_s)
+        self.running.forget(command.jobs)
+        self.running.renumber(self.ledger.remove(gone))
+        self.changed |= Change.JOBS
+        return [command]

@@ -1,0 +1,51 @@
+"""What planners are shown."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairlead.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from fairlead.scheduler.core.scheduler import Scheduler
+
+
+def view(s: "Scheduler", time_s: float, regimes: bool = True) -> Snapshot:
+    """A scheduler at a time. Held jobs are not in it. regimes: with the batch sizes of jobs, of which
+    the scheduler then takes note; without them nothing of it changes."""
+    jobs, units = s.ledger.jobs, s.ledger.units
+    shown = s.ledger.regimes.shown(jobs.kind, jobs.total, jobs.done) if regimes else None
+    return Snapshot(
+        now_s=time_s,
+        round_s=s.profile.round_s,
+        jobs=jobs.id,
+        weight=jobs.weight,
+        total_steps=jobs.total,
+        steps_left=np.maximum(jobs.total - jobs.done, 0.0),
+        age_s=time_s - jobs.arrival_s,
+        ran_s=jobs.ran_s,
+        deadline_s=jobs.deadline_s - time_s,
+        job_class=jobs.job_class,
+        tenant=jobs.tenant,
+        tenants=s.ledger.tenants,
+        kind=jobs.row,
+        kind_rate=s.offered.rate,
+        regimes=shown,
+        isolated_s=jobs.isolated_s,
+        restart_s=jobs.restart_s,
+        slots=s.slots,
+        slot_type=s.running.draws_on,
+        capacity=s.capacity,
+        price=s.cluster.price,
+        member=units.member,
+        scale=units.scale,
+        rate=units.rate,
+        beside=s.offered.pair if s.planner.packed else None,
+        received_s=units.received_s,
+        deficit_s=units.deficit_s,
+        handed_out_s=s.ledger.handed_out_s,
+        share=units.share,
+        allocated=units.allocated,
+        running_on=units.running_on,
+        previous=s.previous,
+    )

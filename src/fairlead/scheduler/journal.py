@@ -1,0 +1,446 @@
+"""The journal: every event and every command of a run, in order, in one append-only file.
+
+Layout: the magic line, then records. A record is its length and its CRC-32 (two little-endian u32),
+one byte for its kind, and a msgpack payload. The first record is the ``Setup`` that a fresh scheduler
+is made of; where that took over from another, the second is the ``SchedulerState``. Nothing in it
+depends on the wall clock, so equal runs give equal bytes. A file that was cut off anywhere can be read up
+to its last whole record.
+
+Arrays are msgpack extensions: a dtype character, the shape, then the values, or, where most of them
+are zero, the positions and values of the others. Integers are stored in 32 bits where they fit.
+"""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.model import commands as c
+from fairlead.model import events as e
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.checkpoint import SchedulerState
+from fairlead.errors import CheckError, RunError
+from fairlead.model.jit import kernel
+from fairlead.model.plan import Planner, Policy
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies import registry
+from fairlead.scheduler.setup import (
+    Setup,
+    build,
+    restore,
+)
+
+MAGIC = b"fairlead journal 1\n"
+_HEAD = struct.Struct("<II")
+_SHAPES = [struct.Struct(f"<B{ndim}I") for ndim in range(5)]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the journal keeps of a ``Solve``: when, for how many jobs, and a digest of the snapshot."""
+
+    time_s: float
+    jobs: int
+    digest: bytes
+
+
+Record: TypeAlias = Setup | SchedulerState | e.Event | c.Command | Asked
+
+_KINDS: dict[bytes, Any] = {
+    b"H": Setup,
+    b"j": e.JobsSubmitted,
+    b"x": e.JobsCancelled,
+    b"l": e.NodeLost,
+    b"r": e.NodeRecovered,
+    b"e": e.RoundEnded,
+    b"s": e.Solved,
+    b"w": e.Stalled,
+    b"q": e.RequirementsChanged,
+    b"p": e.ProgressCorrected,
+    b"c": e.RestartCostsLearned,
+    b"g": e.JobsReweighted,
+    b"h": e.JobsHeld,
+    b"k": e.KindsLearned,
+    b"b": e.RatesLearned,
+    b"d": e.JobsDropped,
+    b"a": e.NodesAvoided,
+    b"T": SchedulerState,
+    b"S": Asked,
+    b"R": c.StartRound,
+    b"C": c.EndRound,
+    b"J": c.EndJobs,
+}
+_CODE = {kind: code for code, kind in _KINDS.items()}
+_SETUP, _STATE = _CODE[Setup], _CODE[SchedulerState]
+_EVENTS = frozenset(b"jxlreswqpcghkbda")
+
+
+@kernel("i8(i8[::1], b1, i4[::1])")
+def _narrow(bits: NDArray[Any], real: bool, out: NDArray[Any]) -> int:
+    """Write values in the fewest 32-bit words. bits: of 64-bit floats (real) or integers; out: 3 words for
+    two values.
+
+    Where most values are zero, the positions of the others come first, then these; integers that fit 32
+    bits take a word. Returns 4 times the number of words, + 2 where zeros were left out, + 1 where integers
+    fit; no words stand for the array as it is.
+    """
+    fits, some = not real, 0
+    for value in bits:
+        if value != 0 and not (real and value == -9223372036854775808):  # that is -0.0
+            some += 1
+            if value >= 2147483648 or value < -2147483648:
+                fits = False
+    n = len(bits)
+    if 2 * some >= n:
+        if not fits:
+            return 0
+        for i in range(n):
+            out[i] = bits[i]
+        return 4 * n + 1
+    at, word = 0, some
+    for i in range(n):
+        value = bits[i]
+        if value == 0 or (real and value == -9223372036854775808):
+            continue
+        out[at] = i
+        at += 1
+        out[word] = value & 0xFFFFFFFF
+        word += 1
+        if not fits:
+            out[word] = value >> 32
+            word += 1
+    return 4 * word + (3 if fits else 2)
+
+
+def _pack(array: NDArray[Any]) -> bytes:
+    kind = array.dtype.char
+    shape = _SHAPES[array.ndim].pack(array.ndim, *array.shape)
+    if kind == "?":
+        return b"d?" + shape + array.tobytes()
+    real = kind == "d"
+    bits = array.reshape(-1)
+    out = np.empty(bits.size + bits.size // 2 + 1, np.int32)
+    found = _narrow(bits.view(np.int64) if real else bits, real, out)
+    if not found:
+        return b"d" + kind.encode() + shape + array.tobytes()
+    head = b"zi" if found & 3 == 3 else b"di" if found & 1 else b"zd" if real else b"zl"
+    return head + shape + out[: found >> 2].tobytes()
+
+
+def _unpack(data: bytes) -> NDArray[Any]:
+    dtype, ndim = np.dtype(chr(data[1])), data[2]
+    shape = struct.unpack_from(f"<{ndim}I", data, 3)
+    body = data[3 + 4 * ndim :]
+    if data[:1] == b"d":
+        array = np.frombuffer(body, dtype).reshape(shape)
+    else:
+        some = len(body) // (4 + dtype.itemsize)
+        array = np.zeros(shape, dtype)
+        array.ravel()[np.frombuffer(body, np.uint32, some)] = np.frombuffer(body[4 * some :], dtype)
+    return array.astype(np.int64) if dtype.kind == "i" else array.copy()
+
+
+def _encode_array(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return msgspec.msgpack.Ext(1, _pack(value))
+    raise TypeError(f"cannot journal a {type(value).__name__}")
+
+
+def _ext(_: int, data: memoryview) -> NDArray[Any]:
+    return _unpack(bytes(data))
+
+
+def _check_array(kind: type, value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value
+    raise TypeError(f"expected {kind}")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_array)
+_decoders: dict[bytes, Any] = {
+    code: msgspec.msgpack.Decoder(kind, ext_hook=_ext, dec_hook=_check_array)
+    for code, kind in _KINDS.items()
+}
+
+
+def encode(record: Record) -> bytes:
+    """Kind and payload of a record."""
+    thing = _asked(record) if isinstance(record, c.Solve) else record
+    return _CODE[type(thing)] + _encoder.encode(thing)
+
+
+def decode(record: bytes) -> Record:
+    """The record behind the bytes; a Solve comes back as ``Asked``. RunError for what is no record."""
+    try:
+        return _decoders[record[:1]].decode(record[1:])  # type: ignore[no-any-return]
+    except (KeyError, ValueError, TypeError, struct.error) as problem:  # msgspec's are ValueErrors
+        raise RunError(f"a record of the journal is damaged ({problem})") from None
+
+
+def _asked(solve: c.Solve) -> Asked:
+    shot: Snapshot = solve.snapshot
+    digest = hashlib.blake2b(digest_size=8)
+    for array in (
+        shot.jobs,
+        shot.weight,
+        shot.steps_left,
+        shot.age_s,
+        shot.capacity,
+        shot.member,
+        shot.rate,
+        shot.received_s,
+        shot.deficit_s,
+    ):
+        digest.update(array.tobytes())
+    return Asked(solve.time_s, len(shot.jobs), digest.digest())
+
+
+class Journal:
+    """Writes a run as it happens: an observer of the driver. Also a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records = 0
+        self._file: IO[bytes] | None = None
+        self._hash = hashlib.sha256()
+
+    def open(self, setup: Setup) -> "Journal":
+        """Start the file."""
+        self._file = self.path.open("wb", buffering=1 << 20)
+        self._write(MAGIC)
+        self._append(encode(setup))
+        return self
+
+    def event(self, event: e.Event) -> None:
+        """Append an event."""
+        self._append(encode(event))
+
+    def command(self, command: c.Command) -> None:
+        """Append a command."""
+        self._append(encode(command))
+
+    def _append(self, record: bytes) -> None:
+        self._write(_HEAD.pack(len(record), zlib.crc32(record)) + record)
+        self.records += 1
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        self._file.write(data)
+        self._hash.update(data)
+
+    def close(self) -> None:
+        """Write out what is buffered and close the file; a second call does nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def sha256(self) -> str:
+        """Hash of all bytes written so far."""
+        return self._hash.hexdigest()
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """Whole records of a journal, in order; stops without a word where the file was cut off."""
+    try:
+        file = path.open("rb")
+    except OSError as problem:
+        raise RunError(f"{path}: cannot read the journal: {problem.strerror}") from None
+    with file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise RunError(f"{path}: not a journal of this version (it must start with {MAGIC!r})")
+        while len(head := file.read(_HEAD.size)) == _HEAD.size:
+            length, crc = _HEAD.unpack(head)
+            record = file.read(length)
+            if not length or len(record) < length or zlib.crc32(record) != crc:
+                return
+            yield record
+
+
+def setup_of(path: Path) -> Setup:
+    """The first record of a journal."""
+    return _as_setup(next(records(path), None), str(path))
+
+
+def _as_setup(first: bytes | None, name: str) -> Setup:
+    if first is None or first[:1] != _SETUP:
+        raise RunError(f"{name}: the first record, which says what was run, is cut off or damaged")
+    setup = decode(first)
+    assert isinstance(setup, Setup)
+    return setup
+
+
+def decode_state(record: bytes) -> SchedulerState:
+    """The state behind the bytes."""
+    state = decode(record)
+    assert isinstance(state, SchedulerState)
+    return state
+
+
+def answers(path: Path) -> Iterator[e.Solved]:
+    """The allocations of a journal in order: what a run that goes on need not solve again."""
+    for record in records(path):
+        if record[:1] == b"s":
+            solved = decode(record)
+            assert isinstance(solved, e.Solved)
+            yield solved
+
+
+def replay(path: Path) -> tuple[int, int]:
+    """Drive the events of a journal through a fresh core; how many records were compared, and how many
+    bytes behind the last whole record were left: of a record that was cut off, if any.
+
+    Raises CheckError with the first command that differs, or if a record is damaged. No solver is called:
+    the allocations are events.
+    """
+    used = len(MAGIC)
+
+    def measured() -> Iterator[bytes]:
+        nonlocal used
+        for record in records(path):
+            used += _HEAD.size + len(record)
+            yield record
+
+    count = replay_records(measured(), str(path))
+    return count, _left(path, used, count)
+
+
+def replay_records(segment: Iterable[bytes], name: str) -> int:
+    """Drive a segment of a journal through a core, and compare the commands; how many records there were.
+
+    A segment begins with a ``Setup`` and, where the scheduler took over from another, a
+    ``SchedulerState``. It may end anywhere. name: what messages call it. Raises CheckError with the first
+    command that differs, RunError where the beginning is none.
+    """
+    setup, state, rest = begin(segment, name)
+    scheduler = build(setup) if state is None else restore(setup, state)
+    return _compare(scheduler, rest, name, 1 if state is None else 2).number
+
+
+def begin(
+    segment: Iterable[bytes], name: str
+) -> tuple[Setup, SchedulerState | None, Iterator[bytes]]:
+    """What a segment begins with, and the records behind that. Raises RunError where it is no beginning."""
+    rest = iter(segment)
+    setup = _as_setup(next(rest, None), name)
+    second = next(rest, None)
+    if second is None:
+        return setup, None, rest
+    if second[:1] == _STATE:
+        return setup, decode_state(second), rest
+    return setup, None, chain([second], rest)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """Where a scheduler that was driven through the records of a segment stands."""
+
+    scheduler: Scheduler
+    number: int  # of the next record
+    commands: list[
+        c.Command
+    ]  # of the last event, which the records lack: to be journalled and performed
+    solve: c.Solve | None = None  # asked for in the records, and not answered: to be performed
+
+
+def recover(
+    setup: Setup,
+    state: SchedulerState | None,
+    tail: Iterable[bytes],
+    policy: Policy | Planner | None = None,
+    name: str = "journal",
+) -> Recovered:
+    """A scheduler as it was when the journal ended, without a solver being called.
+
+    tail: the records of the segment behind its beginning; their commands are compared as in a replay
+    (CheckError). policy: what is to solve from now on; None = made by the name in the setup.
+    """
+    if policy is None:
+        policy = registry.make(setup.policy, seed=setup.seed, profile=setup.profile.name)
+    if state is None:
+        return _compare(build(setup, policy), tail, name, 1)
+    return _compare(restore(setup, state, policy), tail, name, 2)
+
+
+def _compare(scheduler: Scheduler, rest: Iterable[bytes], name: str, first: int) -> Recovered:
+    """Drive records through a core. first: the number of the first of them."""
+    found = Recovered(scheduler, first, [])
+    for record in rest:
+        if record[0] in _EVENTS:
+            if found.commands:
+                raise CheckError(
+                    f"{name}: record {found.number}: the core also commands "
+                    f"{describe(found.commands[0])}, the journal does not have it"
+                )
+            event: Any = decode(record)
+            if isinstance(event, e.Solved):
+                found.solve = None
+            found.commands = scheduler.handle(event)
+        else:
+            _compare_command(found, record, name)
+        found.number += 1
+    return found
+
+
+def _compare_command(found: Recovered, record: bytes, name: str) -> None:
+    if not found.commands:
+        raise CheckError(
+            f"{name}: record {found.number}: the journal has {describe(decode(record))}, "
+            "the core commands nothing"
+        )
+    command = found.commands.pop(0)
+    if encode(command) != record:
+        difference = _difference(command, decode(record))
+        raise CheckError(f"{name}: record {found.number}: {difference}")
+    if isinstance(command, c.Solve):
+        found.solve = command
+
+
+def _left(path: Path, used: int, count: int) -> int:
+    """Bytes behind the last whole record; CheckError if they hold a whole one that is damaged. Zeros to the
+    end are no record: a file system may leave them where the machine went down."""
+    left = path.stat().st_size - used
+    if left >= _HEAD.size:
+        with path.open("rb") as file:
+            file.seek(used)
+            length, _ = _HEAD.unpack(file.read(_HEAD.size))
+            zeros = not length and not any(map(any, iter(lambda: file.read(1 << 16), b"")))
+        if length <= left - _HEAD.size and not zeros:
+            raise CheckError(f"{path}: record {count} at byte {used} is damaged")
+    return left
+
+
+def describe(record: Any) -> str:
+    """A record in a few words."""
+    number = f" {record.round}" if hasattr(record, "round") else ""
+    return f"{type(record).__name__}{number} at {record.time_s:.3f} s"
+
+
+def _difference(command: c.Command, record: Any) -> str:
+    mine: Any = _asked(command) if isinstance(command, c.Solve) else command
+    if type(mine) is not type(record):
+        return f"the core commands {describe(mine)}, the journal has {describe(record)}"
+    fields = getattr(mine, "__struct_fields__", None) or list(type(mine).__dataclass_fields__)
+    for field in fields:
+        a, b = getattr(mine, field), getattr(record, field)
+        if not np.array_equal(a, b):
+            return f"{describe(record)}: {field} is {_brief(b)} in the journal, {_brief(a)} now"
+    return f"{describe(record)} differs"
+
+
+def _brief(value: Any) -> str:
+    text = str(value.tolist() if isinstance(value, np.ndarray) else value)
+    return text if len(text) <= 80 else text[:77] + "..."

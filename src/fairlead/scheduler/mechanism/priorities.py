@@ -1,0 +1,113 @@
+"""How urgent each (unit, slot) is: the keys by which a round is filled, largest first."""
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Bools, Floats, Ints
+
+
+@kernel("b1(i8[:,::1], f8[:,:,::1], i8, i8)", inline="always")
+def _runs(member: Ints, rate: Floats, u: int, t: int) -> bool:
+    """Has every member of the unit a rate on the slot?"""
+    runs = True
+    for k in range(member.shape[1]):
+        runs = runs and (member[u, k] < 0 or rate[u, t, k] > 0)
+    return runs
+
+
+@kernel(
+    "Tuple((f8[:,::1], b1[:,::1]))(i8[:,::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1], b1[::1])",
+)
+def gavel_keys(
+    member: Ints,
+    rate: Floats,
+    share: Floats,
+    received_s: Floats,
+    handed_out_s: Floats,
+    allocated: Bools,
+) -> tuple[Floats, Bools]:
+    """Gavel's priority: the share over the fraction of the slot's time that the unit has received.
+
+    Arrays as in ``Snapshot``. Returns (units, slots) priorities, and where the unit can run.
+    """
+    units, slots = share.shape
+    first = np.zeros((units, slots))
+    runs = np.zeros((units, slots), np.bool_)
+    for u in range(units):
+        for t in range(slots):
+            if not _runs(member, rate, u, t):
+                continue
+            runs[u, t] = True
+            if not allocated[u] or share[u, t] == 0:
+                continue
+            fraction = received_s[u, t] / handed_out_s[t] if handed_out_s[t] != 0 else 0.0
+            first[u, t] = share[u, t] / fraction if fraction > 0 else share[u, t] * 1e9
+    return first, runs
+
+
+@kernel(
+    "Tuple((f8[:,::1], f8[:,::1], f8[:,::1], b1[:,::1]))"
+    "(i8[:,::1], i8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[:,::1], i8[::1], f8[::1], f8[::1],"
+    " f8[::1], f8, f8, f8)",
+)
+def owed_keys(
+    member: Ints,
+    scale: Ints,
+    rate: Floats,
+    share: Floats,
+    received_s: Floats,
+    deficit_s: Floats,
+    running_on: Ints,
+    restart_s: Floats,
+    steps_left: Floats,
+    total_steps: Floats,
+    elapsed_s: float,
+    round_s: float,
+    patience: float,
+) -> tuple[Floats, Floats, Floats, Bools]:
+    """What each unit is owed by the end of the coming round, on slots where it has a share; what is
+    left over goes to whoever runs fastest there relative to its best.
+
+    A start is worth waiting for as long as ``patience`` times what it costs. So a unit stays where it
+    runs unless another is owed more by that, and it is left alone if it will be done by then. A job that
+    has done nothing yet has as good a claim as those that run: it does not wait for its first start.
+    Returns (units, slots): seconds owed, runs there now, relative speed, and where the unit can run.
+    """
+    units, slots = share.shape
+    first = np.zeros((units, slots))
+    here = np.zeros((units, slots))
+    relative = np.zeros((units, slots))
+    runs = np.zeros((units, slots), np.bool_)
+    for u in range(units):
+        best = 0.0
+        worth_s = 0.0
+        new = False
+        for k in range(member.shape[1]):
+            j = member[u, k]
+            if j >= 0:
+                worth_s = max(worth_s, patience * restart_s[j])
+                new = new or steps_left[j] >= total_steps[j]
+        for t in range(slots):
+            if not _runs(member, rate, u, t):
+                continue
+            if share[u, t] == 0 and member.shape[1] > 1 and member[u, 1] >= 0:
+                continue  # jobs that fill up what is left over do so alone
+            runs[u, t] = True
+            left_s = 0.0
+            for k in range(member.shape[1]):
+                relative[u, t] += rate[u, t, k]
+                if member[u, k] >= 0:
+                    left_s = max(left_s, steps_left[member[u, k]] / rate[u, t, k])
+            best = max(best, relative[u, t])
+            if share[u, t] > 0:
+                owed = deficit_s[u, t] + share[u, t] * (elapsed_s + round_s) - received_s[u, t]
+                first[u, t] = max(owed, 0.0) * scale[u]
+            if running_on[u] == t:
+                here[u, t] = 1.0
+                first[u, t] += np.inf if left_s < worth_s else worth_s
+            elif new and share[u, t] > 0:
+                first[u, t] += worth_s
+        if best > 0:
+            for t in range(slots):
+                relative[u, t] /= best
+    return first, here, relative, runs

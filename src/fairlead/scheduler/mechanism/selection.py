@@ -1,0 +1,141 @@
+"""Choose who runs: the best entries first, until the devices are gone.
+
+An entry is a (unit, slot). Sorting all of them costs more than needed, for the devices run out long
+before the entries do; a heap per queue yields them in the order of a full stable sort.
+"""
+
+import numpy as np
+
+from fairlead.model.jit import kernel
+from fairlead.model.arrays import Bools, Floats, Ints
+
+
+@kernel("b1(i8, i8, f8[::1], f8[::1], f8[::1])", inline="always")
+def _before(a: int, b: int, first: Floats, second: Floats, third: Floats) -> bool:
+    """Does entry a come before entry b? Larger keys first, then the lower entry number."""
+    if first[a] != first[b]:
+        return first[a] > first[b]  # type: ignore[no-any-return]
+    if second[a] != second[b]:
+        return second[a] > second[b]  # type: ignore[no-any-return]
+    if third[a] != third[b]:
+        return third[a] > third[b]  # type: ignore[no-any-return]
+    return a < b
+
+
+@kernel("void(i8[::1], i8, i8, f8[::1], f8[::1], f8[::1])")
+def _sift(heap: Ints, start: int, size: int, first: Floats, second: Floats, third: Floats) -> None:
+    """Restore the heap below a position."""
+    i = start
+    entry = heap[i]
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        right = child + 1
+        if right < size and _before(heap[right], heap[child], first, second, third):
+            child = right
+        if not _before(heap[child], entry, first, second, third):
+            break
+        heap[i] = heap[child]
+        i = child
+    heap[i] = entry
+
+
+@kernel(
+    "Tuple((i8[::1], i8[::1]))"
+    "(f8[:,::1], f8[:,::1], f8[:,::1], b1[:,::1], i8[:,::1], i8[::1], i8[::1], i8[::1], i8[::1],"
+    " b1, i8)",
+)
+def select(
+    first: Floats,
+    second: Floats,
+    third: Floats,
+    eligible: Bools,
+    member: Ints,
+    scale: Ints,
+    capacity: Ints,
+    draws_on: Ints,
+    order: Ints,
+    type_by_type: bool,
+    jobs: int,
+) -> tuple[Ints, Ints]:
+    """The (unit, slot) entries that run, in the order in which they were chosen.
+
+    first, second, third: (units, slots) keys, larger first; eligible: (units, slots); member:
+    (units, width) rows of jobs; scale: (units,) devices; capacity: (types,) free devices; draws_on:
+    (slots,) type of each slot; order: slots in the order in which they are filled, or in which ties
+    are broken when there is one queue for all (type_by_type False).
+    """
+    units, slots = eligible.shape
+    left = capacity.copy()
+    taken = np.zeros(jobs, np.bool_)
+    out_unit = np.empty(jobs, np.int64)
+    out_slot = np.empty(jobs, np.int64)
+    count = 0
+    untaken = jobs
+    largest = 1
+    for u in range(units):
+        largest = max(largest, scale[u])
+    queues = slots if type_by_type else 1
+    most = units if type_by_type else units * slots
+    heap = np.empty(most, np.int64)
+    # Of the entries of a queue, side by side: reading them by unit and slot would cost most of the time.
+    unit, slot = np.empty(most, np.int64), np.empty(most, np.int64)
+    key, tie, last = np.empty(most), np.empty(most), np.empty(most)
+    waiting = np.empty((len(capacity), largest + 1), np.int64)
+    for queue in range(queues):
+        size = 0
+        waiting[:] = 0
+        for position in range(queue if type_by_type else 0, queue + 1 if type_by_type else slots):
+            t = order[position]
+            room = left[draws_on[t]]
+            if room == 0:
+                continue
+            for u in range(units):
+                if not eligible[u, t] or scale[u] > room:
+                    continue
+                free = True
+                for k in range(member.shape[1]):
+                    if member[u, k] >= 0 and taken[member[u, k]]:
+                        free = False
+                if free:
+                    heap[size], unit[size], slot[size] = size, u, t
+                    key[size], tie[size], last[size] = first[u, t], second[u, t], third[u, t]
+                    waiting[draws_on[t], scale[u]] += 1
+                    size += 1
+        for i in range(size // 2 - 1, -1, -1):
+            _sift(heap, i, size, key, tie, last)
+        while size > 0:
+            entry = heap[0]
+            size -= 1
+            if size > 0:
+                heap[0] = heap[size]
+                _sift(heap, 0, size, key, tie, last)
+            u, t = unit[entry], slot[entry]
+            kind = draws_on[t]
+            waiting[kind, scale[u]] -= 1
+            free = True
+            for k in range(member.shape[1]):
+                if member[u, k] >= 0 and taken[member[u, k]]:
+                    free = False
+            if free and scale[u] <= left[kind]:
+                left[kind] -= scale[u]
+                for k in range(member.shape[1]):
+                    if member[u, k] >= 0:
+                        taken[member[u, k]] = True
+                        untaken -= 1
+                out_unit[count] = u
+                out_slot[count] = t
+                count += 1
+            elif scale[u] <= left[kind]:
+                continue
+            # Stop when nothing that is left fits, instead of emptying the queue.
+            fits = False
+            if untaken > 0:
+                for q in range(len(left)):
+                    for s in range(1, min(largest, left[q]) + 1):
+                        if waiting[q, s] > 0:
+                            fits = True
+            if not fits:
+                break
+    return out_unit[:count].copy(), out_slot[:count].copy()

@@ -1,0 +1,113 @@
+"""What a fresh scheduler is made of: enough to build it again from a journal, without any other file."""
+
+import random
+from dataclasses import dataclass, field
+
+from fairlead.scheduler.core.restore import load
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.checkpoint import SchedulerState
+from fairlead.errors import ConfigError
+from fairlead.scheduler.mechanism.checking import check_traits
+from fairlead.scheduler.mechanism.settings import Profile
+from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
+from fairlead.model.allocation import Allocation
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import RestartCosts
+from fairlead.model.plan import Planner, Policy
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.throughputs import Throughputs
+from fairlead.policies import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the mechanism needs to know of a policy. Stands for it in a replay, where nothing is solved."""
+
+    name: str
+    aware: bool
+    packed: bool
+    conserving: bool
+    global_queue: bool
+    strict: bool = False
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """Never called: in a replay the allocations are events."""
+        raise NotImplementedError(f"{self.name}: a replay does not solve (at {snapshot.now_s} s)")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Cluster, believed rates, policy, profile, seed. ``traits`` is None for a planner of its own."""
+
+    version: str
+    cluster: Cluster
+    throughputs: Throughputs
+    policy: str
+    profile: Profile
+    seed: int
+    restart_costs: RestartCosts = field(default_factory=RestartCosts)
+    overlap_solves: bool = False
+    traits: Traits | None = None
+
+
+def traits_of(policy: Policy) -> Traits:
+    """The traits of a policy."""
+    return Traits(
+        policy.name,
+        policy.aware,
+        policy.packed,
+        policy.conserving,
+        bool(getattr(policy, "global_queue", False)),
+        bool(getattr(policy, "strict", False)),
+    )
+
+
+def check_policy(policy: object, name: str) -> None:
+    """ConfigError unless an object is a planner or has all that a policy has."""
+    if policy is None:
+        raise ConfigError(f"policy {name!r}: expected a policy or a planner, got None")
+    if not isinstance(policy, Planner):
+        check_traits(policy)
+
+
+def planner_of(policy: Policy | Planner, name: str, seed: int, profile: Profile) -> Planner:
+    """The planner itself, or the one that realises a policy's shares. name: for an error's sentence."""
+    if isinstance(policy, Planner):
+        return policy
+    check_policy(policy, name)
+    if isinstance(policy, Policy):
+        shuffler = random.Random(seed + 5)  # Gavel's stream for the order of types
+        return SharesPlanner(policy, profile, shuffler)
+    raise ConfigError(f"{name!r} is neither a policy nor a planner")
+
+
+def build(setup: Setup, policy: Policy | Planner | None = None) -> Scheduler:
+    """A fresh scheduler. Without the policy, as for a replay, its traits stand in for it."""
+    if policy is None:
+        policy = setup.traits or registry.make(
+            setup.policy, seed=setup.seed, profile=setup.profile.name
+        )
+    planner = planner_of(policy, setup.policy, setup.seed, setup.profile)
+    return Scheduler(
+        setup.cluster,
+        setup.throughputs,
+        planner,
+        setup.profile,
+        setup.restart_costs,
+        setup.overlap_solves,
+        setup.policy,
+    )
+
+
+def restore(
+    setup: Setup, state: SchedulerState, policy: Policy | Planner | None = None
+) -> Scheduler:
+    """A scheduler that goes on from a state, under this setup: its cluster, table, policy and profile may
+    be others than those of the scheduler that the state is of.
+
+    Under an equal setup it goes on as the other would have, but for random draws. Whoever takes a state
+    to journal it goes on with the scheduler restored from it, as a replay does: a solve that was under way
+    is forgotten, and asked for anew at the next decision. Where no round is in force, an
+    event must follow that makes the core decide: ``JobsSubmitted`` of no jobs will do.
+    """
+    return load(build(setup, policy), state)

@@ -1,0 +1,414 @@
+"""The simulated cluster: it owns the clock, says what happened, and makes commands so."""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from fairlead.model.commands import (
+    Command,
+    EndJobs,
+    EndRound,
+    Solve,
+    StartRound,
+)
+from fairlead.errors import SimulationError
+from fairlead.model.events import (
+    Event,
+    JobsSubmitted,
+    NodeLost,
+    NodeRecovered,
+    RequirementsChanged,
+    RoundEnded,
+    Solved,
+    Stalled,
+)
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival, Job
+from fairlead.model.plan import Answer, PlannerState
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.placement.servers import are_spread
+from fairlead.simulator.true_jobs import Adopted, Jobs
+from fairlead.simulator.round_kernels import begin, finish
+from fairlead.simulator.shockwave_reference.round_rules import (
+    SPARED_S,
+    ReleasedRules,
+    finish_released,
+)
+from fairlead.simulator.stages import Stages, follow
+from fairlead.simulator.ground_truth import World
+
+_NO_PAIRS: Floats = np.zeros((0, 0, 0))
+_NO_BIAS: Floats = np.zeros((0, 0))
+_Report: TypeAlias = tuple[Floats, Floats, Ints, Floats]  # of ``RoundEnded``
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Measure jobs first .. stop-1 by order of submission; the run ends when all of them have ended."""
+
+    first: int
+    stop: int
+
+
+class SimBackend:
+    """A backend of events in place of machines. Jobs whose devices are spread run at the spread rates
+    of the table, if it has any.
+
+    ``next()`` gives the next event or None at the end; ``perform(command)`` takes a command.
+    At one time, a node's events come first, then arrivals, then the end of the round, which is told after
+    the changes of batch size that it brings.
+    """
+
+    def __init__(
+        self,
+        arrivals: Iterable[Arrival],
+        cluster: Cluster,
+        throughputs: Throughputs,
+        solve: Callable[[Snapshot, PlannerState], Answer],
+        world: World | None = None,
+        *,
+        whole_steps: bool = False,
+        window: Window | None = None,
+        until_s: float | None = None,
+        solve_s: float = 0.0,
+        released: bool = False,
+        now_s: float = 0.0,
+        adopted: Iterable[Adopted] = (),
+        early_s: float = np.inf,
+    ) -> None:
+        """throughputs: the true rates before noise; solve: the planner's heavy part; whole_steps: cut
+        steps per round to integers and split them over devices, as Gavel does; solve_s: how long a
+        solve takes in simulated time; released: the world of Shockwave's release
+        (``fairlead.simulator.shockwave_reference.round_rules``), whose restart costs are those of the world by its own rule; now_s:
+        when the simulation begins; early_s: a round of this age ends when one of its units has, if jobs
+        wait, as on a live cluster; adopted: jobs that the scheduler has by then. Where no command comes
+        first, the first event, a submission of no jobs, makes the core decide about them."""
+        self.now_s = now_s
+        self.world = world or World()
+        self.cluster = cluster
+        self.throughputs = throughputs.on(cluster)
+        self.solve = solve
+        self.whole_steps = whole_steps
+        self.window = window
+        self.until_s = until_s
+        self.solve_s = solve_s
+        self.early_s = early_s
+        self.submitted = 0
+        self.ended = 0
+        self.window_open = 0 if window is None else window.stop - window.first
+        self._arrivals: Iterator[Arrival] = iter(arrivals)
+        self._next_arrival = next(self._arrivals, None)
+        self._node_events: list[tuple[float, int, bool]] = []
+        self._clocks: list[np.random.Generator] = []
+        self._lost: Bools = np.zeros(len(cluster.device_node), np.bool_)  # (devices,)
+        self._problem: Solve | None = None
+        self._round: _Round | None = None
+        self._report: RoundEnded | None = None  # to be told next
+        self._last_end_s = 0.0
+        self._stalled = False
+        slots = self.throughputs.slots
+        self._type: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
+        self._fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
+        self._jobs = Jobs(len(slots))
+        self._stages = Stages(self.throughputs)
+        self._released = ReleasedRules(self.throughputs) if released else None
+        for one in adopted:
+            self._add(one.job, one.steps_done)
+            self._jobs.adopt(one)
+        self._begins = self.submitted > 0
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    def next(self) -> Event | None:
+        """The next event; None when there is nothing left to do."""
+        if self._problem is not None and self.solve_s <= 0:
+            return self._answer()
+        if self._report is not None:
+            report, self._report = self._report, None
+            return report
+        if self._begins:
+            self._begins = False
+            return JobsSubmitted(self.now_s, ())
+        if self._finished():
+            return None
+        if not self._clocks and self.world.mtbf_s is not None:
+            self._start_clocks()
+        event = self._earliest()
+        if event is not None:
+            self.now_s = event.time_s
+        return event
+
+    def _finished(self) -> bool:
+        if self.window is not None:
+            return self.window_open == 0
+        return self._next_arrival is None and self.ended == self.submitted
+
+    def _earliest(self) -> Event | None:
+        node_s, arrival_s, answer_s, round_s = self._ahead()
+        first = min(node_s, arrival_s, answer_s, round_s)
+        if self.until_s is not None and first > self.until_s:
+            return self._stop(self.until_s)
+        if first == np.inf:
+            return self._stall()
+        if node_s == first:
+            return self._node_event()
+        if arrival_s == first:
+            return self._submit()
+        if answer_s == first:
+            return self._answer()
+        return self._end_round(round_s)
+
+    def _ahead(self) -> tuple[float, float, float, float]:
+        """When the next node fails or is back, jobs come, a solve is done, the round ends; inf = never."""
+        node_s = self._node_events[0][0] if self._node_events else np.inf
+        arrival_s = np.inf if self._next_arrival is None else self._next_arrival.time_s
+        answer_s = np.inf if self._problem is None else self._problem.time_s + self.solve_s
+        return node_s, arrival_s, answer_s, np.inf if self._round is None else self._round.end_s
+
+    def _stop(self, time_s: float) -> Event | None:
+        """What is running is cut short at the end of the time, so that it counts up to there."""
+        if self._round is None or self._round.command.time_s >= time_s:
+            return None
+        return self._end_round(time_s)
+
+    def _stall(self) -> Event | None:
+        if self._stalled:
+            jobs = self._jobs.index.jobs()
+            named = ", ".join(str(j) for j in jobs[:5]) + (", ..." if len(jobs) > 5 else "")
+            raise SimulationError(
+                f"at {self.now_s:.0f} s nothing runs, nothing is to come, and {len(jobs)} jobs wait "
+                f"for ever (jobs {named})"
+            )
+        self._stalled = True
+        return Stalled(self.now_s)
+
+    def _submit(self) -> Event:
+        first = self._next_arrival
+        assert first is not None
+        batch = []
+        arrival: Arrival | None = first
+        while arrival is not None and arrival.time_s == first.time_s:
+            batch.append(arrival.job)
+            self._add(arrival.job)
+            arrival = next(self._arrivals, None)
+        self._next_arrival = arrival
+        self._stalled = False
+        return JobsSubmitted(first.time_s, tuple(batch))
+
+    def _add(self, job: Job, steps_done: float = 0.0) -> None:
+        kind = self.throughputs.row(job.family, job.scale_factor)
+        if kind is None:
+            raise SimulationError(
+                f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
+            )
+        self._jobs.add(
+            job.id,
+            kind,
+            job.total_steps,
+            self.world.last_step(job),
+            self.world.restart_costs.of(job),
+            self.world.bias(job, len(self.cluster.accelerators))[self._type],
+        )
+        self._jobs.started[self._jobs.n - 1] = self.world.first_starts_cost
+        self._stages.add(job, self._released is None, steps_done)
+        if self._released is not None:
+            self._released.add(job)
+        self.submitted += 1
+
+    def _answer(self) -> Solved:
+        assert self._problem is not None
+        asked = self._problem
+        self._problem = None
+        answer = self.solve(asked.snapshot, asked.state)
+        return Solved.of(asked.time_s + self.solve_s, answer)
+
+    # --- rounds ----------------------------------------------------------------------------------
+
+    def perform(self, command: Command) -> None:
+        """Make a command so."""
+        self._begins = False
+        match command:
+            case StartRound():
+                self._start_round(command)
+            case Solve():
+                self._problem = command
+            case EndRound():
+                assert self._round is not None
+                self._round.end_s = command.time_s
+            case EndJobs():
+                self._end_jobs(command)
+
+    def _end_jobs(self, command: EndJobs) -> None:
+        self.ended += len(command.jobs)
+        for job in command.jobs.tolist():
+            index = self._jobs.index.pop(job)
+            if self.window is not None and self.window.first <= index < self.window.stop:
+                self.window_open -= 1
+
+    def _start_round(self, command: StartRound) -> None:
+        if not len(command.units):
+            self._round = None
+            return
+        self._stalled = False
+        jobs, world = self._jobs, self.world
+        index = jobs.index.find(command.units)
+        noise = jobs.ones[: len(index)]
+        if world.rate_noise > 0:
+            noise = world.noise(command.round, len(index))
+        pair = self.throughputs.pair
+        column = self._columns(command)
+        work = begin(
+            index,
+            column,
+            command.kept,
+            command.time_s,
+            command.length_s,
+            self.whole_steps,
+            self.throughputs.rate,
+            _NO_PAIRS if pair is None else pair,
+            jobs.bias if world.rate_bias > 0 else _NO_BIAS,
+            noise,
+            jobs.kind,
+            jobs.total,
+            jobs.last,
+            jobs.done,
+            jobs.restart_s if self._released is None else jobs.nothing,
+            jobs.owes_s,
+            jobs.started,
+            self._stages.table,
+        )
+        self._round = _Round(command, index, column, *work)
+        if self.early_s < np.inf and command.active > int((command.units >= 0).sum()):
+            self._end_early(self._round)
+
+    def _end_early(self, current: "_Round") -> None:
+        """Jobs wait: the round ends when the first of its units has, but not before its age for that."""
+        command = current.command
+        over = current.finish_s[current.finish_s < command.time_s + command.length_s - 1e-9]
+        if len(over):
+            first_s = max(float(over.min()), command.time_s + self.early_s)
+            current.end_s = min(current.end_s, first_s)
+
+    def _columns(self, command: StartRound) -> Ints:
+        """(units,) columns of the table: what the devices are, whatever the scheduler takes them for."""
+        if len(self._type) == len(self.cluster.accelerators):
+            return command.slot
+        first, devices, cluster = command.first, command.devices, self.cluster
+        kind = cluster.device_type[devices[first[:-1]]]
+        column = np.searchsorted(self._type, kind)
+        spread = are_spread(first, devices, cluster.device_type, cluster.device_node, self._fewest)
+        other = self.throughputs.sibling[column]
+        return np.where(spread & (other >= 0), other, column)
+
+    def _end_round(self, time_s: float) -> Event:
+        now = self._round
+        assert now is not None
+        self._round = None
+        if self._released is None:
+            report, changed = self._finish(now, time_s)
+        else:
+            report, changed = self._finish_released(now, time_s, self._released)
+        self._last_end_s = time_s
+        told = RoundEnded(time_s, now.command.round, *report)
+        if changed is None or not changed.any():
+            return told
+        self._report = told
+        jobs, where = self._jobs, now.index[changed]
+        batch = self._stages.batch(where) if self._released is None else self._released.of(where)
+        ids = now.command.units[changed]
+        return RequirementsChanged(time_s, ids, batch, jobs.total[where], jobs.done[where])
+
+    def _finish(self, now: "_Round", time_s: float) -> tuple[_Report, Bools | None]:
+        jobs, command, stages = self._jobs, now.command, self._stages
+        report = finish(
+            now.index,
+            command.first,
+            command.devices,
+            command.time_s,
+            time_s,
+            self.whole_steps,
+            self._lost,
+            now.rate,
+            now.left,
+            now.setup_s,
+            now.steps,
+            now.finish_s,
+            jobs.total,
+            jobs.last,
+            jobs.done,
+            jobs.owes_s,
+            now.column,
+            self.throughputs.rate,
+            stages.table,
+        )
+        if not stages.used:
+            return report, None
+        return report, follow(now.index, jobs.total, jobs.last, jobs.done, jobs.kind, stages.table)
+
+    def _finish_released(
+        self, now: "_Round", time_s: float, rules: ReleasedRules
+    ) -> tuple[_Report, Bools]:
+        jobs, command = self._jobs, now.command
+        report = finish_released(
+            now.index,
+            command.first,
+            command.devices,
+            command.round,
+            self._last_end_s,
+            time_s,
+            command.length_s - SPARED_S,
+            self._lost,
+            now.rate,
+            now.steps,
+            now.finish_s,
+            jobs.total,
+            jobs.last,
+            jobs.done,
+            jobs.restart_s,
+            jobs.ran_in,
+        )
+        changed = rules.follow(now.index, report[2], jobs.total, jobs.last, jobs.done, jobs.kind)
+        return report, changed
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def _start_clocks(self) -> None:
+        assert self.world.mtbf_s is not None
+        for node in range(len(self.cluster.nodes)):
+            clock = self.world.node_clock(node)
+            self._clocks.append(clock)
+            at = self.now_s + clock.exponential(self.world.mtbf_s)
+            heapq.heappush(self._node_events, (at, node, False))
+
+    def _node_event(self) -> Event:
+        time_s, node, works = heapq.heappop(self._node_events)
+        assert self.world.mtbf_s is not None
+        mean = self.world.mtbf_s if works else self.world.mttr_s
+        later = time_s + self._clocks[node].exponential(mean)
+        heapq.heappush(self._node_events, (later, node, not works))
+        self._lost[self.cluster.device_node == node] = not works
+        name = self.cluster.nodes[node].name
+        return NodeRecovered(time_s, name) if works else NodeLost(time_s, name)
+
+
+@dataclass(slots=True)
+class _Round:
+    """The round in force. Arrays are (units, width) or (units,)."""
+
+    command: StartRound
+    index: Ints
+    column: Ints  # of the table of rates
+    rate: Floats
+    left: Floats
+    setup_s: Floats
+    steps: Floats
+    finish_s: Floats
+    end_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.end_s = float(self.finish_s.max())

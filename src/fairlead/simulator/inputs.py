@@ -1,0 +1,122 @@
+"""The input of a simulation as plain values, as people write it: commands, files and experiments hold it."""
+
+from dataclasses import dataclass
+
+from fairlead.errors import ConfigError
+from fairlead.model.job import RestartCosts
+from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, is_duration
+from fairlead.simulator.user_estimates import Claims
+from fairlead.simulator.generate import generate
+from fairlead.simulator.ground_truth import World
+from fairlead.simulator.simulate import Options, Run
+from fairlead.simulator.traces.cluster_files import parse_cluster, parse_prices
+from fairlead.simulator.traces.source import shown
+from fairlead.simulator.traces.throughput_tables import read_throughputs
+
+
+@dataclass(frozen=True)
+class Input:
+    """What ``simulate``, ``compare`` and every point of an experiment take; the command's options say what
+    each field means. Plain values, so that ``run.json`` can hold them."""
+
+    trace: str | None = None
+    generate: str | None = None
+    throughputs: str = "builtin"
+    cluster: str = "v100=8,p100=8,k80=8"
+    devices_per_server: str | None = None
+    prices: str | None = None
+    round_s: float | None = None
+    seed: int = 0
+    window: str | None = None
+    until_s: float | None = None
+    restart_cost: list[str] | None = None
+    rate_noise: float = 0.0
+    rate_bias: float = 0.0
+    mtbf_h: float | None = None
+    mttr_h: float = 1.0
+    early_end: float = 0.0
+    solve_time_s: float = 0.0
+    patience: float | None = None
+    estimator: str | None = None
+    claims: str | None = None
+    ideal: bool = False
+    solve_interval_s: float | None = None
+
+    def run(self, policy: str, profile: str) -> Run:
+        """A run with everything read and checked."""
+        rates = read_throughputs(self.throughputs)
+        prices = None if self.prices is None else parse_prices(self.prices)
+        cluster = parse_cluster(self.cluster, self.devices_per_server, prices)
+        options = Options(
+            throughputs=rates,
+            profile=profile,
+            round_s=self.round_s,
+            seed=self.seed,
+            window=_window(self.window),
+            until_s=self.until_s,
+            world=self._world(),
+            solve_s=self.solve_time_s,
+            patience=self.patience,
+            estimator=self._estimator(),
+            claims=None if self.claims is None else Claims.of(self.claims, self.seed),
+            ideal=self.ideal,
+            solve_interval_s=self.solve_interval_s,
+        )
+        if (self.trace is None) == (self.generate is None):
+            raise ConfigError("give the jobs: either --trace FILE or --generate SPEC")
+        if self.trace is not None:
+            return Run.of(self.trace, cluster, policy, options)
+        assert self.generate is not None
+        arrivals, jobs = generate(self.generate, rates.columns(cluster.slots), cluster, self.seed)
+        if jobs is None and self.window is None and self.until_s is None:
+            raise ConfigError("an endless stream of jobs needs --window, --until or jobs=N")
+        source = list(arrivals) if jobs is not None else arrivals
+        return Run.of(source, cluster, policy, options, name=f"generated: {self.generate}")
+
+    def _estimator(self) -> str:
+        """Without one the scheduler believes the users, where these say something, or else the table."""
+        if self.estimator is not None:
+            return self.estimator
+        return "oracle" if self.claims is None else "users"
+
+    def _world(self) -> World:
+        default, by_family = 0.0, {}
+        for text in self.restart_cost or ():
+            family, found, seconds = text.rpartition("=")
+            value = _seconds("--restart-cost", seconds)
+            if found:
+                by_family[family] = value
+            else:
+                default = value
+        return World(
+            RestartCosts(default, by_family),
+            self.rate_noise,
+            self.rate_bias,
+            None if self.mtbf_h is None else self.mtbf_h * 3600,
+            self.mttr_h * 3600,
+            self.early_end,
+            self.seed,
+        )
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not is_duration(value):
+        raise ConfigError(
+            f"{option}: expected a number of seconds from 0 to {MAX_SECONDS:g}, got {text!r}"
+        )
+    return value
+
+
+def _window(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    first, found, stop = text.partition(":")
+    if not (found and first.isdecimal() and stop.isdecimal()):
+        raise ConfigError(f"--window: expected S:E, two whole numbers, got {text!r}")
+    if max(len(first), len(stop)) > 18:  # Python reads no number of thousands of digits
+        raise ConfigError(f"--window: at most {MAX_JOBS} jobs, got {shown(text)}")
+    return int(first), int(stop)

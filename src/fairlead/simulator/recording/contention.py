@@ -1,0 +1,59 @@
+"""What jobs have suffered from one another: running time alone, rho by Shockwave's definitions, envy.
+
+Source: Shockwave (NSDI'23) and its release; the definitions stand in ``fairlead.simulator.recording.metrics``.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.job import Job
+from fairlead.model.batch_size_rules import exclusive_s
+from fairlead.model.throughputs import Throughputs
+
+
+def running_alone_s(
+    jobs: Sequence[Job], fastest: Floats, throughputs: Throughputs, released: bool
+) -> Floats:
+    """(jobs,) seconds that each job takes on the fastest type with nobody else, nan where it cannot run.
+
+    For a job that adapts, the epochs of its profile, each at its batch size; released: as Shockwave's
+    release adds them up. fastest: (jobs,) steps/s at the first batch size.
+    """
+    total = np.array([job.total_steps for job in jobs], np.float64)
+    alone_s: Floats = np.divide(total, fastest, out=np.full(len(jobs), np.nan), where=fastest > 0)
+    for i, job in enumerate(jobs):
+        adaptation = job.adaptation
+        if adaptation is not None and (released or len(adaptation.schedule) > 1):
+            on_each_s = exclusive_s(
+                adaptation, job.family, job.scale_factor, throughputs, released=released
+            )
+            least_s = float(on_each_s.min(initial=np.inf))
+            alone_s[i] = least_s if least_s < np.inf else np.nan
+    return alone_s
+
+
+def contention(active: Sequence[int], first: Ints, behind: Ints, devices: float) -> Floats:
+    """(jobs,) mean number of jobs in the system over the rounds first .. behind-1 of each job, per device,
+    and at least 1; nan where there was no such round. active: (rounds,)."""
+    before = np.append(0, np.cumsum(np.asarray(active, np.int64)))
+    rounds = behind - first
+    jobs = np.divide(
+        (before[behind] - before[first]).astype(np.float64),
+        rounds,
+        out=np.full(len(first), np.nan),
+        where=rounds > 0,
+    )
+    return np.asarray(np.maximum(jobs / devices, 1.0))
+
+
+def envy(served: Floats) -> dict[str, float | None]:
+    """Largest and mean |a_i - a_j| over pairs of jobs. served: (jobs,) a, the part of its rounds in which
+    each job ran."""
+    n = len(served)
+    if n < 2:
+        return {"max": None, "mean": None}
+    ordered = np.sort(served)
+    total = float(((2 * np.arange(n) - n + 1) * ordered).sum())  # of the differences of all pairs
+    return {"max": float(ordered[-1] - ordered[0]), "mean": total / (n * (n - 1) / 2)}

@@ -1,0 +1,86 @@
+"""Compare the rounds of a run with rounds that were recorded (the ``rounds`` of golden/gavel logs)."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from fairlead.model.commands import Command, StartRound
+from fairlead.errors import CheckError, InputError
+from fairlead.model.events import Event
+from fairlead.model.cluster import Cluster
+
+
+class ExpectRounds:
+    """An observer that stops the run, with CheckError, at the first round that differs.
+
+    The recorded form is ``[[time, [[unit, type, [device ids]], ...]], ...]`` with a unit written as
+    "3" or "(3, 5)". Times may differ by 1e-9 relative; the order within a round does not count.
+    """
+
+    def __init__(self, path: Path, cluster: Cluster) -> None:
+        self.path = path
+        self.cluster = cluster
+        self.expected: list[Any] = read_log(path, "rounds")
+        self.seen = 0
+
+    def event(self, event: Event) -> None:
+        """Nothing to compare."""
+
+    def command(self, command: Command) -> None:
+        """Compare a round."""
+        if not isinstance(command, StartRound):
+            return
+        if self.seen >= len(self.expected):
+            raise CheckError(
+                f"{self.path}: has {len(self.expected)} rounds, the run goes on with one at "
+                f"{command.time_s} s"
+            )
+        time_s, units = self.expected[self.seen]
+        if abs(command.time_s - time_s) > 1e-9 * max(1.0, abs(time_s)):
+            raise CheckError(
+                f"{self.path}: round {self.seen} begins at {command.time_s} s, expected {time_s} s"
+            )
+        theirs = {unit: (kind, devices) for unit, kind, devices in units}
+        mine = self._units(command)
+        for unit in sorted(theirs.keys() | mine.keys()):
+            if mine.get(unit) != theirs.get(unit):
+                raise CheckError(
+                    f"{self.path}: round {self.seen} at {time_s} s: unit {unit} "
+                    f"{_place(mine.get(unit))}, expected {_place(theirs.get(unit))}"
+                )
+        self.seen += 1
+
+    def finish(self) -> None:
+        """After the run: were all recorded rounds seen?"""
+        if self.seen < len(self.expected):
+            raise CheckError(
+                f"{self.path}: has {len(self.expected)} rounds, the run ended after {self.seen}"
+            )
+
+    def _units(self, start: StartRound) -> dict[str, tuple[str, list[int]]]:
+        first, devices = start.first.tolist(), start.devices.tolist()
+        kind = self.cluster.device_type[start.devices[start.first[:-1]]].tolist()
+        names = self.cluster.accelerators
+        result = {}
+        for i, unit in enumerate(start.units.tolist()):
+            members = [j for j in unit if j >= 0]
+            name = str(members[0]) if len(members) == 1 else f"({members[0]}, {members[1]})"
+            result[name] = (names[kind[i]], devices[first[i] : first[i + 1]])
+        return result
+
+
+def _place(place: tuple[str, list[int]] | None) -> str:
+    return "does not run" if place is None else f"on {place[0]} {place[1]}"
+
+
+def read_log(path: Path, key: str) -> Any:
+    """One list of a recorded run (``rounds`` or ``allocs``), gzipped or not."""
+    try:
+        content = path.read_bytes()
+        log = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+    except (OSError, EOFError, ValueError) as problem:
+        raise InputError(f"{path}: cannot read the recorded run: {problem}") from None
+    if not isinstance(log, dict) or not isinstance(log.get(key), list):
+        raise InputError(f"{path}: field {key!r} is missing or not a list")
+    return log[key]

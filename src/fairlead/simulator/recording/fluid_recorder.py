@@ -1,0 +1,108 @@
+"""The tables of a simulation without rounds: a stretch of time under the same shares stands for a round."""
+
+import numpy as np
+
+from fairlead.model.commands import Command, StartRound
+from fairlead.model.events import (
+    Event,
+    ProgressCorrected,
+    Solved,
+)
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster, Locality, SlotType
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.recording.recorder import Recorder
+
+
+class FluidRecorder(Recorder):
+    """Observe a run without rounds, then ask for its tables. There are no stints, starts and moves;
+    ``served`` is the part of its time in the system that a job's shares add up to."""
+
+    def __init__(
+        self, cluster: Cluster, throughputs: Throughputs, slots: tuple[SlotType, ...]
+    ) -> None:
+        """slots: the columns of allocations."""
+        super().__init__(cluster, throughputs, charge_idle_gaps=True, solves=True)
+        self._slot_type: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
+        self._apart: Bools = np.array([s.locality is Locality.SPREAD for s in slots])
+        none: Ints = np.zeros(0, np.int64)
+        self._flowing = none  # (jobs,) positions of those in force
+        self._time: Floats = np.zeros(0)  # (jobs,) part of its time that each is on devices
+        self._dollars: Floats = np.zeros(0)  # (jobs,) $ per second
+        self._used: Floats = np.zeros(len(self.busy_s))  # (types,) devices in use
+        self._spread: Floats = np.zeros(len(self.busy_s))  # of these, by jobs that are spread
+
+    def event(self, event: Event) -> None:
+        """Take note of an event."""
+        super().event(event)
+        match event:
+            case ProgressCorrected():
+                self._progress(event)
+            case Solved(allocation=made) if made is not None:
+                self._share_out(made.units, made.share)
+
+    def command(self, command: Command) -> None:
+        """Take note of a command; rounds are all empty."""
+        if not isinstance(command, StartRound):
+            super().command(command)
+
+    def _share_out(self, units: Ints, share: Floats) -> None:
+        """Other shares from now on. units: (units, width) ids; share: (units, slots)."""
+        col, types = self.columns, len(self.busy_s)
+        member = self._index.find(units)
+        devices = share * col.scale[member[:, 0]][:, None]
+        by_slot = devices.sum(axis=0)
+        self._used = _sums(self._slot_type, by_slot, types)
+        self._spread = _sums(self._slot_type, by_slot * self._apart, types)
+        here = member >= 0
+        row, job = np.nonzero(here)[0], member[here]
+        n = col.n
+        dollars = devices @ self.cluster.price[self._slot_type] / 3600.0
+        self._flowing = self._index.positions()
+        self._time = _sums(job, share.sum(axis=1)[row], n)[self._flowing]
+        self._dollars = _sums(job, dollars[row], n)[self._flowing]
+        runs = self._flowing[self._time > 0]
+        new = runs[np.isnan(col.start_s[runs])]
+        col.start_s[new] = self.now_s
+        col.rounds[runs] += 1
+        self._add_round((self.now_s, 0.0, len(self._flowing), len(runs), len(new), 0, 0), True)
+        self._rounds["waiting"][-1] = len(self._flowing) - len(runs)
+
+    def _progress(self, event: ProgressCorrected) -> None:
+        col, rounds = self.columns, self._rounds
+        lasted_s = event.time_s - rounds["time_s"][-1]
+        seconds = lasted_s - rounds["seconds"][-1]
+        rounds["seconds"][-1] = lasted_s
+        rounds["busy"][-1] = rounds["busy"][-1] + self._used * seconds
+        self.busy_s += self._used * seconds
+        self.charged_s += self._used * seconds
+        self.spread_s += self._spread * seconds
+        col.run_s[self._flowing] += self._time * seconds
+        col.cost[self._flowing] += self._dollars * seconds
+        col.steps_done[self._index.find(event.jobs[:, None])[:, 0]] = event.steps_done
+
+    def _served(self) -> Floats:
+        col, n = self.columns, self.columns.n
+        there_s = np.where(col.end[:n] > 0, col.end_s[:n], self.now_s) - col.arrival_s[:n]
+        none = np.full(n, np.nan)
+        return np.asarray(np.divide(col.run_s[:n], there_s, out=none, where=there_s > 0))
+
+    def _contention(self) -> Floats:
+        """Stretches count by how long they last."""
+        seconds = np.array(self._rounds["seconds"], np.float64)
+        jobs_s = np.append(0.0, np.cumsum(seconds * np.array(self._rounds["active"], np.float64)))
+        until_s = np.append(0.0, np.cumsum(seconds))
+        first, behind = self._rounds_of_jobs()
+        there_s = until_s[behind] - until_s[first]
+        mean = np.divide(
+            jobs_s[behind] - jobs_s[first],
+            there_s,
+            out=np.full(len(first), np.nan),
+            where=there_s > 0,
+        )
+        return np.asarray(np.maximum(mean / float(self.cluster.capacity.sum()), 1.0))
+
+
+def _sums(of: Ints, values: Floats, n: int) -> Floats:
+    """(n,) sums of values by what they are of."""
+    return np.asarray(np.bincount(of, values, n), np.float64)

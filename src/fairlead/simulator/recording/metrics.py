@@ -1,0 +1,139 @@
+"""The numbers of a run, each with its definition."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fairlead.simulator.recording.contention import envy
+from fairlead.simulator.recording.recorder import Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finished (or interrupted) simulation.
+
+    ``config`` says what was run, ``metrics`` what came out (see ``measure``); ``jobs``, ``rounds`` and
+    ``stints`` are the tables behind them.
+    """
+
+    config: dict[str, Any]
+    metrics: dict[str, Any]
+    jobs: pl.DataFrame
+    rounds: pl.DataFrame
+    stints: pl.DataFrame
+    complete: bool = True  # False: interrupted before its end
+    skipped: tuple[str, ...] = field(
+        default=()
+    )  # rows of the trace that could not be used, in words
+
+
+def measure(
+    recorder: Recorder, jobs: pl.DataFrame, window: tuple[int, int] | None, gavel: bool
+) -> dict[str, Any]:
+    """Metrics of a run over all jobs or, with a window, over jobs s .. e-1 by order of submission.
+
+    makespan_s: time of the last event. jct_s: finish - arrival of completed jobs. queueing_delay_s:
+    first start - arrival. utilization: device-seconds in use over device-seconds that there were, from
+    the first arrival on; gavel_utilization: Gavel's definition (from time 0, idle gaps charged to the
+    next round). cost: $ for devices in use, lost rounds included; Gavel's in its profile. rho.isolated:
+    JCT over the time that the same steps would have taken on an isolated 1/n share, n taken at every
+    solve (Gavel); rho.static: JCT over running time alone on the fastest type x max(1, jobs / devices)
+    (Shockwave), only without a window; rho.themis: the same with the mean number of jobs in the system
+    over the job's rounds. envy: |a_i - a_j| over pairs of jobs, a being the part of the rounds between a
+    job's arrival and its end in which it ran (Shockwave). n_forced: completed jobs that were ended with
+    steps left, for they had run longer than the profile's ``overtime`` allows. slo_violations: jobs that
+    ended later than arrival + SLO or were still there then.
+    """
+    measured = jobs if window is None else jobs.slice(window[0], window[1] - window[0])
+    done = measured.filter(pl.col("end") == "completed")
+    jct = done["jct_s"].to_numpy()
+    devices = float(recorder.cluster.capacity.sum())
+    names = recorder.cluster.accelerators
+    counts = jobs["end"].value_counts()
+    ended = dict(zip(counts["end"].to_list(), counts["count"].to_list(), strict=True))
+    capacity_s = recorder.capacity_s
+    run_s = float(jobs["run_s"].sum())
+    metrics: dict[str, Any] = {
+        "makespan_s": recorder.now_s,
+        "avg_jct_s": _mean(jct),
+        "jct_percentiles_s": {f"p{p}": _percentile(jct, p) for p in (50, 90, 99)},
+        "avg_jct_by_scale_s": {
+            str(scale): value
+            for scale, value in done.group_by("scale_factor")
+            .agg(pl.col("jct_s").mean())
+            .sort("scale_factor")
+            .iter_rows()
+        },
+        "avg_queueing_delay_s": _mean(
+            (measured["start_s"] - measured["arrival_s"]).drop_nulls().to_numpy()
+        ),
+        "utilization": _ratio(recorder.busy_s.sum(), capacity_s.sum()),
+        "spread_share": _ratio(recorder.spread_s.sum(), recorder.busy_s.sum()),
+        "utilization_by_type": {
+            name: _ratio(recorder.busy_s[t], capacity_s[t]) for t, name in enumerate(names)
+        },
+        "cost": float(np.sum(jobs["cost"].to_numpy())),
+        "rho": {
+            "isolated": _rho(done["rho_isolated"].drop_nulls().to_numpy()),
+            "themis": _rho(done["rho_themis"].drop_nulls().to_numpy()),
+        },
+        "envy": envy(measured["served"].drop_nulls().to_numpy()),
+        "preemptions": int(sum(recorder.round_counts("preempted"))),
+        "moves": int(jobs["moves"].sum()),
+        "moves_per_job_hour": _ratio(jobs["moves"].sum(), run_s / 3600),
+        "restarts": int(jobs["restarts"].sum()),
+        "restarts_per_job_hour": _ratio(jobs["restarts"].sum(), run_s / 3600),
+        "restart_lost_s": float(jobs["restart_lost_s"].sum()),
+        "lost_share": _ratio(jobs["restart_lost_s"].sum(), run_s),
+        **_slo(measured, recorder.now_s),
+        "n_jobs": len(jobs),
+        "n_measured": len(measured),
+        **{
+            f"n_{end}": ended.get(end, 0) for end in ("completed", "dropped", "killed", "cancelled")
+        },
+        "n_forced": jobs.filter(
+            (pl.col("end") == "completed")
+            & (pl.col("steps_done") < pl.col("total_steps") * (1 - 1e-9))
+        ).height,
+        "n_unfinished": ended.get("unfinished", 0),
+        "n_rounds": len(recorder.round_counts("preempted")),
+        "n_solves": recorder.n_solves,
+    }
+    if window is None:
+        metrics["rho"]["static"] = _rho(done["rho_static"].drop_nulls().to_numpy())
+    if gavel:
+        whole_s = recorder.now_s * devices
+        metrics["gavel_utilization"] = _ratio(recorder.charged_s.sum(), whole_s)
+    return metrics
+
+
+def _slo(jobs: pl.DataFrame, now_s: float) -> dict[str, int]:
+    held = jobs.filter(pl.col("slo_s").is_not_null())
+    took = held["end_s"].fill_null(now_s) - held["arrival_s"]
+    return {"slo_jobs": len(held), "slo_violations": int((took > held["slo_s"]).sum())}
+
+
+def _rho(rho: Any) -> dict[str, float | None]:
+    return {
+        "mean": _mean(rho),
+        "p50": _percentile(rho, 50),
+        "max": float(rho.max()) if len(rho) else None,
+        **{
+            f"unfair_{name}": float((rho > limit * (1 + 1e-9)).mean()) if len(rho) else None
+            for name, limit in (("1", 1.0), ("1_05", 1.05), ("1_1", 1.1))
+        },
+    }
+
+
+def _mean(values: Any) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+def _percentile(values: Any, p: float) -> float | None:
+    return float(np.percentile(values, p)) if len(values) else None
+
+
+def _ratio(part: Any, whole: Any) -> float | None:
+    return float(part / whole) if whole > 0 else None

@@ -1,0 +1,94 @@
+"""Stints: times that units spent on the same devices without a break."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Job
+
+_ROWS = 4096  # of a block: the table is made block by block, or it would be in memory several times
+
+
+class _Block:
+    """Room for stints, filled by ``fairlead.simulator.recording.recorder_kernels.begin``; 32 bits are enough, and there may be
+    millions of them."""
+
+    def __init__(self, rows: int, devices: int) -> None:
+        # Positions of the first job and of the last, accelerator type, number of devices.
+        self.units: Ints = np.empty((rows, 4), np.int32)
+        self.times: Floats = np.empty((rows, 2))  # begin, end
+        self.devices: Ints = np.empty(devices, np.int32)  # of all stints, one after the other
+        self.used: Ints = np.zeros(2, np.int64)  # rows of units and times, and of devices
+
+    def trimmed(self) -> "_Block":
+        """Itself, without the room that is left."""
+        rows, devices = self.used.tolist()
+        self.units, self.times = self.units[:rows].copy(), self.times[:rows].copy()
+        self.devices = self.devices[:devices].copy()
+        return self
+
+
+class Stints:
+    """Collects them round by round."""
+
+    def __init__(self, keep: bool = True) -> None:
+        """keep: if not, they are thrown away, and the table stays empty."""
+        self.keep = keep
+        self._full: list[_Block] = []
+        self._block = _Block(_ROWS, _ROWS)
+
+    def room(self, rows: int, devices: int) -> _Block:
+        """A block with room for so many stints, with so many devices in all."""
+        block = self._block
+        if not self.keep:
+            block.used[:] = 0
+        row, device = block.used.tolist()
+        if row + rows > len(block.units) or device + devices > len(block.devices):
+            if row:
+                self._full.append(block.trimmed())
+            self._block = block = _Block(max(_ROWS, rows), max(_ROWS, 2 * devices))
+        return block
+
+    def table(self, cluster: Cluster, jobs: Sequence[Job]) -> pl.DataFrame:
+        """One row per stint, in order of end; ``partner`` is the other job of a packed pair. To be asked
+        for once."""
+        blocks, self._full = self._full, []
+        if self.keep and self._block.used[0]:
+            blocks.append(self._block.trimmed())
+        ids = np.array([job.id for job in jobs] + [-1], np.int64)
+        tables = []
+        for i, block in enumerate(blocks):
+            tables.append(_some(block, cluster, ids))
+            blocks[i] = _Block(0, 0)
+        return pl.concat(tables or [_some(_Block(0, 0), cluster, ids)])
+
+
+def _some(block: _Block, cluster: Cluster, ids: Ints) -> pl.DataFrame:
+    """A part of the table."""
+    first, last, kind, scale = block.units.T
+    packed = (last >= 0) & (last != first)
+    names = pl.Enum(cluster.accelerators)
+    offsets = np.concatenate([[0], np.cumsum(scale)])
+    table = pl.DataFrame(
+        {
+            "job": ids[first],
+            "partner": ids[np.where(packed, last, -1)],
+            "accelerator": pl.Series(cluster.accelerators, dtype=names).gather(kind.copy()),
+            "start_s": block.times[:, 0],
+            "end_s": block.times[:, 1],
+            "devices": _lists(block.devices, offsets),
+        }
+    )
+    partner = pl.when(pl.col("partner") >= 0).then(pl.col("partner")).alias("partner")
+    return table.with_columns(partner)
+
+
+def _lists(values: Ints, offsets: Ints) -> pl.Series:
+    """values[offsets[i]:offsets[i + 1]] as the i-th list."""
+    row = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
+    frame = pl.DataFrame({"row": row, "devices": values})
+    grouped = frame.group_by("row", maintain_order=True).agg("devices")
+    return grouped["devices"] if len(grouped) else pl.Series("devices", [], pl.List(pl.Int32))

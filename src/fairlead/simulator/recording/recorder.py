@@ -1,0 +1,485 @@
+"""Folds the events and commands of a run into three tables: jobs, rounds, stints.
+
+A stint is a time that a job spent on the same devices without a break. Like the journal, the recorder
+is an observer of the driver; it costs a few vector operations per round.
+"""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fairlead.model.commands import (
+    Command,
+    End,
+    EndJobs,
+    EndRound,
+    Solve,
+    StartRound,
+)
+from fairlead.model.events import (
+    Event,
+    JobsSubmitted,
+    NodeLost,
+    NodeRecovered,
+    RequirementsChanged,
+    RoundEnded,
+    Solved,
+)
+from fairlead.model.adaptation import with_batch
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
+from fairlead.model.job_index import JobIndex
+from fairlead.model.job import Job
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.placement.servers import are_spread
+from fairlead.simulator.recording.adaptation_columns import adaptation_columns
+from fairlead.simulator.recording.job_columns import Columns
+from fairlead.simulator.recording.contention import contention, running_alone_s
+from fairlead.simulator.recording.recorder_kernels import begin, book
+from fairlead.simulator.recording.placement_intervals import Stints
+
+_ROUND = ("time_s", "seconds", "active", "running", "started", "preempted", "moved")
+
+
+class Recorder:
+    """Observe a run, then ask for its tables."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        throughputs: Throughputs,
+        charge_idle_gaps: bool,
+        solves: bool,
+        charge_starts: bool = True,
+        released_world: bool = False,
+        keep_stints: bool = True,
+    ) -> None:
+        """charge_idle_gaps: as the profile, and no charge for rounds that do not count either;
+        charge_starts, released_world: as the profile. solves: does the planner ask for solves? (If so,
+        isolated rates are taken at each of them, as Gavel does; if not, whenever jobs come or go.)
+        keep_stints: if not, their table stays empty, and a long run needs a fraction of the memory."""
+        self.cluster = cluster
+        self.throughputs = throughputs.columns(cluster.slots)
+        self.charge_idle_gaps = charge_idle_gaps
+        self.solves = solves
+        self.charge_starts = charge_starts
+        self.released_world = released_world
+        self.jobs: list[Job] = []
+        self.columns = Columns(len(cluster.slots))
+        self.n_solves = 0
+        self.now_s = 0.0
+        self.fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
+        self.spread_s: Floats = np.zeros(
+            len(cluster.slots)
+        )  # device-seconds of jobs that were spread
+        self.busy_s: Floats = np.zeros(len(cluster.slots))  # device-seconds in use
+        self.charged_s: Floats = np.zeros(len(cluster.slots))  # the same by Gavel's definition
+        self._index = JobIndex()
+        self._capacity = cluster.capacity.copy()
+        self._capacity_from_s: float | None = None
+        self.capacity_s: Floats = np.zeros(len(cluster.slots))  # device-seconds there were
+        self._last_end_s = 0.0
+        self._changed = False
+        self._solved = False
+        self._promises = False  # does the policy give shares?
+        self._zero: Floats = np.zeros(len(cluster.slots))
+        self._rounds: dict[str, list[Any]] = {
+            name: []
+            for name in (*_ROUND, "solved", "busy", "capacity", "waiting", "lost_s", "spread_s")
+        }
+        self._now: _Running | None = None
+        self._in_force = False  # is the round not over?
+        self._adapting: list[RequirementsChanged] = []  # until it is
+        self._stints = Stints(keep_stints)
+
+    # --- observing -------------------------------------------------------------------------------
+
+    def event(self, event: Event) -> None:
+        """Take note of an event."""
+        self.now_s = max(self.now_s, event.time_s)
+        match event:
+            case RoundEnded():
+                self._round_ended(event)
+            case RequirementsChanged():
+                self._adapting.append(event)
+                self._adapt()
+            case JobsSubmitted():
+                self._submitted(event)
+            case NodeLost() | NodeRecovered():
+                self._node(event)
+            case Solved():
+                self._solved_by(event)
+
+    def command(self, command: Command) -> None:
+        """Take note of a command."""
+        match command:
+            case StartRound():
+                self._start_round(command)
+            case Solve():
+                self.n_solves += 1
+                self._solved = True
+                self._isolated()
+            case EndJobs():
+                self._end_jobs(command)
+            case EndRound():
+                pass
+
+    def _submitted(self, event: JobsSubmitted) -> None:
+        if self._capacity_from_s is None:
+            self._capacity_from_s = event.time_s
+        for job in event.jobs:
+            kind = self.throughputs.row(job.family, job.scale_factor)
+            assert kind is not None
+            self._index.add(job.id, len(self.jobs))
+            self.jobs.append(job)
+            rate = self.throughputs.rate[kind]
+            began = len(self._rounds["time_s"])
+            self.columns.add(event.time_s, job.scale_factor, rate, job.total_steps, began)
+        self._changed = True
+
+    def _node(self, event: NodeLost | NodeRecovered) -> None:
+        self._count_capacity()
+        node = next(n for n in self.cluster.nodes if n.name == event.node)
+        sign = 1 if isinstance(event, NodeRecovered) else -1
+        capacity = self._capacity.copy()
+        capacity[self.cluster.accelerators.index(node.accelerator)] += sign * node.devices
+        self._capacity = capacity
+
+    def _count_capacity(self) -> None:
+        if self._capacity_from_s is not None:
+            self.capacity_s += self._capacity * (self.now_s - self._capacity_from_s)
+            self._capacity_from_s = self.now_s
+
+    def _isolated(self) -> None:
+        """Gavel's accumulated isolated time: what was done since the last such moment, at the rate
+        that an isolated share of the cluster gave then."""
+        col = self.columns
+        i = self._index.positions()
+        self._add_isolated(i)
+        col.isolated_rate[i] = self._isolated_rate(i)
+        self._changed = False
+
+    def _isolated_rate(self, i: Ints) -> Floats:
+        """(jobs,) steps/s on an n-th of the cluster as it is now."""
+        col = self.columns
+        share = self._capacity / max(len(self._index), 1) / col.scale[i][:, None]
+        share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
+        return np.asarray((col.rate[i] * share).sum(axis=1))
+
+    def _add_isolated(self, i: Ints) -> None:
+        col = self.columns
+        did, rate = col.steps_done[i] - col.steps_then[i], col.isolated_rate[i]
+        col.isolated_s[i] += np.divide(did, rate, out=np.zeros(len(i)), where=rate > 0)
+        col.steps_then[i] = col.steps_done[i]
+
+    def _solved_by(self, event: Solved) -> None:
+        """Each job is promised the sum of the shares of its units, from now on."""
+        allocation = event.allocation
+        if allocation is None:
+            return
+        col, every = self.columns, self._index.positions()
+        self._add_promised(every, np.full(len(every), self.now_s))
+        col.promised_share[every] = 0.0
+        member, share = self._index.find(allocation.units), allocation.share.sum(axis=1)
+        for column in member.T:
+            np.add.at(col.promised_share, column[column >= 0], share[column >= 0])
+        self._promises = True
+
+    def _add_promised(self, i: Ints, until_s: Floats) -> None:
+        col = self.columns
+        lasted_s = np.maximum(until_s - col.promised_from_s[i], 0.0)
+        col.promised_s[i] += col.promised_share[i] * lasted_s
+        col.promised_from_s[i] = until_s
+
+    def _adapt(self) -> None:
+        """Take over other batch sizes, when the round is over whose steps count at the old ones."""
+        if self._in_force:
+            return
+        col = self.columns
+        for event in self._adapting:
+            i = self._index.find(event.jobs[:, None])[:, 0]
+            there = np.flatnonzero(i >= 0)
+            i = i[there]
+            self._add_isolated(i)
+            for job, batch in zip(i.tolist(), event.batch[there].tolist(), strict=True):
+                one = self.jobs[job]
+                kind = self.throughputs.row(with_batch(one.family, batch), one.scale_factor)
+                assert kind is not None
+                col.rate[job] = self.throughputs.rate[kind]
+            col.total_steps[i] = event.total_steps[there]
+            col.steps_done[i] = col.steps_then[i] = event.steps_done[there]
+            known = i[col.isolated_rate[i] > 0]
+            col.isolated_rate[known] = self._isolated_rate(known)
+        self._adapting.clear()
+
+    def _start_round(self, start: StartRound) -> None:
+        if self._changed and not self.solves:
+            self._isolated()
+        member = self._index.find(start.units)
+        running, started, preempted, moved = self._switch(member, start.kept, start.time_s)
+        self._now = self._running(start, member)
+        self._in_force = len(member) > 0
+        row = (start.time_s, 0.0, start.active, len(member), started, preempted, moved)
+        self._add_round(row, self._solved)
+        self._rounds["waiting"][-1] = start.active - running
+        self._solved = False
+
+    def _switch(self, member: Ints, kept: Bools, time_s: float) -> tuple[int, int, int, int]:
+        """Who ran until now gives way to others: counts of jobs that run, start, are preempted, move.
+        member: (units, width) positions of jobs."""
+        col, before = self.columns, self._now
+        if before is None:
+            before = _Running.nothing(member)
+        first, devices = before.start.first, before.start.devices
+        stints = self._stints.room(len(before.member), len(devices))
+        return begin(
+            member,
+            kept,
+            before.member,
+            before.kind,
+            before.stopped_s,
+            first,
+            devices,
+            len(self._rounds["time_s"]),
+            time_s,
+            col.end,
+            col.kept_in,
+            col.runs_in,
+            col.rounds,
+            col.start_s,
+            col.stint_s,
+            col.restarts,
+            col.moves,
+            stints.units,
+            stints.times,
+            stints.devices,
+            stints.used,
+        )
+
+    def _add_round(self, row: tuple[float, ...], solved: bool) -> None:
+        """row: in the order of ``_ROUND``."""
+        rounds = self._rounds
+        for name, value in zip(_ROUND, row, strict=True):
+            rounds[name].append(value)
+        rounds["solved"].append(solved)
+        rounds["busy"].append(self._zero)
+        rounds["capacity"].append(self._capacity)
+        rounds["waiting"].append(0)
+        rounds["lost_s"].append(0.0)
+        rounds["spread_s"].append(0.0)
+
+    def _running(self, start: StartRound, member: Ints) -> "_Running":
+        cluster = self.cluster
+        kind = cluster.device_type[start.devices[start.first[:-1]]]
+        spread: Bools = np.zeros(len(kind), np.bool_)
+        if cluster.spreadable:
+            spread = are_spread(
+                start.first, start.devices, cluster.device_type, cluster.device_node, self.fewest
+            )
+        return _Running(start, member, kind, spread)
+
+    def _round_ended(self, event: RoundEnded) -> None:
+        now, col = self._now, self.columns
+        assert now is not None
+        start_s = now.start.time_s
+        now.end_s = event.finish_s
+        busy = np.zeros(len(self.busy_s))
+        lost_s = book(
+            now.member,
+            now.kind,
+            now.start.first,
+            event.steps,
+            event.finish_s,
+            event.outcome,
+            event.restart_s,
+            start_s,
+            self._last_end_s if self.charge_idle_gaps else start_s,
+            self.charge_idle_gaps,
+            self.charge_starts,
+            self.cluster.price,
+            busy,
+            self.charged_s,
+            col.run_s,
+            col.cost,
+            col.restart_lost_s,
+            col.steps_done,
+        )
+        self.busy_s += busy
+        if now.spread.any():
+            used_s = (event.finish_s - start_s) * np.diff(now.start.first) * now.spread
+            self.spread_s += np.bincount(now.kind, used_s, len(busy))
+            self._rounds["spread_s"][-1] = float(used_s.sum())
+        self._rounds["lost_s"][-1] = lost_s
+        self._last_end_s = event.time_s
+        self._rounds["seconds"][-1] = event.time_s - start_s
+        self._rounds["busy"][-1] = busy
+        self._in_force = False
+        self._adapt()
+
+    def _end_jobs(self, command: EndJobs) -> None:
+        i = np.array([self._index.pop(j) for j in command.jobs.tolist()], np.int64)
+        self.columns.end[i] = command.end
+        self.columns.end_s[i] = command.end_s
+        self.columns.end_round[i] = len(self._rounds["time_s"])
+        self._add_isolated(i)
+        self._add_promised(i, command.end_s)
+        self._changed = True
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Close what is open; call once, at the end."""
+        self._count_capacity()
+        open_ = self._index.positions()
+        self._add_promised(open_, np.full(len(open_), self.now_s))
+        if self._now is not None:
+            self._switch(self._now.member[:0], np.zeros(0, np.bool_), self.now_s)
+        self._now = None
+
+    def round_counts(self, name: str) -> list[int]:
+        """One column of the rounds: started, preempted, moved, ..."""
+        return self._rounds[name]
+
+    def job_table(self) -> pl.DataFrame:
+        """One row per submitted job."""
+        col, n, jobs = self.columns, self.columns.n, self.jobs
+        names = {0: "unfinished"} | {int(end): end.name.lower() for end in End}
+        end = col.end[:n]
+        done = end == End.COMPLETED
+        jct_s = np.where(done, col.end_s[:n] - col.arrival_s[:n], np.nan)
+        isolated_s = col.isolated_s[:n]
+        rho = np.divide(jct_s, isolated_s, out=np.full(n, np.nan), where=isolated_s > 0)
+        total = np.array([job.total_steps for job in jobs], np.float64)
+        alone_s = self._alone_s()
+        devices = float(self.cluster.capacity.sum())
+        themis_s = alone_s * self._contention()
+        table = pl.DataFrame(
+            {
+                "job": [int(job.id) for job in jobs],
+                "family": [job.family for job in jobs],
+                "scale_factor": [job.scale_factor for job in jobs],
+                "weight": [job.weight for job in jobs],
+                "tenant": [job.tenant for job in jobs],
+                **adaptation_columns(jobs),
+                "total_steps": total,
+                "steps_done": self._steps_done(total),
+                "arrival_s": col.arrival_s[:n],
+                "start_s": col.start_s[:n],
+                "end_s": col.end_s[:n],
+                "end": [names[int(e)] for e in end],
+                "jct_s": jct_s,
+                "run_s": col.run_s[:n],
+                "promised_s": col.promised_s[:n] if self._promises else np.full(n, np.nan),
+                "cost": col.cost[:n],
+                "restarts": col.restarts[:n],
+                "moves": col.moves[:n],
+                "restart_lost_s": col.restart_lost_s[:n],
+                "rho_isolated": rho,
+                "rho_static": jct_s / (alone_s * max(1.0, n / devices)),
+                "rho_themis": jct_s / themis_s,
+                "exclusive_s": alone_s,
+                "served": self._served(),
+                "slo_s": [job.slo_s for job in jobs],
+            },
+            schema_overrides=_JOB_TYPES,
+        )
+        return table.with_columns(pl.col(pl.Float64).fill_nan(None))
+
+    def _alone_s(self) -> Floats:
+        fastest = np.array(
+            [
+                self.throughputs.rate[row].max(initial=0.0)
+                for job in self.jobs
+                if (row := self.throughputs.row(job.family, job.scale_factor)) is not None
+            ],
+            np.float64,
+        )
+        return running_alone_s(self.jobs, fastest, self.throughputs, self.released_world)
+
+    def _rounds_of_jobs(self) -> tuple[Ints, Ints]:
+        """(jobs,) the first round that each job might have run in, and the one behind the last."""
+        col, n = self.columns, self.columns.n
+        behind = np.where(col.end[:n] > 0, col.end_round[:n], len(self._rounds["time_s"]))
+        return col.first_round[:n], behind
+
+    def _contention(self) -> Floats:
+        """(jobs,) mean number of jobs in the system while each was there, per device, and at least 1."""
+        first, behind = self._rounds_of_jobs()
+        devices = float(self.cluster.capacity.sum())
+        return contention(self._rounds["active"], first, behind, devices)
+
+    def _served(self) -> Floats:
+        """(jobs,) part of the rounds that it might have run in in which it ran."""
+        first, behind = self._rounds_of_jobs()
+        none = np.full(len(first), np.nan)
+        ran = self.columns.rounds[: len(first)]
+        return np.asarray(np.divide(ran, behind - first, out=none, where=behind > first))
+
+    def _steps_done(self, total: Floats) -> Floats:
+        """(jobs,) steps done, counted like the total, at the first batch size: the same part of it."""
+        col, n = self.columns, self.columns.n
+        done, now = col.steps_done[:n], col.total_steps[:n]
+        return np.where(now == total, done, done / now * total)
+
+    def round_table(self) -> pl.DataFrame:
+        """One row per round, the empty ones included."""
+        rounds = self._rounds
+        slots = len(self.busy_s)
+        busy = np.array(rounds["busy"], np.float64).reshape(-1, slots)
+        capacity = np.array(rounds["capacity"], np.float64).reshape(-1, slots)
+        columns: dict[str, Any] = {"round": np.arange(len(busy))}
+        for name in ("time_s", "seconds"):
+            columns[name] = np.array(rounds[name], np.float64)
+        for name in ("active", "running", "started", "preempted", "moved"):
+            columns[name] = np.array(rounds[name], np.int64)
+        columns["solved"] = np.array(rounds["solved"], np.bool_)
+        for name in ("waiting", "lost_s", "spread_s"):
+            columns[name] = np.array(rounds[name], np.float64)
+        for t, accelerator in enumerate(self.cluster.accelerators):
+            columns[f"busy_{accelerator}"] = busy[:, t]
+            columns[f"capacity_{accelerator}"] = capacity[:, t]
+        return pl.DataFrame(columns)
+
+    def stint_table(self) -> pl.DataFrame:
+        """One row per stint, in order of end; ``partner`` is the other job of a packed pair."""
+        return self._stints.table(self.cluster, self.jobs)
+
+
+class _Running:
+    """The round in force: members are positions of jobs."""
+
+    def __init__(self, start: StartRound, member: Ints, kind: Ints, spread: Bools) -> None:
+        self.start = start
+        self.member = member
+        self.kind = kind  # (units,) accelerator type
+        self.spread = spread  # (units,) on more servers than needed
+        self.end_s: Floats | None = None  # (units,) when they stopped; None: not reported yet
+
+    @property
+    def stopped_s(self) -> Floats:
+        """(units,) up to when they are known to have run."""
+        if self.end_s is None:
+            return np.full(len(self.member), self.start.time_s)
+        return self.end_s
+
+    @staticmethod
+    def nothing(member: Ints) -> "_Running":
+        """Before the first round. member: has the width of units."""
+        none: Ints = np.zeros(0, np.int64)
+        first, kept = np.zeros(1, np.int64), np.zeros(0, np.bool_)
+        start = StartRound(0.0, -1, 0.0, member[:0], none, none, first, kept, 0)
+        return _Running(start, member[:0], none, kept)
+
+
+_JOB_TYPES: dict[str, Any] = {
+    "job": pl.Int64,
+    "family": pl.String,
+    "scale_factor": pl.Int64,
+    "weight": pl.Float64,
+    "tenant": pl.String,
+    "mode": pl.String,
+    "batch_sizes": pl.String,
+    "end": pl.String,
+    "slo_s": pl.Float64,
+}

@@ -1,0 +1,71 @@
+"""How a job adapts its batch size, as text: ``static``, ``accordion``, ``gns`` or ``0:32;30:64``."""
+
+from dataclasses import replace
+
+from fairlead.errors import ConfigError
+from fairlead.model.adaptation import Adaptation, Mode, batch_of
+from fairlead.model.job import Job
+from fairlead.model.batch_size_rules import (
+    SAMPLES,
+    Schedule,
+    model_of,
+    profile,
+)
+from fairlead.simulator.traces.fields import whole
+from fairlead.simulator.traces.source import Source, shown
+from fairlead.simulator.traces.reader import Checks
+
+RULES = (Mode.STATIC, Mode.ACCORDION, Mode.GNS)  # the modes that need no schedule
+
+
+def adapting(
+    checks: Checks, line: int, name: str, job: Job, text: str, samples: int | None = None
+) -> Job:
+    """The job with the adaptation that field ``name`` describes; TraceError where it cannot be had.
+
+    A static job keeps its batch size in any case: it has an adaptation, for its epochs, where its model's
+    data set or ``samples`` (per epoch) is known.
+    """
+    mode, schedule = _parsed(checks.source, line, name, text)
+    known = samples is not None or model_of(job.family) in SAMPLES
+    if mode is Mode.STATIC and (not known or batch_of(job.family) is None):
+        return job
+    try:
+        made = profile(
+            job.family,
+            job.scale_factor,
+            job.total_steps,
+            mode,
+            samples=samples,
+            schedule=schedule,
+        )
+    except ConfigError as problem:
+        raise checks.source.fault(line, f"{name} {shown(text)}: {problem}") from None
+    return replace(job, adaptation=made)
+
+
+def described(adaptation: Adaptation) -> str:
+    """The text for an adaptation; a schedule has the stages that the job reaches."""
+    if adaptation.mode is not Mode.SCHEDULE:
+        return adaptation.mode.value
+    return ";".join(f"{epoch}:{batch}" for epoch, batch in adaptation.schedule)
+
+
+def _parsed(source: Source, line: int, name: str, text: str) -> tuple[Mode, Schedule]:
+    """(mode, schedule); the schedule is empty for the modes that need none."""
+    word = text.strip()
+    if word in RULES:
+        return Mode(word), ()
+    if ":" not in word:
+        known = ", ".join(RULES)
+        raise source.fault(
+            line,
+            f"{name}: expected {known} or a schedule such as 0:32;30:64 (epoch:batch size), "
+            f"got {shown(text)}",
+        )
+    return Mode.SCHEDULE, tuple(_stage(source, line, name, stage) for stage in word.split(";"))
+
+
+def _stage(source: Source, line: int, name: str, text: str) -> tuple[int, int]:
+    epoch, _, batch = text.partition(":")
+    return whole(source, line, name, epoch, least=0), whole(source, line, name, batch, least=1)

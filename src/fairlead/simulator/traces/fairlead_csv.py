@@ -1,0 +1,165 @@
+"""Fairlead's own traces: CSV and Parquet with the same columns (docs/formats.md)."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from fairlead.model.job import Arrival, Job, JobId
+from fairlead.simulator.traces.adaptation_text import adapting, described
+from fairlead.simulator.traces.fields import (
+    above_zero,
+    seconds,
+    seconds_above_zero,
+    whole,
+)
+from fairlead.simulator.traces.fields import weight as checked_weight
+from fairlead.simulator.traces.source import (
+    Columns,
+    Source,
+    csv_rows,
+    shown,
+    unused_note,
+)
+from fairlead.simulator.traces.reader import (
+    Checks,
+    Format,
+    Request,
+)
+from fairlead.simulator.traces.trace import Trace
+
+REQUIRED = ("job", "arrival_s", "family", "scale_factor", "total_steps")
+OPTIONAL = ("weight", "tenant", "slo_s", "duration_s", "adaptation", "samples")
+COLUMNS = REQUIRED + OPTIONAL
+PARQUET_MAGIC = b"PAR1"
+SCHEMA = {
+    "job": pl.Int64,
+    "arrival_s": pl.Float64,
+    "family": pl.String,
+    "scale_factor": pl.Int64,
+    "total_steps": pl.Float64,
+    "weight": pl.Float64,
+    "tenant": pl.String,
+    "slo_s": pl.Float64,  # null = no deadline
+    "duration_s": pl.Float64,  # null = not known
+    "adaptation": pl.String,  # null = it keeps its batch size
+    "samples": pl.Int64,  # per epoch; null = those of the family's data set
+}
+
+
+def cells(arrival: Arrival) -> tuple[Any, ...]:
+    """An arrival as a row of ``COLUMNS``."""
+    job = arrival.job
+    adaptation = job.adaptation
+    return (
+        job.id,
+        arrival.time_s,
+        job.family,
+        job.scale_factor,
+        job.total_steps,
+        job.weight,
+        job.tenant,
+        job.slo_s,
+        job.duration_s,
+        None if adaptation is None else described(adaptation),
+        None if adaptation is None else adaptation.samples,
+    )
+
+
+def _csv_fits(head: bytes) -> bool:
+    names = {name.strip() for name in head.decode("utf-8-sig", "replace").split(",")}
+    return names.issuperset(REQUIRED)
+
+
+def _read_csv(source: Source, request: Request) -> Trace:
+    rows = csv_rows(source)
+    line, header = next(rows)
+    columns = Columns(source, line, header, REQUIRED, OPTIONAL)
+    cells = _csv_cells(columns, rows)
+    trace = _trace("Fairlead CSV", Checks(source, request.throughputs), cells)
+    return replace(trace, notes=columns.notes())
+
+
+def _csv_cells(
+    columns: Columns, rows: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[int, list[Any]]]:
+    """(line, cells in the order of ``COLUMNS``); a column that the file lacks is None throughout."""
+    index = [columns.index.get(name) for name in COLUMNS]
+    for line, row in rows:
+        columns.check(line, row)
+        yield line, [None if i is None or row[i] == "" else row[i] for i in index]
+
+
+def _read_parquet(source: Source, request: Request) -> Trace:
+    try:
+        frame = pl.read_parquet(source.path)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+        # Damage in the middle of a file ends in a panic, which is no PolarsError.
+        reason = (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise source.fault(None, f"not a readable Parquet file: {shown(reason)}") from None
+    for name in REQUIRED:
+        if name not in frame.columns:
+            raise source.fault(None, f"column {name!r} is missing; it needs {','.join(REQUIRED)}")
+    columns: list[Iterable[Any]] = [
+        frame[name].to_list() if name in frame.columns else [None] * len(frame) for name in COLUMNS
+    ]
+    rows = enumerate(zip(*columns, strict=True), start=1)
+    unused = {
+        name: len(frame) - frame[name].null_count() for name in frame.columns if name not in COLUMNS
+    }
+    trace = _trace("Fairlead Parquet", Checks(source, request.throughputs), rows)
+    return replace(trace, notes=unused_note(unused))
+
+
+def _trace(name: str, checks: Checks, rows: Iterable[tuple[int, Iterable[Any]]]) -> Trace:
+    lines: list[int] = []
+    arrivals: list[Arrival] = []
+    for line, row in rows:
+        lines.append(line)
+        arrivals.append(_arrival(checks, line, *row))
+    return Trace(str(checks.source.path), name, arrivals, lines=tuple(lines))
+
+
+def _arrival(
+    checks: Checks,
+    line: int,
+    job: Any,
+    arrival_s: Any,
+    family: Any,
+    scale_factor: Any,
+    total_steps: Any,
+    weight: Any,
+    tenant: Any,
+    slo_s: Any,
+    duration_s: Any,
+    adaptation: Any,
+    samples: Any,
+) -> Arrival:
+    source = checks.source
+    time_s = seconds(source, line, "arrival_s", arrival_s)
+    made = Job(
+        JobId(checks.id(line, "job", whole(source, line, "job", job, least=0))),
+        checks.family(line, "family", family),
+        whole(source, line, "scale_factor", scale_factor, least=1),
+        above_zero(source, line, "total_steps", total_steps),
+        1.0 if weight is None else checked_weight(source, line, "weight", weight),
+        "" if tenant is None else str(tenant),
+        None if slo_s is None else seconds_above_zero(source, line, "slo_s", slo_s),
+        None if duration_s is None else seconds(source, line, "duration_s", duration_s),
+    )
+    if adaptation is not None:
+        size = None if samples is None else whole(source, line, "samples", samples, least=1)
+        made = adapting(checks, line, "adaptation", made, str(adaptation), size)
+    return Arrival(checks.arrival(line, "arrival_s", time_s), made)
+
+
+FORMATS = (
+    Format("Fairlead CSV", ",".join(REQUIRED), _csv_fits, _read_csv),
+    Format(
+        "Fairlead Parquet",
+        "the same columns",
+        lambda head: head.startswith(PARQUET_MAGIC),
+        _read_parquet,
+    ),
+)

@@ -1,0 +1,82 @@
+"""Numbers out of text, with the field's name in every complaint."""
+
+from math import isfinite
+
+from fairlead.model.limits import (
+    MAX_NUMBER,
+    MAX_SECONDS,
+    MAX_WEIGHT,
+    MIN_POSITIVE,
+    MIN_WEIGHT,
+)
+from fairlead.simulator.traces.source import Source, shown
+
+
+def number(source: Source, line: int, name: str, value: object, most: float = MAX_NUMBER) -> float:
+    """A number from -most to most."""
+    try:
+        if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
+            raise ValueError  # Python would read True and 1_000 as numbers
+        result = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise source.fault(line, f"{name}: expected a number, got {shown(value)}") from None
+    except OverflowError:
+        raise source.fault(line, f"{name}: must be <= {most:g}, got {shown(value)}") from None
+    if not isfinite(result):
+        raise source.fault(line, f"{name}: expected a finite number, got {shown(value)}")
+    if abs(result) > most:
+        bound = f"<= {most:g}" if result > 0 else f">= {-most:g}"
+        raise source.fault(line, f"{name}: must be {bound}, got {shown(value)}")
+    return result
+
+
+def at_least_zero(
+    source: Source, line: int, name: str, value: object, most: float = MAX_NUMBER
+) -> float:
+    """A number from 0 to most."""
+    result = number(source, line, name, value, most)
+    if result < 0:
+        raise source.fault(line, f"{name}: must be >= 0, got {shown(value)}")
+    return result
+
+
+def above_zero(
+    source: Source, line: int, name: str, value: object, most: float = MAX_NUMBER
+) -> float:
+    """A number above 0, up to most; what is below ``MIN_POSITIVE`` counts as a mistake."""
+    result = number(source, line, name, value, most)
+    if result <= 0:
+        raise source.fault(line, f"{name}: must be > 0, got {shown(value)}")
+    if result < MIN_POSITIVE:
+        raise source.fault(line, f"{name}: must be >= {MIN_POSITIVE:g}, got {shown(value)}")
+    return result
+
+
+def seconds(source: Source, line: int, name: str, value: object) -> float:
+    """A time or a duration from 0 to ``MAX_SECONDS``."""
+    return at_least_zero(source, line, name, value, MAX_SECONDS)
+
+
+def seconds_above_zero(source: Source, line: int, name: str, value: object) -> float:
+    """A duration above 0, up to ``MAX_SECONDS``."""
+    return above_zero(source, line, name, value, MAX_SECONDS)
+
+
+def weight(source: Source, line: int, name: str, value: object) -> float:
+    """A weight from ``MIN_WEIGHT`` to ``MAX_WEIGHT``."""
+    result = above_zero(source, line, name, value, MAX_WEIGHT)
+    if result < MIN_WEIGHT:
+        raise source.fault(line, f"{name}: must be >= {MIN_WEIGHT:g}, got {shown(value)}")
+    return result
+
+
+def whole(source: Source, line: int, name: str, value: object, least: int) -> int:
+    """A whole number >= least; ``4`` and ``4.0`` both are."""
+    result = number(source, line, name, value, 2.0**53)
+    if result != int(result):
+        raise source.fault(line, f"{name}: expected a whole number, got {shown(value)}")
+    if result < least:
+        raise source.fault(line, f"{name}: must be >= {least}, got {shown(value)}")
+    if result >= 2**53:
+        raise source.fault(line, f"{name}: must be below 2**53, got {shown(value)}")
+    return int(result)

@@ -1,0 +1,72 @@
+"""Reading a trace: the format is recognised from the content, never from the name."""
+
+from pathlib import Path
+
+from fairlead.errors import TraceError
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.traces import (
+    duration_traces as durations,
+    elasticflow,
+    gavel_traces as gavel,
+    fairlead_csv as own,
+)
+from fairlead.simulator.traces.source import (
+    MAX_LINE,
+    Source,
+    shown,
+)
+from fairlead.simulator.traces.reader import Format, Request
+from fairlead.simulator.traces.trace import Trace
+
+FORMATS: tuple[Format, ...] = (
+    *own.FORMATS,
+    *elasticflow.FORMATS,  # before ITP, whose columns it has
+    *durations.FORMATS,
+    *gavel.FORMATS,
+)
+
+
+def read_trace(
+    path: str | Path, throughputs: Throughputs, *, seed: int = 0, vc: str | None = None
+) -> Trace:
+    """The jobs of a trace file of any known format, gzip or not.
+
+    seed: for traces that name no model families (see ``durations``). vc: read the rows of one
+    virtual cluster only (Philly). Rows that say nothing usable are in ``skipped``; a row that is
+    wrong raises TraceError with file, line, field and value.
+    """
+    source = Source(path, TraceError)
+    line, head = source.head()
+    chosen = next((one for one in FORMATS if one.fits(head)), None)
+    if chosen is None:
+        raise _unknown(source, line, head)
+    if vc is not None and not chosen.has_vc:
+        raise source.fault(None, f"{chosen.name} traces have no virtual clusters, got vc={vc!r}")
+    trace = chosen.read(source, Request(throughputs, seed, vc))
+    if not trace.arrivals and not trace.skipped:
+        raise source.fault(None, "the trace has no jobs")
+    return trace
+
+
+def _unknown(source: Source, line: int, head: bytes) -> Exception:
+    """Why no format fits, with the one that comes nearest where there is one."""
+    if len(head) > MAX_LINE:
+        return source.too_long(line)
+    try:
+        text = head.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        return source.fault(line, f"not a trace: binary data that starts with {shown(head[:16])}")
+    names = {name.strip() for name in text.split(",")}
+    missing = {one: [c for c in one.columns.split(",") if c not in names] for one in FORMATS}
+    nearest = min(FORMATS, key=lambda one: len(missing[one]) / len(one.columns.split(",")))
+    if len(missing[nearest]) < len(nearest.columns.split(",")):
+        return source.fault(
+            line,
+            f"column {missing[nearest][0]!r} is missing; a {nearest.name} trace needs "
+            f"{nearest.columns}",
+        )
+    if "\t" in text:
+        count = text.count("\t") + 1
+        return source.fault(line, f"expected 7, 10 or 12 tab-separated columns, got {count}")
+    known = ", ".join(one.name for one in FORMATS)
+    return source.fault(line, f"not a trace ({known}): the first line is {shown(text)}")

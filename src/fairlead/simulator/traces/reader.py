@@ -1,0 +1,72 @@
+"""What every reader is given, and the checks that they share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.traces.source import Source, shown
+from fairlead.simulator.traces.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How to read a trace."""
+
+    throughputs: Throughputs
+    seed: int = 0
+    vc: str | None = None  # keep the rows of one virtual cluster only
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format that is recognised from the first line of a file."""
+
+    name: str
+    columns: str  # what its header or its fields are, for messages
+    fits: Callable[[bytes], bool]
+    read: Callable[[Source, Request], Trace]
+    has_vc: bool = False  # may one virtual cluster be chosen?
+
+
+class Checks:
+    """What must hold between a row and the rows before it, and between a row and the table."""
+
+    def __init__(self, source: Source, throughputs: Throughputs) -> None:
+        self.source = source
+        self.throughputs = throughputs
+        self.latest_s = 0.0
+        self.latest_id = -1
+
+    def arrival(self, line: int, name: str, time_s: float) -> float:
+        """The time, if it is not before that of the row above."""
+        if time_s < self.latest_s:
+            raise self.source.fault(
+                line,
+                f"{name}: must not decrease from row to row, got {time_s} after {self.latest_s}",
+            )
+        self.latest_s = time_s
+        return time_s
+
+    def id(self, line: int, name: str, value: int) -> int:
+        """The id, if it is above that of the row above."""
+        if value <= self.latest_id:
+            raise self.source.fault(
+                line, f"{name}: must increase from row to row, got {value} after {self.latest_id}"
+            )
+        self.latest_id = value
+        return value
+
+    def family(self, line: int, name: str, value: str) -> str:
+        """The family, if the throughput table knows it at any scale factor."""
+        if value not in self.throughputs.families:
+            raise self.source.fault(
+                line,
+                f"{name} {shown(value)} is not in the throughput table ({self.throughputs.origin})",
+            )
+        return value
+
+    def nominal_s(self, family: str, scale: int, steps: float) -> float | None:
+        """Running time on the fastest accelerator type of the table; None if it runs nowhere."""
+        row = self.throughputs.row(family, scale)
+        rate = 0.0 if row is None else float(self.throughputs.fastest[row])
+        return steps / rate if rate > 0 else None

@@ -1,0 +1,268 @@
+"""Throughput tables: Gavel's JSON, our CSV, the catalogue that ships with Fairlead."""
+
+import ast
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from fairlead.errors import ThroughputError
+from fairlead.model.arrays import Floats
+from fairlead.model.cluster import Locality, SlotType
+from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.simulator.traces.atomic_write import write_atomically
+from fairlead.simulator.traces.elasticflow_rates import read_rates
+from fairlead.simulator.traces.fields import at_least_zero, whole
+from fairlead.simulator.traces.interference import builtin_interference
+from fairlead.simulator.traces.source import (
+    Columns,
+    Source,
+    csv_rows,
+    shown,
+)
+
+NEEDED = ("family", "scale_factor", "accelerator", "locality", "steps_per_s")
+COLUMNS = (*NEEDED, "source")
+BESIDE = "beside"  # the column, if there is one, with the family that shares the devices
+BUILTIN = "builtin"
+GAVEL = "builtin:gavel"  # of the catalogue, what Gavel's release measured
+SPREAD_SUFFIX = "_unconsolidated"  # how Gavel marks the table of a spread slot type
+NOISE = 1.1  # what a measured rate beside another may be above the one alone
+ALONE = "null"  # Gavel's key for the rate without a partner
+
+GavelTable: TypeAlias = dict[str, dict[str, dict[str, float | list[float]]]]
+
+
+def read_throughputs(path: str | Path) -> Throughputs:
+    """A table from Gavel's JSON, our CSV or a folder of ElasticFlow's, recognised by content; ``"builtin"``
+    is the catalogue, and ``"builtin:gavel"`` its families that Gavel's generator draws from."""
+    if str(path) == BUILTIN:
+        return builtin_throughputs()
+    if str(path) == GAVEL:
+        return builtin_throughputs(of="Gavel")
+    if Path(path).is_dir():
+        return read_rates(Path(path))
+    source = Source(path, ThroughputError)
+    _, head = source.head()
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return _read_gavel(source)
+    return _read_csv(source, str(path))
+
+
+def builtin_throughputs(of: str = "") -> Throughputs:
+    """The embedded catalogue: measured rates with their source row by row (docs/formats.md), and rates
+    of pairs from the interference model. of: only rows whose source begins so."""
+    with as_file(files("fairlead.simulator.traces.data") / "catalogue.csv") as path:
+        alone = _read_csv(Source(path, ThroughputError), "the built-in catalogue", of)
+    return replace(alone, pair=builtin_interference().beside(alone))
+
+
+def write_throughputs_csv(table: Throughputs, path: str | Path) -> None:
+    """Write the table as our CSV. Pairs of unequal scale factor have no place in it and are left out."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS if table.pair is None else (*COLUMNS, BESIDE))
+    more = [] if table.pair is None else [""]
+    for (family, scale), rates in zip(table.kinds, table.rate.tolist(), strict=True):
+        for slot, rate in zip(table.slots, rates, strict=True):
+            rows.writerow([family, scale, *_names(slot), rate, table.origin, *more])
+    if table.pair is not None:
+        for a, b, t in np.argwhere(table.pair > 0).tolist():
+            (family, scale), (partner, other) = table.kinds[a], table.kinds[b]
+            if scale == other:
+                rate = float(table.pair[a, b, t])
+                slot = table.slots[t]
+                rows.writerow([family, scale, *_names(slot), rate, table.origin, partner])
+    with write_atomically(path) as temporary:
+        temporary.write_text(text.getvalue(), encoding="utf-8")
+
+
+def _names(slot: SlotType) -> tuple[str, str]:
+    return slot.accelerator, slot.locality.value
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One rate of the table."""
+
+    kind: Kind
+    slot: SlotType
+    rate: float  # steps/s
+    beside: str = ""  # the family that shares the devices, at the same scale factor
+
+
+def _table(
+    entries: Iterable[_Entry], slots: Iterable[SlotType], origin: str
+) -> tuple[dict[Kind, int], dict[SlotType, int], Throughputs]:
+    """The entries as a matrix: kinds in order of appearance, slot types in alphabetical order."""
+    entries = list(entries)
+    row: dict[Kind, int] = {}
+    for entry in entries:
+        row.setdefault(entry.kind, len(row))
+    order = sorted(set(slots), key=lambda s: (s.accelerator, s.locality.value))
+    column = {slot: i for i, slot in enumerate(order)}
+    rate = np.zeros((len(row), len(column)))
+    for entry in entries:
+        rate[row[entry.kind], column[entry.slot]] = entry.rate
+    return row, column, Throughputs(tuple(column), tuple(row), rate, origin=origin)
+
+
+def _read_csv(source: Source, origin: str, of: str = "") -> Throughputs:
+    """Our CSV; a rate that has no row is 0: cannot run there. of: only rows whose source begins so."""
+    rows = csv_rows(source)
+    line, header = next(rows)
+    columns = Columns(source, line, header, NEEDED)
+    entries: dict[tuple[Kind, SlotType, str], tuple[int, _Entry]] = {}
+    for line, cells in rows:
+        columns.check(line, cells)
+        if of and not cells[columns.index["source"]].startswith(of):
+            continue
+        partner = cells[columns.index[BESIDE]].strip() if BESIDE in columns.index else ""
+        entry = _csv_entry(source, line, [cells[columns.index[name]] for name in NEEDED], partner)
+        key = entry.kind, entry.slot, entry.beside
+        if key in entries:
+            raise source.fault(line, f"{_named(entry)}: the row appears twice")
+        entries[key] = line, entry
+    if not entries:
+        raise source.fault(line, "the table has no rows")
+    alone = [entry for _, entry in entries.values() if not entry.beside]
+    row, column, table = _table(alone, (slot for _, slot, _ in entries), origin)
+    pairs = [(line, entry) for line, entry in entries.values() if entry.beside]
+    return (
+        replace(table, pair=_csv_pairs(source, pairs, row, column, table.rate)) if pairs else table
+    )
+
+
+def _csv_entry(source: Source, line: int, cells: list[str], partner: str) -> _Entry:
+    family, scale_factor, accelerator, locality, rate = (cell.strip() for cell in cells)
+    for name, value in (("family", family), ("accelerator", accelerator)):
+        if not value:
+            raise source.fault(line, f"{name}: must not be empty")
+    if locality not in {one.value for one in Locality}:
+        known = " or ".join(one.value for one in Locality)
+        raise source.fault(line, f"locality: expected {known}, got {shown(locality)}")
+    scale = whole(source, line, "scale_factor", scale_factor, least=1)
+    return _Entry(
+        (family, scale),
+        SlotType(accelerator, Locality(locality)),
+        at_least_zero(source, line, "steps_per_s", rate),
+        partner,
+    )
+
+
+def _csv_pairs(
+    source: Source,
+    pairs: list[tuple[int, _Entry]],
+    row: dict[Kind, int],
+    column: dict[SlotType, int],
+    rate: Floats,
+) -> Floats:
+    """(kinds, kinds, slots) from rows that name who shares the devices."""
+    pair = np.zeros((len(row), len(row), len(column)))
+    for line, entry in pairs:
+        partner = entry.beside, entry.kind[1]
+        for family, scale in (entry.kind, partner):
+            if (family, scale) not in row:
+                raise source.fault(
+                    line, f"beside: {family} at scale factor {scale} has no row of its own"
+                )
+        slot = column[entry.slot]
+        alone = float(rate[row[entry.kind], slot])
+        if entry.rate > alone * NOISE:
+            raise source.fault(
+                line,
+                f"steps_per_s: {_named(entry)} must not be above the rate alone, {alone:g}, but for noise, "
+                f"got {entry.rate:g}",
+            )
+        pair[row[entry.kind], row[partner], column[entry.slot]] = entry.rate
+    return pair
+
+
+def _named(entry: _Entry) -> str:
+    family, scale = entry.kind
+    named = f"{family} at scale factor {scale} on {entry.slot.accelerator}"
+    return f"{named} beside {entry.beside}" if entry.beside else named
+
+
+def _read_gavel(source: Source) -> Throughputs:
+    """Gavel's JSON: accelerator type -> kind -> {"null": rate alone, other kind: [rates of both]}."""
+    data = source.document()
+    try:
+        table = msgspec.json.decode(data, type=GavelTable)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        raise source.json_fault(problem, data) from None
+    kind = {text: _gavel_kind(source, text) for by_kind in table.values() for text in by_kind}
+    if not kind:
+        raise source.fault(None, "the table has no rows")
+    entries = [
+        _Entry(kind[text], _gavel_slot(column), _gavel_alone(source, column, text, partners))
+        for column, by_kind in table.items()
+        for text, partners in by_kind.items()
+    ]
+    row, slot, rates = _table(entries, (_gavel_slot(column) for column in table), str(source.path))
+    pair = np.zeros((len(row), len(row), len(slot)))
+    for column, by_kind in table.items():
+        for text, partners in by_kind.items():
+            beside = pair[row[kind[text]], :, slot[_gavel_slot(column)]]
+            _gavel_partners(source, column, text, partners, kind, row, beside)
+    return Throughputs(
+        rates.slots, rates.kinds, rates.rate, pair if pair.any() else None, origin=rates.origin
+    )
+
+
+def _gavel_slot(column: str) -> SlotType:
+    if column.endswith(SPREAD_SUFFIX):
+        return SlotType(column.removesuffix(SPREAD_SUFFIX), Locality.SPREAD)
+    return SlotType(column)
+
+
+def _gavel_kind(source: Source, text: str) -> Kind:
+    """``"('LM (batch size 5)', 2)"``, or in the oldest files the family alone, which means 1 device."""
+    if not text.startswith("("):
+        return text, 1
+    try:
+        family, scale = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        family, scale = None, None
+    if not isinstance(family, str) or not isinstance(scale, int) or scale < 1:
+        raise source.fault(None, f"key {shown(text)}: expected ('family', scale factor)")
+    return family, scale
+
+
+def _gavel_alone(
+    source: Source, column: str, text: str, partners: dict[str, float | list[float]]
+) -> float:
+    rate = partners.get(ALONE, 0.0)
+    if not isinstance(rate, float | int) or not 0 <= rate < float("inf"):
+        raise source.fault(
+            None, f"{column}, {text}: the rate must be a number >= 0, got {shown(rate)}"
+        )
+    return float(rate)
+
+
+def _gavel_partners(
+    source: Source,
+    column: str,
+    text: str,
+    partners: dict[str, float | list[float]],
+    kind: dict[str, Kind],
+    row: dict[Kind, int],
+    beside: Floats,  # (kinds,) where the rates beside each other kind go
+) -> None:
+    for other, rates in partners.items():
+        if other == ALONE:
+            continue
+        index = row.get(kind.get(other) or _gavel_kind(source, other))
+        if index is None:
+            raise source.fault(None, f"{column}, {text}: partner {shown(other)} has no row")
+        if not isinstance(rates, list) or len(rates) != 2 or not 0 <= min(rates) <= max(rates):
+            raise source.fault(
+                None, f"{column}, {text}, {other}: expected two rates >= 0, got {shown(rates)}"
+            )
+        beside[index] = rates[0]

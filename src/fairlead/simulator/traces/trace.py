@@ -1,0 +1,174 @@
+"""A trace: who arrives when, and what of the file could not be used."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from fairlead.errors import TraceError
+from fairlead.model.adaptation import with_batch
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.limits import MAX_NUMBER, MAX_SECONDS, MIN_POSITIVE, is_duration, is_weight
+from fairlead.model.batch_size_rules import adaptation_fault
+from fairlead.model.throughputs import Kind, Throughputs
+
+LARGEST_ID = 2**53  # what a float holds exactly
+NAMED = 5  # lines that a summary names before it says "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row that is left out, and why."""
+
+    line: int | None  # from 1; None where the trace was not read from a file
+    reason: str
+    job: JobId | None = None  # the id that it would have had, where it had one
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Jobs in order of arrival."""
+
+    name: str  # the file, or what generated it
+    format: str
+    arrivals: list[Arrival]
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()  # what the reader did with the rows that it kept
+    lines: tuple[int, ...] = ()  # line of each arrival; () = not from a file
+    devices: tuple[int, ...] = ()  # devices that the file asks for; () = the scale factors
+
+
+def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
+    """The same arrivals, each checked as a reader checks the rows of a file; TraceError names the job."""
+    time_s, seen = 0.0, set()
+    for number, arrival in enumerate(arrivals):
+        job = arrival.job
+        where = f"arrival {number} (job {job.id})"
+        if not time_s <= arrival.time_s <= MAX_SECONDS:
+            raise TraceError(
+                f"{where}: time must be a number from {time_s}, that of the one before, to "
+                f"{MAX_SECONDS:g}, got {arrival.time_s}"
+            )
+        for name, value, holds in (
+            ("total_steps", job.total_steps, MIN_POSITIVE <= job.total_steps <= MAX_NUMBER),
+            ("scale_factor", job.scale_factor, 1 <= job.scale_factor < LARGEST_ID),
+            ("weight", job.weight, is_weight(job.weight)),
+            ("slo_s", job.slo_s, job.slo_s is None or 0 < job.slo_s <= MAX_SECONDS),
+            ("duration_s", job.duration_s, job.duration_s is None or is_duration(job.duration_s)),
+            ("id", job.id, 0 <= job.id < LARGEST_ID and job.id not in seen),
+        ):
+            if not holds:
+                raise TraceError(f"{where}: {name} cannot be {value}")
+        if job.adaptation is not None and (fault := adaptation_fault(job.adaptation, job.family)):
+            raise TraceError(f"{where}: adaptation: {fault}")
+        time_s = arrival.time_s
+        seen.add(job.id)
+        yield arrival
+
+
+def usable(trace: Trace, throughputs: Throughputs, cluster: Cluster | None = None) -> Trace:
+    """The trace without the jobs that can never run on this cluster (on any accelerator of the table,
+    if there is no cluster); each of them is in ``skipped`` with its reason."""
+    obstacles = _Obstacles(throughputs, cluster)
+    reasons = [obstacles.reason(arrival.job) for arrival in trace.arrivals]
+    if not any(reasons):
+        return trace
+    keep = [i for i, reason in enumerate(reasons) if reason is None]
+    skipped = tuple(
+        Skipped(trace.lines[i] if trace.lines else None, reason, trace.arrivals[i].job.id)
+        for i, reason in enumerate(reasons)
+        if reason is not None
+    )
+    return replace(
+        trace,
+        arrivals=[trace.arrivals[i] for i in keep],
+        skipped=trace.skipped + skipped,
+        lines=_chosen(trace.lines, keep),
+        devices=_chosen(trace.devices, keep),
+    )
+
+
+def only_usable(
+    arrivals: Iterable[Arrival],
+    throughputs: Throughputs,
+    cluster: Cluster,
+    skipped: list[Skipped],
+) -> Iterator[Arrival]:
+    """The same for a stream that may have no end: jobs that can never run are added to ``skipped``."""
+    obstacles = _Obstacles(throughputs, cluster)
+    for arrival in arrivals:
+        reason = obstacles.reason(arrival.job)
+        if reason is None:
+            yield arrival
+        else:
+            skipped.append(Skipped(None, reason, arrival.job.id))
+
+
+def _chosen(values: Sequence[int], keep: list[int]) -> tuple[int, ...]:
+    return tuple(values[i] for i in keep) if values else ()
+
+
+class _Obstacles:
+    """Why jobs of a kind cannot run, worked out once per kind."""
+
+    def __init__(self, throughputs: Throughputs, cluster: Cluster | None) -> None:
+        self.table = throughputs if cluster is None else throughputs.columns(cluster.slots)
+        self.cluster = cluster
+        self.known: dict[Kind, str | None] = {}
+
+    def reason(self, job: Job) -> str | None:
+        """Why this job cannot run, at one of its batch sizes, or None if it can at all of them."""
+        found = self._of((job.family, job.scale_factor))
+        if found is not None or job.adaptation is None:
+            return found
+        for batch in job.adaptation.batches:
+            found = self._of((with_batch(job.family, batch), job.scale_factor))
+            if found is not None:
+                return f"{found}, which {job.family} changes to"
+        return None
+
+    def _of(self, kind: Kind) -> str | None:
+        if kind not in self.known:
+            self.known[kind] = self._find(kind)
+        return self.known[kind]
+
+    def _find(self, kind: Kind) -> str | None:
+        family, scale = kind
+        row = self.table.row(family, scale)
+        slots = [
+            slot
+            for i, slot in enumerate(self.table.slots)
+            if row is not None and self.table.rate[row, i] > 0
+        ]
+        if not slots:
+            where = "" if self.cluster is None else f" on {', '.join(self.cluster.accelerators)}"
+            return f"no rate for {family} at scale factor {scale}{where}"
+        if self.cluster is None:
+            return None
+        size = dict(zip(self.cluster.accelerators, self.cluster.capacity.tolist(), strict=True))
+        if any(size[slot.accelerator] >= scale for slot in slots):
+            return None
+        have = ", ".join(f"{int(size[slot.accelerator])} {slot.accelerator}" for slot in slots)
+        return f"{family} at scale factor {scale} needs more devices than there are ({have})"
+
+
+def skipped_summary(trace: Trace) -> list[str]:
+    """One line per reason for a trace; see ``summarise``."""
+    return summarise(trace.skipped)
+
+
+def summarise(rows: Iterable[Skipped]) -> list[str]:
+    """One line per reason, e.g. ``4 rows skipped: no rate for A3C at scale factor 4 (lines 3, 9)``."""
+    groups: dict[str, list[Skipped]] = {}
+    for skipped in rows:
+        groups.setdefault(skipped.reason, []).append(skipped)
+    return [_summary(reason, group) for reason, group in groups.items()]
+
+
+def _summary(reason: str, group: list[Skipped]) -> str:
+    from_file = group[0].line is not None
+    what = "row" if from_file else "job"
+    where = "line" if from_file else "job"
+    numbers = [one.line if from_file else one.job for one in group]
+    named = ", ".join(str(n) for n in numbers[:NAMED]) + (", ..." if len(group) > NAMED else "")
+    many = "" if len(group) == 1 else "s"
+    return f"{len(group)} {what}{many} skipped: {reason} ({where}{many} {named})"

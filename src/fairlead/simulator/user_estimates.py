@@ -1,0 +1,114 @@
+"""What simulated users say of the rates of their jobs: off by chance, and some exaggerate."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Literal, get_args
+from zlib import crc32
+
+import numpy as np
+
+from fairlead.errors import ConfigError
+from fairlead.model.arrays import Floats
+from fairlead.model.job import Arrival, Job
+from fairlead.model.throughputs import Throughputs
+
+Lie = Literal["all", "fastest", "slowest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Users' claims around the rates of the table. All drawn from the seed, job by job and user by user."""
+
+    lognormal: float = 0.7  # sigma of a claim's factor, median 1
+    common: float = 0.0  # part of that variance that the claims on all slot types of a job share
+    liars: float = 0.0  # part of the users who exaggerate
+    factor: float = 2.0  # by how much
+    lie: Lie = "all"  # about the rates on which types: all alike, or those where a job is fastest or slowest
+    users: int = 20  # who share the jobs of which the trace does not say whose they are
+    seed: int = 0
+
+    @staticmethod
+    def of(text: str, seed: int) -> "Claims":
+        """From "lognormal=0.7,liars=0.3"; ConfigError names what is wrong."""
+        known = {field.name for field in fields(Claims)} - {"seed"}
+        given: dict[str, str] = {}
+        for part in filter(None, text.split(",")):
+            key, found, value = part.partition("=")
+            if key not in known or not found or key in given:
+                names = ", ".join(sorted(known))
+                raise ConfigError(
+                    f"--claims: expected KEY=VALUE with each of {names} once, got {part!r}"
+                )
+            given[key] = value
+        lie = given.pop("lie", "all")
+        if lie not in get_args(Lie):
+            raise ConfigError(f"--claims: lie must be {' or '.join(get_args(Lie))}, got {lie!r}")
+        users = given.pop("users", "20")
+        if not users.isdecimal() or int(users) < 1:
+            raise ConfigError(f"--claims: users must be a whole number >= 1, got {users!r}")
+        numbers = {key: _number(key, value) for key, value in given.items()}
+        return Claims(**numbers, lie=lie, users=int(users), seed=seed)  # type: ignore[arg-type]
+
+    def signed(self, arrival: Arrival) -> Arrival:
+        """With a user, where the trace names none."""
+        if arrival.job.tenant:
+            return arrival
+        user = np.random.default_rng((self.seed, 21, arrival.job.id)).integers(self.users)
+        return replace(arrival, job=replace(arrival.job, tenant=f"user-{user}"))
+
+    def liar(self, user: str) -> bool:
+        """Does this user exaggerate? Of the users made here, exactly the part that is asked for."""
+        name, _, number = user.partition("-")
+        if name == "user" and number.isdecimal() and int(number) < self.users:
+            order = np.random.default_rng((self.seed, 22)).permutation(self.users)
+            return bool(order[int(number)] < round(self.liars * self.users))
+        return bool(
+            np.random.default_rng((self.seed, 23, crc32(user.encode()))).random() < self.liars
+        )
+
+    def about(self, table: Throughputs) -> Callable[[Sequence[Job]], Floats]:
+        """What users say of jobs that they submit: (jobs, slots) steps/s, 0 where the table has 0."""
+
+        def said(jobs: Sequence[Job]) -> Floats:
+            return np.array([self._of(job, table) for job in jobs]).reshape(-1, len(table.slots))
+
+        return said
+
+    def _of(self, job: Job, table: Throughputs) -> Floats:
+        """(slots,) claims on one job."""
+        row = table.row(job.family, job.scale_factor)
+        true = np.zeros(len(table.slots)) if row is None else table.rate[row]
+        draw = np.random.default_rng((self.seed, 24, job.id)).normal(size=len(true) + 1)
+        off = np.sqrt(self.common) * draw[-1] + np.sqrt(1 - self.common) * draw[:-1]
+        said: Floats = true * np.exp(self.lognormal * off)
+        if self.liar(job.tenant):
+            said[self._lied(true)] *= self.factor
+        return said
+
+    def _lied(self, true: Floats) -> Floats | slice:
+        runs = true[true > 0]
+        if self.lie == "all" or not len(runs):
+            return slice(None)
+        at = runs.max() if self.lie == "fastest" else runs.min()
+        return np.asarray(true == at)
+
+
+_RANGE = {
+    "lognormal": (0.0, 3.0),
+    "common": (0.0, 1.0),
+    "liars": (0.0, 1.0),
+    "factor": (1e-3, 1e3),
+}
+
+
+def _number(key: str, text: str) -> float:
+    low, high = _RANGE[key]
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:
+        raise ConfigError(
+            f"--claims: {key} must be a number from {low:g} to {high:g}, got {text!r}"
+        )
+    return value

@@ -1,0 +1,51 @@
+"""A workbench for tests of reproductions: outcomes made up, or points run here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairlead.errors import ConfigError
+from fairlead.analysis.experiments.findings import (
+    Findings,
+    Row,
+    Scale,
+)
+from fairlead.analysis.experiments.point import (
+    Outcome,
+    Point,
+    Status,
+)
+
+
+@dataclass
+class Bench:
+    """Asks for each outcome once."""
+
+    of: Callable[[Point], Outcome]
+    scale: Scale = "small"
+    folder: Path = Path()
+    asked: list[Point] = field(default_factory=list)
+
+    def run(self, points: Sequence[Point]) -> list[Outcome]:
+        self.asked += points
+        return [self.of(point) for point in points]
+
+    def shared(self, name: str) -> Path:
+        raise ConfigError(name)
+
+
+def complete(point: Point, **metrics: float) -> Outcome:
+    """A run that came to its end."""
+    return Outcome(point, Status.COMPLETE, metrics)
+
+
+def run_here(point: Point) -> Outcome:
+    """The real thing."""
+    result = point.input.run(point.policy, point.profile).execute()
+    return Outcome(point, Status.COMPLETE, result.metrics)
+
+
+def rows_of(found: Findings, title: str) -> dict[str, Row]:
+    """The rows of a table."""
+    (table,) = [table for table in found.tables if table.title == title]
+    return {row.what: row for row in table.rows}

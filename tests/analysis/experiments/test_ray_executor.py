@@ -1,0 +1,74 @@
+"""Points on a Ray cluster of two nodes: the same bytes as on processes."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.errors import ConfigError
+from fairlead.analysis.experiments.executor import (
+    Limits,
+    Processes,
+    Progress,
+    run_points,
+)
+from fairlead.analysis.experiments.result_store import Store
+from tests.analysis.experiments.small_points import (
+    GROWING,
+    endless,
+    point,
+)
+
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("default")]
+
+
+def test_nobody_at_the_address_is_one_sentence() -> None:
+    from fairlead.analysis.experiments.ray_executor import RayEngine
+
+    with socket.socket() as held:  # bound, and nobody listens
+        held.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        engine = RayEngine(address=address)
+        with pytest.raises(ConfigError, match=f"--ray-address {address}: no Ray cluster answers"):
+            engine.run([point()], Limits(), lambda *_: None, Progress(lambda *_: None))
+
+
+def test_somebody_else_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairlead.analysis.experiments import ray_executor as ray_engine
+
+    monkeypatch.setattr(ray_engine, "KNOCK_S", 1.0)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        engine = ray_engine.RayEngine(address=address)
+        with pytest.raises(ConfigError, match=f"--ray-address {address}: who listens there is not"):
+            engine.run([point()], Limits(), lambda *_: None, Progress(lambda *_: None))
+
+
+@pytest.mark.long
+def test_two_nodes_give_the_bytes_of_two_processes(tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    from fairlead.analysis.experiments.ray_executor import RayEngine
+
+    points = [endless(0.1), GROWING, point(policy="no-such"), *map(point, range(2))]
+    node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+    cluster: Any = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+    try:
+        cluster.add_node(**node)
+        engine = RayEngine(address=cluster.address)
+        there = run_points(points, Store(tmp_path / "ray"), engine, Limits())
+    finally:
+        cluster.shutdown()
+    here = run_points(points, Store(tmp_path / "processes"), Processes(2), Limits())
+    assert [one.status for one in there] == [one.status for one in here]
+    assert {one.status for one in here} == {"complete", "diverged", "failed"}
+    assert _results(tmp_path / "ray") == _results(tmp_path / "processes")
+
+
+def _results(folder: Path) -> dict[str, bytes]:
+    paths = (folder / "points").glob("*")
+    return {p.name: p.read_bytes() for p in paths if not p.name.endswith(".timing.json")}

@@ -1,0 +1,304 @@
+"""Commands for a live cluster, as a person meets them, against a real server."""
+
+import json
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.served import Served, served
+
+from fairlead.cli.main import main
+from fairlead.cluster.protocol.runtime import Runtime
+
+JOB = 'command = "true"\ntotal_steps = 100\nweight = 2.0\n[rates]\nv100 = 10\n'
+
+
+def call(*arguments: str) -> int:
+    """Run a command in this process; its exit code."""
+    try:
+        main(arguments)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(bool(end.code))
+    return 0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("state") / "s") as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _at_home(cluster: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("FAIRLEAD_SERVER", cluster.url)
+    monkeypatch.setenv("FAIRLEAD_TOKEN", cluster.admin)
+    Path("job.toml").write_text(JOB)
+
+
+def submitted(capsys: pytest.CaptureFixture[str], *arguments: str) -> int:
+    """Submit one job; its id."""
+    capsys.readouterr()
+    assert call("submit", "--json", *arguments) == 0
+    (job,) = json.loads(capsys.readouterr().out)["ids"]
+    assert isinstance(job, int)
+    return job
+
+
+def test_a_file_is_submitted_with_options_before_what_it_says(
+    cluster: Served, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    job = submitted(capsys, "job.toml", "--weight", "3", "--env", "A=b=c", "--devices", "2")
+    with cluster.client() as client:
+        view = client.job(job)
+    assert (view.name, view.weight, view.scale_factor, view.total_steps) == ("job", 3.0, 2, 100)
+    row = cluster.server.service.store.job(job)
+    assert row is not None
+    assert row.spec.env == {"A": "b=c"}
+    assert row.spec.cwd == str(tmp_path)
+
+
+def test_the_environment_is_an_option_too(
+    cluster: Served, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def runtime(*options: str) -> Runtime:
+        row = cluster.server.service.store.job(submitted(capsys, "job.toml", *options))
+        assert row is not None
+        return row.spec.runtime
+
+    assert runtime("--venv", ".venv") == Runtime(venv=f"{tmp_path}/.venv")
+    assert runtime("--conda", "vision") == Runtime(conda="vision")
+    assert runtime("--container", "podman run {options} 'an image'") == Runtime(
+        container=("podman", "run", "{options}", "an image")
+    )
+    assert call("submit", "job.toml", "--venv", "a", "--python", "/b") == 2
+    assert "python and venv are both given" in capsys.readouterr().err
+
+
+def test_a_command_behind_dashes_keeps_its_own_options(
+    cluster: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["python", "-c", "print(1)", "--steps", "5", "--", "x"]
+    job = submitted(capsys, "--steps", "7", "--rate", "v100=2", "--plain", "--", *command)
+    row = cluster.server.service.store.job(job)
+    assert row is not None
+    assert row.spec.command == tuple(command)
+    assert (row.spec.total_steps, row.spec.rates, row.spec.plain) == (7, {"v100": 2.0}, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--", "true"], "--steps"),
+        (["job.toml", "--", "true"], "not both"),
+        (["none.toml"], "none.toml: cannot be read"),
+        (["job.toml", "--weight", "nan"], "job.toml: weight: must be from"),
+        (["job.toml", "--weight", "-1"], "job.toml: weight: must be from"),
+        (["job.toml", "--rate", "v100"], "--rate: expected NAME=VALUE"),
+        (["job.toml", "--rate", "v100=fast"], "--rate: expected NAME=VALUE"),
+        (["job.toml", "--env", "X"], "--env: expected NAME=VALUE"),
+        (["job.toml", "--env", "RANK=1"], "RANK is set by Fairlead"),
+        (["--steps", "5", "--family", "no such family", "--", "true"], "no such family"),
+        (["two.toml"], "two.toml: family: 'none' is not in"),
+        (["job.toml", "two.toml"], "two.toml: family: 'none' is not in"),
+    ],
+)
+def test_what_cannot_be_submitted_gets_one_sentence(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("two.toml").write_text('command = "true"\ntotal_steps = 5\nfamily = "none"\n')
+    assert call("submit", *arguments) == 2
+    caught = capsys.readouterr()
+    assert said in caught.err
+    assert caught.err.count("\n") == 1
+    assert caught.out == ""
+
+
+def test_jobs_are_listed_steered_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    job = str(submitted(capsys, "job.toml", "--name", "[bold]mine[/]"))
+    assert call("jobs") == 0
+    assert "[bold]mine[/]" in capsys.readouterr().out
+    assert call("pause", job) == 0
+    assert call("jobs", "--state", "paused", "--json") == 0
+    listed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert int(job) in {one["id"] for one in listed}
+    assert call("resume", job) == 0
+    assert call("set", "weight", job, "-1") == 2
+    assert "weight: must be from" in capsys.readouterr().err
+    assert call("set", "weight", job, "5") == 0
+    assert call("explain", job) == 0
+    story = capsys.readouterr().out
+    assert f"Job {job} [bold]mine[/] of admin" in story
+    assert "weight 5" in story
+    assert call("logs", job) == 0
+    assert call("cancel", job, "99999999") == 2
+    caught = capsys.readouterr()
+    assert f"job {job} cancelled" in caught.out
+    assert "job 99999999" in caught.err
+    assert call("jobs", "--json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert int(job) not in {one["id"] for one in listed}
+    assert call("jobs", "--all", "--json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert int(job) in {one["id"] for one in listed}
+    assert call("jobs", "--state", "asleep") == 2
+
+
+def test_jobs_that_cannot_run_now_are_submitted_and_said(
+    cluster: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("submit", "job.toml", "job.toml", "--devices", "16") == 0
+    caught = capsys.readouterr()
+    jobs = [int(line.removeprefix("job ")) for line in caught.out.splitlines()]
+    with cluster.client() as client:
+        said = [f"fairlead: job {job} waits: {client.job(job).reason}" for job in jobs]
+    assert caught.err.splitlines() == said
+    assert all("16 devices" in line for line in said)
+
+
+def test_the_commands_of_examples_and_manual_can_be_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(__file__).parents[2]
+    manual = (root / "docs" / "live.md").read_text()
+    texts = [manual, *(path.read_text() for path in (root / "examples" / "live").glob("*_*.py"))]
+    lines = [line for text in texts for line in text.splitlines()]
+    commands = [line for line in lines if line.strip().startswith("fairlead submit ")]
+    assert len(commands) == 5
+    block = manual.partition("## job.toml\n```toml\n")[2].partition("```")[0]
+    (tmp_path / "manual.toml").write_text(block)
+    monkeypatch.chdir(root)
+    for words in [*map(shlex.split, commands), ["fairlead", "submit", f"{tmp_path}/manual.toml"]]:
+        assert call(*words[1:]) == 0, (words, capsys.readouterr().err)
+    scripts = {word for line in [*commands, block] for word in line.replace('"', " ").split()}
+    scripts = {word for word in scripts if word.endswith(".py")}
+    assert len(scripts) == 4
+    assert all(Path(script).is_file() for script in scripts)
+
+
+def test_without_a_terminal_the_status_is_printed_again_and_again(cluster: Served) -> None:
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "fairlead", "status", "--watch"], stdout=subprocess.PIPE, text=True
+    )
+    with watching:
+        assert watching.stdout is not None
+        heads = (line for line in watching.stdout if line.startswith("Fairlead "))
+        assert next(heads)
+        assert next(heads)
+        watching.terminate()
+
+
+def test_waiting_ends_with_the_job_and_says_how(
+    cluster: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cancel_soon() -> None:
+        with cluster.client() as client:
+            until = time.monotonic() + 30
+            while time.monotonic() < until:
+                for job in client.all_jobs("open"):
+                    if job.name == "waited-for":
+                        client.cancel(job.id)
+                        return
+                time.sleep(0.05)
+
+    helper = threading.Thread(target=cancel_soon)
+    helper.start()
+    code = call("submit", "job.toml", "--name", "waited-for", "--wait")
+    helper.join()
+    assert code == 1
+    assert "cancelled" in capsys.readouterr().err
+
+
+def test_the_cluster_is_shown_and_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("set", "policy", "fifo") == 0
+    assert call("status") == 0
+    assert "policy fifo" in capsys.readouterr().out
+    assert call("status", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["policy"] == "fifo"
+    assert call("set", "policy", "best") == 2
+    assert "best" in capsys.readouterr().err
+    assert call("set", "policy", "las") == 0
+    assert call("nodes", "--json") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == []
+    assert call("drain", "nowhere") == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert call("drain", "../up") == 2
+    capsys.readouterr()
+    assert call("remove-node", "nowhere", "nobody") == 2
+    refused = capsys.readouterr().err.splitlines()
+    assert [("nowhere" in line, "nobody" in line) for line in refused] == [
+        (False, True),
+        (True, False),
+    ]
+    assert call("what-if", "--add-node", "v100") == 2
+    assert "--add-node: expected TYPE=N" in capsys.readouterr().err
+
+
+def test_users_come_and_go(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("user", "add", "zoe", "--tenant", "zebras") == 0
+    token = capsys.readouterr().out.strip()
+    Path("token").write_text(token + "\n")
+    assert call("jobs", "--json", "--token-file", "token") == 0
+    assert capsys.readouterr().out == "[]\n"
+    assert call("user", "list", "--token-file", "token") == 2
+    assert "only an admin" in capsys.readouterr().err
+    assert call("user", "list", "--json") == 0
+    users = json.loads(capsys.readouterr().out)
+    assert {"user": "zoe", "tenant": "zebras", "role": "user"} in users
+    assert call("user", "remove", "zoe") == 0
+    assert call("jobs", "--token-file", "token") == 2
+    assert "token" in capsys.readouterr().err
+    assert call("user", "add", "eve", "--role", "boss") == 2
+
+
+def test_the_token_is_found_at_home(
+    cluster: Served,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("FAIRLEAD_TOKEN")
+    assert call("status") == 2
+    assert (
+        "a token is needed; give one in FAIRLEAD_TOKEN or --token-file" in capsys.readouterr().err
+    )
+    (tmp_path / ".config" / "fairlead").mkdir(parents=True)
+    (tmp_path / ".config" / "fairlead" / "token").write_text(cluster.admin)
+    assert call("status") == 0
+
+
+@pytest.mark.parametrize(
+    ("server", "code", "said"),
+    [
+        ("127.0.0.1:1", 1, "cannot be reached"),
+        ("ftp://127.0.0.1", 2, "is no address"),
+        ("http://", 2, "is no address"),
+        ("AGENTS", 2, "does not look like the HTTP port of `fairlead serve`"),
+    ],
+)
+def test_a_server_that_is_not_there_is_one_sentence(
+    cluster: Served, server: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = server.replace("AGENTS", cluster.server.agent_address)
+    assert call("jobs", "--server", server) == code
+    caught = capsys.readouterr()
+    assert said in caught.err
+    assert caught.err.count("\n") == 1
+
+
+def test_a_token_that_no_header_can_hold_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for token in ("hush\nhush", "hüsh", "hush hush", "hush\x7f"):
+        monkeypatch.setenv("FAIRLEAD_TOKEN", token)
+        assert call("jobs") == 2
+        said = capsys.readouterr().err
+        assert "the token: must be of printable ASCII characters" in said
+        assert said.count("\n") == 1
+        assert "sh" not in said.replace("without spaces", "")

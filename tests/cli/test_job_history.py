@@ -1,0 +1,194 @@
+"""A job's story in words and numbers."""
+
+import re
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from fairlead.cli.terminal_views import span
+from fairlead.cli.job_history import (
+    end,
+    price,
+    story,
+)
+from fairlead.cluster.protocol.api_models import (
+    Explanation,
+    JobView,
+    StintView,
+)
+
+JOB = JobView(
+    id=7,
+    name="mine",
+    tenant="apes",
+    user="ann",
+    family="",
+    scale_factor=2,
+    weight=1.5,
+    state="running",
+    total_steps=1000.0,
+    steps=300.0,
+    saved_step=240,
+    submitted_s=10.0,
+    started_s=11.0,
+    ended_s=None,
+    node="b",
+    accelerator="v100",
+    devices=(0, 1),
+    epoch=2,
+    starts=2,
+    preemptions=1,
+    failures=0,
+    run_s=100.0,
+    lost_steps=4.0,
+    overhead_s=5.0,
+    rates={"v100": 10.0},
+    measured_rate=9.5,
+    slo_s=None,
+    reason="",
+)
+FIRST = StintView(
+    job=7,
+    epoch=1,
+    node="a",
+    accelerator="k80",
+    devices=(0, 1),
+    began_s=10.0,
+    ended_s=70.0,
+    from_step=0.0,
+    to_step=120.0,
+    why="preempted",
+    wait_s=0.0,
+    start_s=0.5,
+    load_s=-1.0,
+    save_s=0.25,
+    stop_s=1.0,
+    lost_steps=0.0,
+)
+SECOND = msgspec.structs.replace(
+    FIRST, epoch=2, node="b", began_s=90.0, ended_s=None, why="", wait_s=2.0, load_s=0.125
+)
+TOLD = Explanation(
+    job=JOB,
+    why_here="It is owed most.",
+    finish_s=400.0,
+    finish_low_s=300.0,
+    finish_high_s=600.0,
+    forecasts=20,
+    stints=(FIRST, SECOND),
+    events=((10.0, "submitted"), (70.0, "preempted")),
+)
+
+
+def printed(told: Explanation, now_s: float = 200.0) -> str:
+    console = Console(width=160, markup=False, highlight=False)
+    with console.capture() as caught:
+        console.print(story(told, now_s))
+    return caught.get()
+
+
+def test_the_parts_of_a_start_are_named_for_what_they_are() -> None:
+    heads = next(line for line in printed(TOLD).splitlines() if "began" in line).split()
+    assert "wait" not in heads
+    assert heads[heads.index("steps") + 1] == "handover"
+
+
+def test_starts_have_the_numbers_that_events_call_them_by() -> None:
+    change = msgspec.structs.replace
+    later = change(SECOND, epoch=4, why="failed: no", traceback="ValueError: no")
+    text = printed(change(TOLD, stints=(FIRST, later)))
+    assert "Start 4:" in text
+    assert re.search(r"(?m)^ *4 +b k80:0,1", text)
+
+
+def test_a_preemption_costs_its_end_and_the_next_beginning() -> None:
+    assert price((FIRST, SECOND), 0) == 0.25 + 1.0 + 2.0 + 0.5 + 0.125
+    assert price((FIRST, SECOND), 1) is None
+    assert price((FIRST,), 0) is None
+
+
+def test_the_story_is_told() -> None:
+    text = printed(TOLD)
+    for part in (
+        "Job 7 mine of ann (apes): 2 devices, weight 1.5",
+        "Running on b v100:0,1, step 300 of 1,000 (30%), 9.5 steps/s",
+        "It is owed most.",
+        "Expected to end in 6.7 min, 8 of 10 times between 5.0 min and 10.0 min (20 forecasts).",
+        "3.88 s",
+        "110 s ago",  # the second start
+        "3.2 min ago   submitted",
+        "2 starts, 1 preemption, 0 failures: 5 s of handing over devices",
+        "(5.0% of its time on devices), 4 steps done again.",
+    ):
+        assert part in text
+
+
+def test_how_a_forecast_was_made_is_told() -> None:
+    change = msgspec.structs.replace
+    coarse = change(
+        TOLD,
+        forecast_kind="coarse",
+        forecast_age_s=12.0,
+        forecast_exact_s=7200.0,
+        forecast_error=0.2,
+    )
+    for part in ("made 12 s ago", "coarse beyond 2.0 h", "typically 20% off"):
+        assert part in printed(coarse)
+    none = change(TOLD, finish_s=None, forecasts=0, forecast_kind="none yet")
+    assert "It is owed most." in printed(none)
+    assert "The forecast is being made" in printed(none)
+
+
+def test_a_failure_that_comes_again_and_again_is_told_once() -> None:
+    change, why = msgspec.structs.replace, "failed: exit code 1: no such file"
+    stints = [change(FIRST, epoch=n, why=why) for n in (1, 2, 3)]
+    other = change(FIRST, epoch=4, why="failed: exit code 2")
+    events = [(10.0 * n, f"start {n} {why} at step 0") for n in (1, 2, 3)]
+    text = printed(change(TOLD, stints=(*stints, other), events=tuple(events)))
+    assert text.count("no such file") == 1
+    assert "failed 3 times: exit code 1: no such file" in text
+    assert "start 2 failed at step 0" in text
+    assert "failed: exit code 2" in text
+
+
+def test_an_end_that_is_not_known_is_not_made_up() -> None:
+    change = msgspec.structs.replace
+    still = change(TOLD, stands_still=True, finish_s=None, forecasts=0)
+    assert end(still) == "No end is forecast: it stands still."
+    none = change(TOLD, finish_s=None, forecasts=0)
+    assert end(none) == "No forecast: it takes no part now."
+    assert "No end within" in end(change(TOLD, finish_s=None))
+    assert "8 of 10" not in end(change(TOLD, finish_high_s=None))
+    assert end(change(TOLD, job=change(JOB, ended_s=130.0))) == "Ended after 2.0 min."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (-1.0, "-"),
+        (0.0, "0 s"),
+        (0.0123, "0.0123 s"),
+        (9.96, "9.96 s"),
+        (119.0, "119 s"),
+        (120.0, "2.0 min"),
+        (7200.0, "2.0 h"),
+        (172_800.0, "2.0 d"),
+    ],
+)
+def test_times_are_in_the_unit_that_suits_them(seconds: float | None, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_the_last_traceback_is_told_whole() -> None:
+    change = msgspec.structs.replace
+    stints = tuple(
+        change(FIRST, epoch=n, traceback=f'  File "train.py", line {n}, in f\nValueError: no')
+        for n in (1, 2)
+    )
+    text = printed(change(TOLD, stints=(*stints, SECOND)))
+    assert 'Start 2:\n  File "train.py", line 2, in f\nValueError: no' in re.sub(
+        r" +\n", "\n", text
+    )
+    assert "line 1, in f" not in text

@@ -1,0 +1,99 @@
+from typing import Any
+
+import pytest
+from tests.cluster.agent.cluster import job
+
+from fairlead.cluster.agent.rank_failures import exit_failure
+from fairlead.cluster.agent.lease import Lease
+from fairlead.cluster.agent.attempts import Start
+from fairlead.client.messages import (
+    Adapt,
+    Ended,
+    Loaded,
+    Progress,
+)
+from fairlead.cluster.protocol.messages import Failure, Rank
+
+TWO = tuple(Rank(rank=i, devices=(i,)) for i in range(2))
+
+
+def ended(rank: int, code: int, output: str = "") -> Failure:
+    return exit_failure(rank, code, None, output, world_size=2)
+
+
+def start(**changes: Any) -> Start:
+    return Start(job(1, **changes), "t" * 32, Lease(10.0), 0.0)
+
+
+def test_the_times_of_a_start() -> None:
+    one = start()
+    one.started(1.0)
+    assert one.held(2.0).state == "starting"
+    one.hello(3.0)
+    one.loaded(Loaded(1, 40, 0.5), 4.0)
+    one.progress(Progress(1, 50, 45, 0.2), 5.0)
+    held = one.held(9.0)
+    assert (held.state, held.step, held.loaded_step, held.saved_step) == ("running", 50, 40, 45)
+    assert (held.wait_s, held.start_s, held.load_s, held.ran_s, held.save_s) == (1, 2, 0.5, 5, 0.2)
+    one.stop("preempted", 10.0)
+    one.progress(Ended(1, 60, 60, 0.3, False), 11.0)
+    assert one.exited(0, 0, None, 11.5)  # the other ranks are to end now
+    one.gone(12.0)
+    held = one.held(20.0)
+    assert (held.state, held.stop_s, held.ran_s, held.exit_code) == ("ended", 2, 7, 0)
+    assert (held.completed, held.step, held.reason) == (False, 60, "preempted")
+
+
+def test_a_plain_job_counts_time_until_it_is_told_to_stop() -> None:
+    one = start(plain=True)
+    one.started(1.0)
+    one.stop("preempted", 4.0)
+    one.exited(0, -15, ended(0, -15), 9.0)
+    one.gone(9.0)
+    held = one.held(10.0)
+    assert (held.ran_s, held.exit_code, held.completed, held.step) == (3.0, 0, False, -1)
+
+
+def test_another_batch_size_has_its_own_count_of_steps() -> None:
+    one = start()
+    one.loaded(Loaded(1, 40, 0.5), 4.0)
+    one.adapt(Adapt(1, 64, 500, 20))
+    held = one.held(5.0)
+    assert (held.batch, held.total_steps, held.step) == (64, 500, 20)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (1, "rank 1: exit code 1: error: boom"),
+        (-9, "rank 1: killed by signal 9 (SIGKILL): error: boom"),
+        (-11, "rank 1: killed by signal 11 (SIGSEGV): error: boom"),
+    ],
+)
+def test_the_rank_that_fails_first_is_the_reason(code: int, reason: str) -> None:
+    one = start(ranks=TWO, world_size=2)
+    one.started(1.0)
+    assert one.exited(1, code, ended(1, code, "error: boom"), 2.0)  # the others are to be ended
+    one.exited(0, -9, ended(0, -9), 3.0)
+    one.gone(3.0)
+    assert (one.held(4.0).reason, one.held(4.0).exit_code) == (reason, code)
+
+
+def test_a_job_that_is_completed_but_fails_at_its_end_is_not_completed() -> None:
+    one = start()
+    one.progress(Ended(1, 60, 60, 0.3, True), 10.0)
+    one.exited(0, 1, ended(0, 1), 11.0)
+    one.gone(12.0)
+    assert not one.held(13.0).completed
+
+
+def test_a_lease_counts_from_the_question_and_is_never_shortened() -> None:
+    lease = Lease(10.0)
+    assert not lease.granted
+    lease.extend(asked=100.0, seconds=10.0, rate_bound=0.1)
+    assert lease.left_s(101.0) == pytest.approx(8.0)
+    lease.extend(asked=90.0, seconds=10.0, rate_bound=0.1)  # an old answer comes late
+    assert lease.left_s(101.0) == pytest.approx(8.0)
+    assert not lease.is_short(106.0)
+    assert lease.is_short(107.0)
+    assert lease.left_s(200.0) == 0.0

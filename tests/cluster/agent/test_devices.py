@@ -1,0 +1,57 @@
+import pytest
+
+from fairlead.cluster.agent.devices import (
+    Devices,
+    accelerator_type,
+    find_devices,
+    visible,
+)
+from fairlead.errors import ConfigError
+
+FOUND = [(0, "Tesla V100", "GPU-aa"), (1, "Tesla V100", "GPU-ab"), (2, "Tesla K80", "GPU-ba")]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40"),
+        ("NVIDIA A100 80GB PCIe", "a100-80"),
+        ("Tesla V100-SXM2-16GB", "v100"),
+        ("Tesla P100-PCIE-16GB", "p100"),
+        ("Tesla K80", "k80"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA GeForce RTX 3090", "rtx-3090"),
+        ("NVIDIA RTX A6000", "rtx-a6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx-6000"),
+        ("???", "gpu"),
+    ],
+)
+def test_the_accelerator_type_follows_from_the_name(name: str, expected: str) -> None:
+    assert accelerator_type(name) == expected
+
+
+def test_fake_devices_need_no_hardware() -> None:
+    assert find_devices("v100=4", fake=True) == Devices("v100", (0, 1, 2, 3), fake=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["v100", "v100=0", "v100=x", "=4", "../x=1", "v100=-1", "v100=9999", "v100=²"]
+)
+def test_bad_devices_are_named(text: str) -> None:
+    with pytest.raises(ConfigError, match="--devices"):
+        find_devices(text, fake=True)
+
+
+def test_fake_devices_must_be_named() -> None:
+    with pytest.raises(ConfigError, match="--fake needs to know"):
+        find_devices("nvml", fake=True)
+
+
+def test_visible_devices_are_those_of_the_environment() -> None:
+    assert visible(FOUND, None) == [(0, "Tesla V100"), (1, "Tesla V100"), (2, "Tesla K80")]
+    assert visible(FOUND, "2,0") == [(2, "Tesla K80"), (0, "Tesla V100")]
+    assert visible(FOUND, "GPU-ab") == [(1, "Tesla V100")]
+    assert visible(FOUND, "") == []
+    with pytest.raises(ConfigError, match="'7'"):
+        visible(FOUND, "7")

@@ -1,0 +1,255 @@
+"""Whether a node is fit for jobs: each check finds what it is for, and nothing else."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.cluster.agent.cluster import (
+    cluster,
+    gone,
+    plain,
+)
+
+from fairlead.cluster.agent import health
+from fairlead.cluster.agent.devices import Devices
+from fairlead.cluster.agent.gpu_health import GpuHealth
+from fairlead.cluster.agent.health import (
+    ClockSkew,
+    HealthChecks,
+    HealthOptions,
+    disk_problems,
+    memory_problems,
+    try_start,
+)
+from fairlead.cluster.protocol.messages import StartCheck
+
+FAKE = Devices("v100", (0,), fake=True)
+
+
+def _checks(command: str = "", folder: Path | None = None) -> HealthChecks:
+    folders = {folder} if folder is not None else set()
+    return HealthChecks(HealthOptions(command, 1.0), FAKE, lambda: folders, list)
+
+
+def test_a_disk_that_takes_nothing_is_told(tmp_path: Path) -> None:
+    assert disk_problems(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    gone = tmp_path / "gone"
+    assert disk_problems(gone) == [f"cannot write to {gone}: No such file or directory"]
+    full = disk_problems(Path("/dev/full"))
+    assert full == ["cannot write to /dev/full: Not a directory"]
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+    monkeypatch.setattr(health, "LEAST_DISK_BYTES", 2 * free)
+    (problem,) = disk_problems(tmp_path)
+    assert problem.startswith(f"the disk of {tmp_path} is full: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("MemTotal: 1024000 kB\nMemAvailable: 512000 kB\n", []),
+        (
+            "MemTotal: 1024000 kB\nMemAvailable: 10240 kB\n",
+            ["memory is exhausted: 10 of 1000 MB available"],
+        ),
+        ("something else\n", []),
+    ],
+)
+def test_exhausted_memory_is_told(tmp_path: Path, text: str, found: list[str]) -> None:
+    (tmp_path / "meminfo").write_text(text)
+    assert memory_problems(tmp_path / "meminfo") == found
+
+
+def test_a_clock_that_is_off_is_told() -> None:
+    clock = ClockSkew()
+    assert clock.problems() == []
+    clock.learn(time.time(), 0.0)
+    assert clock.problems() == []
+    clock.learn(time.time() + 60.0, 0.0)
+    assert clock.problems() == ["the clock is 60 s behind the server's"]
+    clock.learn(0.0, 0.0)
+    assert clock.problems() == ["the clock is 60 s behind the server's"], "nothing new was said"
+    clock.learn(time.time() - 60.0, 0.0)
+    assert clock.problems() == ["the clock is 60 s ahead of the server's"]
+
+
+def test_a_clock_is_not_off_because_an_answer_was_late() -> None:
+    clock = ClockSkew()
+    clock.learn(time.time() - 9.0, 10.0)
+    assert clock.problems() == []
+    clock.learn(time.time() - 9.0, 2.0)
+    assert clock.problems() == ["the clock is 8 s ahead of the server's"]
+
+
+def test_a_node_is_well_again_when_the_server_s_clock_is_right_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", "--health-interval", "1") as (server, _):
+            await server.until(lambda: server.newest is not None)
+            server.ahead_s = 600.0
+            await server.until(lambda: server.newest and server.newest.problems)
+            assert server.newest is not None
+            assert server.newest.problems == ("the clock is 600 s behind the server's",)
+            server.ahead_s = 0.0
+            await server.until(lambda: server.newest and not server.newest.problems)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("exit 0", ()),
+        ("echo fine; echo fan 3 stands still; exit 4", "ended with 4: fan 3 stands still"),
+        ("exit 1", "ended with 1"),
+        ("sleep 1000 & sleep 1000", "has not ended within 1 s"),
+    ],
+)
+def test_what_the_operators_command_says(command: str, problem: str) -> None:
+    found = asyncio.run(_checks(command).look())
+    assert found.problems == ((f"the health command {problem}",) if problem else ())
+
+
+def test_a_check_that_hangs_is_told_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    hangs = threading.Event()
+    monkeypatch.setattr(health, "LIMIT_S", 0.2)
+    monkeypatch.setattr(health, "memory_problems", lambda: ["" * hangs.wait(60.0)])
+    checks = _checks("exit 1")
+    found = asyncio.run(checks.look())
+    assert found.problems[0].startswith("memory: no answer for ")
+    assert found.problems[1] == "the health command ended with 1"
+    hangs.set()
+
+
+class _NvmlError(Exception):
+    pass
+
+
+class _Gpus:
+    """Two devices, as NVML would tell of them."""
+
+    def __init__(self) -> None:
+        self.answers = {4: True, 6: True}
+        self.errors = {4: 0, 6: 0}
+        self.xids: list[tuple[int, int]] = []
+
+    def memory(self, handle: int) -> None:
+        if not self.answers[handle]:
+            raise _NvmlError("GPU is lost")
+
+    def event(self, *_: object) -> SimpleNamespace:
+        if not self.xids:
+            raise _NvmlError("Timeout")
+        device, xid = self.xids.pop(0)
+        return SimpleNamespace(device=device, eventData=xid)
+
+    def nvml(self) -> SimpleNamespace:
+        """The functions of pynvml that are used."""
+        return SimpleNamespace(
+            NVMLError=_NvmlError,
+            NVML_MEMORY_ERROR_TYPE_UNCORRECTED=1,
+            NVML_VOLATILE_ECC=0,
+            nvmlEventTypeXidCriticalError=8,
+            nvmlInit=lambda: None,
+            nvmlDeviceGetHandleByIndex=lambda index: index,
+            nvmlDeviceGetMemoryInfo=self.memory,
+            nvmlDeviceGetTotalEccErrors=lambda handle, *_: self.errors[handle],
+            nvmlEventSetCreate=lambda: self,
+            nvmlDeviceRegisterEvents=lambda *_: None,
+            nvmlDeviceGetIndex=lambda device: device,
+            nvmlEventSetWait_v2=self.event,
+        )
+
+
+def test_devices_that_nvml_says_are_broken() -> None:
+    nvml = _Gpus()
+    gpus = GpuHealth((4, 6), nvml.nvml())
+    assert gpus.problems() == []
+    nvml.xids = [(4, 13), (6, 79)]
+    assert gpus.problems() == ["device 1: Xid 79"], "13 is what a job does to itself"
+    assert gpus.problems() == ["device 1: Xid 79"], "it stays"
+    nvml.answers[4] = False
+    nvml.errors[6] = 3
+    assert gpus.problems() == [
+        "device 0: does not answer: GPU is lost",
+        "device 1: 3 uncorrected memory errors",
+    ]
+    assert gpus.dead == (0, 1)
+
+
+def test_a_test_start_finds_a_broken_path(tmp_path: Path) -> None:
+    env = {"PATH": "/usr/bin:/bin"}
+    assert try_start(StartCheck(number=1, programs=("sh", "no-such-thing")), env, tmp_path) == ""
+    assert try_start(StartCheck(number=1), env, tmp_path) == ""
+    missing = try_start(StartCheck(number=1, programs=("no-such-thing",)), env, tmp_path)
+    assert missing == "command not found: 'no-such-thing'"
+    broken = try_start(StartCheck(number=1), {"PATH": "/nowhere"}, tmp_path)
+    assert broken.startswith("a test start failed: ")
+
+
+def test_an_agent_tells_what_it_finds_and_makes_test_starts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        script = f"import os, sys; sys.exit('it burns' if os.path.exists('{tmp_path}/ill') else 0)"
+        command = f'{sys.executable} -S -c "{script}"'
+        options = ("--health", command, "--health-interval", "0.2")
+        async with cluster(tmp_path / "s", *options) as (server, _):
+            await server.until(lambda: server.newest is not None)
+            (tmp_path / "ill").touch()
+            await server.until(lambda: server.newest and server.newest.problems)
+            assert server.newest is not None
+            assert server.newest.problems == ("the health command ended with 1: it burns",)
+            (tmp_path / "ill").unlink()
+            await server.until(lambda: server.newest and not server.newest.problems)
+            server.check = StartCheck(number=7, programs=("no-such-thing",))
+            await server.until(lambda: server.newest and server.newest.checked == 7)
+            assert server.newest.check_problem == "command not found: 'no-such-thing'"
+
+    asyncio.run(scenario())
+
+
+def test_a_start_that_finds_no_room_says_why_and_begins_once_there_is_some(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario() -> None:
+        state = tmp_path / "s"
+        async with cluster(state, "--health-interval", "1") as (server, _):
+            (state / "starts").rename(tmp_path / "starts")
+            (state / "starts").write_text("in the way")
+            await server.order(plain(1, "true"))
+            await server.until(lambda: (1, 1) in server.held and server.held[1, 1].obstacle)
+            held = server.held[1, 1]
+            assert (held.state, held.reason) == ("starting", held.obstacle)
+            assert "Not a directory" in held.obstacle
+            told = f"cannot write to {state / 'starts'}: Not a directory"
+            await server.until(lambda: server.newest and told in server.newest.problems)
+            reports = server.reports
+            await server.until(lambda: server.reports > reports + 10)  # it is tried meanwhile
+            (state / "starts").unlink()
+            (tmp_path / "starts").rename(state / "starts")
+            held = await server.until_state((1, 1), "ended")
+            assert (held.exit_code, held.obstacle) == (0, "")
+            await server.until(lambda: server.newest and not server.newest.problems)
+
+    asyncio.run(scenario())
+    assert capfd.readouterr().err.count("job 1 cannot start yet: ") == 1
+
+
+def test_what_stands_in_place_of_the_folder_of_output_is_put_aside_by_the_checks(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        state = tmp_path / "s"
+        async with cluster(state, "--health-interval", "1"):
+            assert await gone(lambda: (state / "logs").is_dir())
+            (state / "logs").rmdir()
+            os.mkfifo(state / "logs")
+            assert await gone(lambda: (state / "logs").is_dir())
+
+    asyncio.run(scenario())

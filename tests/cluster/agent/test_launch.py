@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.cluster.agent.cluster import (
+    RunningAgent,
+    Server,
+    job,
+    plain,
+)
+from tests.cluster.agent.conftest import Play
+
+from fairlead.cluster.agent.devices import Devices
+from fairlead.cluster.agent.launch import (
+    Place,
+    addresses,
+    launch,
+)
+from fairlead.cluster.agent.lease import Lease
+from fairlead.cluster.agent.attempts import Start
+from fairlead.cluster.protocol.messages import Assignment, Rank
+
+TORCH = (
+    "import torch.distributed as d; d.init_process_group('gloo');"
+    "d.barrier(); print('ranks', d.get_world_size()); d.destroy_process_group()"
+)
+
+
+def environments(state: Path, assignment: Assignment) -> list[dict[str, str]]:
+    """Of the ranks that a node with four real GPUs of odd numbers would start."""
+    devices = Devices("h100", (1, 3, 5, 7), fake=False)
+    place = Place(state, "10.0.0.1", str(state / "s"), devices, str(state / "client"))
+    start = Start(assignment, "secret", Lease(10.0), 0.0)
+    master = addresses(assignment, place.host)[0] or assignment.master
+    return [rank.env for rank in launch(place, start, master, ()).ranks]
+
+
+def test_each_rank_sees_the_jobs_devices_here_and_its_own_by_its_local_rank(tmp_path: Path) -> None:
+    ranks = (Rank(rank=2, devices=(3,)), Rank(rank=3, devices=(0,)))
+    assignment = job(1, ranks=ranks, world_size=4, has_rank_0=False, node_rank=1, nodes=2)
+    assignment = msgspec.structs.replace(assignment, master="10.0.0.2:29001:29002:word")
+    first, second = environments(tmp_path, assignment)
+    assert first["CUDA_VISIBLE_DEVICES"] == second["CUDA_VISIBLE_DEVICES"] == "7,1"
+    assert (first["LOCAL_RANK"], second["LOCAL_RANK"]) == ("0", "1")
+    assert (first["FAIRLEAD_DEVICES"], second["FAIRLEAD_DEVICES"]) == ("3", "0")
+    assert (second["RANK"], second["WORLD_SIZE"], second["LOCAL_WORLD_SIZE"]) == ("3", "4", "2")
+    assert (second["GROUP_RANK"], second["GROUP_WORLD_SIZE"]) == ("1", "2")
+    assert (second["MASTER_ADDR"], second["MASTER_PORT"]) == ("10.0.0.2", "29001")
+    assert second["FAIRLEAD_GANG"] == "10.0.0.2:29002"
+
+
+def test_one_rank_has_all_of_the_set_too(tmp_path: Path) -> None:
+    (env,) = environments(tmp_path, job(1))
+    wanted = {
+        **{"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+        **{"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"},
+    }
+    assert {name: env[name] for name in wanted} == wanted
+    assert 0 < int(env["MASTER_PORT"]) < 65536
+    assert "FAIRLEAD_GANG" not in env
+
+
+@pytest.mark.torch
+def test_torch_connects_a_job_of_one_rank(play: Play) -> None:
+    pytest.importorskip("torch")
+
+    async def scenario(server: Server, agent: RunningAgent) -> None:
+        await server.order(plain(401, "python", "-W", "ignore", "-c", TORCH))
+        ended = await server.until_state((401, 1), "ended")
+        assert ended.completed, ended.reason
+        assert await server.until_output(401, "ranks 1\n")
+
+    play(scenario)

@@ -1,0 +1,124 @@
+"""What agents leave on a machine, and what those that come after make of it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fairlead.cluster.agent import locks
+from fairlead.cluster.agent.device_locks import DeviceLocks
+from fairlead.cluster.agent.machine import (
+    RunRecord,
+    clear,
+    record_of,
+    run_directory,
+)
+from fairlead.cluster.agent.survivors import (
+    Record,
+    make_token,
+    write_record,
+)
+from fairlead.errors import ConfigError
+
+
+def _dead_run(folder: Path, **more: object) -> RunRecord:
+    """The record of an agent that has died, with one start."""
+    record = RunRecord(folder / "nodes" / "n" / "old.1")
+    (folder / "nodes").mkdir(parents=True)
+    os.close(record.make())
+    fields: dict[str, object] = {"job": 1, "epoch": 1, "token": "a" * 32, "grace_s": 0.1}
+    write_record(record.starts, Record(**(fields | more)))  # type: ignore[arg-type]
+    return record
+
+
+def test_what_a_dead_agent_left_is_ended_and_then_it_is_cleared(tmp_path: Path) -> None:
+    token = os.urandom(16).hex()
+    record = _dead_run(tmp_path, token=token)
+    env = {"FAIRLEAD_TOKEN": token, "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(["sleep", "1000"], env=env, start_new_session=True) as child:
+        assert clear(record) == 1
+        assert child.wait(120) == -15
+    assert clear(record) == 0, "it can be said again"
+
+
+def test_an_agent_that_lives_is_not_cleared(tmp_path: Path) -> None:
+    record = _dead_run(tmp_path)
+    lock = locks.take(record.path / "agent.lock")
+    assert lock is not None
+    assert clear(record) is None
+    assert clear(record) is None, "it can be said again"
+    os.close(lock)
+    assert clear(record) == 0
+    assert clear(record) == 0
+
+
+def test_a_device_that_somebody_holds_on_to_is_no_proof(tmp_path: Path) -> None:
+    """Whoever inherited its lock has shed both token and session."""
+    device = tmp_path / "0.lock"
+    record = _dead_run(tmp_path, locks=(str(device),))
+    held = locks.take(device)
+    assert held is not None
+    assert clear(record) is None
+    os.close(held)
+
+
+def test_one_agents_starts_share_a_device_and_another_agent_gets_nothing(tmp_path: Path) -> None:
+    mine, theirs = (DeviceLocks(lambda d: tmp_path / f"{d}.lock") for _ in range(2))
+    assert mine.take([0, 1]) is None
+    assert mine.take([0]) is None
+    assert theirs.take([2, 1]) == 1
+    assert theirs.take([2]) is None, "what it had taken before it failed it gave back"
+    mine.give_back([0, 1])
+    assert theirs.take([0]) == 0
+    mine.give_back([0])
+    assert theirs.take([0, 1]) is None
+
+
+def test_real_devices_are_the_machines_and_fake_ones_the_nodes(tmp_path: Path) -> None:
+    one, two = (RunRecord(tmp_path / "nodes" / node / "x.1") for node in ("a", "b"))
+    assert one.device_lock(3, fake=False) == two.device_lock(3, fake=False)
+    assert one.device_lock(3, fake=True) != two.device_lock(3, fake=True)
+
+
+def test_nodes_of_one_name_in_two_clusters_do_not_meet() -> None:
+    one, two = (record_of("n", server, "x.1") for server in ("h:1", "h:2"))
+    assert one.path.parent != two.path.parent
+
+
+def test_a_directory_that_others_can_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_all = tmp_path / "d"
+    open_to_all.mkdir(mode=0o777)
+    open_to_all.chmod(0o777)
+    monkeypatch.setenv("FAIRLEAD_RUN_DIR", str(open_to_all))
+    with pytest.raises(ConfigError, match="must be a directory that belongs to this user alone"):
+        run_directory()
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 100, b'{"job": 1', None])
+def test_a_damaged_or_deleted_record_hides_nothing(tmp_path: Path, damage: bytes | None) -> None:
+    record = _dead_run(tmp_path)
+    (path,) = record.starts.iterdir()
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    env = {"FAIRLEAD_TOKEN": make_token(record.incarnation), "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(["sleep", "1000"], env=env, start_new_session=True) as child:
+        assert clear(record) == 1
+        assert child.wait(120) == -15
+
+
+def test_a_damaged_record_and_a_device_that_is_held_are_not_cleared(tmp_path: Path) -> None:
+    """A process that shows no token holds the device."""
+    record = _dead_run(tmp_path)
+    (path,) = record.starts.iterdir()
+    path.write_bytes(b"")
+    lock = locks.take(record.device_lock(0, fake=True))
+    assert lock is not None
+    assert clear(record) is None
+    assert clear(record) is None, "it can be said again"
+    os.close(lock)
+    assert clear(record) == 0

@@ -1,0 +1,123 @@
+"""Why a rank ended badly."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from fairlead.cluster.agent.rank_failures import (
+    MOST_TRACEBACK,
+    Report,
+    exit_failure,
+    first_to_fail,
+    read_report,
+    sentence,
+)
+from fairlead.cluster.protocol.messages import Failure
+
+VALUE = Report("ValueError", "no", "/home/ann/train.py", 57, "step", 120, 5.0, "Traceback ...")
+
+
+def ended(code: int, output: str = "", report: Report | None = None, world: int = 1) -> Failure:
+    return exit_failure(0, code, report, output, world_size=world)
+
+
+def test_output_that_is_gone_is_said_to_be() -> None:
+    failure = exit_failure(0, 3, None, "", world_size=1, output_lost="Not a directory")
+    assert sentence(failure, 1) == "exit code 3: its output cannot be read: Not a directory"
+
+
+def test_an_exception_is_the_reason() -> None:
+    failure = ended(1, "nanobind: leaked 3 instances!", VALUE)
+    assert sentence(failure, 1) == "ValueError: no (train.py:57)"
+    assert sentence(failure, 2) == "rank 0: ValueError: no (train.py:57)"
+    assert (failure.kind, failure.step, failure.place) == (
+        "exception",
+        120,
+        "ValueError@/home/ann/train.py:57",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "told"),
+    [
+        (3, "one\nPID 26667\n\n", "exit code 3"),
+        (3, "one\nerror: no two\n\nbye\n", "exit code 3: error: no two"),
+        (
+            127,
+            "sh: 1: nvcc: command not found\nbye",
+            "exit code 127: sh: 1: nvcc: command not found",
+        ),
+        (
+            134,
+            "terminate called after throwing an instance\nmore",
+            "exit code 134: terminate called",
+        ),
+        (-signal.SIGSEGV, "step 4", "killed by signal 11 (SIGSEGV)"),
+        (-signal.SIGKILL, "PID 4", "killed by signal 9 (SIGKILL)"),
+        (1, "\x1b[31mfailed\x07", "exit code 1: failed"),
+    ],
+)
+def test_else_it_is_what_was_printed(code: int, output: str, told: str) -> None:
+    said = sentence(ended(code, output), 1)
+    assert said.startswith(told)
+    assert said == told or "terminate" in said
+
+
+def test_a_script_that_is_not_there_is_a_start_that_failed() -> None:
+    said = "can't open file '/x/train.py': [Errno 2] No such file or directory"
+    missing = ended(2, f"/opt/bin/python3.11: {said}\n")
+    assert (missing.kind, missing.place, missing.exit_code) == ("not_started", said, 2)
+    assert sentence(missing, 1) == f"exit code 2: {said}"
+    assert ended(2, f"python: {said}\nstep 1\n").kind == "exit"
+    assert ended(1, f"python: {said}\n").kind == "exit"
+
+
+def test_want_of_memory_is_told_where_there_is_a_sign_of_it() -> None:
+    killed = exit_failure(0, -signal.SIGKILL, None, "PID 4", world_size=1, memory_ran_out=True)
+    assert sentence(killed, 1) == "killed by signal 9 (SIGKILL): out of memory?"
+    stopped = exit_failure(0, -signal.SIGTERM, None, "", world_size=1, memory_ran_out=True)
+    assert sentence(stopped, 1) == "killed by signal 15 (SIGTERM)"
+
+
+def test_a_signal_is_not_explained_by_an_exception_that_was_caught() -> None:
+    printed = (
+        'Traceback (most recent call last):\n  File "x.py", line 1, in f\nValueError: caught\n'
+    )
+    assert sentence(ended(1, printed), 1) == "ValueError: caught (x.py:1)"
+    assert ended(-9, printed).kind == "signal"
+
+
+def test_the_rank_that_failed_first_is_to_blame() -> None:
+    broken = Report("RuntimeError", "Connection closed by peer [127.0.0.1]", time_s=4.0)
+    follower = exit_failure(0, 1, broken, "", world_size=2)
+    assert follower.secondary
+    first = exit_failure(1, 1, VALUE, "", world_size=2)
+    later = exit_failure(2, 1, Report("KeyError", "x", time_s=6.0), "", world_size=2)
+    assert first_to_fail([follower, later, first]) is first
+    crashed = exit_failure(1, -signal.SIGSEGV, None, "", world_size=2)
+    assert first_to_fail([follower, crashed]) is crashed
+    assert first_to_fail([follower]) is follower
+    assert first_to_fail([]) is None
+    assert not ended(1, "", broken).secondary  # a single rank has nobody to follow
+
+
+def test_reports_are_bounded_and_checked(tmp_path: Path) -> None:
+    path = tmp_path / "report"
+    assert read_report(path) is None
+    path.write_text("{nonsense")
+    assert read_report(path) is None
+    path.write_text("[" * 100_000)
+    assert read_report(path) is None
+    long = {"type": "E", "message": "a\nb\x00" * 5000, "traceback": "\x07x\n" * 60_000, "line": -4}
+    path.write_text(json.dumps(long)[: 1 << 20])
+    assert read_report(path) is None  # cut off
+    path.write_text(json.dumps({**long, "traceback": "\x07x\n" * 20_000}))
+    report = read_report(path)
+    assert report is not None
+    failure = exit_failure(0, 1, report, "", world_size=1)
+    assert len(failure.message) <= 500
+    assert len(failure.traceback) <= MOST_TRACEBACK
+    assert "\x07" not in failure.traceback
+    assert failure.line == 0

@@ -1,0 +1,143 @@
+"""When a start makes no progress, and what is done about it."""
+
+from fairlead.cluster.agent.stacks import Frame, RankStack
+from fairlead.cluster.agent.stalls import StallWatch
+from fairlead.cluster.protocol.messages import Assignment, Rank
+
+WAITS = (Frame("/v/lib/python3.11/threading.py", 327, "wait"), Frame("/home/ann/train.py", 57, "f"))
+WORKS = (Frame("/home/ann/train.py", 80, "evaluate"),)
+
+
+def assignment(**more: object) -> Assignment:
+    given = {
+        "job": 1,
+        "epoch": 1,
+        "command": ("python", "train.py"),
+        "env": {},
+        "cwd": "/",
+        "checkpoint_dir": "",
+        "ranks": (Rank(rank=0, devices=(0,)), Rank(rank=1, devices=(1,))),
+        "world_size": 2,
+        **more,
+    }
+    return Assignment(**given)  # type: ignore[arg-type]
+
+
+def stacks(*frames: tuple[Frame, ...]) -> dict[int, RankStack]:
+    return {rank: RankStack(rank, one, "...") for rank, one in enumerate(frames)}
+
+
+def trained(step_s: float = 0.1, until: float = 10.0) -> StallWatch:
+    """A start that did a step every so often, the first at time 1."""
+    watch = StallWatch(0.0)
+    watch.loaded(0, 1.0)
+    step, now = 0, 1.0
+    while now < until:
+        step, now = step + 1, now + step_s
+        watch.told(step, now, saving=False)
+    return watch
+
+
+def look(watch: StallWatch, order: Assignment, now: float, found: dict[int, RankStack]) -> str:
+    assert watch.due(order, now)
+    return watch.looked(found, order, now)
+
+
+def test_it_is_told_after_much_more_than_is_usual() -> None:
+    watch, order = trained(), assignment()
+    now = watch.progression.step_at or 0.0
+    assert not watch.due(order, now + 59.0)
+    said = look(watch, order, now + 61.0, stacks(WORKS, WAITS))
+    assert said.startswith("no step for 61 s, usual 0.1 s; rank 0 is in train.py:80 (evaluate); ")
+    assert said.endswith("rank 1 is in threading.wait (train.py:57)")
+    assert not watch.due(order, now + 62.0)  # not all the time
+    assert watch.due(order, now + 200.0)
+
+
+def test_slow_steps_and_pauses_that_it_had_before_are_no_hang() -> None:
+    slow = trained(step_s=30.0, until=300.0)
+    now = slow.progression.step_at or 0.0
+    assert not slow.due(assignment(), now + 590.0)
+    assert slow.due(assignment(), now + 610.0)
+    pausing = trained()
+    now = (pausing.progression.step_at or 0.0) + 100.0  # an evaluation
+    pausing.told(200, now, saving=False)
+    assert not pausing.due(assignment(), now + 290.0)
+    assert pausing.due(assignment(), now + 310.0)
+
+
+def test_a_step_ends_what_was_said() -> None:
+    watch, order = trained(), assignment()
+    now = (watch.progression.step_at or 0.0) + 61.0
+    look(watch, order, now, stacks(WAITS))
+    watch.told(500, now + 1.0, saving=False)
+    assert not watch.due(order, now + 2.0)
+    assert watch.reported == ""
+
+
+def test_that_rank_0_speaks_is_no_progress() -> None:
+    watch, order = trained(), assignment()
+    now, step = watch.progression.step_at or 0.0, watch.progression.step
+    watch.told(step, now + 60.0, saving=False)
+    assert watch.due(order, now + 61.0)
+
+
+def test_a_checkpoint_may_take_its_time() -> None:
+    watch, order = trained(), assignment()
+    now, step = watch.progression.step_at or 0.0, watch.progression.step
+    watch.told(step, now, saving=True)
+    assert not watch.due(order, now + 500.0)
+    assert watch.due(order, now + 700.0)
+    watch.told(step, now + 500.0, saving=False)
+    assert not watch.due(order, now + 501.0)
+
+
+def test_a_start_is_measured_by_those_before() -> None:
+    watch = StallWatch(0.0)
+    assert not watch.due(assignment(), 599.0)
+    assert look(watch, assignment(), 601.0, {}) == "no first step for 601 s"
+    known = assignment(usual_start_s=40.0)
+    assert not StallWatch(0.0).due(known, 199.0)
+    assert look(StallWatch(0.0), known, 201.0, {}) == "no first step for 201 s, usual 40 s"
+    loaded = StallWatch(0.0)
+    loaded.loaded(70, 5.0)  # but the first step does not come
+    loaded.told(70, 6.0, saving=False)
+    assert loaded.due(known, 201.0)
+
+
+def ends(order: Assignment, *looks: dict[int, RankStack]) -> bool:
+    """Is it ended, silent for an hour and looked at thus?"""
+    watch = trained()
+    now = watch.progression.step_at or 0.0
+    for number, found in enumerate(looks):
+        look(watch, order, now + 1000.0 * (number + 1), found)
+    return watch.over(order, now + 3600.0)
+
+
+def test_by_default_only_what_certainly_hangs_is_ended() -> None:
+    stuck = stacks(WAITS, WAITS)
+    assert ends(assignment(), stuck, stuck, stuck)
+    assert not ends(assignment(), stuck, stuck)  # not looked at often enough
+    assert not ends(assignment(), stacks(WAITS, WORKS), stuck, stuck)  # something moves
+    assert not ends(assignment(), *[stacks(WORKS, WORKS)] * 3)  # nobody waits for anybody
+    assert not ends(assignment(), *[stacks(WAITS)] * 3)  # of one rank nothing is known
+    assert not ends(assignment(), {}, {}, {})
+    assert not ends(assignment(on_stall="report"), stuck, stuck, stuck)
+    watch = trained()
+    now = watch.progression.step_at or 0.0
+    for seconds in (100.0, 200.0, 300.0):
+        look(watch, assignment(), now + seconds, stuck)
+    assert not watch.over(assignment(), now + 1700.0)
+
+
+def test_a_limit_of_the_owner_holds_whatever_it_does() -> None:
+    order, watch = assignment(stall_timeout_s=45.0, start_timeout_s=9.0), trained()
+    now = watch.progression.step_at or 0.0
+    assert not watch.due(order, now + 44.0)
+    look(watch, order, now + 45.0, stacks(WORKS))
+    assert watch.over(order, now + 45.0)
+    assert not watch.over(assignment(stall_timeout_s=0.0), now + 1e6)
+    begins = StallWatch(0.0)
+    look(begins, order, 9.5, {})
+    assert begins.over(order, 9.5)
+    assert not begins.over(assignment(start_timeout_s=9.0, on_stall="report"), 9.5)

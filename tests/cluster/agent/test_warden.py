@@ -1,0 +1,292 @@
+"""What runs on a node ends when its agent and its spawner are killed, and nobody starts an agent again."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.cluster.agent.cluster import (
+    RANK,
+    RunningAgent,
+    Server,
+    cluster,
+    gone,
+    job,
+    plain,
+    processes_of,
+)
+
+from fairlead.cluster.agent.machine import RunRecord
+from fairlead.cluster.agent.survivors import Record
+from fairlead.cluster.agent.warden import WardenLink, Watched
+from fairlead.cluster.protocol.messages import Rank
+
+STUBBORN = ("bash", "-c", "trap '' TERM; echo up; while true; do sleep 1000; done")
+DAEMON = (
+    "import os, signal, subprocess, time\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "subprocess.Popen(['sleep', '4321.5'], env={}, start_new_session=True)\n"
+    "print('up', flush=True)\n"
+    "time.sleep(1000)\n"
+)
+SECOND = (Rank(rank=0, devices=(1,)),)
+
+
+def kill_at_once(agent: RunningAgent) -> None:
+    """Agent and spawner, so that none of them sees the other die."""
+    spawner = agent.spawner
+    os.kill(spawner.pid, signal.SIGSTOP)
+    os.kill(agent.pid, signal.SIGKILL)
+    os.kill(spawner.pid, signal.SIGKILL)
+
+
+def ranks_of(agent: RunningAgent) -> list[psutil.Process]:
+    """All below the spawner but the warden."""
+    mine = agent.own
+    return [p for p in agent.spawner.children(recursive=True) if p.pid not in mine]
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+async def all_gone(agent: RunningAgent, ranks: list[psutil.Process]) -> None:
+    """The agent is not started again."""
+    assert ranks
+    await agent.wait()
+    assert await gone(lambda: not any(map(lives, ranks)) and not processes_of(agent.state))
+
+
+def test_plain_jobs_end_when_agent_and_spawner_are_killed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(
+                plain(1, *STUBBORN, grace_s=1.0),
+                plain(2, sys.executable, "-c", DAEMON, ranks=SECOND, grace_s=1.0),
+            )
+            for number in (1, 2):
+                await server.until_output(number, "up")
+            ranks = ranks_of(agent)
+            assert any("4321.5" in p.cmdline() for p in ranks)
+            begun = time.monotonic()
+            kill_at_once(agent)
+            await all_gone(agent, ranks)
+            assert time.monotonic() - begun >= 1.0  # they had their grace
+
+    asyncio.run(scenario())
+
+
+def test_a_job_saves_when_agent_and_spawner_are_killed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        state = tmp_path / "s"
+        async with cluster(state) as (server, agent):
+            await server.order(job(1))
+            await server.until_state((1, 1), "running")
+            ranks = ranks_of(agent)
+            kill_at_once(agent)
+            await all_gone(agent, ranks)
+            assert (state / "checkpoints" / "1" / "last-step").read_text() > ""
+
+    asyncio.run(scenario())
+
+
+def test_a_job_behind_its_loop_ends_when_agent_and_spawner_are_killed(tmp_path: Path) -> None:
+    script = tmp_path / "evaluates.py"
+    loop, _, _ = RANK.read_text().rpartition("train()")
+    script.write_text(
+        f"{loop}try:\n    train()\nexcept SystemExit:\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(1000)\n"
+    )
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(
+                job(1, command=(sys.executable, str(script)), total_steps=9, grace_s=1.0)
+            )
+            await server.until(lambda: (1, 1) in server.held and server.held[1, 1].finishing)
+            ranks = ranks_of(agent)
+            kill_at_once(agent)
+            await all_gone(agent, ranks)
+
+    asyncio.run(scenario())
+
+
+def test_no_file_is_needed_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    run.mkdir(mode=0o700)
+    monkeypatch.setenv("FAIRLEAD_RUN_DIR", str(run))
+
+    async def scenario() -> None:
+        state = tmp_path / "s"
+        async with cluster(state) as (server, agent):
+            await server.order(plain(1, *STUBBORN, grace_s=0.3))
+            await server.until_output(1, "up")
+            ranks = ranks_of(agent)
+            shutil.rmtree(run)
+            shutil.rmtree(state)
+            kill_at_once(agent)
+            await all_gone(agent, ranks)
+
+    asyncio.run(scenario())
+
+
+def test_it_hears_no_signal_and_is_replaced_when_it_is_killed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(plain(1, *STUBBORN, grace_s=0.3))
+            await server.until_output(1, "up")
+            ranks, first = ranks_of(agent), agent.warden
+            assert os.getsid(first.pid) == first.pid
+            await until(lambda: ignores(first.pid, signal.SIGTERM))
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                os.kill(first.pid, number)
+            await asyncio.sleep(0.2)
+            assert lives(first)
+            first.kill()
+            await until(lambda: bool(wardens(agent)) and agent.warden != first)
+            assert server.held[1, 1].state == "running"
+            kill_at_once(agent)
+            await all_gone(agent, ranks)
+
+    asyncio.run(scenario())
+
+
+def test_the_spawner_does_not_wait_for_one_that_stands_still(tmp_path: Path) -> None:
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            first = agent.warden
+            first.suspend()
+            for epoch in range(1, 4):
+                await server.order(plain(1, "true", epoch=epoch))
+                await server.until_state((1, epoch), "ended")
+            first.resume()
+            assert agent.warden == first
+
+    asyncio.run(scenario())
+
+
+def test_nothing_of_it_is_left_where_all_end_in_order(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Server() as server:
+            agent = RunningAgent(server, tmp_path / "s")
+            agent.start()
+            await server.until(lambda: server.registered)
+            warden = agent.warden
+            assert await agent.stop() == 0
+            assert not lives(warden)
+
+    asyncio.run(scenario())
+
+
+def freeze(agent: RunningAgent) -> list[psutil.Process]:
+    """Agent and spawner; the warden lives."""
+    frozen = [psutil.Process(agent.pid), agent.spawner]
+    for process in frozen:
+        process.suspend()
+    return frozen
+
+
+def test_ranks_end_with_their_lease_where_agent_and_spawner_stand_still(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", lease_s=3.0) as (server, agent):
+            await server.order(
+                plain(1, *STUBBORN, grace_s=1.0),
+                plain(2, "sleep", "1000", ranks=SECOND, grace_s=1000.0),
+            )
+            await server.until_output(1, "up")
+            await server.until_state((2, 1), "running")
+            ranks = ranks_of(agent)
+            await asyncio.sleep(5.0)
+            assert all(map(lives, ranks)), "leases are renewed"
+            begun = time.monotonic()
+            frozen = freeze(agent)
+            try:
+                assert await gone(lambda: not any(map(lives, ranks)))
+                assert time.monotonic() - begun >= 2.0, "not before the lease is over"
+            finally:
+                for process in frozen:
+                    process.resume()
+            for number in (1, 2):
+                held = await server.until_state((number, 1), "ended")
+                assert held.reason == "lease expired"
+            await server.order(plain(3, "true"))
+            assert (await server.until_state((3, 1), "ended")).exit_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_was_to_be_killed_is_killed_where_the_spawner_stands_still(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(plain(1, *STUBBORN, grace_s=3.0))
+            await server.until_output(1, "up")
+            ranks = ranks_of(agent)
+            await server.order()
+            await server.until_state((1, 1), "stopping")
+            await asyncio.sleep(0.5)  # the spawner has heard of it
+            frozen = freeze(agent)
+            try:
+                assert await gone(lambda: not any(map(lives, ranks)))
+            finally:
+                for process in frozen:
+                    process.resume()
+            await server.until_state((1, 1), "ended")
+
+    asyncio.run(scenario())
+
+
+def test_a_start_that_is_being_ended_gets_no_more_time(tmp_path: Path) -> None:
+    record = Record(job=1, epoch=1, token="t", grace_s=10.0)
+    assert Watched(record=record).end_s(100.0) == 110.0
+    assert Watched(record=record, until_s=95.0).end_s(100.0) == 105.0
+    assert Watched(record=record, until_s=130.0).end_s(100.0) == 110.0
+    assert Watched(record=record, until_s=95.0, kill_s=101.0).end_s(100.0) == 101.0
+
+
+def test_one_that_does_not_read_is_replaced_and_told_all(tmp_path: Path) -> None:
+    link = WardenLink(tmp_path, RunRecord(tmp_path / "n.1"))
+    watched = Watched(record=Record(job=1, epoch=1, token="t" * 900, grace_s=1.0))
+    link.keep([])
+    first = psutil.Process(link.pid)
+    first.suspend()
+    limit = time.monotonic() + 60.0
+    while link.pid == first.pid and time.monotonic() < limit:
+        link.tell(watched)
+        link.keep([watched])
+    assert link.pid not in (0, first.pid) or link.due_s is not None
+    while link.pid == 0 and time.monotonic() < limit:
+        link.keep([watched])
+    second = psutil.Process(link.pid)
+    link.dismiss()
+    assert not lives(first)
+    assert not lives(second)
+
+
+def wardens(agent: RunningAgent) -> list[psutil.Process]:
+    found = []
+    for process in agent.spawner.children():
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            if "fairlead.cluster.agent.warden" in process.cmdline():
+                found.append(process)
+    return found
+
+
+def ignores(pid: int, number: int) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    mask = next(line.split()[1] for line in lines if line.startswith("SigIgn:"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+async def until(done: Callable[[], bool]) -> None:
+    assert await gone(done)

@@ -1,0 +1,167 @@
+"""A real live cluster for tests: server and agents as processes, on free ports, in a directory of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairlead.cluster.http_client import Client
+
+FAIRLEAD = (sys.executable, "-m", "fairlead")
+READY_S = 180.0  # a server on a busy machine, with kernels to load
+PATIENCE_S = 180.0  # ends a test that waits for what never comes; on a slow machine all takes long
+
+
+@dataclass
+class Running:
+    """A cluster. ``start`` may be called again after ``kill`` or ``stop``: same state, same ports."""
+
+    directory: Path
+    options: tuple[str, ...] = ()
+    url: str = ""
+    agent_address: str = ""
+    server: "subprocess.Popen[bytes] | None" = None
+    agents: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    @property
+    def state(self) -> Path:
+        """The state directory of the server."""
+        return self.directory / "state"
+
+    @property
+    def admin_token(self) -> str:
+        """Of the user admin."""
+        return (self.state / "admin.token").read_text().strip()
+
+    def client(self, token: str | None = None) -> Client:
+        """For the HTTP API; the admin's unless a token is given. Close it."""
+        return Client(self.url, token or self.admin_token)
+
+    def start(self) -> None:
+        """Start the server, and wait until it listens."""
+        port = self.url.rpartition(":")[2] or "0"
+        agent_port = self.agent_address.rpartition(":")[2] or "0"
+        log = self.directory / "server.log"
+        said = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as out:
+            self.server = subprocess.Popen(
+                (
+                    *FAIRLEAD,
+                    "serve",
+                    "--state",
+                    str(self.state),
+                    "--port",
+                    port,
+                    "--agent-port",
+                    agent_port,
+                    *self.options,
+                ),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        until = time.monotonic() + READY_S
+        while "agents: " not in (text := log.read_text()[said:]):
+            if self.server.poll() is not None or time.monotonic() > until:
+                raise AssertionError(f"the server did not start: {text}")
+            time.sleep(0.05)
+        lines = dict(line.partition(": ")[::2] for line in text.splitlines() if ": " in line)
+        self.url, self.agent_address = lines["people and tools"], lines["agents"]
+
+    def add_agent(
+        self, node: str, devices: str, *more: str, environment: dict[str, str] | None = None
+    ) -> None:
+        """Start an agent with fake devices, ``v100=2``; it registers in its own time."""
+        with (self.directory / f"{node}.log").open("ab") as out:
+            self.agents[node] = subprocess.Popen(
+                (
+                    *FAIRLEAD,
+                    "agent",
+                    "--server",
+                    self.agent_address,
+                    "--node",
+                    node,
+                    "--devices",
+                    devices,
+                    "--state",
+                    str(self.directory / f"agent-{node}"),
+                    "--token-file",
+                    str(self.state / "agent.token"),
+                    *more,
+                ),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+            )
+
+    def kill(self, node: str = "") -> None:
+        """kill -9 the server, or an agent."""
+        process = self.agents[node] if node else self.server
+        assert process is not None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        """End the agents, then the server; what does not end is killed, and that is an error."""
+        processes = [*self.agents.values(), *([self.server] if self.server else [])]
+        stubborn = [p.args for p in processes if not _end(p)]
+        assert not stubborn, f"did not end on SIGTERM: {stubborn}"
+
+    def log(self) -> str:
+        """What the server has printed."""
+        return (self.directory / "server.log").read_text()
+
+
+def _end(process: "subprocess.Popen[bytes]") -> bool:
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+    return True
+
+
+@contextmanager
+def running(
+    directory: Path, options: Sequence[str] = (), agents: dict[str, str] | None = None
+) -> Iterator[Running]:
+    """A cluster with rounds of a second and short leases, ended at the end. agents: node -> devices."""
+    fast = ("--round", "1", "--lease", "4", "--heartbeat", "0.3")
+    cluster = Running(directory, (*fast, *options))
+    cluster.start()
+    try:
+        for node, devices in (agents or {}).items():
+            cluster.add_agent(node, devices)
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def until(holds: Callable[[], bool], limit_s: float = PATIENCE_S, what: str = "it") -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < end, f"{what} did not come about within {limit_s} s"
+        time.sleep(0.05)
+
+
+def descendants(directory: Path) -> list[int]:
+    """Processes that have a path of this directory in their command line or environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(directory).encode() + b"/" in text:
+            found.append(int(entry.name))
+    return found

@@ -1,0 +1,204 @@
+"""Forecasts: the future of a state in the middle of a run is what the run then does."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.small import TABLE, job
+
+from fairlead.model.commands import EndJobs
+from fairlead.scheduler.core.checkpoint import SchedulerState, state_of
+from fairlead.model.events import JobsHeld
+from fairlead.scheduler.journal import encode
+from fairlead.cluster.forecasting.arrivals import History
+from fairlead.cluster.forecasting.forecast import (
+    Question,
+    eta,
+    forecast,
+)
+from fairlead.scheduler.mechanism.settings import DEFAULT
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.scheduler.setup import Setup, build
+from fairlead.simulator.backend import SimBackend
+from fairlead.simulator.ground_truth import World
+
+COSTS = RestartCosts(20.0)
+CLUSTER = Cluster.of({"fast": 2, "slow": 3}, 2)
+
+
+def setup(policy: str = "las_aware", cluster: Cluster = CLUSTER) -> Setup:
+    return Setup("0", cluster, TABLE, policy, DEFAULT, 0, COSTS)
+
+
+def jobs(n: int = 12) -> list[Arrival]:
+    return [job(i, 0.0, 20_000.0 + 7_000.0 * (i * 5 % n), 1 + i % 2) for i in range(n)]
+
+
+def middle(
+    what: Setup, trace: list[Arrival], events: int
+) -> tuple[SchedulerState, dict[int, float]]:
+    """The state after so many events, as soon as a round is in force, and when jobs then ended."""
+    core = build(what)
+    backend = SimBackend(trace, what.cluster, TABLE, core.planner.solve, World(COSTS))
+    state, count = None, 0
+    ends: dict[int, float] = {}
+    while (event := backend.next()) is not None:
+        count += 1
+        for command in core.handle(event):
+            backend.perform(command)
+            if isinstance(command, EndJobs) and state is not None:
+                ends |= dict(zip(command.jobs.tolist(), command.end_s.tolist(), strict=True))
+        if state is None and count >= events and core.active and not core.solving:
+            state = state_of(core)
+    assert state is not None
+    return state, ends
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "las_aware",
+        "las",
+        "fifo_perf",
+        "shortest_job_first",
+        "tiresias",
+        "shockwave",
+        "finish_time_aware",
+        "makespan",
+    ],
+)
+@pytest.mark.parametrize("events", [3, 30])
+def test_a_forecast_is_how_the_run_went_on(policy: str, events: int) -> None:
+    state, ends = middle(setup(policy), jobs(), events)
+    before = encode(state)
+    (outcome,) = forecast(setup(policy), state)
+    assert outcome.complete
+    assert len(ends) > 4
+    assert set(outcome.finish_s) == set(ends)
+    for number, end_s in ends.items():
+        assert outcome.finish_s[number] == pytest.approx(end_s - state.time_s, abs=1.0)
+    assert outcome.makespan_s == pytest.approx(max(ends.values()) - state.time_s, abs=1.0)
+    assert 0.5 < outcome.utilization <= 1.0
+    assert encode(state) == before
+
+
+def test_a_round_under_way_counts_up_to_now() -> None:
+    """Asked 300 s into a round: by rates and time, or by what is known."""
+    one = [job(0, 0.0, 100_000.0)]
+    state, _ = middle(setup(), one, 1)
+    later = state.time_s + 300.0
+    (guessed,) = forecast(setup(), state, Question(now_s=later))
+    assert guessed.finish_s[0] == pytest.approx(10_000.0 - later)
+    (known,) = forecast(setup(), state, Question(now_s=later, steps_done={0: 1_000.0}))
+    assert known.finish_s[0] == pytest.approx(9_900.0)
+    (over,) = forecast(setup(), state, Question(now_s=later, steps_done={0: 100_000.0}))
+    assert over.finish_s == {0: 0.0}
+    assert over.complete
+
+
+def test_what_if_there_were_more_jobs_other_nodes_another_policy() -> None:
+    state, _ = middle(setup(), jobs(), 20)
+    (now,) = forecast(setup(), state)
+    more = [Job(JobId(100 + i), "net", 1, 50_000.0) for i in range(4)]
+    (busier,) = forecast(setup(), state, Question(add_jobs=more))
+    assert set(busier.finish_s) == set(now.finish_s) | {100, 101, 102, 103}
+    assert busier.makespan_s > now.makespan_s
+    larger = Cluster.of({"fast": 6, "slow": 3}, 2)
+    (faster,) = forecast(setup(), state, Question(cluster=larger))
+    assert faster.mean_left_s < 0.7 * now.mean_left_s
+    smaller = CLUSTER.without("slow-0")
+    (slower,) = forecast(setup(), state, Question(cluster=smaller))
+    assert slower.makespan_s > now.makespan_s
+    (other,) = forecast(setup(), state, Question(policy="srtf"))
+    assert other.mean_left_s < now.mean_left_s
+
+
+def test_what_is_beyond_the_horizon_has_no_time() -> None:
+    state, ends = middle(setup(), jobs(), 20)
+    left = sorted(end_s - state.time_s for end_s in ends.values())
+    (near,) = forecast(setup(), state, Question(horizon_s=(left[1] + left[2]) / 2))
+    assert len(near.finish_s) == 2
+    assert not near.complete
+    beyond = eta([near], int(max(ends, key=lambda number: ends[number])))
+    assert (beyond.finish_s, beyond.low_s, beyond.high_s, beyond.forecasts) == (None, None, None, 1)
+
+
+def test_jobs_that_can_never_run_and_held_ones_do_not_end() -> None:
+    core = build(setup())
+    backend = SimBackend(jobs(4), CLUSTER, TABLE, core.planner.solve)
+    for _ in range(3):
+        event = backend.next()
+        assert event is not None
+        for command in core.handle(event):
+            backend.perform(command)
+    core.handle(JobsHeld(core.now_s, np.array([1]), True))
+    huge = Job(JobId(50), "net", 4, 100.0)
+    (outcome,) = forecast(setup(), state_of(core), Question(add_jobs=[huge]))
+    assert set(outcome.finish_s) == {0, 2, 3}
+    assert not outcome.complete
+
+
+def test_how_sure_a_forecast_is() -> None:
+    state, ends = middle(setup(), jobs(), 20)
+    last = max(ends, key=lambda number: ends[number])
+    unsure = Question(rate_noise=0.1, rate_bias=0.2)
+    outcomes = forecast(setup(), state, unsure, seeds=range(6))
+    when = eta(outcomes, last)
+    assert when.forecasts == 6
+    assert when.low_s is not None
+    assert when.finish_s is not None
+    assert when.high_s is not None
+    assert 0 < when.low_s < when.finish_s < when.high_s
+    assert forecast(setup(), state, unsure, seeds=[3]) == outcomes[3:4]
+    assert eta([], last).forecasts == 0
+
+
+def test_rounds_are_simulated_for_as_long_as_is_wanted() -> None:
+    state, ends = middle(setup(), jobs(), 20)
+    first = min(ends.values()) - state.time_s
+    (some,) = forecast(setup(), state, Question(rounds_s=first))
+    assert first <= some.exact_s < first + 2 * DEFAULT.round_s
+    assert set(some.finish_s) == set(ends)
+    assert forecast(setup(), state, Question(wall_s=0.0))[0].exact_s == 0.0
+
+
+def test_an_idle_cluster_has_a_future_too() -> None:
+    core = build(setup())
+    (nothing,) = forecast(setup(), state_of(core))
+    assert nothing.complete
+    assert nothing.makespan_s == 0.0
+    (one,) = forecast(
+        setup(), state_of(core), Question(add_jobs=[Job(JobId(1), "net", 1, 1_000.0)])
+    )
+    assert one.finish_s == {1: pytest.approx(100.0)}
+    costly = replace(setup(), overlap_solves=True)
+    assert forecast(costly, state_of(build(costly)))[0].complete
+
+
+@pytest.mark.parametrize(("early_s", "end_s"), [(np.inf, 460.0), (10.0, 200.0), (150.0, 250.0)])
+def test_rounds_end_early_where_those_of_the_cluster_do(early_s: float, end_s: float) -> None:
+    one = replace(setup("fifo", Cluster.of({"fast": 2}, 2)), restart_costs=RestartCosts())
+    three = [job(0, 0.0, 9_000.0), job(1, 0.0, 1_000.0), job(2, 0.0, 1_000.0)]
+    core = build(one)
+    backend = SimBackend(three, one.cluster, TABLE, core.planner.solve, World())
+    event = backend.next()
+    assert event is not None
+    for command in core.handle(event):
+        backend.perform(command)
+    (outcome,) = forecast(one, state_of(core), Question(early_s=early_s))
+    assert outcome.finish_s == pytest.approx({0: 900.0, 1: 100.0, 2: end_s})
+
+
+def test_jobs_that_are_expected_take_their_part_and_are_not_told_of() -> None:
+    one = setup("las_aware", Cluster.of({"fast": 1}, 1))
+    state, _ = middle(one, [job(0, 0.0, 100_000.0)], 1)
+    mine = job(9, 0.0, 20_000.0).job
+    came = History(tuple((state.time_s - 40_000.0 + 4_000.0 * i, (mine,)) for i in range(10)))
+    (alone,) = forecast(one, state)
+    for cpu_s in (np.inf, 0.0):
+        outcomes = forecast(one, state, Question(history=came, cpu_s=cpu_s), range(8))
+        assert all(set(outcome.finish_s) == {0} for outcome in outcomes)
+        mean_s = float(np.mean([outcome.finish_s[0] for outcome in outcomes]))
+        assert 1.2 * alone.finish_s[0] < mean_s < 3 * alone.finish_s[0]
+        assert all(outcome.complete for outcome in outcomes)

@@ -1,0 +1,215 @@
+"""Forecasts are kept for all who ask, and nobody is kept waiting by one."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.cluster.cluster import until
+from tests.cluster.served import Served, served
+from tests.cluster.forecasting.test_forecast import (
+    jobs,
+    middle,
+    setup,
+)
+
+from fairlead.model.commands import End, EndJobs
+from fairlead.errors import FairleadError
+from fairlead.cluster.forecasting import forecast_process
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.forecasting.arrivals import History
+from fairlead.cluster.forecasting.forecast import Question
+from fairlead.cluster.forecasting.forecast_process import (
+    ForecastError,
+    ForecastProcess,
+    Task,
+    within_time,
+    without_rounds,
+)
+from fairlead.cluster.forecasting.forecaster import Forecaster, Latest
+from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.api_models import WhatIf
+
+LIMIT_S = 180.0
+
+
+def task(count: int = 12, **question: object) -> Task:
+    state, _ = middle(setup(), jobs(count), 20)
+    asked = Question(now_s=state.time_s, **question)  # type: ignore[arg-type]
+    return Task(setup(), state, asked, (0, 1, 2), wall_s=np.inf)
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ForecastProcess]:
+    one = ForecastProcess("test")
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def forecaster(
+    tmp_path_factory: pytest.TempPathFactory, process: ForecastProcess
+) -> Iterator[Forecaster]:
+    outcomes = Outcomes(tmp_path_factory.mktemp("outcomes") / "forecasts.db")
+    outcomes.open()
+    copied = task()
+    one = Forecaster(lambda: (copied.state.time_s, copied), 360.0, outcomes, process)
+    one.start()
+    yield one
+    one.close()
+    outcomes.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("served")) as running:
+        yield running
+
+
+def test_the_process_answers_as_this_one_does(process: ForecastProcess) -> None:
+    asked = task()
+    assert process.run(asked) == within_time(asked)
+    wrong = replace(asked, question=replace(asked.question, policy="nobody"))
+    with pytest.raises(FairleadError, match="nobody"):
+        process.run(wrong)
+    for limited in (replace(asked, cpu_s=0.0), replace(asked, wall_s=0.0)):
+        assert process.run(limited)[0].exact_s == 0.0
+
+
+def test_a_forecast_that_does_not_end_is_answered_by_the_coarse_one(
+    process: ForecastProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its limit is CPU time: a process that computes for ever is ended, one that waits is not."""
+    asked = task()
+    process.run(asked)
+    monkeypatch.setattr(forecast_process, "STARTING_CPU_S", 1.0)
+    endless = History(tuple((float(i), (jobs(1)[0].job,)) for i in range(50)))
+    forever = replace(asked.question, history=endless, horizon_s=1e15)
+    huge = jobs(1)[0].job
+    forever = replace(forever, add_jobs=[replace(huge, id=999, total_steps=1e18)])  # type: ignore[arg-type]
+    found = process.run(Task(asked.setup, asked.state, forever, (0,), 0.5))
+    assert found[0].coarse
+    assert set(found[0].finish_s) >= set(asked.state.books.jobs["id"].tolist())
+
+
+@pytest.mark.long
+def test_a_process_that_dies_is_an_error_and_the_next_one_works(process: ForecastProcess) -> None:
+    asked = task()
+    process.run(asked)
+    child = process._process
+    assert child is not None
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            process.run(asked)
+        except ForecastError as problem:
+            failed.append(problem)
+
+    thread = threading.Thread(target=ask)
+    before = process._number
+    thread.start()
+    until(lambda: process._number > before, what="the question")
+    os.kill(child.pid, signal.SIGKILL)
+    thread.join(LIMIT_S)
+    assert failed
+    assert process.run(asked)
+
+
+def test_all_who_ask_are_told_from_one_forecast(forecaster: Forecaster) -> None:
+    job = 11
+    assert forecaster.of(job) is None, "nothing is waited for"
+    until(lambda: (told := forecaster.of(job)) is not None and told.kind == "exact")
+    latest = forecaster.latest
+    assert latest is not None
+    told = [forecaster.of(job) for _ in range(100)]
+    assert all(one is not None and one.given is not None for one in told)
+    assert forecaster.latest is latest or forecaster.latest.at >= latest.at + latest.cost_s  # type: ignore[union-attr]
+    one = told[0]
+    assert one is not None
+    assert one.kind == "exact"
+    assert one.given is not None
+    assert 0 < one.given.low_s <= one.given.left_s <= one.given.high_s
+    assert forecaster.of(12345) is None
+
+
+def test_forecasts_are_held_against_what_came_of_them(
+    forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.AT_LEAST_S", 0.05)
+    monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.TIMES_COST", 0.0)
+    forecaster.of(11)
+    until(lambda: forecaster.of(11) is not None and forecaster.latest.final)  # type: ignore[union-attr]
+    latest = forecaster.latest
+    assert latest is not None
+    ends = np.array([latest.now_s + 5_000.0, latest.now_s + 6_000.0])
+    completed, dropped = int(End.COMPLETED), int(End.DROPPED)
+    forecaster.ended(EndJobs(ends[1], np.array([11, 10]), np.array([completed, dropped]), ends))
+    forecaster.interrupted(9)
+
+    def known() -> bool:
+        forecaster.of(11)
+        return [one.job for one in forecaster._outcomes.all()] == [11]
+
+    until(known, what="the outcome of job 11, and of no other")
+    (found,) = forecaster._outcomes.all()
+    assert found.actual_s == pytest.approx(5_000.0)
+    assert found.left_s == pytest.approx(latest.outcomes[0].finish_s[11], rel=0.2)
+
+
+@pytest.mark.parametrize(("within_s", "final"), [(3600.0, True), (3600.0, False), (0.0, True)])
+def test_a_question_compares_forecasts_of_one_kind(
+    server: Served,
+    process: ForecastProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    within_s: float,
+    final: bool,
+) -> None:
+    """Where either had no time for rounds, both are told without them, and that is said."""
+    asked = task()
+    coarse, exact = without_rounds(asked)[0], within_time(asked)[0]
+    assert coarse.mean_left_s != pytest.approx(exact.mean_left_s)
+    jobs = frozenset(exact.finish_s)
+    told = exact if final else coarse
+    latest = Latest(0.0, asked.state.time_s, asked, jobs, (told,), 1.0, final, coarse)
+    outlooks = server.server.service.outlooks
+    monkeypatch.setattr(outlooks.forecaster, "recent", lambda until: latest)
+    monkeypatch.setattr(outlooks.engine, "setup", asked.setup)
+    monkeypatch.setattr(outlooks, "_questions", process)
+    monkeypatch.setattr("fairlead.cluster.server.forecasting.WITHIN_S", within_s)
+    monkeypatch.setattr("fairlead.cluster.server.forecasting.QUESTION_CPU_S", np.inf)
+    same = asked.setup.policy
+    answer = outlooks.compare(Caller("admin", "", "admin"), WhatIf(policy=same))
+    assert answer.forecast_kind == ("exact" if within_s and final else "coarse")
+    expected = exact if within_s and final else coarse
+    assert answer.now.finish_s == pytest.approx(dict(expected.finish_s))
+    # The same policy: nothing changes.
+    assert answer.then.finish_s == pytest.approx(dict(expected.finish_s), rel=0.05)
+    assert bool(answer.notes) == (answer.forecast_kind == "coarse")
+
+
+def test_a_reason_is_given_while_the_driver_stands_still(server: Served) -> None:
+    spec = JobSpec(command=("true",), total_steps=10, rates={"v100": 1.0}, cwd="/")
+    with server.client() as client:
+        ids = client.submit([spec] * 200)
+        go = threading.Event()
+        stuck = server.server.service.engine.call(lambda: go.wait(LIMIT_S))
+        try:
+            told = [client.explain(job) for job in ids[:20]]
+            assert not stuck.done(), "the driver stood still all the time"
+        finally:
+            go.set()
+        assert all(one.facts and one.why_here for one in told)
+        stuck.result(LIMIT_S)
+
+
+def test_a_question_that_cannot_be_answered_is_refused(server: Served) -> None:
+    admin = Caller("admin", "", "admin")
+    with pytest.raises(FairleadError, match="no nodes yet"):
+        server.server.service.what_if(admin, WhatIf(policy="fifo"))

@@ -1,0 +1,253 @@
+"""The HTTP API of a real server: who gets what, and what is refused."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from tests.cluster.served import Served, served
+
+from fairlead.errors import InputError
+from fairlead.cluster.front.api.dependencies import LARGEST_BODY
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.api_models import JobView
+
+SPEC = {"command": ["true"], "total_steps": 10, "rates": {"v100": 2.0}}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("state") / "s") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ann(cluster: Served) -> str:
+    with cluster.client() as admin:
+        return admin.add_user("ann", "apes", "user")
+
+
+@pytest.fixture(scope="module")
+def bob(cluster: Served) -> str:
+    with cluster.client() as admin:
+        return admin.add_user("bob", "bees", "user")
+
+
+def ask(
+    cluster: Served, method: str, path: str, token: str | None = None, **named: Any
+) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {cluster.admin if token is None else token}"}
+    headers |= named.pop("headers", {})
+    url = cluster.url + path  # no TLS: reading certificates would take longer than the request
+    return httpx.request(method, url, headers=headers, timeout=120, verify=False, **named)
+
+
+def described(cluster: Served) -> dict[str, Any]:
+    found: dict[str, Any] = ask(cluster, "GET", "/openapi.json").json()
+    return found
+
+
+def test_a_stranger_gets_health_and_nothing_else(cluster: Served) -> None:
+    assert httpx.get(f"{cluster.url}/health").json()["status"] == "ok"
+    for path, operations in described(cluster)["paths"].items():
+        if path == "/health":
+            continue
+        for method in operations:
+            filled = path.format(job=0, name="n")
+            for headers in ({}, {"Authorization": "Bearer fl_guess"}, {"Authorization": "Basic x"}):
+                found = httpx.request(method, cluster.url + filled, headers=headers, verify=False)
+                assert found.status_code == 401, (method, path)
+                assert found.headers["WWW-Authenticate"] == "Bearer"
+                assert set(found.json()) == {"error"}
+
+
+def test_an_agents_token_opens_no_door_for_people(cluster: Served) -> None:
+    found = ask(cluster, "GET", "/v1/status", cluster.agent)
+    assert found.status_code == 403
+    assert "agent" in found.json()["error"]
+
+
+def test_a_user_cannot_tell_anothers_job_from_none(cluster: Served, ann: str, bob: str) -> None:
+    with cluster.client(ann) as client:
+        (job,) = client.submit([msgspec.convert(SPEC, JobSpec)])
+    for method, path in (
+        ("GET", ""),
+        ("GET", "/stints"),
+        ("GET", "/explain"),
+        ("GET", "/log"),
+        ("POST", "/cancel"),
+        ("POST", "/pause"),
+        ("POST", "/resume"),
+    ):
+        of_ann = ask(cluster, method, f"/v1/jobs/{job}{path}", bob)
+        of_none = ask(cluster, method, f"/v1/jobs/{10**9}{path}", bob)
+        assert (of_ann.status_code, of_none.status_code) == (404, 404)
+        assert of_ann.text.replace(str(job), "") == of_none.text.replace(str(10**9), "")
+    assert ask(cluster, "GET", "/v1/jobs", bob).json() == []
+    assert ask(cluster, "GET", "/v1/jobs?tenant=apes", bob).json() == []
+    assert ask(cluster, "GET", f"/v1/jobs/{job}", ann).json()["state"] == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/nodes/n/drain", None),
+        ("POST", "/v1/nodes/n/undrain", None),
+        ("DELETE", "/v1/nodes/n", None),
+        ("PUT", "/v1/policy", {"policy": "fifo"}),
+        ("GET", "/v1/users", None),
+        ("POST", "/v1/users", {"user": "eve", "tenant": "apes", "role": "admin"}),
+        ("DELETE", "/v1/users/bob", None),
+        ("POST", "/v1/jobs?tenant=bees", SPEC),
+        ("GET", "/metrics", None),
+    ],
+)
+def test_what_is_for_admins_is_refused_to_users(
+    cluster: Served, ann: str, method: str, path: str, body: Any
+) -> None:
+    found = ask(cluster, method, path, ann, json=body)
+    assert found.status_code == 403
+    assert set(found.json()) == {"error"}
+
+
+def test_a_removed_users_token_ends_and_a_new_one_replaces_the_old(cluster: Served) -> None:
+    with cluster.client() as admin:
+        old = admin.add_user("zoe", "zebras", "user")
+        new = admin.add_user("zoe", "zebras", "user")
+        assert ask(cluster, "GET", "/v1/status", old).status_code == 401
+        assert ask(cluster, "GET", "/v1/status", new).status_code == 200
+        assert "zoe" in {one.user for one in admin.users()}
+        admin.remove_user("zoe")
+        assert ask(cluster, "GET", "/v1/status", new).status_code == 401
+        with pytest.raises(InputError, match="zoe"):
+            admin.remove_user("zoe")
+
+
+def test_jobs_are_submitted_steered_and_listed_page_by_page(cluster: Served, ann: str) -> None:
+    with cluster.client(ann) as client:
+        ids = client.submit([msgspec.convert(SPEC | {"name": f"j{i}"}, JobSpec) for i in range(5)])
+        assert ids == sorted(set(ids))
+        page = client.jobs(after=ids[0], limit=2)
+        assert [job.id for job in page] == ids[1:3]
+        assert [job.name for job in page] == ["j1", "j2"]
+        client.pause(ids[0])
+        assert client.job(ids[0]).state == "paused"
+        client.resume(ids[0])
+        assert client.job(ids[0]).state == "waiting"
+        client.set_weight(ids[1], 3.5)
+        assert client.job(ids[1]).weight == 3.5
+        client.cancel(ids[2])
+        assert client.job(ids[2]).state == "cancelled"
+        assert ids[2] not in {job.id for job in client.all_jobs("open")}
+        assert ids[2] in {job.id for job in client.all_jobs("cancelled")}
+        with pytest.raises(InputError, match=f"job {ids[2]}"):
+            client.pause(ids[2])
+        assert client.explain(ids[3]).job.id == ids[3]
+        assert client.stints(ids[3]) == []
+        assert client.log(ids[3])[0] == ""
+
+
+def test_the_same_key_submits_once(cluster: Served, ann: str) -> None:
+    spec = msgspec.convert(SPEC, JobSpec)
+    with cluster.client(ann) as client:
+        first = client.submit([spec, spec], key="monday")
+        assert client.submit([spec, spec], key="monday") == first
+        assert client.submit([spec, spec], key="tuesday") != first
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "truncated"),
+        (b"\xff", "JSON is malformed"),
+        (b"[]", "from 1 to 1,000 jobs at once, got 0"),
+        (b"[" * 100_000, "expected object, got array"),
+        (b'{"command":["a"],"total_steps":"x"}', "total_steps: expected int, got 'x'"),
+        (b'[{"command":["a"],"total_steps":1,"weight":0}]', "body[0]: weight: must be from"),
+        (b'{"command":["a"],"total_steps":1' + b"0" * 3000 + b"}", "total_steps: must be from 1"),
+        (b'{"command":["a"],"total_steps":1,"weight":1e999}', "weight: number out of range"),
+        (b'{"command":["a\\u0000"],"total_steps":1}', "NUL"),
+        (b'{"command":["a"],"total_steps":1,"name":"\\u001b[2J"}', "must be printable"),
+        (b'{"command":["a"],"total_steps":1,"cwd":"../x"}', "must be an absolute path"),
+        (b'{"command":["a"],"total_steps":1,"cwd":"/a/../x"}', "'..'"),
+        (b'{"command":["a"],"total_steps":1,"x":1}', "x: unknown field"),
+    ],
+)
+def test_bad_bodies_get_one_sentence(cluster: Served, body: bytes, said: str) -> None:
+    found = ask(
+        cluster, "POST", "/v1/jobs", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert found.status_code == 400
+    assert said in found.json()["error"]
+    assert len(found.text) < 300
+
+
+def test_bodies_that_are_too_large_or_not_json_are_not_read(cluster: Served) -> None:
+    kind = {"Content-Type": "application/json"}
+    large = ask(cluster, "POST", "/v1/jobs", content=b" " * (LARGEST_BODY + 1), headers=kind)
+    assert large.status_code == 413
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(LARGEST_BODY // 4096 + 2):
+            yield b" " * 4096
+
+    assert ask(cluster, "POST", "/v1/jobs", content=endless(), headers=kind).status_code == 413
+    assert ask(cluster, "POST", "/v1/jobs", data={"command": "a"}).status_code == 415
+    many = [{"command": ["a"], "total_steps": 1}] * 1001
+    assert "1,001" in ask(cluster, "POST", "/v1/jobs", json=many).json()["error"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/jobs?limit=0",
+        "/v1/jobs?limit=100001",
+        "/v1/jobs?after=x",
+        "/v1/jobs?state=asleep",
+        "/v1/jobs?tenant=../x",
+        f"/v1/jobs/{2**64}",
+        "/v1/jobs/-1",
+        "/v1/samples?since_s=nan",
+        "/v1/samples?since_s=inf",
+        "/v1/jobs/0/log?limit=99999999",
+        "/v1/jobs/0/log?cursor=%00",
+    ],
+)
+def test_bad_parameters_are_named_with_their_value(cluster: Served, path: str) -> None:
+    found = ask(cluster, "GET", path)
+    assert found.status_code == 400
+    assert ", got '" in found.json()["error"]
+
+
+def test_parameters_that_nobody_knows_are_refused(cluster: Served) -> None:
+    typo = ask(cluster, "GET", "/v1/jobs?staet=open")
+    assert typo.status_code == 400
+    assert "'staet' is not a parameter here (this address takes state, " in typo.json()["error"]
+    assert "takes none" in ask(cluster, "GET", "/v1/nodes?x=1").json()["error"]
+
+
+def test_answers_are_json_and_safe_to_look_at(cluster: Served) -> None:
+    for path, status in (("/health", 200), ("/nothing", 404), ("/v1/jobs/99999999", 404)):
+        found = ask(cluster, "GET", path)
+        assert found.status_code == status
+        assert found.headers["Content-Type"] == "application/json"
+        assert found.headers["X-Content-Type-Options"] == "nosniff"
+        assert found.headers["Cache-Control"] == "no-store"
+        assert "default-src 'none'" in found.headers["Content-Security-Policy"]
+        assert "server" not in found.headers
+    assert ask(cluster, "PATCH", "/v1/jobs").status_code == 405
+
+
+def test_the_description_has_every_struct_and_its_bounds(cluster: Served) -> None:
+    schemas = described(cluster)["components"]["schemas"]
+    assert set(schemas["JobView"]["properties"]) == set(JobView.__struct_fields__)
+    assert set(schemas["JobSpec"]["properties"]) == set(JobSpec.__struct_fields__)
+    assert schemas["JobSpec"]["properties"]["scale_factor"]["minimum"] == 1
+    for path, operations in described(cluster)["paths"].items():
+        for method, operation in operations.items():
+            assert operation["tags"], path
+            assert operation["summary"], path
+            assert operation["description"], path
+            assert "422" not in operation["responses"]
+            assert bool(operation.get("security")) == (path != "/health"), (method, path)

@@ -1,0 +1,474 @@
+import asyncio
+import logging
+import random
+import socket
+import subprocess
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+import pytest
+
+from fairlead.errors import ConfigError, StaleError, StoreError
+from fairlead.cluster.protocol.access import Caller, Role
+from fairlead.cluster.agent.server_client import (
+    AgentClient,
+    RefusedError,
+    RegisterAgainError,
+    UnreachableError,
+)
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    SERVICE,
+    Held,
+    LogChunk,
+    LogWanted,
+    Orders,
+    Register,
+    Report,
+    WatchRequest,
+    Welcome,
+)
+from fairlead.cluster.front.transport import (
+    LARGEST,
+    AgentServer,
+    Tls,
+)
+
+WAIT_S = 180.0  # for a slow machine
+ROLES: dict[str, Role] = {"agent-token": "agent", "admin-token": "admin", "user-token": "user"}
+
+
+class Handler:
+    """A server's side that does as the name of the node says."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.watched = 0
+        self.unwatched = asyncio.Event()
+
+    def authenticate(self, token: str) -> Caller | None:
+        role = ROLES.get(token)
+        return None if role is None else Caller(user="someone", tenant="t", role=role)
+
+    async def register(self, message: Register) -> Welcome:
+        self.seen.append(message)
+        orders = Orders(seq=0, wanted=())
+        return Welcome(heartbeat_s=1.0, lease_s=3.0, rate_bound=0.01, orders=orders)
+
+    async def report(self, message: Report) -> Orders:
+        match message.node:
+            case "unknown":
+                raise StaleError("node 'unknown': has not registered")
+            case "wrong":
+                raise ConfigError("node 'wrong': has no device 7")
+            case "full":
+                raise StoreError("/var/lib/secret: disk full")
+            case "broken":
+                raise ZeroDivisionError("inner secret")
+            case "slow":
+                await asyncio.sleep(WAIT_S)
+        self.seen.append(message)
+        return Orders(seq=message.seq, wanted=(), leases={1: 2.5})
+
+    async def log(self, message: LogChunk) -> LogWanted:
+        return LogWanted(offset=message.offset + len(message.data))
+
+    async def watch(self, message: WatchRequest) -> AsyncGenerator[Orders, None]:
+        if message.node == "unknown":
+            raise StaleError("node 'unknown': has not registered")
+        self.watched += 1
+        try:
+            seq = 0
+            while True:
+                yield Orders(seq=seq, wanted=())
+                seq += 1
+                await asyncio.sleep(0.001)
+        finally:
+            self.unwatched.set()
+
+
+REGISTER = Register(
+    protocol=PROTOCOL,
+    version="0",
+    node="n",
+    incarnation="i",
+    host="localhost",
+    accelerator="v100",
+    devices=4,
+    holds=(Held(job=1, epoch=2, state="running", step=7),),
+)
+WATCH = WatchRequest(node="n", incarnation="i")
+Scene = Callable[[Handler, AgentServer, AgentClient], Awaitable[None]]
+
+
+def report(node: str = "n", seq: int = 1) -> Report:
+    return Report(node=node, incarnation="i", seq=seq, holds=())
+
+
+def run(scene: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scene, WAIT_S))
+
+
+def with_server(scene: Scene, token: str = "agent-token") -> None:
+    """Play a scene with a server and one client."""
+
+    async def play() -> None:
+        handler = Handler()
+        async with (
+            AgentServer(handler) as server,
+            AgentClient(server.address, token, timeout_s=WAIT_S) as client,
+        ):
+            await scene(handler, server, client)
+
+    run(play())
+
+
+def test_the_four_calls() -> None:
+    async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
+        assert (await client.register(REGISTER)).lease_s == 3.0
+        assert await client.report(report(seq=5)) == Orders(seq=5, wanted=(), leases={1: 2.5})
+        assert handler.seen == [REGISTER, report(seq=5)]
+        chunk = LogChunk(
+            node="n", incarnation="i", job=1, epoch=1, rank=0, offset=3, data=b"\x00\xff"
+        )
+        assert await client.log(chunk) == LogWanted(offset=5)
+        stream = client.watch(WATCH)
+        assert [(await anext(stream)).seq for _ in range(4)] == [0, 1, 2, 3]
+        await stream.aclose()
+        await handler.unwatched.wait()  # the server notices
+
+    with_server(scene)
+
+
+@pytest.mark.parametrize(
+    ("node", "error", "sentence"),
+    [
+        ("unknown", RegisterAgainError, "node 'unknown': has not registered"),
+        ("wrong", RefusedError, "node 'wrong': has no device 7"),
+        ("full", UnreachableError, "the server cannot write its state now"),
+        ("broken", UnreachableError, "the server failed at this call; its log says why"),
+    ],
+)
+def test_what_the_handler_raises_reaches_the_agent_without_what_is_inside(
+    node: str, error: type[Exception], sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
+        with pytest.raises(error) as raised:
+            await client.report(report(node))
+        assert sentence in str(raised.value)
+        assert "secret" not in str(raised.value)
+        assert (await client.report(report())).seq == 1
+
+    with caplog.at_level(logging.ERROR, "fairlead"):
+        with_server(scene)
+    assert ("secret" in caplog.text) == (node in ("full", "broken"))
+
+
+def test_a_watch_can_be_refused() -> None:
+    async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
+        with pytest.raises(RegisterAgainError):
+            await anext(client.watch(msgspec.structs.replace(WATCH, node="unknown")))
+
+    with_server(scene)
+
+
+@pytest.mark.parametrize(
+    ("token", "sentence"),
+    [
+        ("", "no valid token"),
+        ("agent-token2", "no valid token"),
+        ("user-token", "the token of user 'someone' is not one for agents"),
+        ("x" * 100_000, "metadata"),
+    ],
+)
+def test_strangers_and_users_are_refused_everywhere(token: str, sentence: str) -> None:
+    async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
+        chunk = LogChunk(node="n", incarnation="i", job=1, epoch=1, rank=0, offset=0, data=b"")
+        calls: list[Awaitable[Any]] = [
+            client.register(REGISTER),
+            client.report(report()),
+            client.log(chunk),
+            anext(client.watch(WATCH)),
+        ]
+        for call in calls:
+            with pytest.raises(RefusedError, match=sentence):
+                await call
+        assert not handler.seen
+        assert not handler.watched
+
+    with_server(scene, token)
+
+
+def test_an_admin_may_call() -> None:
+    async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
+        assert (await client.report(report())).seq == 1
+
+    with_server(scene, "admin-token")
+
+
+def test_a_token_that_no_header_can_carry_is_refused_at_once() -> None:
+    for token in ("a b", "ä", "a\n"):
+        with pytest.raises(ConfigError, match="printable ASCII"):
+            AgentClient("localhost:1", token)
+
+
+def test_a_call_without_metadata_is_refused() -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            code, said = await raw(channel, "Report", msgspec.msgpack.encode(report()), token=None)
+            assert code is grpc.StatusCode.UNAUTHENTICATED
+            assert said == "no valid token came with the call"
+            code, _ = await raw(channel, "Shutdown", b"")
+            assert code is grpc.StatusCode.UNIMPLEMENTED
+
+    with_server(scene)
+
+
+async def raw(
+    channel: grpc.aio.Channel, name: str, data: bytes, token: str | None = "agent-token"
+) -> tuple[grpc.StatusCode, str]:
+    """Send bytes as a call; how it ends."""
+    metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+    kind: Any = channel.unary_stream if name == "Watch" else channel.unary_unary
+    call = kind(f"/{SERVICE}/{name}", None, None)(data, metadata=metadata)
+    try:
+        if name == "Watch":
+            await call.read()
+            call.cancel()
+        else:
+            await call
+    except grpc.aio.AioRpcError as problem:
+        return problem.code(), problem.details() or ""
+    return grpc.StatusCode.OK, ""
+
+
+def changed(message: Any, **fields: Any) -> bytes:
+    return msgspec.msgpack.encode(msgspec.to_builtins(message) | fields)
+
+
+WRONG: list[tuple[str, bytes, str]] = [
+    ("Report", b"", "Report: 0 bytes that are not a whole message"),
+    ("Report", changed(report(), seq="x"), "Report.seq: expected int, got str (it is 'x')"),
+    ("Report", changed(report(), seq=-1), "Report.seq: expected int >= 0 (it is -1)"),
+    ("Report", changed(report(), seq=2**63), "Report.seq: expected int <= 9007199254740992"),
+    ("Report", changed(report(), node="../x"), "(it is '../x')"),
+    ("Report", changed(report(), node=".."), "(it is '..')"),
+    ("Report", changed(report(), node="y" * 10**6), "yyy..."),
+    ("Report", changed(report(), holds=[{"job": None}]), "Report.holds[0].job: expected int"),
+    ("Register", changed(REGISTER, devices=0), "Register.devices: expected int >= 1 (it is 0)"),
+    ("Register", b"\x91" * 100_000, "Register"),
+    ("Watch", b"\xc1", "WatchRequest: 1 bytes that are not a whole message"),
+    (
+        "Log",
+        msgspec.msgpack.encode({"node": "n"}),
+        "LogChunk: object missing required field incarnation",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "sentence"), WRONG)
+def test_a_malformed_message_is_refused_with_field_and_value(
+    name: str, data: bytes, sentence: str
+) -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            code, said = await raw(channel, name, data)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert sentence in said
+        assert "\n" not in said
+        assert len(said) < 300
+        assert not handler.seen
+
+    with_server(scene)
+
+
+def test_not_a_number_is_no_duration() -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        for bad in (float("nan"), float("inf"), -2.0):
+            held = Held(job=1, epoch=1, state="running", ran_s=bad)
+            with pytest.raises(RefusedError, match=r"Report\.holds\[0\]\.ran_s: expected float"):
+                await client.report(msgspec.structs.replace(report(), holds=(held,)))
+
+    with_server(scene)
+
+
+def test_random_and_truncated_messages_end_no_more_than_their_own_call() -> None:
+    rng = random.Random(5)
+    whole = msgspec.msgpack.encode(REGISTER)
+    pieces = [whole[:cut] for cut in range(0, len(whole), 7)]
+    pieces += [rng.randbytes(rng.randrange(200)) for _ in range(100)]
+    for _ in range(100):
+        data = bytearray(whole)
+        data[rng.randrange(len(data))] = rng.randrange(256)
+        pieces.append(bytes(data))
+
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        names = ("Register", "Report", "Log", "Watch")
+        expected = {
+            grpc.StatusCode.OK,  # a byte of a text was changed
+            grpc.StatusCode.INVALID_ARGUMENT,
+            grpc.StatusCode.FAILED_PRECONDITION,
+        }
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            for number, data in enumerate(pieces):
+                code, said = await raw(channel, names[number % 4], data)
+                assert code in expected, said
+        assert (await client.report(report())).seq == 1
+
+    with_server(scene)
+
+
+def test_bytes_that_are_not_grpc_hurt_nobody() -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        for data in (b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 1000, random.Random(1).randbytes(5000)):
+            with socket.create_connection(("127.0.0.1", server.port)) as stranger:
+                stranger.sendall(data)
+            assert (await client.report(report())).seq == 1
+
+    with_server(scene)
+
+
+def test_another_version_of_the_protocol_is_told_so_whatever_else_it_says() -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        with pytest.raises(RefusedError, match="speaks version 9 of the protocol"):
+            await client.register(msgspec.structs.replace(REGISTER, protocol=9))
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            data = msgspec.msgpack.encode({"protocol": 9, "name": "of the future"})
+            code, said = await raw(channel, "Register", data)
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert said == f"the agent speaks version 9 of the protocol, the server version {PROTOCOL}"
+
+    with_server(scene)
+
+
+def test_a_huge_message_is_refused() -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            code, _ = await raw(channel, "Log", bytes(LARGEST + 1))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (await client.report(report())).seq == 1
+
+    with_server(scene)
+
+
+def test_two_hundred_calls_at_once() -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        answers = await asyncio.gather(*(client.report(report(seq=i)) for i in range(200)))
+        assert [orders.seq for orders in answers] == list(range(200))
+
+    with_server(scene)
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
+    async def scene(handler: Handler, server: AgentServer, _: AgentClient) -> None:
+        async with AgentClient(server.address, "agent-token", timeout_s=0.2) as hasty:
+            with pytest.raises(UnreachableError, match="deadline exceeded"):
+                await hasty.report(report("slow"))
+
+    with_server(scene)
+
+
+def test_a_client_finds_a_server_that_comes_back_on_the_same_port() -> None:
+    async def scene() -> None:
+        first = AgentServer(Handler())
+        await first.start()
+        async with AgentClient(first.address, "agent-token") as client:
+            stream = client.watch(WATCH)
+            await anext(stream)
+            await first.stop(0.0)
+            with pytest.raises(UnreachableError):
+                async for _ in stream:
+                    pass
+            with pytest.raises(UnreachableError):
+                await client.report(report())
+            async with AgentServer(Handler(), port=first.port):
+                while True:
+                    try:
+                        assert (await client.report(report())).seq == 1
+                        break
+                    except UnreachableError:
+                        await asyncio.sleep(0.05)
+        with pytest.raises(UnreachableError, match="closed"):
+            await client.report(report())
+
+    run(scene())
+
+
+def test_a_port_in_use_is_refused() -> None:
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        with pytest.raises(ConfigError, match=f"{server.address}: cannot listen there"):
+            await AgentServer(Handler(), port=server.port).start()
+        assert (await client.report(report())).seq == 1
+
+    with_server(scene)
+
+
+def test_no_thread_is_left() -> None:
+    before = set(threading.enumerate())
+
+    async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
+        await client.report(report())
+
+    with_server(scene)
+    assert set(threading.enumerate()) <= before
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+def certificate(folder: Path) -> Tls:
+    """One for localhost that signs itself."""
+    pair = Tls(folder / "key.pem", folder / "certificate.pem")
+    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    names = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    files = ["-keyout", str(pair.key), "-out", str(pair.certificate)]
+    command = [*make.split(" "), *names.split(" "), *files]
+    subprocess.run(command, check=True, capture_output=True)
+    return pair
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    return certificate(tmp_path_factory.mktemp("tls"))
+
+
+def test_calls_over_tls_and_no_others(tls: Tls) -> None:
+    async def scene() -> None:
+        async with AgentServer(Handler(), tls=tls) as server:
+            address = f"localhost:{server.port}"
+            async with AgentClient(address, "agent-token", ca=tls.certificate) as client:
+                assert (await client.report(report())).seq == 1
+            async with AgentClient(address, "agent-token", timeout_s=2.0) as plain:
+                with pytest.raises(UnreachableError):
+                    await plain.report(report())
+
+    run(scene())
+
+
+def test_a_server_with_another_certificate_is_not_trusted(tls: Tls, tmp_path: Path) -> None:
+    trusted = certificate(tmp_path).certificate
+
+    async def scene() -> None:
+        async with (
+            AgentServer(Handler(), tls=tls) as server,
+            AgentClient(f"localhost:{server.port}", "agent-token", ca=trusted) as client,
+        ):
+            with pytest.raises(UnreachableError):
+                await client.report(report())
+
+    run(scene())
+
+
+def test_files_for_tls_that_cannot_be_used_are_refused(tls: Tls, tmp_path: Path) -> None:
+    async def scene() -> None:
+        for pair in (Tls(tmp_path / "no", tls.certificate), Tls(tls.certificate, tls.key)):
+            with pytest.raises(ConfigError, match="not a certificate and its key"):
+                await AgentServer(Handler(), tls=pair).start()
+        with pytest.raises(ConfigError, match="none: cannot be read"):
+            await AgentClient("localhost:1", "t", ca=tmp_path / "none").open()
+
+    run(scene())

@@ -1,0 +1,47 @@
+"""What state a node is in, why, and what the core is told of it."""
+
+import pytest
+
+from fairlead.cluster.server.fleet import LiveNode
+from fairlead.cluster.protocol.node_states import (
+    NODE_STATES,
+    NodeState,
+    condition,
+    usable,
+)
+
+
+def _node(**more: object) -> LiveNode:
+    node = LiveNode("a", "v100", 2, incarnation="one", seen=90.0, lease_until=130.0)
+    for name, value in more.items():
+        setattr(node, name, value)
+    return node
+
+
+@pytest.mark.parametrize(
+    ("more", "state", "reason"),
+    [
+        ({}, "up", ""),
+        ({"incarnation": ""}, "never seen", "no agent has registered under this name"),
+        ({"drained": True, "suspect": True}, "drained", "drained by an administrator"),
+        ({"lost": True, "lease_until": 95.0}, "lost", "silent for 10 s"),
+        ({"suspect": True}, "suspect", "silent for 10 s; its lease ends in 30 s"),
+        ({"cordoned": "3 jobs failed there"}, "unhealthy", "3 jobs failed there"),
+        ({"problems": ("disk full", "clock wrong")}, "unhealthy", "disk full; clock wrong"),
+        ({"problems": ("x",), "cordoned": "y"}, "unhealthy", "x; y"),
+        ({"waits_until": 107.0, "waits_for": "restored"}, "waiting", "restored; for 7 s more"),
+        ({"waits_until": 99.0, "waits_for": "restored"}, "up", ""),
+        ({"suspect": True, "cordoned": "y"}, "suspect", "silent for 10 s; its lease ends in 30 s"),
+    ],
+)
+def test_every_state_has_its_reason(more: dict[str, object], state: NodeState, reason: str) -> None:
+    found = condition(_node(**more), 100.0)
+    assert (found.state, found.reason) == (state, reason)
+    assert found.state in NODE_STATES
+    assert usable(_node(**more), 100.0) == (state == "up")
+
+
+def test_a_node_of_an_earlier_run_of_the_server_is_lost_until_it_registers() -> None:
+    node = _node(incarnation="", last_incarnation="one", seen=0.0)
+    assert condition(node, 100.0).state == "lost"
+    assert condition(node, 100.0).reason == "has not registered since the server was started"

@@ -1,0 +1,82 @@
+"""What is measured of a start."""
+
+import msgspec
+import pytest
+
+from fairlead.cluster.protocol.messages import Held
+from fairlead.cluster.store.rows import JobRow, StintRow
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.attempts import LiveStart, ranks_on
+
+
+def start() -> LiveStart:
+    """On one device of node "a", before its first step."""
+    spec = JobSpec(command=("true",), total_steps=1000, rates={"v100": 10.0}, cwd="/")
+    row = JobRow(
+        id=1,
+        name="",
+        tenant="t",
+        user="u",
+        spec=spec,
+        state="running",
+        submitted_s=0.0,
+        total_steps=1000.0,
+    )
+    stint = StintRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    return LiveStart(row, stint, ranks_on({"a": (0,)}), 10.0, 0.0, ordered=True)
+
+
+def trains(one: LiveStart, step: int, ran_s: float) -> None:
+    one.held["a"] = msgspec.convert(
+        {
+            "job": 1,
+            "epoch": 1,
+            "state": "running",
+            "step": step,
+            "loaded_step": 100,
+            "ran_s": ran_s,
+        },
+        Held,
+    )
+
+
+def test_a_rate_is_measured_alone() -> None:
+    one = start()
+    assert one.measured() is None
+    trains(one, 110, 1.0)
+    assert one.measured() is None, "a second is too short"
+    trains(one, 200, 10.0)
+    assert one.measured() == pytest.approx(10.0)
+
+
+def test_what_a_job_does_beside_another_is_not_its_rate() -> None:
+    one = start()
+    one.shares(True)
+    trains(one, 200, 20.0)
+    assert one.measured() is None
+    one.shares(False)
+    assert one.measured() is None, "not yet for a second"
+    trains(one, 300, 30.0)
+    assert one.measured() == pytest.approx(10.0), "since it has been alone"
+    one.shares(False)
+    trains(one, 400, 40.0)
+    assert one.measured() == pytest.approx(10.0)
+    one.shares(True)
+    assert one.measured() is None
+
+
+def test_a_start_after_the_last_step_is_at_the_last_step() -> None:
+    one = start()
+    one.from_step = 1000.0
+    assert (one.done(), one.progress()) == (1000.0, 999.0), "one is kept back from the core alone"
+    trains(one, 1000, 10.0)
+    assert (one.done(), one.progress()) == (1000.0, 999.0)
+    trains(one, 1200, 10.0)
+    assert one.done() == 1000.0
+
+
+def test_time_alone_brings_no_job_to_its_last_step() -> None:
+    one = start()
+    one.row.spec = msgspec.structs.replace(one.row.spec, plain=True)
+    one.held["a"] = Held(job=1, epoch=1, state="running", ran_s=1e6)
+    assert one.done() == 999.0

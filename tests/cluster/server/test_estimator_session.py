@@ -1,0 +1,109 @@
+"""A live cluster plans with the rates that it has measured, and knows them after a crash."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.cluster.cluster import running, until
+
+from fairlead.scheduler import journal
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.model.events import RatesLearned
+from fairlead.cluster.server.estimator_session import Estimating
+from fairlead.cluster.protocol.messages import Held
+from fairlead.cluster.store.rows import JobRow, StintRow
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.attempts import (
+    Book,
+    LiveStart,
+    ranks_on,
+)
+from fairlead.cluster.store.store import Store
+from fairlead.model.job import JobId
+
+SAID, TRUE = 10.0, 100.0  # steps/s
+
+
+def spec(folder: Path) -> JobSpec:
+    script = Path(__file__).resolve().parents[2] / "examples" / "live" / "numpy_job.py"
+    return JobSpec(
+        command=("python", str(script), "--step-ms", str(1000 / TRUE)),
+        total_steps=1_000_000,
+        rates={"v100": SAID},
+        checkpoint_dir=str(folder / "job"),
+        cwd="/",
+    )
+
+
+def test_measured_rates_are_planned_with_and_outlive_the_server(tmp_path: Path) -> None:
+    options = ("--estimator", "fairlead")
+    with running(tmp_path, options, {"node-a": "v100=1"}) as cluster:
+        with cluster.client() as client:
+            until(lambda: [n.state for n in client.nodes()] == ["up"])
+            (job,) = client.submit([spec(tmp_path)])
+            until(lambda: client.job(job).steps > 4 * TRUE, what="four seconds of work")
+        cluster.kill()
+        believed = _core(cluster.state)
+        assert _rate(believed, job) > 5 * SAID
+        cluster.start()
+        with cluster.client() as client:
+            steps = client.job(job).steps
+            until(lambda: client.job(job).steps > steps + 3 * TRUE, what="work after the crash")
+            client.cancel(job)
+            until(lambda: client.job(job).state == "cancelled")
+    assert "Traceback" not in cluster.log()
+    with Store(cluster.state) as store:
+        number, records = store.segment()
+        assert journal.replay_records(records, str(number)) > 0
+
+
+def _core(state: Path) -> Scheduler:
+    """As the journal has it, which a replay needs no estimator for."""
+    with Store(state) as store:
+        _, records = store.segment()
+        setup, before, tail = journal.begin(list(records), "segment")
+        told = [journal.decode(record) for record in store.segment()[1]]
+        assert any(isinstance(record, RatesLearned) for record in told)
+        return journal.recover(setup, before, tail).scheduler
+
+
+def _rate(core: Scheduler, job: int) -> float:
+    row = core.ledger.jobs.row[core.ledger.row(JobId(job))]
+    assert core.believed.of_row(int(row)) >= 0
+    return float(core.throughputs.rate[row].max())
+
+
+def test_rates_are_measured_by_the_clock_of_the_agent_not_by_when_reports_come() -> None:
+    """A round of 5 s whose start took 2: reports are 2 s late, and 20 steps/s looked like 4.3."""
+    row = JobRow(
+        id=1, name="", tenant="t", user="u", submitted_s=0.0, total_steps=1e6,
+        spec=JobSpec(command=("true",), total_steps=1_000_000, rates={"v100": 20.0}),
+    )  # fmt: skip
+    book = Book()
+    book.jobs[1] = row
+    engine = SimpleNamespace(book=book, fleet=SimpleNamespace(heartbeat_s=2.0))
+    mine = Estimating(engine, "fairlead")  # type: ignore[arg-type]
+    stint = StintRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    start = LiveStart(row, stint, ranks_on({"a": (0,)}), 20.0, 0.0, ordered=True)
+    book.add(start)
+
+    def report(step: int, ran_s: float, step_age_s: float) -> None:
+        start.held["a"] = Held(
+            job=1, epoch=1, state="running", step=step, loaded_step=0, ran_s=ran_s,
+            step_age_s=step_age_s,
+        )  # fmt: skip
+
+    assert mine._measured(1, 13.0, 3.0) is None, "nothing is known of it yet"
+    report(13, 0.7, 0.05)
+    assert mine._measured(1, 13.0, 3.0) is None, "too little to measure"
+    report(83, 4.2, 0.05)
+    steps, seconds = mine._measured(1, 70.0, 5.0) or (0.0, 1.0)
+    assert steps / seconds == pytest.approx(20.0)
+    report(283, 15.15, 1.0)
+    steps, seconds = mine._measured(1, 200.0, 20.0) or (0.0, 1.0)
+    assert steps == 200.0
+    assert steps / seconds == pytest.approx(20.0)
+    assert mine._measured(1, 200.0, 5.0) is None, "no news is no measurement"
+    book.drop(start)
+    assert mine._measured(1, 30.0, 5.0) is None, "it ended, and the report may be 2 s late"
+    assert mine._measured(1, 2_000.0, 100.0) == (2_000.0, 100.0)

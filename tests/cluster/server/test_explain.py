@@ -1,0 +1,405 @@
+"""What is said of a job is true of the state that it is said of: states are made, and sentences held against
+them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.local_front import LocalFront
+from fairlead.cluster.protocol.messages import (
+    Held,
+    Register,
+    Report,
+)
+from fairlead.cluster.server.explain import (
+    facts,
+    past,
+    stands_still,
+    stated,
+)
+from fairlead.cluster.store.rows import JobRow, StintRow
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.standing import Standing
+from fairlead.cluster.server.attempts import (
+    Book,
+    LiveStart,
+    ranks_on,
+)
+from fairlead.cluster.protocol.api_models import JobView, StintView
+from fairlead.model.cluster import SlotType
+from fairlead.model.throughputs import Throughputs
+
+MINE, OTHER, THIRD = 1, 2, 3
+
+
+class State:
+    """A cluster in a state that is made up: all that reasons are read from."""
+
+    def __init__(self, **nodes: int) -> None:
+        self.now = 1_000.0
+        self.fleet = Fleet(30.0, 0.01, lambda: self.now, lambda _: None)
+        self.front = LocalFront(self.fleet)
+        self.book = Book()
+        self.standing = Standing()
+        self.policy = "las"
+        self.scheduler = object()
+        self.clock = SimpleNamespace(now_s=lambda: self.now)
+        self.admission = SimpleNamespace(outside=lambda _: False)
+        self.solving = SimpleNamespace(state="ok", began_s=None)
+        self.backend = SimpleNamespace(
+            round=SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0),
+            early_s=10.0,
+            heeds_costs=lambda: True,
+        )
+        self._reports = 0
+        for name, devices in (nodes or {"a": 2}).items():
+            self.fleet.add(name, "v100", devices)
+            self.fleet.register(
+                Register(
+                    node=name, incarnation=name, accelerator="v100", devices=devices, host="",
+                    fake=True, holds=(), protocol=0,
+                    version="0",
+                )
+            )  # fmt: skip
+
+    def job(self, job: int, tenant: str = "t") -> JobRow:
+        """A job in the system."""
+        spec = JobSpec(command=("true",), total_steps=1_000)
+        row = JobRow(
+            id=job, name="", tenant=tenant, user="u", spec=spec, submitted_s=0.0, total_steps=1e3
+        )
+        self.book.jobs[job] = row
+        return row
+
+    def start(self, job: int, devices: tuple[int, ...], node: str = "a", **held: Any) -> LiveStart:
+        """A start of it, and what its node says of that: nothing without fields."""
+        row = self.book.jobs.get(job) or self.job(job)
+        row.epoch += 1
+        stint = StintRow(
+            job=job, epoch=row.epoch, node=node, accelerator="v100", devices=devices,
+            began_s=self.now - 20.0,
+        )  # fmt: skip
+        start = LiveStart(row, stint, ranks_on({node: devices}), 1.0, 0.0, ordered=True)
+        self.book.add(start)
+        if held:
+            said = Held(job=job, epoch=row.epoch, **held)
+            self._say(node, said)
+        return start
+
+    def _say(self, node: str, said: Held) -> None:
+        self._reports += 1
+        before = tuple(self.fleet.nodes[node].holds.values())
+        self.fleet.publish()
+        self.front.report(
+            Report(node=node, incarnation=node, seq=self._reports, holds=(*before, said))
+        )
+
+    def decided(self, share: dict[int, float], packed: bool = False, **table: Any) -> None:
+        """What the core decided last: job -> share of the time on v100."""
+        jobs = sorted(self.book.jobs)
+        n, slots = len(jobs), (SlotType("v100"),)
+        kinds = tuple((f"k{job}", 1) for job in jobs)
+        self.standing = Standing(
+            self.now, slots, packed, True, np.array(jobs), np.ones(n, np.int64), np.arange(n),
+            np.column_stack([np.arange(n), np.full(n, -1)]),
+            np.array([[share.get(job, 0.0)] for job in jobs]),
+            np.array([int(job in share) for job in jobs]),
+            Throughputs(slots, kinds, np.ones((n, 1)), table.get("pair")),
+        )  # fmt: skip
+
+    def told(self, state: str = "waiting", tenant: str | None = None, **fields: Any) -> str:
+        """All that is said of the job."""
+        job = view(id=MINE, state=state, rates={"v100": 1.0}, claimed={}, **fields)
+        return " ".join(facts(self, job, (), tenant))  # type: ignore[arg-type]
+
+
+def view(**fields: object) -> JobView:
+    """A job that ran on v100."""
+    plain = {
+        "id": 1, "name": "", "tenant": "t", "user": "u", "family": "", "scale_factor": 1,
+        "weight": 1.0, "state": "running", "total_steps": 100.0, "steps": 0.0, "saved_step": 0,
+        "submitted_s": 0.0, "started_s": None, "ended_s": None, "node": "", "accelerator": "",
+        "devices": (), "epoch": 0, "starts": 1, "preemptions": 0, "failures": 0, "run_s": 0.0,
+        "lost_steps": 0.0, "overhead_s": 0.0, "rates": {}, "measured_rate": 6.8, "slo_s": None,
+        "reason": "", "measured_on": "v100", "claimed": {"v100": 10.0},
+    }  # fmt: skip
+    return msgspec.convert(plain | fields, JobView)
+
+
+TRAINS: dict[str, Any] = {
+    "state": "running", "step": 500, "loaded_step": 0, "ran_s": 50.0, "step_age_s": 0.1
+}  # fmt: skip
+
+
+def test_devices_of_others_that_train_are_said_to_be_held_by_them() -> None:
+    state = State()
+    state.job(MINE)
+    state.start(OTHER, (0,), **TRAINS)
+    state.start(THIRD, (1,), **TRAINS)
+    state.decided({MINE: 0.5, OTHER: 0.75, THIRD: 0.75})
+    told = state.told()
+    assert "2 devices held by jobs 2, 3 in training" in told
+    assert "free" not in told
+    assert "decided anew in 90 s" in told
+    assert "gives it 0.50 of the time on v100" in told
+
+
+def test_who_hangs_starts_stops_or_finishes_is_not_said_to_train() -> None:
+    state = State(a=5)
+    state.job(MINE)
+    state.start(2, (0,), **TRAINS | {"step_age_s": 100.0})
+    state.start(3, (1,))
+    state.start(4, (2,), **TRAINS).stopping = "preempted"
+    state.start(5, (3,), **TRAINS | {"completed": True})
+    told = state.told()
+    assert "1 device held by job 2 without a step for long, perhaps hanging" in told
+    assert "1 device held by job 3 still starting" in told
+    assert "1 device held by job 4 told to stop and not ended yet" in told
+    assert "1 device held by job 5 past the last step and not ended yet" in told
+    assert "1 device of v100 is free" in told
+    assert "in training" not in told
+
+
+def test_what_the_agent_says_of_a_hang_is_said_first() -> None:
+    stall = "no step for 92 s, usual 0.2 s; rank 0 is in fails.py:15 (train)"
+    state = State(a=3)
+    state.start(MINE, (0,), **TRAINS | {"step_age_s": 9.0, "stall": stall})
+    state.start(OTHER, (1,), state="starting", wait_s=0.0, stall="no first step for 600 s")
+    told = state.told("running", node="a", accelerator="v100", devices=(0,))
+    assert told.startswith(f"It stands still, and may hang: {stall}. It holds 1 x v100 of a.")
+    assert "runs on" not in told
+    assert stands_still(state, MINE)  # type: ignore[arg-type]
+    assert stands_still(state, OTHER)  # type: ignore[arg-type]
+    state.job(THIRD)
+    waits = view(id=THIRD, state="waiting", rates={"v100": 1.0}, claimed={})
+    told = " ".join(facts(state, waits))  # type: ignore[arg-type]
+    assert "2 devices held by jobs 1, 2 without a step for long, perhaps hanging" in told
+    assert "in training" not in told
+    assert "still starting" not in told
+
+
+def test_a_job_that_is_told_to_stop_or_finishes_does_not_hang() -> None:
+    state = State(a=3)
+    state.start(MINE, (0,), **TRAINS | {"stall": "no step"}).stopping = "preempted"
+    state.start(OTHER, (1,), **TRAINS | {"finishing": True, "step_age_s": 1e4})
+    state.start(THIRD, (2,), **TRAINS)
+    assert not any(stands_still(state, job) for job in (MINE, OTHER, THIRD, 9))  # type: ignore[arg-type]
+
+
+def test_a_device_that_is_passed_on_is_held_once() -> None:
+    state = State(a=4)
+    state.job(MINE)
+    state.start(70, (0, 1), **TRAINS | {"wait_s": 0.0}).stopping = "preempted"
+    state.start(49, (0, 1), state="starting")  # waits for the devices of 70
+    state.start(73, (2,))  # its node has not taken it up
+    state.start(71, (2, 3), **TRAINS | {"wait_s": 0.0}).stopping = "preempted"
+    told = state.told()
+    assert (
+        "4 devices held by jobs 70, 71 told to stop and not ended yet (next: jobs 49, 73)" in told
+    )
+    assert "starting" not in told
+    assert "free" not in told
+
+
+def test_a_pair_holds_its_devices_once() -> None:
+    state = State(a=2)
+    state.job(MINE)
+    state.start(OTHER, (0, 1), **TRAINS)
+    state.start(THIRD, (0, 1), **TRAINS)
+    assert "2 devices held by jobs 2, 3 in training" in state.told()
+
+
+def test_a_device_that_the_job_itself_has_to_give_up_is_said_to_go_to_another() -> None:
+    state = State(a=1)
+    state.start(MINE, (0,), **TRAINS).stopping = "preempted"
+    state.start(OTHER, (0,), state="starting")
+    told = state.told("preempted")
+    assert "Its start 1 is being stopped (preempted)." in told
+    assert "No device of v100 is free." in told
+
+
+def test_free_devices_are_said_to_be_free() -> None:
+    state = State()
+    state.job(MINE)
+    told = state.told()
+    assert "2 devices of v100 are free, and no other job holds any" in told
+    assert "or earlier, for there is room" in told
+    state.backend.early_s = float("inf")
+    assert "in 90 s." in state.told()
+
+
+def test_a_job_that_starts_is_named_where_a_round_waits_for_it() -> None:
+    state = State(a=1, b=1)
+    state.job(MINE)
+    state.start(OTHER, (0,), state="starting")
+    assert "or earlier, for there is room" in state.told()
+    state.backend.heeds_costs = lambda: False
+    assert "in 90 s, or earlier, once job 2 has trained for as long as its start took" in (
+        state.told()
+    )
+
+
+def test_devices_of_nodes_that_may_not_be_used_are_not_free() -> None:
+    state = State(a=2, b=3, c=4)
+    state.job(MINE)
+    state.fleet.nodes["a"].drained = True
+    state.fleet.nodes["b"].suspect = True
+    state.fleet.nodes["c"].lost = True
+    told = state.told()
+    assert "No device of v100 is free" in told
+    for part in (
+        "2 devices on nodes that are drained",
+        "3 devices",
+        "suspect",
+        "4 devices",
+        "lost",
+    ):
+        assert part in told
+
+
+@pytest.mark.parametrize(
+    ("solve", "began_s", "words"),
+    [
+        (
+            "failed: no memory",
+            None,
+            "It has no share of the time yet: the solve failed: no memory.",
+        ),
+        (
+            "under way for 3 s",
+            997.0,
+            "It has no share of the time yet: a solve is under way for 3 s.",
+        ),
+        ("ok", None, "It joined after the last decision, and takes part in the next."),
+    ],
+)
+def test_why_there_is_no_share_yet(solve: str, began_s: float | None, words: str) -> None:
+    state = State()
+    state.start(OTHER, (0,), **TRAINS)
+    state.decided({OTHER: 1.0})
+    state.job(MINE)
+    state.solving.state, state.solving.began_s = solve, began_s
+    assert words in state.told()
+
+
+def test_a_share_of_nothing_is_not_a_share_that_is_still_to_come() -> None:
+    state = State()
+    state.job(MINE)
+    state.start(OTHER, (0,), **TRAINS)
+    state.decided({MINE: 0.0, OTHER: 1.0})
+    assert "Policy las gives it no share of the time now." in state.told()
+    state.decided({OTHER: 1.0})
+    assert "It joined after the last solve, and is part of the next." in state.told()
+
+
+def test_a_round_that_waits_for_starts_says_so() -> None:
+    state = State()
+    state.job(MINE)
+    state.start(OTHER, (0,))
+    state.backend.round.end_s = state.now - 12.0
+    assert "has been over for 12 s and has not ended yet: job 2 still starting" in state.told()
+
+
+def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
+    place: dict[str, Any] = {"node": "a", "accelerator": "v100", "devices": (0,)}
+    state = State()
+    start = state.start(MINE, (0,))
+    assert "It was ordered 20 s ago, and a has not taken it up yet." in state.told(
+        "running", **place
+    )
+    state = State()
+    state.start(OTHER, (0,), **TRAINS).stopping = "preempted"
+    state.start(MINE, (0,), state="starting")
+    assert "It waits for devices held by job 2 told to stop and not ended yet." in state.told(
+        "running", **place
+    )
+    state = State()
+    state.start(MINE, (0,), **TRAINS)
+    assert "It runs on 1 x v100 of a." in state.told("running", **place)
+    state.fleet.nodes["a"].suspect = True
+    assert "Node a is suspect" in state.told("running", **place)
+    state = State()
+    state.start(MINE, (0,), **TRAINS | {"step_age_s": 100.0})
+    told = state.told("running", **place)
+    assert told.startswith("It stands still, and may hang: no step for 100 s. It holds 1 x v100 of")
+    state = State()
+    start = state.start(MINE, (0,), **TRAINS)
+    start.stopping = "moved"
+    told = state.told("running", **place)
+    assert "Its start 1 is being stopped (moved)." in told
+    assert "runs on" not in told
+
+
+def test_a_job_that_is_not_tried_again_yet_says_so_whatever_is_free() -> None:
+    state = State()
+    state.job(MINE)
+    state.book.jobs[MINE].avoids = ("b",)
+    told = state.told(retry_in_s=12.0, reason="failed: exit code 3")
+    assert "failed: exit code 3" in told
+    assert "free" not in told
+    assert "off b" in told
+
+
+def test_what_is_past_is_told_with_its_time() -> None:
+    stint = StintView(
+        job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0, ended_s=100.0,
+        from_step=0.0, to_step=5.0, why="node lost", wait_s=0.0, start_s=0.0, load_s=0.0,
+        save_s=0.0, stop_s=0.0, lost_steps=0.0,
+    )  # fmt: skip
+    waits = view(state="preempted", reason="node lost")
+    assert past(waits, [stint], 1_300.0) == "Its last start ended 20 min ago: node lost."
+    later = msgspec.structs.replace(stint, epoch=2, ended_s=200.0, why="preempted")
+    assert past(waits, [stint, later], 1_300.0) == ""
+    again = msgspec.structs.replace(stint, epoch=2, ended_s=None, why="")
+    assert past(view(state="running", reason="node lost"), [stint, again], 1_300.0) == ""
+
+
+def test_jobs_of_other_tenants_are_not_named_to_users() -> None:
+    state = State()
+    state.job(MINE)
+    state.job(OTHER, "others")
+    state.start(OTHER, (0,), **TRAINS | {"step_age_s": 100.0})
+    assert "held by job 2 without" in state.told()
+    told = state.told(tenant="t")
+    assert "held by 1 job without" in told
+    assert "job 2" not in told
+
+
+def test_why_a_job_is_in_no_pair() -> None:
+    state = State()
+    state.job(MINE)
+    state.job(OTHER)
+    state.decided({MINE: 0.5, OTHER: 0.5}, packed=True)
+    assert "It is in no pair: no rates of jobs beside each other are known" in state.told()
+    for both, words in (
+        ([[0.0, 0.0], [0.0, 0.0]], "nothing is known of how fast it is beside others"),
+        ([[0.6, 0.6], [0.0, 0.0]], "of none of the jobs with as many devices is it known"),
+        ([[0.4, 0.4], [0.4, 0.4]], "taking turns does as well"),
+        ([[0.8, 0.8], [0.8, 0.8]], "would get 1.60 of what one gets alone"),
+    ):
+        state.decided({MINE: 0.5, OTHER: 0.5}, packed=True, pair=np.array(both)[:, :, None])
+        assert words in state.told()
+    state.decided({MINE: 0.5, OTHER: 0.5})
+    assert "pair" not in state.told()
+
+
+def test_the_owner_is_told_how_far_off_the_stated_rate_was() -> None:
+    assert stated(view()) == "You said 10 steps/s on v100, measured 6.8."
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"claimed": {}},
+        {"claimed": {"k80": 10.0}},
+        {"measured_rate": None},
+        {"measured_rate": 9.5},
+        {"measured_on": ""},
+    ],
+)
+def test_nothing_is_said_where_nothing_is_off_or_known(fields: dict[str, object]) -> None:
+    assert stated(view(**fields)) == ""

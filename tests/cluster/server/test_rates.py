@@ -1,0 +1,135 @@
+import numpy as np
+
+from fairlead.cluster.server.rates import (
+    fits,
+    kind_of,
+    own_rates,
+    table_for,
+    with_kinds_of,
+)
+from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.model.cluster import Cluster, SlotType
+from fairlead.model.throughputs import Throughputs
+
+CATALOGUE = Throughputs((SlotType("v100"),), (("known", 1),), np.array([[5.0]]))
+MIXED = Cluster.of({"v100": 2, "new": 4})
+
+
+def _spec(**fields: object) -> JobSpec:
+    return JobSpec(command=("true",), total_steps=10, **fields)  # type: ignore[arg-type]
+
+
+def _row(spec: JobSpec) -> JobRow:
+    kind = kind_of(spec, CATALOGUE)
+    return JobRow(
+        id=0, name="", tenant="t", user="u", spec=spec, submitted_s=0.0, total_steps=10, kind=kind
+    )
+
+
+def test_a_family_of_the_catalogue_goes_by_its_name() -> None:
+    assert kind_of(_spec(family="known"), CATALOGUE) == "known"
+    assert kind_of(_spec(family="known", rates={"v100": 9.0}), CATALOGUE) != "known"
+    assert kind_of(_spec(family="known", scale_factor=2), CATALOGUE) != "known"
+
+
+def test_jobs_with_the_same_rates_are_of_one_kind() -> None:
+    one = kind_of(_spec(rates={"v100": 2.0, "new": 1.0}), CATALOGUE)
+    assert one == kind_of(_spec(rates={"new": 1.0, "v100": 2.0}), CATALOGUE)
+    assert one != kind_of(_spec(rates={"v100": 2.0}), CATALOGUE)
+
+
+def test_rates_that_a_job_brings_are_all_it_has() -> None:
+    assert own_rates(_spec(rates={"new": 3.0}), MIXED.slots).tolist() == [3.0, 0.0]
+    assert own_rates(_spec(), MIXED.slots).tolist() == [1.0, 1.0]
+
+
+def test_the_table_knows_new_types_and_what_was_learned() -> None:
+    row = _row(_spec(rates={"new": 3.0}))
+    table = table_for(CATALOGUE, MIXED, {0: row}).on(MIXED)
+    own = table.row(row.kind, 1)
+    assert own is not None
+    assert dict(zip(table.slots, table.rate[own].tolist(), strict=True)) == {
+        SlotType("new"): 3.0,
+        SlotType("v100"): 0.0,
+    }
+    known = table.row("known", 1)
+    assert known is not None
+    assert table.rate[known].tolist() == [0.0, 5.0]
+    learned = table.learned(((row.kind, 1),), (SlotType("new"),), np.array([[7.0]]))
+    again = table_for(CATALOGUE, MIXED, {0: row}, learned).on(MIXED)
+    assert again.rate[own].tolist() == [7.0, 0.0]
+
+
+def test_a_job_fits_where_it_runs_and_there_is_room() -> None:
+    assert fits({"v100": 1.0}, _spec(scale_factor=2), MIXED)
+    assert not fits({"v100": 1.0}, _spec(scale_factor=3), MIXED)
+    assert not fits({"v100": 0.0, "old": 1.0}, _spec(), MIXED)
+
+
+PAIRED = Throughputs(
+    (SlotType("v100"),),
+    (("known", 1), ("other", 1)),
+    np.array([[5.0], [8.0]]),
+    np.array([[[0.0], [4.0]], [[6.4], [0.0]]]),
+)
+
+
+def _rows(*specs: JobSpec) -> dict[int, JobRow]:
+    rows = {i: _row(spec) for i, spec in enumerate(specs)}
+    for i, row in rows.items():
+        row.id = i
+    return rows
+
+
+def _beside(table: Throughputs, one: JobRow, two: JobRow | str) -> float:
+    a = table.row(one.kind, 1)
+    b = table.row(two if isinstance(two, str) else two.kind, 1)
+    assert a is not None
+    assert b is not None
+    assert table.pair is not None
+    return float(table.pair[a, b, table.slots.index(SlotType("v100"))])
+
+
+def test_jobs_that_state_how_fast_they_are_beside_others_can_be_pairs() -> None:
+    rows = _rows(
+        _spec(name="a", rates={"v100": 10.0}, colocated_fraction=0.7),
+        _spec(name="b", rates={"v100": 20.0}, colocated_fractions={"a": 0.6, "known": 0.5}),
+        _spec(name="c", rates={"v100": 30.0}),
+    )
+    for catalogue in (CATALOGUE, PAIRED):
+        table = table_for(catalogue, MIXED, rows).on(MIXED)
+        assert _beside(table, rows[0], rows[1]) == 7.0
+        assert _beside(table, rows[1], rows[0]) == 12.0
+        assert _beside(table, rows[0], rows[0]) == 7.0
+        assert _beside(table, rows[1], rows[1]) == 0.0, "it says nothing of itself"
+        assert _beside(table, rows[0], rows[2]) == 0.0, "of the other nothing is known"
+        assert _beside(table, rows[2], rows[0]) == 0.0
+
+
+def test_a_family_of_the_table_keeps_what_it_keeps_beside_others_of_it() -> None:
+    rows = _rows(_spec(name="a", rates={"v100": 10.0}, colocated_fraction=0.7))
+    table = table_for(PAIRED, MIXED, rows).on(MIXED)
+    assert _beside(table, rows[0], "known") == 7.0
+    a, known = table.row(rows[0].kind, 1), table.row("known", 1)
+    assert a is not None
+    assert known is not None
+    assert table.pair is not None
+    assert table.pair[known, a].max() == 4.0, "0.8 of its rate, as beside the other family"
+
+
+def test_what_is_stated_of_pairs_makes_another_kind() -> None:
+    one, two = (_spec(rates={"v100": 2.0}, colocated_fraction=f) for f in (0.5, 0.6))
+    kinds = {kind_of(spec, CATALOGUE) for spec in (one, two, _spec(rates={"v100": 2.0}))}
+    assert len(kinds) == 3
+
+
+def test_a_table_for_other_nodes_keeps_the_kinds_of_jobs_that_have_ended_since() -> None:
+    row = _row(_spec(rates={"v100": 2.0, "new": 3.0}))
+    before = table_for(CATALOGUE, MIXED, {0: row})
+    kind = (row.kind, 1)
+    after = table_for(CATALOGUE, Cluster.of({"new": 1, "newest": 1}), {}, before)
+    assert after.row(*kind) is None, "the job has ended"
+    kept = with_kinds_of(after, before)
+    rates = dict(zip([s.accelerator for s in kept.slots], kept.rate[kept.row(*kind)], strict=True))
+    assert rates == {"v100": 2.0, "new": 3.0, "newest": 0.0}

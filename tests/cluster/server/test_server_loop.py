@@ -1,0 +1,22 @@
+"""The driver's thread, as those who call it see it."""
+
+from pathlib import Path
+
+from fairlead.cluster.server.server_loop import Engine
+from fairlead.cluster.server.options import live_options
+from fairlead.cluster.store.store import Store
+
+
+def test_a_caller_who_hangs_up_cannot_cancel_what_the_driver_does(tmp_path: Path) -> None:
+    """The driver would stumble over the answer that nobody takes any more."""
+    options = live_options(None, "", "default", 1.0, "builtin", 0, 4.0, 0.3, 10.0)
+    with Store(tmp_path) as store:
+        engine = Engine(store, options)
+        engine.start()
+        try:
+            answer = engine.call(lambda: "done")
+            assert not answer.cancel()
+            assert answer.result(120.0) == "done"
+            assert engine.call(lambda: "again").result(120.0) == "again"
+        finally:
+            engine.stop()

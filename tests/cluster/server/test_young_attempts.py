@@ -1,0 +1,136 @@
+"""Who has just started, or is about to finish, keeps its devices, however its round ends; and nobody waits
+for a round beside free devices."""
+
+import time
+from pathlib import Path
+
+from tests.cluster.server_nodes import (
+    ADMIN,
+    EngineNodes,
+    PlayedNode,
+    engine_nodes,
+)
+
+from fairlead.model.events import JobsSubmitted
+
+FAMILY = "ResNet-50 (batch size 64)"  # slower when spread over servers
+LONG_S = 60.0
+
+
+def _epoch(node: PlayedNode, job: int) -> int:
+    return max(epoch for number, epoch in node.held if number == job)
+
+
+def _trains(node: PlayedNode, job: int, **more: object) -> None:
+    node.run(job, _epoch(node, job), loaded_step=0, saved_step=0, **more)
+
+
+def _where(cluster: EngineNodes, job: int) -> PlayedNode:
+    return cluster.until(lambda: next((n for n in cluster.nodes if job in n.jobs), None))  # type: ignore[no-any-return]
+
+
+def _fill(cluster: EngineNodes, jobs: set[int]) -> None:
+    """The one node begins these jobs, and no round is cut any more."""
+    (one,) = cluster.nodes
+    backend = cluster.service.engine.backend
+    cluster.until(lambda: one.jobs)
+    if one.jobs != jobs:  # they did not come at once
+        cluster.do(lambda: backend.end_round(backend.now_s()))
+    cluster.until(lambda: one.jobs == jobs)
+
+
+def _next_rounds(cluster: EngineNodes, count: int) -> None:
+    then = cluster.service.status(ADMIN).round
+    cluster.until(lambda: cluster.service.status(ADMIN).round >= then + count)
+
+
+def test_jobs_that_finish_are_not_moved_to_make_room_on_a_server(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        for name in ("one", "two"):
+            cluster.node(name, devices=2).register()
+        jobs = [cluster.submit(family=FAMILY, rates={}, total_steps=100) for _ in range(4)]
+        node = {job: _where(cluster, job) for job in jobs}
+        here = [job for job in jobs if node[job].name == "one"]
+        there = [job for job in jobs if node[job].name == "two"]
+        assert len(here) == len(there) == 2
+        stay, leave = [here[0], there[0]], [here[1], there[1]]
+        for job in stay:
+            _trains(node[job], job, step=100, finishing=True)
+        for job in leave:
+            node[job].end(job, 1, exit_code=0, step=100, loaded_step=0, completed=True)
+        cluster.until(lambda: all(cluster.job(job).state == "completed" for job in leave))
+        assert [cluster.job(job).state for job in stay] == ["finishing"] * 2
+        big = cluster.submit(family=FAMILY, rates={}, scale_factor=2)
+        _where(cluster, big)
+        _next_rounds(cluster, 2)
+        assert [cluster.job(job).starts for job in stay] == [1, 1]
+        assert [(job, 1) in node[job].held for job in stay] == [True, True]
+
+
+def test_a_start_is_left_alone_until_it_has_trained_for_as_long_as_it_took(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        one = cluster.node("one", devices=2)
+        young, first = cluster.submit(), cluster.submit()
+        one.register()
+        _fill(cluster, {young, first})
+        urgent = [cluster.submit(weight=10_000.0) for _ in range(6)]
+
+        def cut_by_pausing(job: int) -> int:
+            """The job that has its place then."""
+            cluster.service.pause(ADMIN, job)
+            (new,) = cluster.until(lambda: one.jobs - {young, job}, "another job")
+            cluster.until(lambda: not cluster.service.engine.backend.solving)
+            return int(new)
+
+        holder = cut_by_pausing(first)
+        for _ in range(2):
+            holder = cut_by_pausing(holder)
+            assert cluster.job(young).state == "running"
+        assert (young, 1) in one.held
+        began = time.monotonic()
+        _trains(one, young, step=1)
+        cluster.until(lambda: cluster.job(young).reason == "" and time.monotonic() > began + 0.3)
+        engine = cluster.service.engine
+        start = engine.book.newest(young)
+        assert start is not None
+        cluster.until(lambda: not start.is_young(engine.clock.now_s(), 5 * LONG_S))
+        cluster.service.pause(ADMIN, holder)
+        cluster.until(lambda: cluster.job(young).state == "preempted")
+        cluster.until(lambda: one.jobs <= set(urgent))
+
+
+def test_nobody_waits_beside_a_free_device_for_a_job_that_starts(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S, full_rounds=False) as cluster:
+        one = cluster.node("one", devices=2)
+        short, young = (
+            cluster.submit(),
+            cluster.submit(),
+        )  # the later one begins in the round that is cut
+        one.register()
+        _fill(cluster, {young, short})
+        waits = cluster.submit()
+        one.end(short, 1, exit_code=0, step=1_000_000, loaded_step=0, completed=True)
+        began = time.monotonic()
+        cluster.until(lambda: waits in one.jobs or time.monotonic() > began + LONG_S / 2)
+        assert one.jobs == {young, waits}
+        assert cluster.job(young).starts == 1
+
+
+def test_a_job_that_comes_while_a_round_is_decided_is_looked_at(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        one = cluster.node("one", devices=2)
+        one.register()
+        job = cluster.submit()
+        cluster.until(lambda: one.jobs == {job})
+        backend = cluster.service.engine.backend
+
+        def end_then_submit() -> None:
+            now = backend.now_s()
+            backend.chance = False
+            backend.end_round(now)
+            backend.events.append(JobsSubmitted(now, ()))
+
+        then = cluster.service.status(ADMIN).round
+        cluster.do(end_then_submit)
+        cluster.until(lambda: cluster.service.status(ADMIN).round > then)
+        assert cluster.do(lambda: backend.chance)

@@ -1,0 +1,163 @@
+"""A real engine, on a thread and a store of its own, with nodes that a test plays by hand."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fairlead.cli.replay import replay
+from fairlead.errors import StaleError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.server.local_front import LocalFront
+from fairlead.cluster.server.options import live_options
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    Held,
+    Orders,
+    Register,
+    Report,
+    Welcome,
+)
+from fairlead.cluster.server.service import Service
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.api_models import JobView, NodeView
+
+ADMIN = Caller(user="admin", tenant="t", role="admin")
+LEASE_S = 1.0
+HEARTBEAT_S = 0.2
+WAIT_S = 180.0
+_Result = TypeVar("_Result")
+
+
+class PlayedNode:
+    """A node that begins what it is ordered, and says so as often as a test lets it."""
+
+    def __init__(self, cluster: "EngineNodes", name: str, incarnation: str, devices: int) -> None:
+        self.cluster = cluster
+        self.name, self.incarnation, self.devices = name, incarnation, devices
+        self.held: dict[tuple[int, int], Held] = {}
+        self.leased: set[tuple[int, int]] = set()  # starts that were ever granted a lease
+        self.seq = 0
+        self.follows = -1  # the orders that it knows
+
+    def register(self, **more: Any) -> Welcome:
+        self.follows = -1
+        message = Register(
+            protocol=PROTOCOL, version="0", node=self.name, incarnation=self.incarnation,
+            host="h", accelerator="v100", devices=self.devices, fake=True,
+            holds=tuple(self.held.values()), **more,
+        )  # fmt: skip
+        return self.cluster.service.register(message).result(WAIT_S)
+
+    def report(self, **more: Any) -> Orders:
+        """Say what is held, and follow the orders that come back."""
+        orders = self.say(**more)
+        self.follows = orders.seq
+        wanted = {(a.job, a.epoch) for a in orders.wanted}
+        for job, epoch in wanted - self.held.keys():
+            self.held[job, epoch] = Held(job=job, epoch=epoch, state="starting")
+        for key in [key for key in self.held if key not in wanted]:
+            self.end(*key, exit_code=0)
+        for key in orders.forget:
+            self.held.pop(key, None)
+        return orders
+
+    def say(self, **more: Any) -> Orders:
+        """Report what is held, and no more."""
+        self.seq += 1
+        orders = self.cluster.front.report(
+            Report(
+                node=self.name, incarnation=self.incarnation, seq=self.seq,
+                holds=tuple(self.held.values()), orders_seq=self.follows, **more,
+            )
+        )  # fmt: skip
+        self.leased |= {(a.job, a.epoch) for a in orders.wanted if a.job in orders.leases}
+        return orders
+
+    def end(self, job: int, epoch: int, **more: Any) -> None:
+        self.held[job, epoch] = Held(job=job, epoch=epoch, state="ended", **more)
+
+    def run(self, job: int, epoch: int, **more: Any) -> None:
+        self.held[job, epoch] = Held(job=job, epoch=epoch, state="running", **more)
+
+    @property
+    def jobs(self) -> set[int]:
+        return {job for (job, _), held in self.held.items() if held.state != "ended"}
+
+
+class EngineNodes:
+    """The service, and the nodes that a test plays."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.front = LocalFront(service.engine.fleet)
+        self.nodes: list[PlayedNode] = []  # that report while a test waits
+
+    def node(self, name: str, incarnation: str = "one.1", devices: int = 1) -> PlayedNode:
+        played = PlayedNode(self, name, incarnation, devices)
+        self.nodes.append(played)
+        return played
+
+    def silence(self, node: PlayedNode) -> None:
+        """The node says nothing from now on."""
+        self.nodes.remove(node)
+
+    def do(self, do: Callable[[], _Result]) -> _Result:
+        """On the driver's thread."""
+        return self.service.engine.call(do).result(WAIT_S)
+
+    def submit(self, **more: Any) -> int:
+        given = {
+            "command": ("x",),
+            "total_steps": 1_000_000,
+            "rates": {"v100": 1.0},
+            "grace_s": 0.5,
+        }
+        return self.service.submit(ADMIN, [JobSpec(**(given | more))])[0]  # type: ignore[arg-type]
+
+    def job(self, job: int) -> JobView:
+        return self.service.job(ADMIN, job)
+
+    def view(self, name: str) -> NodeView:
+        return next(node for node in self.service.nodes(ADMIN) if node.name == name)
+
+    def until(self, holds: Callable[[], Any], what: str = "it") -> Any:
+        """Let the nodes report until something holds."""
+        end = time.monotonic() + WAIT_S
+        while not (found := holds()):
+            assert time.monotonic() < end, f"{what} did not come about"
+            for node in self.nodes:
+                try:
+                    node.report()
+                except StaleError:
+                    node.register()
+            time.sleep(0.02)
+        return found
+
+
+@contextmanager
+def engine_nodes(
+    directory: Path, round_s: float = 1.0, lease_s: float = LEASE_S, full_rounds: bool = True
+) -> Iterator[EngineNodes]:
+    """The engine runs beside the block."""
+    options = live_options(
+        None,
+        "las",
+        "default",
+        round_s,
+        "builtin",
+        0,
+        lease_s,
+        HEARTBEAT_S,
+        30.0,
+        full_rounds=full_rounds,
+    )
+    service = Service(directory, options)
+    cluster = EngineNodes(service)
+    service.start()
+    try:
+        yield cluster
+    finally:
+        service.stop()
+    replay(directory)  # whatever was done to nodes, the core can be led to the same decisions again

@@ -1,0 +1,298 @@
+"""Backups of a cluster's state, restored: nothing that was done since runs twice, no number comes again."""
+
+import sqlite3
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.cluster.cluster import (
+    Running,
+    running,
+    until,
+)
+from tests.cluster.store.test_damage import content, fill
+from tests.cluster.store.test_store import row
+
+from fairlead.cli.main import main
+from fairlead.errors import RunError
+from fairlead.cluster.store.backup import (
+    back_up,
+    last_backup,
+    receive,
+    restore,
+)
+from fairlead.cluster.store.marker import Marker
+from fairlead.cluster.server.restored import (
+    EPOCHS,
+    JOBS,
+    newest_trace,
+    next_epoch,
+    next_job,
+)
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.store.store import Store
+from fairlead.cluster.store.verification import verify_file
+
+
+def run(*arguments: object) -> int:
+    """The exit code of a command."""
+    try:
+        main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def test_a_backup_beside_a_running_server_is_one_commit_of_it(tmp_path: Path) -> None:
+    with Store(tmp_path / "state") as store:
+        fill(store, range(20))
+        writing, ended = threading.Event(), threading.Event()
+
+        def write() -> None:
+            number = 20
+            while not ended.is_set():
+                fill(store, range(number, number + 1))
+                number += 1
+                writing.set()
+                time.sleep(0.005)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            writing.wait()
+            for number in range(3):
+                assert run("backup", tmp_path / "state", tmp_path / f"{number}.backup") == 0
+                found = Marker(store.marker.path).read()
+                assert found.mark is not None
+                assert verify_file(store.path, found).newest.number >= found.mark.number
+        finally:
+            ended.set()
+            thread.join()
+    for number in range(3):
+        folder = tmp_path / f"from-{number}"
+        restored = restore(tmp_path / f"{number}.backup", folder, replace=False)
+        with Store(folder) as store:
+            jobs = store.last_job() + 1
+            assert jobs >= 20
+            assert store.meta("last") == str(jobs - 1)
+            assert len(list(store.segment()[1])) == 2 + jobs
+            assert restored.rows["jobs"] == jobs
+
+
+def test_a_backup_notes_its_age_and_leaves_nothing_else(tmp_path: Path) -> None:
+    with Store(tmp_path / "state") as store:
+        fill(store, range(3))
+        assert last_backup(store.directory) is None
+        before = {path.name for path in store.directory.iterdir()}
+        assert run("backup", store.directory, tmp_path / "out.backup") == 0
+        after = {path.name for path in store.directory.iterdir()}
+    assert after - before == {"last-backup.json"}
+    last = last_backup(tmp_path / "state")
+    assert last is not None
+    assert abs(time.time() - last.time_s) < 600.0
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["out.backup"]
+    assert (tmp_path / "out.backup").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "state" / "last-backup.json").write_bytes(b"\x00\xff{")
+    assert last_backup(tmp_path / "state") is None
+
+
+def test_a_damaged_state_is_not_backed_up(tmp_path: Path) -> None:
+    with Store(tmp_path / "state") as store:
+        fill(store, range(30))
+    with closing(sqlite3.connect(tmp_path / "state" / "state.db")) as raw:
+        raw.execute("UPDATE jobs SET open = 1 - open WHERE id = 7")
+        raw.commit()
+    with pytest.raises(RunError, match=r"a row is damaged \(jobs, 7\); no backup was written"):
+        back_up(tmp_path / "state", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_restore_refuses_what_it_must(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = tmp_path / "good"
+    with Store(tmp_path / "state") as store:
+        fill(store, range(5))
+        back_up(store.directory, good)
+        assert run("restore", good, store.directory) == 2
+        assert "another server is using this state directory" in capsys.readouterr().err
+        expected = content(store)
+    assert run("restore", good, tmp_path / "state") == 2
+    assert "has a state already (state.db); --replace sets it aside" in capsys.readouterr().err
+    bad = tmp_path / "bad"
+    bad.write_bytes(good.read_bytes()[:-5000])
+    assert run("restore", "--replace", bad, tmp_path / "state") == 2
+    assert "it cannot be restored from" in capsys.readouterr().err
+    assert run("restore", "--replace", tmp_path / "none", tmp_path / "state") == 2
+    assert "there is no such file" in capsys.readouterr().err
+    with Store(tmp_path / "state") as store:
+        assert content(store) == expected
+
+
+def test_a_refused_state_goes_on_from_a_backup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state, backup = tmp_path / "state", tmp_path / "backup"
+    with Store(state) as store:
+        fill(store, range(5))
+        back_up(state, backup)
+        fill(store, range(5, 9))
+    (state / "state.db").write_bytes(b"\0" * 8192)
+    assert run("check", state) == 2
+    with pytest.raises(RunError, match="fairlead restore --replace BACKUP"):
+        Store(state).open()
+    assert run("restore", "--replace", backup, state) == 0
+    assert (state / "replaced-1" / "state.db").read_bytes() == b"\0" * 8192
+    assert (state / "replaced-1" / "state.mark").exists()
+    with Store(state) as store:
+        assert store.last_job() == 4
+    assert "ends at commit 6 of " in capsys.readouterr().out
+
+
+def test_a_loss_may_be_accepted_but_damage_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state"
+    with Store(state) as store:
+        fill(store, range(5))
+    old = (state / "state.db").read_bytes()
+    with Store(state) as store:
+        fill(store, range(5, 9))
+    (state / "state.db").write_bytes(old)
+    assert run("check", state) == 2
+    assert "4 commits are missing" in capsys.readouterr().err
+    assert run("restore", "--accept-loss", state) == 0
+    with Store(state) as store:
+        assert store.last_job() == 4
+        assert store.meta("restored") is not None
+        fill(store, range(5, 6))
+    with closing(sqlite3.connect(state / "state.db")) as raw:
+        raw.execute("UPDATE jobs SET open = 1 - open WHERE id = 3")
+        raw.commit()
+    assert run("restore", "--accept-loss", state) == 2
+    assert "a row is damaged (jobs, 3); it cannot be restored from" in capsys.readouterr().err
+
+
+def test_a_restore_that_was_killed_is_refused_until_it_is_done_again(tmp_path: Path) -> None:
+    """Between the database's new name and the marker."""
+    with Store(tmp_path / "a") as store:
+        fill(store, range(3))
+        back_up(store.directory, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "b", replace=False)
+    (tmp_path / "b" / "state.mark").unlink()
+    with pytest.raises(RunError, match=r"state\.mark is missing"):
+        Store(tmp_path / "b").open()
+    restore(tmp_path / "backup", tmp_path / "b", replace=True)
+    with Store(tmp_path / "b") as store:
+        assert store.last_job() == 2
+    assert Marker(tmp_path / "b" / "state.mark").read().damaged is False
+
+
+def test_numbers_of_a_restored_cluster_are_above_all_that_may_have_been_given_out(
+    tmp_path: Path,
+) -> None:
+    assert next_job(last=13, taken=-1) == 2 * JOBS
+    assert next_job(last=13, taken=2 * JOBS + 5) == 3 * JOBS
+    now_s = 1_800_000_000.0
+    assert next_epoch(7, now_s) > next_epoch(7, now_s - 60.0) + 50
+    assert next_epoch(10**9, now_s) == 10**9 + 10_000
+    (tmp_path / "a" / "17").mkdir(parents=True)
+    (tmp_path / "b" / "x").mkdir(parents=True)
+    assert newest_trace(tmp_path / "a", tmp_path / "b", tmp_path / "c") == 17
+    assert newest_trace(tmp_path / "c") == -1
+
+
+def test_the_state_of_an_earlier_version_is_no_backup(tmp_path: Path) -> None:
+    with Store(tmp_path / "a") as store, store.transaction() as t:
+        t.put_jobs([row(1)])
+        t.set_meta("schema", "1")
+    with pytest.raises(RunError, match="is of an earlier version of Fairlead; `fairlead serve`"):
+        restore(tmp_path / "a" / "state.db", tmp_path / "b", replace=False)
+
+
+JOB = """
+import os, sys, time
+from pathlib import Path
+import fairlead
+steps = []
+def say(what):
+    start = os.environ["FAIRLEAD_JOB"], os.environ["FAIRLEAD_EPOCH"]
+    with open(sys.argv[1], "a") as file:
+        file.write(" ".join((*start, str(time.monotonic()), what)) + "\\n")
+def load(path):
+    steps.extend(path.read_text().split())
+def save(path):
+    path.write_text(" ".join(steps))
+with fairlead.Lease(load=load, save=save) as lease:
+    while lease.next():
+        time.sleep(0.0 if os.path.exists(sys.argv[1] + ".hurry") else 0.1)
+        steps.append(str(len(steps)))
+        say(steps[-1])
+"""
+STEPS = 3_000  # more than there is time for, until it may hurry
+SHORT = "import fairlead.cluster.server.restored as r; r.GRACE_S = 3.0; from fairlead.cli.main import main; main()"
+
+
+def _script(folder: Path, total_steps: int) -> JobSpec:
+    command = (sys.executable, "-c", JOB, str(folder / "ledger"))
+    return JobSpec(command=command, total_steps=total_steps, cwd="/", grace_s=3.0)
+
+
+def _ledger(folder: Path) -> list[tuple[int, int, float, int]]:
+    """(job, epoch, time, step) of every step that was done."""
+    path = folder / "ledger"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(int(j), int(e), float(t), int(s)) for j, e, t, s in map(str.split, lines)]
+
+
+def test_a_cluster_goes_on_from_a_backup_while_agents_hold_newer_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.cluster.cluster.FAIRLEAD", (sys.executable, "-c", SHORT))
+    with running(tmp_path, agents={"one": "v100=1", "two": "v100=1"}) as cluster:
+        with cluster.client() as client:
+            (old,) = client.submit([_script(tmp_path, STEPS)])
+            until(lambda: client.job(old).steps > 5, 60.0)
+            receive(client.backup(), tmp_path / "backup")
+            until(lambda: client.status().backup_age_s is not None, 60.0)
+            assert run("check", cluster.state) == 0
+            client.pause(old)
+            until(lambda: client.job(old).node == "", 60.0)
+            client.resume(old)
+            until(lambda: client.job(old).epoch > 1 and client.job(old).steps > 10, 60.0)
+            (new,) = client.submit([_script(tmp_path, STEPS)])  # of which the backup knows nothing
+            until(lambda: client.job(new).steps > 5, 60.0)
+        cluster.kill()
+        with (cluster.state / "state.db-wal").open("r+b") as log:
+            log.truncate(log.seek(0, 2) // 2)
+        with pytest.raises(AssertionError, match="fairlead restore --replace BACKUP"):
+            cluster.start()
+        assert run("restore", "--replace", tmp_path / "backup", cluster.state) == 0
+        restored_at = time.monotonic()
+        cluster.start()
+        _check_restored(cluster, tmp_path, (old, new), restored_at)
+
+
+def _check_restored(
+    cluster: Running, folder: Path, jobs: tuple[int, int], restored_at: float
+) -> None:
+    old, new = jobs
+    with cluster.client() as client:
+        (third,) = client.submit([_script(folder, 20)])
+        assert third >= JOBS, "the number of a job that is not known is not given out again"
+        until(lambda: any(e > EPOCHS for job, e, _, _ in _ledger(folder) if job == old), 120.0)
+        (folder / "ledger.hurry").touch()
+        until(lambda: client.job(old).state == client.job(third).state == "completed", 120.0)
+        assert client.job(old).steps == STEPS
+    assert "nothing is started for 7 s" in cluster.log()
+    steps = _ledger(folder)
+    mine = [(epoch, at, step) for job, epoch, at, step in steps if job == old]
+    epochs = list(dict.fromkeys(epoch for epoch, _, _ in mine))
+    assert epochs[0] == 1
+    assert 1 < epochs[1] < EPOCHS < epochs[-1], "no epoch of the time since is given out again"
+    assert [step for _, _, step in mine] == list(range(STEPS)), "no step lost, none done twice"
+    assert [epoch for epoch, _, _ in mine] == sorted(epoch for epoch, _, _ in mine)
+    held_s = min(at for job, _, at, _ in steps if job == third) - restored_at
+    assert held_s > 4.0 + 3.0, "nothing is started while what is not known may still run"
+    assert max(at for job, _, at, _ in steps if job == new) < restored_at + 7.0

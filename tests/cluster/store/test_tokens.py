@@ -1,0 +1,48 @@
+import pytest
+
+from fairlead.errors import ConfigError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.store.rows import UserRow
+from fairlead.cluster.store.tokens import (
+    TokenTable,
+    check_name,
+    hash_token,
+    make_token,
+)
+
+
+def test_a_token_finds_its_user_and_no_other_does() -> None:
+    tokens = {name: make_token() for name in ("ann", "bob")}
+    table = TokenTable(
+        UserRow(user=name, tenant="t", role="user", token_hash=hash_token(token))
+        for name, token in tokens.items()
+    )
+    for name, token in tokens.items():
+        assert table.find(token) == Caller(user=name, tenant="t", role="user")
+    ann = tokens["ann"]
+    for wrong in ("", make_token(), ann[:-1], ann + " ", ann.upper(), "\udcff", "x" * 10**6):
+        assert table.find(wrong) is None
+
+
+def test_tokens_are_long_random_and_harmless_in_headers() -> None:
+    tokens = {make_token() for _ in range(100)}
+    assert len(tokens) == 100
+    assert all(len(token) == 46 and token.startswith("fl_") for token in tokens)
+    assert all(token.isascii() and token.isprintable() and " " not in token for token in tokens)
+
+
+@pytest.mark.parametrize("name", ["a", "team-1", "A.b_c", "x" * 64, "..a"])
+def test_names(name: str) -> None:
+    assert check_name("tenant", name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "a\n", "ä", "x" * 65, "\0", "../a"])
+def test_names_that_could_lead_elsewhere_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^tenant '"):
+        check_name("tenant", name)
+
+
+def test_a_long_name_is_not_repeated_in_full() -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_name("user", "y" * 10**6)
+    assert len(str(refused.value)) < 250

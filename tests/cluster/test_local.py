@@ -1,0 +1,135 @@
+"""A whole cluster on this machine, and the demonstration that runs on it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fairlead.cli.demo_screen import Screen, report
+from fairlead.cli.main import main
+from fairlead.cluster.demo.run import play
+from fairlead.cluster.demo.jobs import (
+    NODES,
+    PREFORK,
+    RANKING,
+    VISION,
+)
+from fairlead.errors import ConfigError
+from fairlead.cluster.local import LocalCluster
+from tests.cluster.cluster import descendants, until
+
+UP = (sys.executable, "-m", "fairlead", "up")
+SERVE = ("--port", "0", "--agent-port", "0", "--round", "1", "--heartbeat", "0.3", "--lease", "4")
+
+
+def _nodes() -> dict[str, tuple[str, ...]]:
+    return {
+        name: ("--devices", devices, "--fake", "--prefork", PREFORK)
+        for name, devices in NODES.items()
+    }
+
+
+def test_a_short_demonstration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = LocalCluster(tmp_path, _nodes(), SERVE)
+    plan = ((0.0, VISION, 1.5), (0.0, RANKING, 1.5), (0.5, VISION, 0.5))
+    try:
+        cluster.start()
+        with cluster.client() as client, Screen() as screen:
+            summary = play(client, tmp_path / "checkpoints", screen.watch, cluster.broken, plan)
+    finally:
+        cluster.stop()
+    assert [job.state for job in summary.jobs] == ["completed"] * 3
+    assert all(job.steps == job.total_steps and job.lost_steps == 0 for job in summary.jobs)
+    assert sum(summary.promised.values()) == pytest.approx(1.0)
+    report(summary)
+    said = capsys.readouterr().out
+    assert "3 jobs in" in said
+    assert "ranking-1" in said
+    assert descendants(tmp_path) == []
+
+
+def test_what_does_not_start_says_why(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, {}, ("--round", "0.01"))
+    with pytest.raises(ConfigError, match="server did not start: round: must be"):
+        cluster.start()
+    cluster.stop()
+
+
+def test_a_process_that_ends_is_noticed(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, {}, SERVE)
+    try:
+        cluster.start()
+        assert cluster.broken() == ""
+        cluster.processes["server"].kill()
+        until(lambda: cluster.broken() == "server")
+    finally:
+        cluster.stop()
+
+
+def test_a_demonstration_that_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
+    with _up(tmp_path, "--demo") as process:
+        _read_until(process, "round ")
+        assert any(tmp_path.iterdir())
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+    assert descendants(tmp_path) == []
+
+
+def test_up_without_demo_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with _up(tmp_path, "--devices", "v100=1", "--state", str(state), "--port", "0") as process:
+        said = _read_until(process, "Ctrl-C")
+        url = next(line for line in said if line.startswith("page and API"))
+        assert url.startswith("page and API: http://127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert (state / "server" / "admin.token").exists()
+    assert descendants(tmp_path) == []
+
+
+def test_a_killed_up_takes_its_cluster_along(tmp_path: Path) -> None:
+    state = ("--state", str(tmp_path / "state"))
+    with _up(tmp_path, "--devices", "v100=1", *state, "--port", "0") as process:
+        _read_until(process, "Ctrl-C")
+        process.kill()
+        process.communicate(timeout=300)
+    until(lambda: descendants(tmp_path) == [], what="the end of server and agent")
+
+
+def test_the_demonstration_needs_a_new_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "server").mkdir()
+    with pytest.raises(SystemExit) as end:
+        main(("up", "--demo", "--state", str(tmp_path)))
+    assert end.value.code == 2
+    assert "there is a cluster already" in capsys.readouterr().err
+
+
+def _up(tmp: Path, *options: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        (*UP, *options),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp)},
+    )
+
+
+def _read_until(process: "subprocess.Popen[str]", word: str, limit_s: float = 60.0) -> list[str]:
+    said: list[str] = []
+    end = time.monotonic() + limit_s
+    assert process.stdout is not None
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith(word) or time.monotonic() > end:
+            break
+    assert any(line.startswith(word) for line in said), said
+    return said

@@ -1,0 +1,193 @@
+"""Nodes that are well, that are not, and that somebody says are not; see ``engine_nodes``."""
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.cluster.server_nodes import (
+    ADMIN,
+    LEASE_S,
+    EngineNodes,
+    PlayedNode,
+    engine_nodes,
+)
+
+from fairlead.errors import ConfigError
+
+
+def test_a_cordoned_node_is_given_no_jobs_and_says_why(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, two = cluster.node("one"), cluster.node("two")
+        one.register()
+        two.register()
+        watch = cluster.service.engine.membership
+        cluster.do(lambda: watch.cordon("one", "3 jobs failed there"))
+        view = cluster.view("one")
+        assert (view.state, view.reason) == ("unhealthy", "3 jobs failed there")
+        assert view.state_since_s is not None
+        first, second = cluster.submit(), cluster.submit()
+        cluster.until(lambda: two.jobs & {first, second})
+        assert one.jobs == set()
+        cluster.do(lambda: watch.uncordon("one"))
+        assert cluster.view("one").state == "up"
+        cluster.until(lambda: one.jobs)
+
+
+def test_a_cordon_outlives_the_server_and_an_administrator_ends_it(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        cluster.node("one").register()
+        cluster.do(lambda: cluster.service.engine.membership.cordon("one", "it eats jobs"))
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one", "one.2")
+        one.register()
+        assert cluster.view("one").reason == "it eats jobs"
+        cluster.service.undrain(ADMIN, "one")
+        assert cluster.view("one").state == "up"
+
+
+def _running(cluster: EngineNodes) -> tuple[PlayedNode, int]:
+    """A node called one, and the job that it has begun with a lease."""
+    one = cluster.node("one", "a.1")
+    one.register(machine="m")
+    job = cluster.submit(plain=True)
+    cluster.until(lambda: (job, 1) in one.leased)
+    one.run(job, 1)
+    one.say()
+    return one, job
+
+
+def _take_over(cluster: EngineNodes, old: PlayedNode, **more: object) -> PlayedNode:
+    """Another agent registers under the name of one that has fallen silent."""
+    cluster.silence(old)
+    new = cluster.node("one", "b.1")
+    silence_s = cluster.service.engine.fleet.silence_s
+    cluster.nodes.remove(new)
+    cluster.until(lambda: cluster.view("one").last_seen_s > silence_s)  # type: ignore[operator]
+    cluster.nodes.append(new)
+    new.register(**more)
+    return new
+
+
+def test_a_name_that_is_taken_over_waits_for_what_the_old_agent_may_still_run(
+    tmp_path: Path,
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        old, job = _running(cluster)
+        granted = time.monotonic()
+        new = _take_over(cluster, old)
+        view = cluster.view("one")
+        assert view.state == "waiting"
+        assert "1 job(s) of the one before may still run there" in view.reason
+        cluster.until(lambda: new.jobs)
+        assert time.monotonic() > granted + LEASE_S + 0.5, "lease and grace"
+        assert new.jobs == {job}
+        assert (job, 2) in new.held, "another start, not the one that may still have run"
+        assert cluster.view("one").state == "up"
+        with pytest.raises(ConfigError, match="another agent has registered under this name"):
+            old.register()
+
+
+def test_who_has_made_sure_that_nothing_lives_need_not_wait(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        old, job = _running(cluster)
+        new = _take_over(cluster, old, machine="m", cleared=("a.1",))
+        assert cluster.view("one").state == "up"
+        cluster.until(lambda: new.jobs == {job})
+
+
+def test_a_restarted_server_still_waits_and_knows_who_was_superseded(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        old, job = _running(cluster)
+        new = _take_over(cluster, old)
+        assert cluster.view("one").state == "waiting"
+    with engine_nodes(tmp_path) as cluster:
+        old.cluster = new.cluster = cluster
+        with pytest.raises(ConfigError, match="another agent has registered under this name"):
+            old.register()
+        new.register()
+        assert cluster.view("one").state == "waiting"
+        began = time.monotonic()
+        cluster.nodes.append(new)
+        cluster.until(lambda: new.jobs == {job})
+        assert time.monotonic() - began > LEASE_S, "it cannot know when the lease was granted"
+
+
+def test_a_node_whose_checks_fail_is_unhealthy_until_they_pass(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        recovery = cluster.service.engine.membership.recovery
+        recovery.first_s = 3.0
+        one.report(problems=("the disk is full",))
+        cluster.nodes.remove(one)  # it says no more, and is not silent for long
+        node = cluster.service.engine.fleet.nodes["one"]
+        cluster.until(lambda: node.noted == "unhealthy")
+        assert cluster.view("one").reason == "the disk is full"
+        cluster.nodes.append(one)
+        cluster.until(lambda: node.noted == "up", "recovery at once, the first time")
+        cluster.nodes.remove(one)
+        one.report(problems=("the disk is full",))
+        cluster.until(lambda: node.noted == "unhealthy")
+        began = time.monotonic()
+        cluster.nodes.append(one)
+        found = cluster.until(
+            lambda: (
+                cluster.view("one").reason if "was not well" in cluster.view("one").reason else ""
+            )
+        )
+        assert found.endswith(" s if it stays so")
+        cluster.until(lambda: cluster.view("one").state == "up")
+        assert time.monotonic() - began > 2.5, "it relapsed, and so is not trusted at once"
+
+
+def test_an_administrator_may_trust_a_node_that_relapsed(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        cluster.service.engine.membership.recovery.first_s = 1000.0
+        cluster.nodes.remove(one)  # it says what is said here
+        full = ("the disk is full",)
+        cluster.until(lambda: one.report(problems=full) and _noted(cluster) == "unhealthy")
+        cluster.until(lambda: one.report() and _noted(cluster) == "up")
+        cluster.until(lambda: one.report(problems=full) and _noted(cluster) == "unhealthy")
+        cluster.until(lambda: one.report() and "was not well" in cluster.view("one").reason)
+        cluster.service.undrain(ADMIN, "one")
+        cluster.until(lambda: one.report() and _noted(cluster) == "up")
+        cluster.until(lambda: one.report(problems=full) and _noted(cluster) == "unhealthy")
+        cluster.until(
+            lambda: one.report() and _noted(cluster) == "up", "recovery at once, as the first time"
+        )
+
+
+def _noted(cluster: EngineNodes) -> str:
+    return cluster.service.engine.fleet.nodes["one"].noted
+
+
+def test_a_cordoned_node_comes_back_by_a_test_start_that_works(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        membership = cluster.service.engine.membership
+        membership.recovery.first_s = 0.5
+        cluster.do(lambda: membership.cordon("one", "3 jobs failed there"))
+        cluster.nodes.remove(one)
+        first = _asked(one)
+        assert first > 0
+        one.report(checked=first, check_problem="command not found: 'python'")
+        second = _asked(one, checked=first, check_problem="command not found: 'python'")
+        assert second > first, "tried again"
+        assert cluster.view("one").state == "unhealthy"
+        one.report(checked=second)
+        cluster.until(lambda: cluster.view("one").state == "up")
+        cluster.until(lambda: one.report(checked=second).check is None, "the end of the test")
+
+
+def _asked(node: PlayedNode, **said: object) -> int:
+    """Report until a new test start is asked for; its number."""
+    end = time.monotonic() + 60.0
+    while time.monotonic() < end:
+        check = node.report(**said).check
+        if check is not None and check.number != said.get("checked"):
+            return check.number
+        time.sleep(0.05)
+    raise AssertionError("no test start was asked for")

@@ -1,0 +1,93 @@
+"""A job without the iterator that says how far it is: its steps, not its time, are its progress."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.cluster.cluster import running, until
+
+from fairlead.cluster.protocol.messages import Held, Rank
+from fairlead.cluster.store.rows import JobRow, StintRow
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.attempts import LiveStart
+
+LIMIT_S = 90.0
+TOTAL, BELIEVED = 100_000, 1.0
+
+# 100 steps/s from the newest checkpoint, which is made of every 200th; nothing is saved at SIGTERM.
+SCRIPT = """
+import os, pathlib, time
+kept = pathlib.Path("kept")
+first = int(kept.read_text()) if kept.exists() else 0
+began = time.monotonic()
+while True:
+    step = first + int(100 * (time.monotonic() - began))
+    saved = step - step % 200
+    kept.write_text(str(saved))
+    with open(os.environ["FAIRLEAD_PROGRESS_FILE"], "w") as file:
+        file.write(f"{step} {saved}\\n")
+    time.sleep(0.05)
+"""
+
+
+def _start(row: Mapping[str, Any], **held: Any) -> LiveStart:
+    given = {"command": ("x",), "total_steps": TOTAL, "plain": True}
+    spec = msgspec.convert(given | row.get("spec", {}), JobSpec)
+    more = {name: value for name, value in row.items() if name != "spec"}
+    job = JobRow(
+        id=0, name="", tenant="", user="", spec=spec, submitted_s=0.0, total_steps=TOTAL, **more
+    )
+    stint = StintRow(job=0, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    start = LiveStart(job, stint, {"a": (Rank(rank=0, devices=(0,)),)}, BELIEVED, 100.0, heard=50.0)
+    start.held["a"] = msgspec.structs.replace(Held(job=0, epoch=1, state="running"), **held)
+    return start
+
+
+def test_its_steps_count_and_not_its_time() -> None:
+    start = _start({}, step=900, loaded_step=500, ran_s=50.0, step_age_s=10.0)
+    assert start.progress() == 900
+    assert start.measured() == 10.0, "steps told of in the time until it told"
+    assert start.expected(50.0) == 940, "as much as it is believed to do without a word, not more"
+
+
+def test_until_its_first_word_one_that_told_before_has_done_nothing() -> None:
+    silent = _start({"tells_steps": True}, ran_s=50.0)
+    assert silent.progress() == silent.expected(60.0) == 100
+    assert silent.measured() is None
+    assert _start({}, ran_s=50.0).progress() == 150
+
+
+def test_what_it_keeps_is_what_it_says() -> None:
+    told = {"step": 900, "loaded_step": 500, "ran_s": 40.0, "step_age_s": 0.0}
+    assert _start({}, **told).survives() == 0
+    assert _start({"spec": {"keeps_progress": True}}, **told).survives() == 900
+    for keeps in (False, True):
+        saves = {"tells_saved": True, "spec": {"keeps_progress": keeps}}
+        assert _start(saves, saved_step=800, **told).survives() == 800
+
+
+def test_a_job_that_reports_has_real_steps_and_keeps_what_it_saved(tmp_path: Path) -> None:
+    with running(tmp_path, agents={"a": "v100=1"}) as cluster, cluster.client() as client:
+        until(lambda: [n.state for n in client.nodes()] == ["up"], LIMIT_S)
+        work = tmp_path / "work"
+        work.mkdir()
+        spec = JobSpec(
+            command=("python", "-c", SCRIPT), total_steps=TOTAL, plain=True, cwd=str(work)
+        )
+        (job,) = client.submit([spec])
+        until(lambda: (client.job(job).measured_rate or 0.0) > 20.0, LIMIT_S, "a rate")
+        until(lambda: client.job(job).steps > 500, LIMIT_S, "five seconds of work")
+        assert client.job(job).measured_rate < 150.0  # type: ignore[operator]
+        assert not client.job(job).starts_over
+        client.pause(job)
+        until(lambda: client.stints(job)[0].why == "paused", LIMIT_S)
+        paused, kept = client.job(job), int((work / "kept").read_text())
+        assert paused.steps == paused.saved_step
+        assert kept - 200 <= paused.saved_step <= kept
+        assert paused.saved_step % 200 == 0
+        client.resume(job)
+        until(lambda: client.job(job).steps > kept + 100, LIMIT_S, "it goes on")
+        assert abs(client.stints(job)[1].from_step - kept) < 200
+        client.cancel(job)
+        until(lambda: not any(held for n in client.nodes() for held in n.jobs), LIMIT_S)

@@ -1,0 +1,80 @@
+"""Jobs that hang, with real ranks: told with their stacks, and ended by policy."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster.cluster import running, until
+from tests.cluster.server.test_retries import (
+    LIMIT_S,
+    training,
+    two_nodes,
+)
+
+from fairlead.cluster.http_client import Client
+
+HANG = (
+    "flag = pathlib.Path('{flag}')\n"
+    "    if number == 5 and os.environ['RANK'] == '1' and not flag.exists():\n"
+    "        flag.touch(); import threading; threading.Event().wait({seconds})"
+)
+
+
+@contextmanager
+def one_node(directory: Path, round_s: int) -> Iterator[Client]:
+    agents = {"a": "v100=2"}
+    options = ("--round", str(round_s))
+    with running(directory, options, agents=agents) as cluster, cluster.client() as client:
+        yield client
+
+
+def test_a_hung_rank_is_told_with_its_stack_and_the_job_started_again(tmp_path: Path) -> None:
+    step = HANG.format(flag=tmp_path / "hung", seconds="")
+    with one_node(tmp_path, 30) as client:
+        spec = training(tmp_path, step, scale_factor=2, stall_timeout_s=2.0)
+        (job,) = client.submit([spec])
+        until(lambda: client.job(job).failures == 1, LIMIT_S, "that the hang is ended")
+        (first, *_) = client.stints(job)
+        assert first.why.startswith("failed: no step for ")
+        assert "rank 1 is in threading.wait (train.py:7)" in first.why
+        assert "rank 0 is in " in first.why
+        assert "Rank 1:" in first.traceback
+        assert 'train.py", line 7 in step' in first.traceback
+        failure = client.job(job).failure
+        assert failure is not None
+        assert failure.kind == "stalled"
+        until(lambda: client.job(job).state == "completed", LIMIT_S)
+
+
+def test_where_it_is_only_to_be_told_it_goes_on(tmp_path: Path) -> None:
+    step = HANG.format(flag=tmp_path / "hung", seconds="15")
+    with two_nodes(tmp_path, ("--round", "60")) as client:  # rank 1 is on the other node
+        limits = {"stall_timeout_s": 1.5, "on_stall": "report"}
+        (job,) = client.submit([training(tmp_path, step, scale_factor=2, **limits)])
+        until(lambda: "rank 1 is in" in client.job(job).reason, LIMIT_S)
+        assert client.job(job).state == "running"
+        assert "Rank 1:" in client.stints(job)[0].traceback
+        until(lambda: client.job(job).state == "completed", LIMIT_S)
+        assert client.job(job).failures == 0
+        assert client.stints(job)[0].traceback == ""
+
+
+def test_the_code_after_the_loop_is_not_a_hang_and_a_start_may_be_one(tmp_path: Path) -> None:
+    ends, hangs = tmp_path / "ends", tmp_path / "hangs"
+    ends.mkdir()
+    hangs.mkdir()
+    with one_node(tmp_path, 30) as client:
+        slow = training(ends, "pass", stall_timeout_s=1.0)
+        script = ends / "train.py"
+        script.write_text(script.read_text() + "\ntime.sleep(4)\n")
+        never = training(hangs, "pass", start_timeout_s=2.0, max_retries=0)
+        script = hangs / "train.py"
+        script.write_text("import time\ndef load_data():\n    time.sleep(600)\nload_data()\n")
+        done, stuck = client.submit([slow, never])
+        until(lambda: client.job(stuck).state == "dropped", LIMIT_S)
+        assert "no first step for" in client.job(stuck).reason
+        if (Path(sys.executable).parent / "py-spy").exists():  # it never spoke
+            assert "rank 0 is in train.py:3 (load_data)" in client.job(stuck).reason
+        until(lambda: client.job(done).state == "completed", LIMIT_S)
+        assert client.job(done).failures == 0

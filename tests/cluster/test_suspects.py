@@ -1,0 +1,213 @@
+"""Nodes that fall silent, and nodes that are not well: nothing new goes there, and nothing runs twice."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cluster.server_nodes import (
+    ADMIN,
+    LEASE_S,
+    EngineNodes,
+    PlayedNode,
+    engine_nodes,
+)
+
+from fairlead.cluster.protocol.messages import Held
+
+
+def _begin(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
+    """Let the newest start of a job on a node train."""
+
+    def leased() -> list[tuple[int, int]]:
+        return [key for key in node.leased & node.held.keys() if key[0] == job]
+
+    job, epoch = cluster.until(leased)[0]
+    node.run(job, epoch, loaded_step=0, step=5, saved_step=0)
+    node.say()
+
+
+def _state(cluster: EngineNodes, name: str, wanted: str) -> Callable[[], bool]:
+    return lambda: cluster.view(name).state == wanted
+
+
+def test_a_silent_node_gets_nothing_new_and_loses_nothing_by_a_hiccup(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=30.0) as cluster:
+        one, two = cluster.node("one"), cluster.node("two")
+        one.register()
+        job = cluster.submit()
+        _begin(cluster, one, job)
+        two.register()
+        other = cluster.submit()
+        _begin(cluster, two, other)
+        cluster.silence(one)
+        cluster.until(_state(cluster, "one", "suspect"))
+        cluster.until(lambda: "one" in cluster.service.engine.backend.lost_nodes)
+        more = cluster.submit()
+        rounds = cluster.service.status(ADMIN).round
+        cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
+        assert more not in one.jobs
+        view = cluster.job(job)
+        assert (view.state, view.epoch) == ("running", 1), (
+            "neither told to stop nor started elsewhere"
+        )
+        assert view.reason.startswith("its node one is suspect: silent for ")
+        cluster.service.cancel(ADMIN, more)
+        cluster.until(lambda: cluster.job(more).state == "cancelled")
+        cluster.nodes.append(one)
+        cluster.until(_state(cluster, "one", "up"))
+        rounds = cluster.service.status(ADMIN).round
+        cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
+        view = cluster.job(job)
+        assert view.epoch == 1, "it runs on where it was"
+        assert view.reason == ""
+        assert one.jobs == {job}
+
+
+def test_a_node_that_dies_with_an_order_that_it_never_took_up_gives_it_back(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+        one = cluster.node("one")
+        one.register()
+        cluster.silence(one)
+        job = cluster.submit()
+        cluster.until(lambda: cluster.job(job).epoch == 1, "the order to the dead node")
+        two = cluster.node("two")
+        two.register()
+        began = time.monotonic()
+        cluster.until(lambda: job in two.jobs)
+        assert time.monotonic() - began < 50.0, "no lease to wait for"
+        starts = cluster.service.stints(ADMIN, job)
+        assert sum("one" in stint.node for stint in starts) == 1
+        assert one.leased == set()
+
+
+def test_what_waits_for_a_silent_node_says_so_until_that_is_over(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=3.0) as cluster:
+        one = cluster.node("one")
+        one.register()
+        job = cluster.submit()
+        _begin(cluster, one, job)
+        cluster.silence(one)
+        cluster.service.pause(ADMIN, job)  # so that it is told to stop, and does not hear of it
+        cluster.until(lambda: "one" in cluster.service.engine.backend.lost_nodes)
+        cluster.service.resume(ADMIN, job)
+        found = cluster.until(
+            lambda: cluster.job(job).reason if "waits for" in cluster.job(job).reason else ""
+        )
+        assert found.startswith("waits for node one, silent for ")
+        assert "its lease ends in " in found
+        two = cluster.node("two")
+        two.register()
+        cluster.until(lambda: job in two.jobs)
+        assert cluster.view("one").state == "lost"
+        assert cluster.job(job).reason == ""
+
+
+def test_a_gang_with_a_silent_node_gives_up_its_devices_elsewhere(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+        one, two = cluster.node("one"), cluster.node("two")
+        one.register()
+        two.register()
+        gang = cluster.submit(scale_factor=2)
+        _begin(cluster, one, gang)
+        _begin(cluster, two, gang)
+        cluster.silence(one)
+        other = cluster.submit()
+        cluster.until(lambda: two.jobs == {other}, "the device of the gang on the other node")
+        view = cluster.job(gang)
+        assert view.reason.startswith("waits for node one, silent for ")
+        assert view.epoch == 1, "it may still run on the silent node"
+        assert cluster.job(other).state == "running"
+
+
+def test_what_runs_on_an_unhealthy_node_runs_on_and_nothing_follows_it(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        job = cluster.submit()
+        _begin(cluster, one, job)
+        cluster.do(lambda: cluster.service.engine.membership.cordon("one", "it eats jobs"))
+        other = cluster.submit()
+        rounds = cluster.service.engine.fleet.monotonic()
+        cluster.until(lambda: cluster.service.engine.fleet.monotonic() > rounds + 3 * LEASE_S)
+        view = cluster.job(job)
+        assert (view.state, view.epoch) == ("running", 1)
+        assert view.reason == "its node one is unhealthy: it eats jobs"
+        assert one.jobs == {job}
+        assert one.held[job, 1].state == "running"
+        one.end(job, 1, exit_code=0, completed=True, loaded_step=0, step=1_000_000)
+        cluster.until(lambda: cluster.job(job).state == "completed")
+        assert one.jobs == set(), "the other one waits"
+        cluster.service.undrain(ADMIN, "one")
+        cluster.until(lambda: one.jobs == {other})
+
+
+def test_a_start_that_its_node_cannot_begin_says_why_and_goes_elsewhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    why = "/agent/starts: No space left on device"
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        job = cluster.submit()
+        key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
+        for _ in range(3):
+            one.held[key] = Held(job=job, epoch=key[1], state="starting", reason=why, obstacle=why)
+            one.say()
+        reason = f"node one cannot start it: {why}"
+        cluster.until(lambda: cluster.job(job).reason == reason)
+        assert cluster.view("one").reason == f"cannot start jobs: {why}"
+        assert cluster.view("one").state == "up"
+        told = cluster.service.explain(ADMIN, job)
+        assert f"Node one cannot start it: {why}." in told.why_here
+        said = [r.getMessage() for r in caplog.records if "cannot start" in r.getMessage()]
+        assert said == [f"node one cannot start job {job}: {why}"]
+        two = cluster.node("two")
+        two.register()
+        cluster.do(lambda: cluster.service.engine.membership.cordon("one", "its disk is full"))
+        cluster.until(lambda: job in two.jobs, "the start on the other node")
+        cluster.until(lambda: "cannot start" not in cluster.view("one").reason)
+        assert "cannot start" not in cluster.job(job).reason
+
+
+def test_all_jobs_of_a_node_that_was_silent_for_a_while_run_on(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+        one = cluster.node("one", devices=2)
+        one.register()
+        jobs = [cluster.submit(plain=True) for _ in range(2)]
+        for job in jobs:
+            _begin(cluster, one, job)
+        cluster.silence(one)
+        cluster.until(lambda: "one" in cluster.service.engine.backend.lost_nodes)
+        detained = cluster.service.engine.membership.detained
+        cluster.until(lambda: set(detained.nodes) == set(jobs))
+        cluster.nodes.append(one)
+        cluster.until(_state(cluster, "one", "up"))
+        rounds = cluster.service.status(ADMIN).round
+        cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
+        assert [cluster.job(job).epoch for job in jobs] == [1, 1]
+        assert one.jobs == set(jobs)
+
+
+def test_who_is_let_go_shares_no_device_with_who_was_given_it_before_the_next_solve(
+    tmp_path: Path,
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, engine = cluster.node("one"), cluster.service.engine
+        one.register()
+        job = cluster.submit()
+        _begin(cluster, one, job)
+        cluster.do(lambda: engine.membership.cordon("one", "it eats jobs"))
+        two = cluster.node("two")
+        two.register()
+        others = {cluster.submit(weight=50.0) for _ in range(2)}
+        cluster.until(lambda: all(cluster.job(other).epoch for other in others), "turns on two")
+        cluster.do(lambda: setattr(engine.backend, "ask", lambda _: None))  # no solve ever ends now
+        cluster.service.undrain(ADMIN, "one")
+
+        def wanted() -> list[int]:
+            return [assignment.job for assignment in one.report().wanted]
+
+        cluster.until(lambda: others.intersection(wanted()))
+        assert len(wanted()) == 1, "one job per device"
+        cluster.until(lambda: one.jobs & others and job not in one.jobs)

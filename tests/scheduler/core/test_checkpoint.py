@@ -1,0 +1,246 @@
+"""A scheduler's state: taken over by another, also with other nodes, rates or policies."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.scheduler.core.test_scheduler import (
+    ended,
+    run,
+    start,
+    submit,
+)
+
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.held_jobs import accounts_of
+from fairlead.scheduler.core.checkpoint import SchedulerState, state_of
+from fairlead.errors import ThroughputError
+from fairlead.model.events import (
+    JobsHeld,
+    JobsSubmitted,
+    NodeLost,
+)
+from fairlead.scheduler.journal import (
+    decode,
+    decode_state,
+    encode,
+)
+from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
+from fairlead.model.adaptation import Adaptation, Mode
+from fairlead.model.cluster import Cluster, Node, SlotType
+from fairlead.model.job import Job, JobId
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.setup import (
+    Setup,
+    build,
+    restore,
+)
+
+TWO = Throughputs(
+    (SlotType("k80"), SlotType("v100")),
+    (("net", 1), ("net", 2)),
+    np.array([[4.0, 10.0], [7.0, 18.0]]),
+    np.array([[[3.0, 8.0], [0, 0]], [[0, 0], [5.0, 15.0]]]),
+)
+
+
+def nodes(**devices: int) -> Cluster:
+    """v100 nodes, and k80 nodes where the name begins with k."""
+    made = [Node(n, "k80" if n[0] == "k" else "v100", count) for n, count in devices.items()]
+    return Cluster(tuple(made))
+
+
+def setup(cluster: Cluster, policy: str = "las_aware", table: Throughputs = TWO) -> Setup:
+    return Setup("0", cluster, table, policy, DEFAULT, 0)
+
+
+def moved(core: Scheduler, to: Setup) -> Scheduler:
+    """By way of the journal."""
+    record = encode(state_of(core))
+    assert encode(decode(record)) == record
+    new = restore(to, decode_state(record))
+    invariants.check(new)
+    return new
+
+
+def devices(core: Scheduler) -> dict[int, list[tuple[str, int]]]:
+    """job -> (node, place) of its devices in the round in force."""
+    command, cluster = core.in_force, core.cluster
+    assert command is not None
+    first = np.searchsorted(cluster.device_node, np.arange(len(cluster.nodes)))
+    out = {}
+    for u, job in enumerate(command.units[:, 0].tolist()):
+        mine = command.devices[command.first[u] : command.first[u + 1]]
+        where = cluster.device_node[mine]
+        out[job] = [
+            (cluster.nodes[n].name, int(d - first[n])) for n, d in zip(where, mine, strict=True)
+        ]
+    return out
+
+
+def test_the_state_of_a_scheduler_that_has_done_nothing() -> None:
+    core = moved(build(setup(nodes(a=2))), setup(nodes(a=2)))
+    assert start(run(core, submit(1))).units.tolist() == [[1]]
+
+
+def test_jobs_keep_their_devices_when_a_node_is_added_before_theirs() -> None:
+    core = build(setup(nodes(b=2)))
+    first = start(run(core, submit(1, 2)))
+    was = devices(core)
+    core = moved(core, setup(nodes(a=4, b=2, k=4)))
+    assert devices(core) == was == {1: [("b", 0)], 2: [("b", 1)]}
+    second = start(run(core, ended(first, 360.0, 3600.0)))
+    assert second.kept.all()
+    assert devices(core) == was
+    assert core.ledger.jobs.done.tolist() == [3600.0, 3600.0]
+
+
+def test_a_node_that_is_gone_takes_its_devices_but_not_the_report() -> None:
+    core = build(setup(nodes(a=2, b=2)))
+    first = start(run(core, submit(1, 2, devices=2)))
+    core = moved(moved(core, setup(nodes(b=2))), setup(nodes(b=2)))  # twice
+    second = start(run(core, ended(first, 100.0, 500.0)))
+    assert core.ledger.jobs.done.tolist() == [500.0, 500.0]
+    (runs,) = second.units[:, 0].tolist()
+    assert devices(core)[runs] == [("b", 0), ("b", 1)]
+    invariants.check(core)
+
+
+def test_an_accelerator_type_that_is_gone() -> None:
+    core = build(setup(nodes(a=1, k=1)))
+    first = start(run(core, submit(1, 2)))
+    core = moved(core, setup(nodes(a=1)))
+    again = start(run(core, ended(first, 100.0, 500.0)))
+    assert core.ledger.jobs.done.tolist() == [500.0, 500.0]
+    assert len(again.units) == 1
+
+
+def test_lost_nodes_stay_lost() -> None:
+    core = build(setup(nodes(a=2, b=2)))
+    run(core, NodeLost(0.0, "a"))
+    core = moved(core, setup(nodes(a=2, b=2, c=1)))
+    assert core.capacity.tolist() == [3.0]
+    first = start(run(core, submit(1, devices=2)))
+    assert devices(core) == {1: [("b", 0), ("b", 1)]}
+    assert len(first.units) == 1
+
+
+def test_what_jobs_are_owed_survives() -> None:
+    """Job 1 was kept waiting; after a change of hands it still comes first."""
+    table = replace(TWO, pair=None)
+    core = build(setup(nodes(a=1), table=table))
+    commands = run(core, submit(1, 2))
+    for number in range(7):
+        commands = run(core, ended(start(commands), 360.0 * (number + 1), 100.0))
+    owed = accounts_of(core, core.now_s).deficit_s
+    core = moved(core, setup(nodes(a=1), table=table))
+    assert accounts_of(core, core.now_s).deficit_s == pytest.approx(owed)
+    ran: list[int] = []
+    command = core.in_force
+    assert command is not None
+    for number in range(7, 27):
+        ran += command.units[:, 0].tolist()
+        command = start(run(core, ended(command, 360.0 * (number + 1), 100.0)))
+    assert ran.count(1) == ran.count(2)
+
+
+def test_a_packed_pair_is_reported_to_a_policy_that_packs_nobody() -> None:
+    core = build(setup(nodes(a=1), "las_packed"))
+    first = start(run(core, submit(1, 2, steps=10_000.0)))
+    assert first.units.tolist() == [[1, 2]]
+    plain = moved(core, setup(nodes(a=1), "fifo_perf"))
+    report = ended(first, 360.0, 0.0)
+    report = replace(report, steps=np.array([[2880.0, 2500.0]]), outcome=np.zeros((1, 2), np.int64))
+    assert start(run(plain, report)).units.tolist() == [[1]]
+    assert plain.ledger.jobs.done.tolist() == [2880.0, 2500.0]
+    packed = moved(moved(core, setup(nodes(a=1), "fifo_perf")), setup(nodes(a=1), "las_packed"))
+    run(packed, report)
+    assert packed.ledger.jobs.done.tolist() == [2880.0, 2500.0]
+
+
+@pytest.mark.parametrize("policy", ["las", "finish_time_aware", "shockwave", "las_packed", "fifo"])
+def test_policies_follow_one_another(policy: str) -> None:
+    core = build(setup(nodes(a=2, k=1)))
+    commands = run(core, submit(1, 2, 3, 4))
+    for number, name in enumerate(["las_aware", policy, "fifo_perf", policy]):
+        now = start(commands)
+        core = moved(core, setup(nodes(a=2, k=1), name))
+        report = ended(now, 360.0 * (number + 1), 10.0)
+        width = now.units.shape[1]
+        steps = np.where(now.units >= 0, 10.0, 0.0)
+        zeros = np.zeros((len(now.units), width), np.int64)
+        commands = run(core, replace(report, steps=steps, outcome=zeros))
+        invariants.check(core)
+    assert core.ledger.jobs.n == 4
+
+
+def test_rates_may_have_changed_but_not_be_lost() -> None:
+    core = build(setup(nodes(a=1)))
+    run(core, submit(1))
+    better = replace(TWO, rate=TWO.rate * 2)
+    assert moved(core, setup(nodes(a=1), table=better)).ledger.units.rate[0, 0, 0] == 20.0
+    without = Throughputs((SlotType("v100"),), (("other", 1),), np.array([[1.0]]))
+    with pytest.raises(
+        ThroughputError, match="no rate for 'net' at scale factor 1, which a job in"
+    ):
+        restore(setup(nodes(a=1), table=without), state_of(core))
+
+
+def test_held_and_pending_things_survive() -> None:
+    core = build(setup(nodes(a=1)))
+    first = start(run(core, submit(1, 2, 3)))
+    (now,) = first.units[:, 0].tolist()
+    others = sorted({1, 2, 3} - {now})
+    run(core, JobsHeld(5.0, np.array([now, others[0]]), True))
+    core = moved(core, setup(nodes(a=1)))
+    assert core.held.jobs.id.tolist() == others[:1]
+    assert core.ending
+    second = start(run(core, ended(first, 6.0, 50.0)))
+    assert second.units.tolist() == [others[1:]]
+    assert core.held.jobs.id.tolist() == sorted([now, others[0]])
+    core = moved(core, setup(nodes(a=1)))
+    run(core, JobsHeld(7.0, np.array([now]), False))
+    assert core.ledger.jobs.done[core.ledger.row(JobId(now))] == 50.0
+
+
+def test_batch_sizes_and_tenants_survive() -> None:
+    names = tuple((f"net (batch size {b})", 1) for b in (16, 32))
+    table = Throughputs((SlotType("v100"),), names, np.array([[10.0], [6.0]]))
+    adapts = Adaptation(Mode.GNS, 160, 20.0, ((0, 16), (5, 32)))
+    core = build(setup(nodes(a=1), "shockwave", table))
+    job = Job(JobId(1), names[0][0], 1, 200.0, tenant="red", adaptation=adapts)
+    plain = Job(JobId(2), names[1][0], 1, 200.0, tenant="blue")
+    run(core, JobsSubmitted(0.0, (job, plain)))
+    turned = Throughputs((SlotType("v100"),), names[::-1], table.rate[::-1].copy())
+    other = moved(core, setup(nodes(a=1), "shockwave", turned))
+    assert other.ledger.tenants == ("red", "blue")
+    mine, theirs = (
+        s.ledger.regimes.shown(s.ledger.jobs.kind, s.ledger.jobs.total, s.ledger.jobs.done)
+        for s in (core, other)
+    )
+    assert mine is not None
+    assert theirs is not None
+    assert mine.announced == theirs.announced
+    assert (mine.batch == theirs.batch).all()
+    assert (core.throughputs.rate[mine.kind] == turned.rate[theirs.kind])[mine.kind >= 0].all()
+
+
+def test_taking_a_state_changes_nothing_and_shares_nothing() -> None:
+    core = build(setup(nodes(a=2, k=1), "las_packed"))
+    first = start(run(core, submit(1, 2, 3, 4)))
+    state: SchedulerState = state_of(core)
+    before = encode(state)
+    width = first.units.shape[1]
+    report = ended(first, 360.0, 10.0)
+    zeros = np.zeros((len(first.units), width), np.int64)
+    run(core, replace(report, steps=np.where(first.units >= 0, 10.0, 0.0), outcome=zeros))
+    assert encode(state) == before
+    assert encode(state_of(core)) == encode(state_of(core)) != before
+
+
+def test_gavels_profile_may_take_over() -> None:
+    core = build(setup(nodes(a=2, k=1)))
+    first = start(run(core, submit(1, 2, 3, 4)))
+    core = moved(core, replace(setup(nodes(a=2, k=1)), profile=GAVEL))
+    assert len(start(run(core, ended(first, 360.0, 100.0))).units) == 3

@@ -1,0 +1,89 @@
+"""Jobs that fail: given up by an event, and placed elsewhere."""
+
+import pytest
+from tests.scheduler.core.test_changes import ends, hold
+from tests.scheduler.core.test_scheduler import (
+    ended,
+    run,
+    scheduler,
+    start,
+    submit,
+)
+from tests.scheduler.core.test_checkpoint import (
+    devices,
+    moved,
+    nodes,
+    setup,
+)
+
+from fairlead.model.commands import End, EndRound
+from fairlead.scheduler.core import invariants
+from fairlead.errors import ProtocolError
+from fairlead.model.events import JobsDropped, NodesAvoided
+from fairlead.scheduler.journal import decode, encode
+from fairlead.model.job import JobId
+from fairlead.scheduler.setup import build
+
+ONE = JobId(1)
+
+
+def avoid(time_s: float, *names: str, job: int = 1) -> NodesAvoided:
+    return NodesAvoided(time_s, JobId(job), names)
+
+
+def test_a_job_is_dropped_whatever_it_does() -> None:
+    core = scheduler("fifo_perf", a=1)
+    run(core, submit(1, 2, 3))
+    run(core, hold(1.0, 3))
+    commands = run(core, JobsDropped(2.0, (ONE, JobId(2), JobId(3))))
+    assert ends(commands) == {1: End.DROPPED, 2: End.DROPPED, 3: End.DROPPED}
+    assert EndRound(2.0, 0) in commands
+    invariants.check(core)
+    with pytest.raises(ProtocolError, match="job 1: cannot drop it, it is not in the system"):
+        core.handle(JobsDropped(3.0, (ONE,)))
+
+
+@pytest.mark.parametrize("policy", ["las_aware", "fifo_perf"])
+def test_a_job_is_placed_off_the_nodes_that_it_avoids(policy: str) -> None:
+    core = scheduler(policy, a=1, b=1)
+    first = start(run(core, submit(1)))
+    assert first.devices.tolist() == [0]
+    core.handle(avoid(5.0, "a", "no such node"))
+    second = start(run(core, ended(first, 360.0, 0.0, outcome=2)))
+    assert second.devices.tolist() == [1]
+    assert not second.kept.any()
+    third = start(run(core, ended(second, 720.0, 10.0)))
+    assert third.kept.all()
+    core.handle(avoid(730.0))
+    assert not core.running.avoids
+
+
+def test_a_job_that_avoids_all_nodes_runs_where_it_can() -> None:
+    core = scheduler("fifo_perf", a=1)
+    first = start(run(core, submit(1)))
+    core.handle(avoid(5.0, "a"))
+    assert start(run(core, ended(first, 360.0, 0.0, outcome=2))).devices.tolist() == [0]
+
+
+def test_what_a_job_avoids_is_forgotten_with_it() -> None:
+    core = scheduler("fifo_perf", a=1, b=1)
+    run(core, submit(1, 2))
+    run(core, avoid(1.0, "a"), avoid(1.0, "a", job=2), hold(1.5, 2))
+    run(core, JobsDropped(2.0, (ONE, JobId(2))))
+    assert not core.running.avoids
+    with pytest.raises(ProtocolError, match="job 1: cannot avoid nodes"):
+        core.handle(avoid(3.0, "a"))
+
+
+def test_what_a_job_avoids_survives_a_change_of_hands() -> None:
+    core = build(setup(nodes(b=1)))
+    first = start(run(core, submit(1)))
+    core.handle(avoid(5.0, "b"))
+    core = moved(core, setup(nodes(a=1, b=1)))
+    run(core, ended(first, 10.0, 0.0, outcome=2))
+    assert devices(core) == {1: [("a", 0)]}
+
+
+@pytest.mark.parametrize("event", [JobsDropped(2.0, (ONE,)), avoid(1.0, "a", "b")])
+def test_the_journal_has_them(event: JobsDropped | NodesAvoided) -> None:
+    assert decode(encode(event)) == event

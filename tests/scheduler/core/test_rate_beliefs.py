@@ -1,0 +1,277 @@
+"""What the core is told to believe of single jobs, and of pairs of them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.scheduler.core.test_scheduler import run, start
+from tests.scheduler.core.test_checkpoint import (
+    TWO,
+    moved,
+    nodes,
+    setup,
+)
+from tests.small import core
+
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.checkpoint import state_of
+from fairlead.scheduler.core.snapshots import view
+from fairlead.errors import ProtocolError
+from fairlead.model.events import (
+    JobsHeld,
+    JobsSubmitted,
+    KindsLearned,
+    RatesLearned,
+    RequirementsChanged,
+    RoundEnded,
+)
+from fairlead.scheduler.mechanism.settings import GAVEL
+from fairlead.model.adaptation import Adaptation, Mode
+from fairlead.model.cluster import SlotType
+from fairlead.model.job import Job, JobId
+from fairlead.model.plan import Change
+from fairlead.model.throughputs import Throughputs
+
+NET = (("net", 1),)
+
+
+def scheduler(policy: str = "las_packed") -> Scheduler:
+    return core(nodes(a=2, k=2), TWO, policy)
+
+
+def submit(*jobs: int, time_s: float = 0.0) -> JobsSubmitted:
+    return JobsSubmitted(time_s, tuple(Job(JobId(j), "net", 1, 1e6) for j in jobs))
+
+
+def learned(
+    jobs: dict[int, int],
+    beliefs: dict[int, list[float]],
+    pairs: dict[tuple[int, int], list[list[float]]] | None = None,
+    time_s: float = 0.0,
+    **more: Any,
+) -> RatesLearned:
+    pairs = pairs or {}
+    values: dict[str, Any] = {
+        "jobs": np.array(list(jobs), np.int64),
+        "name": np.array(list(jobs.values()), np.int64),
+        "belief": np.array(list(beliefs), np.int64),
+        "kinds": NET,
+        "kind": np.zeros(len(beliefs), np.int64),
+        "rate": np.array(list(beliefs.values()), np.float64).reshape(-1, 2),
+        "pair": np.array(list(pairs), np.int64).reshape(-1, 2),
+        "beside": np.array(list(pairs.values()), np.float64).reshape(-1, 2, 2),
+    }
+    return RatesLearned(time_s, **(values | more))
+
+
+def alone(s: Scheduler, job: int) -> list[float]:
+    """What policies are shown."""
+    shown = view(s, s.now_s)
+    at = shown.jobs.tolist().index(job)
+    assert shown.solo_rate[at].tolist() == shown.kind_rate[shown.kind[at]].tolist()
+    return list(shown.solo_rate[at].tolist())
+
+
+def beside(s: Scheduler, one: int, two: int) -> list[float]:
+    shown = view(s, s.now_s)
+    assert shown.beside is not None
+    a, b = (shown.kind[shown.jobs.tolist().index(job)] for job in (one, two))
+    return list(shown.beside[a, b].tolist())
+
+
+def test_jobs_go_by_what_is_believed_of_them_from_their_submission_on() -> None:
+    s = scheduler()
+    assert s.handle(learned({1: 0}, {0: [2.0, 20.0]})) == []
+    run(s, submit(1, 2))
+    assert alone(s, 1) == [2.0, 20.0]
+    assert alone(s, 2) == [4.0, 10.0]
+    run(s, learned({1: -1, 2: 0}, {}, time_s=1.0))
+    assert alone(s, 1) == [4.0, 10.0]
+    assert alone(s, 2) == [2.0, 20.0]
+
+
+def test_all_jobs_of_a_belief_follow_it() -> None:
+    s = scheduler()
+    s.handle(learned({1: 0, 2: 0}, {0: [2.0, 20.0]}))
+    run(s, submit(1, 2))
+    s.changed = Change.NOTHING
+    run(s, learned({}, {0: [1.0, 5.0]}, time_s=1.0))
+    assert alone(s, 1) == alone(s, 2) == [1.0, 5.0]
+    assert s.changed & Change.REQUIREMENTS
+    assert s.ledger.jobs.job_class[0] == s.ledger.jobs.job_class[1]
+
+
+def test_a_belief_changes_what_policies_do() -> None:
+    s = core(nodes(a=1, k=1), TWO, "max_sum_throughput_perf")
+    s.handle(learned({1: 0}, {0: [0.0, 30.0]}))
+    assert start(run(s, submit(1, 2))).slot.tolist() in ([1, 0], [0, 1])
+    jobs = s.in_force
+    assert jobs is not None
+    where = dict(zip(jobs.units[:, 0].tolist(), jobs.slot.tolist(), strict=True))
+    assert where == {1: 1, 2: 0}
+
+
+def test_pairs_that_nobody_names_follow_from_those_of_their_kinds() -> None:
+    s = scheduler()
+    s.handle(learned({1: 0, 2: 1}, {0: [2.0, 20.0], 1: [4.0, 0.0]}))
+    run(s, submit(1, 2, 3))
+    assert beside(s, 3, 3) == [3.0, 8.0]
+    assert beside(s, 1, 3) == [1.5, 16.0]
+    assert beside(s, 3, 1) == [3.0, 8.0]
+    assert beside(s, 1, 2) == [1.5, 16.0]
+    assert beside(s, 2, 1) == [3.0, 0.0]
+
+
+def test_what_is_said_of_a_pair_holds_until_one_of_it_is_another() -> None:
+    s = scheduler()
+    both = {0: [2.0, 20.0], 1: [4.0, 10.0]}
+    s.handle(learned({1: 0, 2: 1}, both, {(1, 0): [[1.0, 1.5], [5.0, 6.0]]}))
+    run(s, submit(1, 2, 3))
+    assert (beside(s, 2, 1), beside(s, 1, 2)) == ([1.0, 5.0], [1.5, 6.0])
+    run(s, learned({}, {2: [1.0, 1.0]}))
+    assert beside(s, 2, 1) == [1.0, 5.0]
+    run(s, learned({}, {}, {(0, 1): [[0.0, 0.0], [9.0, 7.0]]}))
+    assert (beside(s, 2, 1), beside(s, 1, 2)) == ([0.0, 7.0], [0.0, 9.0])
+    run(s, learned({}, {1: [4.0, 10.0]}))
+    assert beside(s, 2, 1) == [3.0, 8.0]
+
+
+def test_units_that_are_pairs_follow() -> None:
+    s = core(nodes(a=2, k=2), TWO, "las_packed", GAVEL)
+    run(s, submit(1, 2))
+    s.handle(learned({1: 0, 2: 1}, {0: [2.0, 20.0], 1: [4.0, 10.0]}, {(0, 1): [[1, 2], [3, 4]]}))
+    (pair,) = np.flatnonzero(s.ledger.units.member[:, 1] >= 0).tolist()
+    assert s.ledger.units.rate[pair].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_policies_that_do_not_pack_keep_no_pairs_of_beliefs() -> None:
+    s = scheduler("las_aware")
+    s.handle(learned({1: 0}, {0: [2.0, 20.0]}))
+    run(s, submit(1, 2))
+    assert s.throughputs.pair is None
+    assert s.believed.known.pair is not None
+    assert alone(s, 1) == [2.0, 20.0]
+
+
+def test_held_jobs_follow_too() -> None:
+    s = scheduler()
+    run(s, submit(1), JobsHeld(0.0, np.array([1]), True))
+    round_ = s.in_force
+    assert round_ is not None
+    n = len(round_.units)
+    steps, outcome = np.zeros(round_.units.shape), np.zeros(round_.units.shape, np.int64)
+    run(s, RoundEnded(1.0, round_.round, steps, np.full(n, 1.0), outcome, np.zeros(n)))
+    run(s, learned({1: 3}, {3: [2.0, 20.0]}, time_s=1.0))
+    run(s, JobsHeld(2.0, np.array([1]), False))
+    assert alone(s, 1) == [2.0, 20.0]
+
+
+def test_kinds_that_are_learned_later_leave_beliefs_as_they_are() -> None:
+    s = scheduler()
+    s.handle(learned({1: 0}, {0: [2.0, 20.0]}))
+    run(s, submit(1, 2))
+    slots = (SlotType("k80"), SlotType("v100"))
+    run(s, KindsLearned(1.0, (("own", 1), ("net", 1)), slots, np.array([[7.0, 7.0], [8.0, 5.0]])))
+    run(s, JobsSubmitted(1.0, (Job(JobId(3), "own", 1, 1e6),)))
+    assert [alone(s, job) for job in (1, 2, 3)] == [[2.0, 20.0], [8.0, 5.0], [7.0, 7.0]]
+    assert beside(s, 1, 2) == [0.75, 32.0]  # as much slower as the table now has it
+
+
+def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> None:
+    table = Throughputs(
+        (SlotType("v100"),),
+        (("net (batch size 8)", 1), ("net (batch size 16)", 1)),
+        np.array([[10.0], [6.0]]),
+    )
+    s = core(nodes(a=1), table, "las_aware")
+    adaptation = Adaptation(Mode.SCHEDULE, 80, 1000.0, ((0, 8), (10, 16)))
+    kinds = (("net (batch size 8)", 1),)
+    s.handle(
+        learned(
+            {1: 0}, {0: [1.0, 1.0]}, kinds=kinds, rate=np.array([[9.0]]), beside=np.zeros((0, 1, 2))
+        )
+    )
+    run(s, JobsSubmitted(0.0, (Job(JobId(1), kinds[0][0], 1, 10_000.0, adaptation=adaptation),)))
+    change = (np.array([1]), np.array([16]), np.array([5000.0]), np.array([50.0]))
+    nothing = np.zeros((0, 1, 2))
+    for said, rate in ((None, 6.0), (5.5, 5.5)):
+        round_ = s.in_force
+        assert round_ is not None
+        s.handle(RequirementsChanged(round_.time_s + 360.0, *change))
+        if said is not None:
+            kinds = (("net (batch size 16)", 1),)
+            run(
+                s,
+                learned({1: 4}, {4: [0, 0]}, kinds=kinds, rate=np.array([[said]]), beside=nothing),
+            )
+        time_s = round_.time_s + 360.0
+        report = (
+            np.full((1, 1), 10.0),
+            np.array([time_s]),
+            np.zeros((1, 1), np.int64),
+            np.zeros(1),
+        )
+        run(s, RoundEnded(time_s, round_.round, *report))
+        assert alone(s, 1) == [rate]
+
+
+def test_another_scheduler_takes_beliefs_over() -> None:
+    s = scheduler()
+    s.handle(learned({1: 0, 2: 5}, {0: [2.0, 20.0], 5: [1.0, 9.0]}, {(0, 5): [[1, 2], [3, 4]]}))
+    run(s, submit(1, 2, 3), learned({7: 5}, {}))
+    new = moved(s, setup(nodes(a=2, k=2), "las_packed"))
+    for other in (1, 2, 3):
+        assert alone(new, other) == alone(s, other)
+        for one in (1, 2, 3):
+            assert beside(new, one, other) == beside(s, one, other)
+    run(new, submit(7, time_s=1.0))
+    assert alone(new, 7) == [1.0, 9.0]
+    again = state_of(new)
+    assert again.beliefs is not None
+    assert again.beliefs.number.tolist() == [0, 5]
+
+
+def test_beliefs_that_no_job_goes_by_are_not_handed_on() -> None:
+    """Their kinds need not be in the other's table."""
+    s = scheduler()
+    slots = (SlotType("k80"), SlotType("v100"))
+    run(s, KindsLearned(0.0, (("own", 1),), slots, np.array([[7.0, 7.0]])))
+    s.handle(learned({1: 0, 2: 1}, {0: [1.0, 1.0], 1: [2.0, 2.0]}))
+    s.handle(learned({}, {2: [3.0, 3.0]}, kinds=(("own", 1),)))
+    run(s, submit(1, 2))
+    new = moved(s, setup(nodes(a=2, k=2), "las_packed"))
+    assert sorted(new.believed.row) == [0, 1]
+    assert [alone(new, job) for job in (1, 2)] == [[1.0, 1.0], [2.0, 2.0]]
+
+
+def test_beliefs_outlive_a_change_of_the_cluster_and_of_the_policy() -> None:
+    """On slot types of which nothing was believed a job is as its kind."""
+    small = core(nodes(a=2), TWO, "las_aware")
+    small.handle(learned({1: 0}, {0: [0, 0]}, rate=np.array([[20.0]]), beside=np.zeros((0, 1, 2))))
+    run(small, submit(1, 2))
+    new = moved(small, setup(nodes(a=2, k=2), "las_packed"))
+    assert alone(new, 1) == [4.0, 20.0]
+    assert beside(new, 1, 2) == [3.0, 16.0]
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (learned({1: 0}, {}), "belief 0: nobody has said what it is"),
+        (learned({}, {0: [1.0, -1.0]}), "a rate must be a number >= 0, got -1.0"),
+        (learned({}, {0: [1.0, np.nan]}), "a rate must be a number >= 0, got nan"),
+        (learned({}, {-1: [1.0, 1.0]}), "must be >= 0 and differ"),
+        (learned({}, {0: [1.0, 1.0]}, kinds=(("who", 1),)), "no rate for 'who' at scale factor 1"),
+        (learned({}, {0: [1.0, 1.0]}, rate=np.ones((1, 3))), r"rate has shape \(1, 3\)"),
+        (learned({}, {}, {(0, 1): [[1, 1], [1, 1]]}), "belief 0: nobody has said"),
+    ],
+)
+def test_beliefs_that_cannot_be_are_refused(event: RatesLearned, words: str) -> None:
+    s = scheduler()
+    run(s, submit(1))
+    before = alone(s, 1)
+    with pytest.raises(ProtocolError, match=words):
+        s.handle(event)
+    assert alone(s, 1) == before
+    invariants.check(s)

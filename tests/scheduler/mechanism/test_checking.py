@@ -1,0 +1,164 @@
+"""Policies from outside: what they may not answer, and state that lasts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.small import TABLE, job, run
+
+import fairlead
+from fairlead.errors import AllocationError, ConfigError
+from fairlead.scheduler.journal import replay
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.cluster import Cluster
+from fairlead.model.snapshot import Snapshot
+
+JOBS = [job(3, 0.0, 900.0), job(7, 0.0, 900.0, devices=2)]
+
+
+def equal(snapshot: Snapshot) -> Allocation:
+    """A third of the time for everybody."""
+    share = np.full((len(snapshot.jobs), len(snapshot.slots)), 0.3)
+    return Allocation(snapshot.jobs[:, None].copy(), share, SolveReport("closed-form"))
+
+
+@dataclass
+class Mine:
+    """A policy that answers as it is told."""
+
+    answer: Callable[[Snapshot], Any]
+    name: str = "mine"
+    aware: bool = True
+    packed: bool = False
+    conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        return self.answer(snapshot)  # type: ignore[no-any-return]
+
+
+def changed(**fields: Callable[[Any], Any]) -> Callable[[Snapshot], Allocation]:
+    """The equal shares, with fields that are made otherwise."""
+
+    def answer(snapshot: Snapshot) -> Allocation:
+        made = equal(snapshot)
+        return replace(made, **{name: make(getattr(made, name)) for name, make in fields.items()})
+
+    return answer
+
+
+def put(value: float, row: int = 1) -> Callable[[Any], Any]:
+    def make(array: Any) -> Any:
+        array[row, 0] = value
+        return array
+
+    return make
+
+
+def written(snapshot: Snapshot) -> Allocation:
+    snapshot.weight[0] = 5.0
+    return equal(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda _: None, "expected an Allocation, got None"),
+        (lambda s: equal(s).share, "expected an Allocation, got array"),
+        (changed(share=put(np.nan)), "job 7: the share on fast must be from 0 to 1, got nan"),
+        (changed(share=put(-0.5, 0)), "job 3: the share on fast must be from 0 to 1, got -0.5"),
+        (changed(share=put(1.5)), "job 7: the share on fast must be from 0 to 1, got 1.5"),
+        (changed(share=lambda a: a + 0.7), "fast: 3.000 devices shared out of 2"),
+        (changed(share=lambda a: a[:1]), r"share must have shape (2, 1), a column per slot type"),
+        (changed(share=lambda a: a[:, :0]), r"share must have shape (2, 1)"),
+        (changed(share=lambda a: a.astype(str)), "share must be numbers, got <U"),
+        (changed(units=lambda a: a[:, 0]), "units must have shape (units, 1) or (units, 2)"),
+        (changed(units=put(99)), "job 99 is not in the snapshot"),
+        (changed(units=put(-1)), "job -1 is not in the snapshot"),
+        (changed(units=put(3)), "job 3 has two rows of shares"),
+        (written, "has written to snapshot.weight: copy it first"),
+    ],
+)
+def test_a_wrong_answer_is_one_sentence(answer: Callable[[Snapshot], Any], said: str) -> None:
+    with pytest.raises(AllocationError) as problem:
+        run(JOBS, fast=2, policy=Mine(answer))
+    assert str(problem.value).startswith("policy 'mine' at 0 s: ")
+    assert said in str(problem.value)
+
+
+def test_a_good_answer_is_run() -> None:
+    assert run(JOBS, fast=2, policy=Mine(equal)).metrics["n_completed"] == 2
+
+
+def test_the_error_names_the_time() -> None:
+    def later(snapshot: Snapshot) -> Any:
+        return equal(snapshot) if snapshot.now_s == 0 else None
+
+    with pytest.raises(AllocationError, match="policy 'mine' at 50 s: expected an Allocation"):
+        run([*JOBS, job(9, 100.0, 50.0)], fast=2, policy=Mine(later))
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (None, "expected a policy or a planner, got None"),
+        (object(), "policy object: has no attribute 'name'; a policy has name, aware, packed"),
+        (Mine(equal, name=3), "policy Mine: name must be a str, got 3"),  # type: ignore[arg-type]
+        (Mine(equal, packed=None), "policy Mine: packed must be a bool, got None"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_object_that_is_no_policy(policy: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        run(JOBS, policy=policy)
+
+
+@dataclass
+class Counting(Mine):
+    """It gives the job whose turn it is all the time, and remembers whose turn it was."""
+
+    answer: Callable[[Snapshot], Any] = equal
+    turn: int = 0
+    seen: list[int] = field(default_factory=list)
+
+    def set_state(self, state: bytes) -> None:
+        self.turn = int.from_bytes(state, "big")
+
+    def get_state(self) -> bytes:
+        return self.turn.to_bytes(2, "big")
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        self.seen.append(self.turn)
+        made = equal(snapshot)
+        made.share[:] = 0.0
+        made.share[self.turn % len(made.share)] = 1.0
+        self.turn += 1
+        return made
+
+
+def test_state_lasts_from_solve_to_solve_and_through_a_resumed_run(tmp_path: Path) -> None:
+    """The second process knows nothing but the journal."""
+    arrivals = [job(n, 400.0 * n, 4000.0) for n in range(6)]
+    options: dict[str, Any] = {"throughputs": TABLE}
+    cluster = Cluster.of({"fast": 2}, 1)
+    whole, first, second = Counting(), Counting(), Counting()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    expected = fairlead.simulate(arrivals, cluster, whole, out=tmp_path / "a", **options)
+    assert whole.seen == list(range(len(whole.seen)))
+    assert len(whole.seen) > 5
+
+    polls = iter(range(10_000))
+    broken = fairlead.simulate(
+        arrivals, cluster, first, out=tmp_path / "b", stop=lambda: next(polls) > 12, **options
+    )
+    assert not broken.complete
+    second.turn = 500  # of another life
+    resumed = fairlead.simulate(
+        arrivals, cluster, second, out=tmp_path / "b", resume=True, **options
+    )
+    assert 0 < len(first.seen) < len(whole.seen)
+    assert first.seen + second.seen == whole.seen
+    assert resumed.metrics["journal_sha256"] == expected.metrics["journal_sha256"]
+    assert replay(tmp_path / "b" / "journal")[1] == 0

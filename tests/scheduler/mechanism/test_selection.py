@@ -1,0 +1,74 @@
+"""The heap gives what a full stable sort gives."""
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import given, settings
+
+from fairlead.scheduler.mechanism.selection import select
+
+
+def by_sorting(
+    keys: list[np.ndarray],
+    eligible: np.ndarray,
+    member: np.ndarray,
+    scale: np.ndarray,
+    capacity: np.ndarray,
+    order: np.ndarray,
+    type_by_type: bool,
+) -> list[tuple[int, int]]:
+    """Selection as it is described: sort all entries, take what fits."""
+    left, chosen = capacity.copy(), []
+    taken: set[int] = set()
+    units = range(len(scale))
+    queue = []
+    for t in order.tolist():
+        entries = [(u, t) for u in units if eligible[u, t]]
+        if type_by_type:
+            entries.sort(key=lambda e: [-k[e] for k in keys])
+        queue += entries
+    if not type_by_type:
+        queue.sort(key=lambda e: [-k[e] for k in keys])
+    for u, t in queue:
+        jobs = {int(j) for j in member[u] if j >= 0}
+        if jobs & taken or scale[u] > left[t]:
+            continue
+        left[t] -= scale[u]
+        taken |= jobs
+        chosen.append((u, t))
+    return chosen
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
+def test_selection_equals_a_stable_sort(seed: int, type_by_type: bool, packed: bool) -> None:
+    rng = np.random.default_rng(seed)
+    jobs, slots = int(rng.integers(1, 30)), int(rng.integers(1, 4))
+    job_scale = rng.choice([1, 2, 4, 8], jobs)
+    member = [[j, -1] for j in range(jobs)]
+    if packed:
+        for a in range(jobs):
+            same = [b for b in range(a + 1, jobs) if job_scale[a] == job_scale[b]]
+            member += [[a, b] for b in same]
+    table = np.array(member)[:, : 2 if packed else 1].copy()
+    scale = job_scale[table[:, 0]]
+    # few distinct values, so that ties are common
+    keys = [rng.integers(0, 3, (len(table), slots)).astype(float) for _ in range(3)]
+    eligible = rng.random((len(table), slots)) < 0.8
+    capacity = rng.integers(0, 12, slots)
+    order = rng.permutation(slots)
+    first, second, third = keys
+    unit, slot = select(
+        first,
+        second,
+        third,
+        eligible,
+        table,
+        scale,
+        capacity,
+        np.arange(slots),
+        order,
+        type_by_type,
+        jobs,
+    )
+    expected = by_sorting(keys, eligible, table, scale, capacity, order, type_by_type)
+    assert list(zip(unit.tolist(), slot.tolist(), strict=True)) == expected

@@ -1,0 +1,88 @@
+"""A small cluster to place on, and both rules with names for what they return."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairlead.model.arrays import Ints
+from fairlead.scheduler.placement.by_device_id import in_order
+from fairlead.scheduler.placement.servers import fewest_servers
+
+NODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3])  # two servers of four, two of two
+TYPES = np.array([0] * 8 + [1] * 4)
+FEWEST = np.array([[0, 1, 1, 1, 1, 2, 2, 2, 2], [0, 1, 1, 2, 2, 2, 2, 2, 2]])
+NONE = np.zeros(0, np.int64)
+Old = tuple[Ints, Ints, Ints, Ints]
+NOBODY: Old = (NONE, NONE, np.zeros(1, np.int64), NONE)
+
+
+@dataclass
+class Placed:
+    """What a rule gave: devices, whether they were kept, and the slot, by unit."""
+
+    where: dict[int, list[int]]
+    kept: dict[int, bool]
+    slot: dict[int, int]
+    old: Old  # the same as the round before of the next call
+
+
+def _placed(unit: Ints, order: Ints, first: Ints, devices: Ints, kept: Any, slot: Ints) -> Placed:
+    names = unit[order].tolist()
+    held = [devices[first[n] : first[n + 1]].tolist() for n in range(len(order))]
+    return Placed(
+        dict(zip(names, held, strict=True)),
+        dict(zip(names, kept.tolist(), strict=True)),
+        dict(zip(names, slot.tolist(), strict=True)),
+        (unit[order], slot, first, devices),
+    )
+
+
+def _ints(values: Any) -> Ints:
+    return np.array(values, np.int64)
+
+
+def by_number(unit: Any, slot: Any, scale: Any, old: Old, works: Any = None) -> Placed:
+    """``in_order`` on the cluster above; slot 0 and 1 are its two types."""
+    works = np.ones(12, np.bool_) if works is None else works
+    unit, slot, scale = _ints(unit), _ints(slot), _ints(scale)
+    order, first, devices, kept = in_order(
+        unit, slot, scale, *old, TYPES, works, len(scale), np.arange(2)
+    )
+    return _placed(unit, order, first, devices, kept, slot[order])
+
+
+def on_servers(
+    unit: Any,
+    slot: Any,
+    scale: Any,
+    old: Old = NOBODY,
+    works: Any = None,
+    fallback: Any = None,
+    gain: Any = 1000.0,
+    cost: Any = 10.0,
+) -> Placed:
+    """``fewest_servers`` on the cluster above. Without ``fallback``, slots 0 and 1 are its two types;
+    with it, the first type consolidated and spread. Numbers count for every row of the plan alike."""
+    works = np.ones(12, np.bool_) if works is None else works
+    unit, slot, scale = _ints(unit), _ints(slot), _ints(scale)
+    apart = fallback is not None
+    order, first, devices, kept, real = fewest_servers(
+        unit,
+        slot,
+        scale,
+        *old,
+        TYPES,
+        NODES,
+        works,
+        len(scale),
+        _ints([0, 0] if apart else [0, 1]),
+        _ints([1, 0] if apart else [-1, -1]),
+        np.array([False, apart]),
+        FEWEST,
+        *(
+            np.broadcast_to(np.asarray(x, np.float64), len(unit)).copy()
+            for x in (0.0 if fallback is None else fallback, gain, cost)
+        ),
+    )
+    return _placed(unit, order, first, devices, kept, real)
