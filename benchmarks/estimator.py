@@ -20,17 +20,17 @@ from dataclasses import fields, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from fairlead.estimation.job_table import Settings
-from fairlead.estimation.prior import SPREAD, USUAL_SLOPES, Prior
-from fairlead.estimation.fairlead_estimator import Fairlead
-from fairlead.estimation.messages import Measured
-from fairlead.simulator.inputs import Input
+from fairlead.estimation.fairlead_estimator import FairleadEstimator
+from fairlead.estimation.job_table import EstimatorSettings
+from fairlead.estimation.messages import Measurement
+from fairlead.estimation.prior import SIGMA, USUAL_SLOPES, Prior
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.user_estimates import Claims
+from fairlead.simulator.inputs import Input
 from fairlead.simulator.traces.throughput_tables import builtin_throughputs
+from fairlead.simulator.user_estimates import UserEstimates
 
 TYPES = ("k80", "p100", "v100")
 NOISE = 0.05  # sigma of a measurement
@@ -75,8 +75,8 @@ def errors(given: argparse.Namespace) -> None:
     n, rng = len(table.kinds), np.random.default_rng(0)
     print(f"{'known':>6}{'rounds per type':>17}{'median error':>14}{'90 %':>8}")
     for known in (0.0, 0.5, 1.0):
-        mine = Fairlead(Settings(known=known), table, 36.0, 0)
-        users = Claims.of(given.claims, 0)
+        mine = FairleadEstimator(EstimatorSettings(known=known), table, 36.0, 0)
+        users = UserEstimates.of(given.claims, 0)
         jobs = [
             Job(JobId(i), family, scale, 1e6, tenant=f"user-{i % 20}")
             for i, (family, scale) in enumerate(table.kinds)
@@ -98,7 +98,7 @@ def speed() -> None:
     for n, running in ((1000, 300), (10_000, 2500), (10_000, 10_000)):
         rate = np.exp(rng.normal(0, 1, (100, 5)))
         table = Throughputs(slots, tuple((f"k{i}", 1) for i in range(100)), rate)
-        mine = Fairlead(Settings(known=0.0), table, float(running), 0)
+        mine = FairleadEstimator(EstimatorSettings(known=0.0), table, float(running), 0)
         kind = rng.integers(100, size=n)
         jobs = [Job(JobId(i), f"k{k}", 1, 1e6, tenant=f"u{i % 50}") for i, k in enumerate(kind)]
         mine.submitted(jobs, rate[kind] * np.exp(rng.normal(0, 0.7, (n, 5))))
@@ -117,21 +117,21 @@ def speed() -> None:
 def fit() -> None:
     """Maximum likelihood, with a weak prior on the logarithms towards 1."""
     table = builtin_throughputs()
-    names = [f.name for f in fields(SPREAD) if f.name not in ("grand", "slope", "table")]
+    names = [f.name for f in fields(SIGMA) if f.name not in ("grand", "slope", "table")]
     rows, columns = np.nonzero(table.rate > 0)
     log_rate = np.log(table.rate[rows, columns])
 
     def loss(logs: Floats) -> float:
-        spread = replace(SPREAD, **dict(zip(names, np.exp(logs).tolist(), strict=True)))
+        spread = replace(SIGMA, **dict(zip(names, np.exp(logs).tolist(), strict=True)))
         prior = Prior(table, table.slots, spread)
         white, factor = prior.residuals()
         return float(white @ white / 2 + np.log(np.diag(factor)).sum() + 0.05 * (logs**2).sum())
 
-    start = np.log([getattr(SPREAD, name) for name in names])
+    start = np.log([getattr(SIGMA, name) for name in names])
     found = minimize(loss, start, method="L-BFGS-B", options={"maxiter": 25})
     print(f"{len(log_rate)} rates, {len(table.kinds)} kinds; usual slopes {USUAL_SLOPES}")
     for name, value in zip(names, np.exp(found.x), strict=True):
-        print(f"{name:<14}{value:7.3f}   in use {getattr(SPREAD, name):.3f}")
+        print(f"{name:<14}{value:7.3f}   in use {getattr(SIGMA, name):.3f}")
     white, factor = Prior(table, table.slots).residuals()
     sure = np.linalg.inv(factor @ factor.T)
     pull = np.linalg.solve(factor.T, white)
@@ -149,10 +149,10 @@ def _gavel() -> Throughputs:
     return Throughputs(table.slots, tuple(table.kinds[i] for i in keep), table.rate[keep])
 
 
-def _report(jobs: Ints, slot: Ints, rate: Floats) -> Measured:
+def _report(jobs: Ints, slot: Ints, rate: Floats) -> Measurement:
     seconds = np.full(len(jobs), 360.0)
     alone, worked = np.full(len(jobs), -1), np.zeros(len(jobs), np.bool_)
-    return Measured(0.0, jobs, slot, rate * seconds, seconds, alone, worked)
+    return Measurement(0.0, jobs, slot, rate * seconds, seconds, alone, worked)
 
 
 def main() -> None:

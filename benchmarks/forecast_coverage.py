@@ -19,19 +19,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairlead.model.commands import (
-    Command,
-    End,
-    EndJobs,
-)
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.checkpoint import state_of
-from fairlead.model.events import Event, RoundEnded
 from fairlead.cluster.forecasting.arrivals import Recent
 from fairlead.cluster.forecasting.calibration import (
     Calibrated,
-    Calibration,
-    Kind,
+    ForecastKind,
+    IntervalCalibration,
     Pending,
 )
 from fairlead.cluster.forecasting.forecast import (
@@ -40,13 +32,21 @@ from fairlead.cluster.forecasting.forecast import (
     forecast,
 )
 from fairlead.cluster.forecasting.forecaster import SEEDS
-from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.model.cluster import Cluster
+from fairlead.model.commands import (
+    Command,
+    EndJobs,
+    JobEnd,
+)
+from fairlead.model.events import Event, RoundEnded
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core.checkpoint import take_checkpoint
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.scheduler.setup import Setup, build
 from fairlead.simulator.backend import SimBackend
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 CLUSTER = Cluster.of({"v100": 6, "p100": 6, "k80": 6}, 2)
@@ -56,7 +56,7 @@ RESTART_S = 20.0
 LOOKS = 40  # rounds between two looks
 MORE = 1.6  # times as many jobs come as are there when the last look is taken: arrivals do not end with it
 ASKED = 40  # jobs asked about at each
-KINDS: tuple[Kind, ...] = ("exact", "coarse")
+KINDS: tuple[ForecastKind, ...] = ("exact", "coarse")
 COVERAGE, ERROR = (0.75, 0.85), 0.15  # that are wanted
 
 
@@ -117,8 +117,10 @@ WORKLOADS = (
 class Looks:
     """Asks for forecasts of one kind, and remembers what came of them."""
 
-    kind: Kind
-    calibration: Calibration = field(default_factory=lambda: Calibration(DEFAULT.round_s))
+    kind: ForecastKind
+    calibration: IntervalCalibration = field(
+        default_factory=lambda: IntervalCalibration(DEFAULT.round_s)
+    )
     pending: Pending = field(default_factory=Pending)
     given: dict[int, list[tuple[float, Calibrated]]] = field(default_factory=dict)
     raw: list[tuple[float, float]] = field(default_factory=list)  # rounds ahead, score
@@ -131,7 +133,7 @@ class Looks:
         began = time.process_time()
         asked = Question(history=recent.history(), cpu_s=np.inf if self.kind == "exact" else 0.0)
         seeds = range(SEEDS if self.kind == "exact" else 1)
-        outcomes = forecast(setup, state_of(core), asked, seeds)
+        outcomes = forecast(setup, take_checkpoint(core), asked, seeds)
         self.spent_s += time.process_time() - began
         jobs = core.ledger.jobs.id.tolist()
         for job in jobs[:: max(len(jobs) // ASKED, 1)]:
@@ -153,15 +155,15 @@ class Looks:
             self.errors.append(abs(given.left_s - actual_s) / max(actual_s, 1.0))
 
 
-def run(load: Workload, jobs: int, seed: int, bias: float) -> dict[Kind, Looks]:
+def run(load: Workload, jobs: int, seed: int, bias: float) -> dict[ForecastKind, Looks]:
     """One run of a workload. bias: by how much rates are wrong, standard deviation of their logarithms."""
     table = read_throughputs("builtin").on(CLUSTER)
     costs = RestartCosts(RESTART_S)
     setup = Setup("0", CLUSTER, table, load.policy, DEFAULT, seed, costs)
     core = build(setup)
     trace = load.arrivals(table, int(jobs * MORE), np.random.default_rng((seed, 1)))
-    world = World(costs, 0.05, bias, seed=seed)
-    backend = SimBackend(trace, CLUSTER, table, core.planner.solve, world)
+    ground_truth = GroundTruth(costs, 0.05, bias, seed=seed)
+    backend = SimBackend(trace, CLUSTER, table, core.planner.solve, ground_truth)
     looks = {kind: Looks(kind) for kind in KINDS}
     recent, rounds = Recent(), itertools.count()
     while (event := backend.next()) is not None:
@@ -184,11 +186,11 @@ def _hear(recent: Recent, event: Event) -> None:
         recent.submitted(event.time_s, jobs)
 
 
-def _ends(looks: dict[Kind, Looks], command: Command) -> None:
+def _ends(looks: dict[ForecastKind, Looks], command: Command) -> None:
     if not isinstance(command, EndJobs):
         return
     for job, end, end_s in zip(command.jobs, command.end, command.end_s, strict=True):
-        if end == End.COMPLETED:
+        if end == JobEnd.COMPLETED:
             for one in looks.values():
                 one.ended(int(job), float(end_s))
 
@@ -206,7 +208,7 @@ def main() -> int:
     print(
         f"{'workload':10}{'rates':7}{'kind':7}{'looks':>7}{'inside':>9}{'median error':>14}{'CPU s':>8}"
     )
-    everything: dict[Kind, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
+    everything: dict[ForecastKind, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
     for load in WORKLOADS:
         if given.workloads and load.name not in given.workloads:
             continue

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fairlead
-from fairlead.client.stub_agent import Host
+from fairlead.client.stub_agent import StubAgent
 from fairlead.cluster.measure import measure
 
 EMPTY_STEPS, TURNS = 200_000, 7
@@ -66,7 +66,7 @@ def with_agent(work: Callable[[Path], None]) -> None:
     """Run this with an agent at hand that renews a lease of 2 s."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        host = Host(folder / "agent.sock", lease_s=2.0, checkpoint_s=1e9)
+        host = StubAgent(folder / "agent.sock", lease_s=2.0, checkpoint_s=1e9)
         host.open()
         serving = os.fork()  # a process of its own, as a real agent is
         if serving == 0:

@@ -28,14 +28,14 @@ from simulated_nodes import TYPES, Node, families, job_spec, rates_of
 
 import fairlead
 from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    NodeReport,
+    Register,
+)
 from fairlead.cluster.server.clock import Clock
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.server.options import live_options
-from fairlead.cluster.protocol.messages import (
-    PROTOCOL,
-    Register,
-    Report,
-)
 from fairlead.cluster.server.service import Service
 
 ADMIN = Caller("admin", "", "admin")
@@ -113,7 +113,7 @@ class Day:
         """All nodes report; then the driver deals with that before time goes on."""
         self.seq += 1
         for node in self.nodes:
-            report = Report(
+            report = NodeReport(
                 node=node.name,
                 incarnation="i",
                 seq=self.seq,

@@ -25,15 +25,15 @@ from pathlib import Path
 
 import numpy as np
 
-from fairlead import Arrival, Cluster, Job, JobId, Node, RestartCosts, Result, World, simulate
+from fairlead import Arrival, Cluster, GroundTruth, Job, JobId, Node, RestartCosts, Result, simulate
 from fairlead.cluster.http_client import Client
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.local import LocalCluster
-from fairlead.scheduler.mechanism.settings import DEFAULT
+from fairlead.cluster.measure import measure as profile
+from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
-from fairlead.cluster.measure import measure as profile
+from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.simulator.traces.throughput_tables import read_throughputs, write_throughputs_csv
 
 SCRIPT = Path(__file__).resolve().parent.parent / "examples" / "live" / "numpy_job.py"
@@ -169,7 +169,7 @@ def simulated(
         policy,
         throughputs=rates,
         profile=replace(DEFAULT, round_s=ROUND_S),
-        world=World(restart_costs=RestartCosts(true.start_s), first_starts_cost=True),
+        ground_truth=GroundTruth(restart_costs=RestartCosts(true.start_s), first_starts_cost=True),
         believed_costs=RestartCosts(believed.start_s),
         solve_s=true.solve_s,
     )

@@ -38,16 +38,16 @@ import fairlead
 from fairlead.cluster.agent.server_client import (
     AgentClient,
     RegisterAgainError,
-    UnreachableError,
-)
-from fairlead.cluster.protocol.messages import (
-    PROTOCOL,
-    Orders,
-    Register,
-    Report,
-    WatchRequest,
+    ServerUnreachableError,
 )
 from fairlead.cluster.protocol.api_models import Sample, StatusView
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    NodeReport,
+    Orders,
+    Register,
+    WatchRequest,
+)
 
 GAP_S = 0.003  # between two reports of a node, as the agent has it
 BURST_S = 5.0  # behind the end of a round: nodes get new orders and report what came of them
@@ -115,7 +115,7 @@ class Agent:
                 self.seen.registered += 1
                 self.heartbeat_s = welcome.heartbeat_s
                 return
-            except UnreachableError:
+            except ServerUnreachableError:
                 self.seen.failures += 1
                 await asyncio.sleep(1.0)
 
@@ -141,7 +141,7 @@ class Agent:
     async def _report(self) -> None:
         self.seq += 1
         holds = self.node.holds(time.monotonic())
-        report = Report(
+        report = NodeReport(
             node=self.node.name,
             incarnation=f"i-{self.node.name}",
             seq=self.seq,
@@ -151,7 +151,7 @@ class Agent:
         asked = time.monotonic()
         try:
             orders = await self.client.report(report)
-        except UnreachableError:
+        except ServerUnreachableError:
             self.seen.failures += 1
             return
         now = time.monotonic()
@@ -164,7 +164,7 @@ class Agent:
     async def _watch(self) -> None:
         request = WatchRequest(node=self.node.name, incarnation=f"i-{self.node.name}")
         while True:
-            with contextlib.suppress(UnreachableError, RegisterAgainError):
+            with contextlib.suppress(ServerUnreachableError, RegisterAgainError):
                 async for orders in self.client.watch(request):
                     self._follow(orders, time.monotonic(), None)
             await asyncio.sleep(0.5)

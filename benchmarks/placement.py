@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.ground_truth import World
 from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
@@ -39,7 +39,7 @@ def play(
         throughputs=read_throughputs(table),
         profile=profile,
         window=(int(first), int(stop)),
-        world=World(RestartCosts(cost_s)),
+        ground_truth=GroundTruth(RestartCosts(cost_s)),
     )
 
 
@@ -67,7 +67,7 @@ def spread(trace: str, table: str, cluster: str, window: str, cost_s: str = "0")
     unaware = replace(DEFAULT, spread=False)
     for name, profile in (
         ("gavel", GAVEL),
-        ("unaware, by device number", replace(unaware, keep_in_order=True)),
+        ("unaware, by device number", replace(unaware, place_by_device_id=True)),
         ("unaware, keeping devices", unaware),
         ("default", DEFAULT),
     ):
@@ -105,7 +105,7 @@ def level(table: str, cluster: str) -> None:
                 throughputs=rates,
                 profile=profile,
                 until_s=5 * 86400.0,
-                world=World(RestartCosts(cost_s)),
+                ground_truth=GroundTruth(RestartCosts(cost_s)),
             )
             got = result.metrics
             did = result.jobs["steps_done"].to_numpy() / (5 * 86400.0) / equal

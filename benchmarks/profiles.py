@@ -11,7 +11,7 @@ from typing import Any
 from fairlead.scheduler.mechanism.settings import (
     DEFAULT,
     GAVEL,
-    Profile,
+    MechanismSettings,
 )
 from fairlead.simulator.generate import generate
 from fairlead.simulator.simulate import simulate
@@ -21,16 +21,16 @@ from fairlead.simulator.traces.throughput_tables import read_throughputs
 POLICY = "las_aware"
 
 
-def ladder() -> list[tuple[str, Profile]]:
+def ladder() -> list[tuple[str, MechanismSettings]]:
     """Profiles, each the one before with one more change."""
     steps: list[tuple[str, dict[str, Any]]] = [
         ("no charge for idle gaps", {"charge_idle_gaps": False}),
         ("steps need not be whole", {"whole_steps": False}),
-        ("place whoever is chosen", {"place_unallocated": True, "offer_too_small": False}),
+        ("place whoever is chosen", {"place_unallocated": True, "allow_undersized": False}),
         ("optimum with most total gain", {"name": "ladder"}),  # the name picks the policy's form
         ("most owed first, for ever", {"type_by_type": False, "reset_accounts": False}),
         ("solve at every event", {"solve_interval_s": 0.0}),
-        ("fewest servers, keep devices", {"keep_in_order": False, "spread": True}),
+        ("fewest servers, keep devices", {"place_by_device_id": False, "spread": True}),
     ]
     profiles = [("gavel", GAVEL)]
     for name, change in steps:

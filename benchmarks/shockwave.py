@@ -28,7 +28,7 @@ import numpy as np
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts
 from fairlead.simulator.generate import generate
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.perturb import perturbed
 from fairlead.simulator.traces.throughput_tables import read_throughputs
@@ -113,9 +113,11 @@ def play_default(
     table = read_throughputs(Path(tables) / "wisr_throughputs.json")
     cluster = Cluster.of(devices)
     jobs = list(generate("shockwave,jobs=120,interarrival=40,multi-gpu", table, cluster, seed)[0])
-    world = World(RestartCosts(20.0), rate_bias=bias, seed=seed)
-    result = simulate(jobs, cluster, policy, throughputs=table, round_s=120.0, world=world)
-    faster = np.array([world.bias(arrival.job, 1)[0] for arrival in jobs])
+    ground_truth = GroundTruth(RestartCosts(20.0), rate_bias=bias, seed=seed)
+    result = simulate(
+        jobs, cluster, policy, throughputs=table, round_s=120.0, ground_truth=ground_truth
+    )
+    faster = np.array([ground_truth.bias(arrival.job, 1)[0] for arrival in jobs])
     return numbers(result, faster)
 
 

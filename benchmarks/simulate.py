@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 import fairlead.simulator.simulate as simulation
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.driver import Backend, Observer
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.driver import Backend, Observer
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 

@@ -6,12 +6,12 @@ processes: a thousand nodes fit into one.
 
 from dataclasses import dataclass, field
 
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
     Assignment,
-    Held,
+    AttemptStatus,
     Orders,
 )
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -77,11 +77,11 @@ class Start:
         if self.step >= self.order.total_steps or (self.ends_s is not None and now >= self.ends_s):
             self.state = "ended"
 
-    def held(self, now: float) -> Held:
+    def held(self, now: float) -> AttemptStatus:
         """As the node reports it."""
         trained = self.step > self.from_step or self.state == "running"
         over = self.state == "ended"
-        return Held(
+        return AttemptStatus(
             job=self.order.job,
             epoch=self.order.epoch,
             state=self.state,  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ class Node:
         ]
         return min(times, default=None)
 
-    def holds(self, now: float) -> tuple[Held, ...]:
+    def holds(self, now: float) -> tuple[AttemptStatus, ...]:
         """What the next report says."""
         for (job, _), start in self.starts.items():
             start.advance(now)

@@ -11,8 +11,8 @@ from fairlead.model.arrays import Floats
 from fairlead.model.job import RestartCosts
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import las
-from fairlead.policies.migration_penalty import steady
-from fairlead.simulator.ground_truth import World
+from fairlead.policies.migration_penalty import least_migration
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
@@ -33,7 +33,7 @@ def as_it_is(
 def main(trace: str, table: str, cluster: str, window: str) -> None:
     """One line with it, one without."""
     first, _, stop = window.partition(":")
-    ways: dict[str, Callable[..., Allocation]] = {"with": steady, "without": as_it_is}
+    ways: dict[str, Callable[..., Allocation]] = {"with": least_migration, "without": as_it_is}
     for name, second in ways.items():
         las.steady = second  # type: ignore[attr-defined]
         got = simulate(
@@ -42,7 +42,7 @@ def main(trace: str, table: str, cluster: str, window: str) -> None:
             "las_aware",
             throughputs=read_throughputs(table),
             window=(int(first), int(stop)),
-            world=World(RestartCosts(START_S)),
+            ground_truth=GroundTruth(RestartCosts(START_S)),
         ).metrics
         print(f"{name:8}{got['moves']:6} moves, average JCT {got['avg_jct_s']:10,.0f} s")
 

@@ -5,8 +5,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairlead.cluster.store.rows import JobRow, StintRow
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.cluster.store.store import Store
 from fairlead.cluster.store.verification import verify_file
 
@@ -47,8 +47,8 @@ def _job(number: int, spec: JobSpec) -> JobRow:
     )
 
 
-def _start(number: int, epoch: int) -> StintRow:
-    return StintRow(
+def _start(number: int, epoch: int) -> AttemptRow:
+    return AttemptRow(
         job=number,
         epoch=epoch,
         node="n",

@@ -14,15 +14,15 @@ import time
 import numpy as np
 
 from fairlead.model.arrays import Floats
-from fairlead.policies.solve.round_packing import pack_rounds
-from fairlead.policies.solve.round_ordering import rank
-from fairlead.policies.solve.welfare import remaining_table, utility_table
 from fairlead.policies.solve.planning_horizon import (
-    Counts,
-    Window,
+    PlanningProblem,
+    RoundCounts,
     interpolate,
     solve_counts,
 )
+from fairlead.policies.solve.round_ordering import order_rounds
+from fairlead.policies.solve.round_packing import pack_rounds
+from fairlead.policies.solve.welfare import remaining_table, utility_table
 
 ROUND_S, PENALTY = 120.0, 1e-3
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
@@ -39,7 +39,7 @@ CASES: tuple[tuple[str, int, list[int]], ...] = (
 RUNS = 5
 
 
-def window(jobs: int, devices: list[int], seed: int = 0) -> tuple[Window, Floats]:
+def window(jobs: int, devices: list[int], seed: int = 0) -> tuple[PlanningProblem, Floats]:
     """A window of random jobs, and their weights."""
     rng = np.random.default_rng(seed)
     epochs = rng.integers(10, 300, jobs).astype(np.float64)
@@ -50,7 +50,7 @@ def window(jobs: int, devices: list[int], seed: int = 0) -> tuple[Window, Floats
     logs = np.log(np.maximum(BASES, 1e-6))
     utility = utility_table(done, epochs, epoch_s, ROUND_S, ROUNDS, BASES, logs)
     slower = [np.ones(jobs)] + [rng.uniform(0.1, 0.9, jobs) for _ in devices[1:]]
-    problem = Window(
+    problem = PlanningProblem(
         devices=np.array(devices),
         rounds=ROUNDS,
         scale=rng.choice(SCALES, jobs, p=SHARES),
@@ -63,19 +63,19 @@ def window(jobs: int, devices: list[int], seed: int = 0) -> tuple[Window, Floats
     return problem, weight
 
 
-def plan(problem: Window, weight: Floats) -> tuple[Counts, int, list[float]]:
+def plan(problem: PlanningProblem, weight: Floats) -> tuple[RoundCounts, int, list[float]]:
     """The counts, the job-rounds without a place, and CPU seconds of counts, packing, ranking."""
     marks = [time.process_time()]
     counts = solve_counts(problem)
     marks.append(time.process_time())
     packed, left = pack_rounds(counts.counts, problem.scale, problem.devices, problem.rounds)
     marks.append(time.process_time())
-    rank(packed, problem.scale, problem.devices, weight)
+    order_rounds(packed, problem.scale, problem.devices, weight)
     marks.append(time.process_time())
     return counts, int(left.sum()), np.diff(marks).tolist()
 
 
-def gap_of(problem: Window, counts: Counts) -> float:
+def gap_of(problem: PlanningProblem, counts: RoundCounts) -> float:
     """Between objective and bound, relative to the welfare."""
     speed = 1.0 if problem.speed is None else problem.speed
     welfare = float(interpolate(problem.utility, (counts.counts * speed).sum(axis=1)).sum())

@@ -13,21 +13,21 @@ from fairlead.policies.common import allocation
 class DeadlineFirst:
     """x_ij = 1 for the fastest type j with s_i devices left, jobs by deadline."""
 
-    name, aware, packed, conserving = "deadline_first", True, False, True
+    name, heterogeneity_aware, packed, work_conserving = "deadline_first", True, False, True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         free, share = snapshot.capacity.copy(), np.zeros_like(snapshot.solo_rate)
         for i in np.argsort(snapshot.deadline_s, kind="stable"):
-            fits = free[snapshot.slot_type] >= snapshot.job_scale[i]
+            fits = free[snapshot.accelerator_of_slot] >= snapshot.job_scale[i]
             j = (fits * snapshot.solo_rate[i]).argmax()
             if fits[j] and snapshot.solo_rate[i, j] > 0:
                 share[i, j] = 1.0
-                free[snapshot.slot_type[j]] -= snapshot.job_scale[i]
+                free[snapshot.accelerator_of_slot[j]] -= snapshot.job_scale[i]
         return allocation(snapshot, share, SolveReport("greedy")).check(snapshot)
 
 
 def make(_: object) -> DeadlineFirst:
-    """What an entry point names; it is called with a ``fairlead.policies.registry.Request``."""
+    """What an entry point names; it is called with a ``fairlead.policies.registry.PolicyRequest``."""
     return DeadlineFirst()
 
 

@@ -6,7 +6,7 @@ python examples/look_inside.py
 import polars as pl
 
 import fairlead
-from fairlead import World
+from fairlead import GroundTruth
 
 
 def main() -> None:
@@ -16,9 +16,9 @@ def main() -> None:
     generated, _ = fairlead.generate(
         "gavel,jobs=100,interarrival=3000,multi-gpu", rates, cluster, 2
     )
-    world = World(mtbf_s=100 * 3600.0, mttr_s=4 * 3600.0, seed=2)
+    ground_truth = GroundTruth(mtbf_s=100 * 3600.0, mttr_s=4 * 3600.0, seed=2)
     result = fairlead.simulate(
-        list(generated), cluster, "las_aware", throughputs=rates, world=world
+        list(generated), cluster, "las_aware", throughputs=rates, ground_truth=ground_truth
     )
 
     jobs = result.jobs.select("job", "family", "scale_factor", "jct_s", "rho_isolated")

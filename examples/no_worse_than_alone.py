@@ -18,14 +18,16 @@ from fairlead.policies.common import (
 class NoWorseThanAlone:
     """max_x sum_i t_i / I_i   s.t.  t_i >= I_i, its rate with an n-th of the cluster;  time;  devices."""
 
-    name, aware, packed, conserving = "no_worse_than_alone", True, False, True
+    name, heterogeneity_aware, packed, work_conserving = "no_worse_than_alone", True, False, True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         rate, alone = snapshot.solo_rate, isolated_rate(snapshot, weighted=False)
-        draws_on = np.eye(len(snapshot.capacity))[snapshot.slot_type]  # (slots, types)
+        accelerator_of_slot = np.eye(len(snapshot.capacity))[
+            snapshot.accelerator_of_slot
+        ]  # (slots, types)
         x = cp.Variable(rate.shape, nonneg=True)
         progress = cp.sum(cp.multiply(rate, x), axis=1)
-        devices = snapshot.job_scale @ x @ draws_on <= snapshot.capacity
+        devices = snapshot.job_scale @ x @ accelerator_of_slot <= snapshot.capacity
         limits = [cp.sum(x, axis=1) <= 1, devices, progress >= 0.9999 * alone]
         problem = cp.Problem(cp.Maximize(gain_of(alone) @ progress), limits)
         problem.solve()
@@ -34,7 +36,7 @@ class NoWorseThanAlone:
 
 
 def make(_: object) -> NoWorseThanAlone:
-    """What an entry point names; it is called with a ``fairlead.policies.registry.Request``."""
+    """What an entry point names; it is called with a ``fairlead.policies.registry.PolicyRequest``."""
     return NoWorseThanAlone()
 
 

@@ -6,7 +6,7 @@ python examples/restart_costs.py
 from dataclasses import replace
 
 import fairlead
-from fairlead import RestartCosts, World
+from fairlead import GroundTruth, RestartCosts
 from fairlead.scheduler.mechanism.settings import DEFAULT
 
 
@@ -16,14 +16,19 @@ def main() -> None:
     rates = fairlead.read_throughputs("builtin").columns(cluster.slots)
     generated, _ = fairlead.generate("gavel,jobs=100,interarrival=3600", rates, cluster, 0)
     jobs = list(generated)
-    world = World(restart_costs=RestartCosts(default_s=60.0))
+    ground_truth = GroundTruth(restart_costs=RestartCosts(default_s=60.0))
     print(
         f"{'patience':>8}{'average JCT':>13}{'restarts':>10}{'lost to them':>14}{'worst rho':>11}"
     )
     for patience in (0.0, 10.0, 40.0, 100.0):
         profile = replace(DEFAULT, patience=patience)
         got = fairlead.simulate(
-            jobs, cluster, "las_aware", throughputs=rates, profile=profile, world=world
+            jobs,
+            cluster,
+            "las_aware",
+            throughputs=rates,
+            profile=profile,
+            ground_truth=ground_truth,
         ).metrics
         print(
             f"{patience:8.0f}{got['avg_jct_s'] / 3600:11.2f} h{got['restarts']:10}"

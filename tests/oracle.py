@@ -39,7 +39,7 @@ class Shares:
         jobs, slots = rate.shape
         units: list[tuple[int, ...]] = [(i,) for i in range(jobs)]
         scale = snapshot.job_scale
-        if packed and snapshot.beside is not None:
+        if packed and snapshot.colocated_rate is not None:
             units += [(a, b) for a, b in combinations(range(jobs), 2) if scale[a] == scale[b]]
         self.x = cp.Variable((len(units), slots), nonneg=True)
         member = np.zeros((jobs, len(units)))  # is job i in unit u?
@@ -49,16 +49,18 @@ class Shares:
             if len(unit) == 1:
                 gets[unit[0], u] = rate[unit[0]]
             else:
-                (a, b), beside = unit, snapshot.beside
-                assert beside is not None
-                gets[a, u] = beside[snapshot.kind[a], snapshot.kind[b]]
-                gets[b, u] = beside[snapshot.kind[b], snapshot.kind[a]]
+                (a, b), colocated_rate = unit, snapshot.colocated_rate
+                assert colocated_rate is not None
+                gets[a, u] = colocated_rate[snapshot.kind[a], snapshot.kind[b]]
+                gets[b, u] = colocated_rate[snapshot.kind[b], snapshot.kind[a]]
         devices = scale[[unit[0] for unit in units]].astype(np.float64)
-        draws_on = np.eye(len(snapshot.capacity))[snapshot.slot_type]  # (slots, types)
+        accelerator_of_slot = np.eye(len(snapshot.capacity))[
+            snapshot.accelerator_of_slot
+        ]  # (slots, types)
         self.flat = cp.vec(self.x, order="C")
         self.gets = gets.reshape(jobs, -1)
         self.steps_per_s = self.gets @ self.flat  # (jobs,)
-        self.used = devices @ self.x @ draws_on  # (types,) devices
+        self.used = devices @ self.x @ accelerator_of_slot  # (types,) devices
         self.feasible = [
             member @ cp.sum(self.x, axis=1) <= size,
             self.used <= snapshot.capacity * size,
@@ -94,7 +96,10 @@ def solved(problem: cp.Problem) -> float:
 
 def consolidated(snapshot: Snapshot) -> list[int]:
     """The first slot type of each accelerator type."""
-    return [int(np.flatnonzero(snapshot.slot_type == k)[0]) for k in range(len(snapshot.capacity))]
+    return [
+        int(np.flatnonzero(snapshot.accelerator_of_slot == k)[0])
+        for k in range(len(snapshot.capacity))
+    ]
 
 
 def proportional(snapshot: Snapshot) -> Floats:
@@ -336,7 +341,7 @@ def total_throughput_normalised(snapshot: Snapshot) -> float:
 
 def fastest(snapshot: Snapshot) -> Floats:
     """(jobs,) steps/s alone on the fastest type that has devices"""
-    has = (snapshot.capacity > 0)[snapshot.slot_type]
+    has = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
     return np.asarray((snapshot.solo_rate * has).max(axis=1))
 
 
@@ -383,12 +388,12 @@ def min_cost_slo(snapshot: Snapshot, slack: float = LATE) -> float:
 
 def price(snapshot: Snapshot) -> Floats:
     """(slots,) $ per device-hour"""
-    return snapshot.price[snapshot.slot_type]
+    return snapshot.price[snapshot.accelerator_of_slot]
 
 
 def work_worth(snapshot: Snapshot) -> Floats:
     """(jobs,) 1 / b_i: $/h per step/s at a job's own best price"""
-    has = (snapshot.capacity > 0)[snapshot.slot_type]
+    has = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
     per_dollar = np.where(has, snapshot.solo_rate / price(snapshot), 0.0).max(axis=1)
     return inverse(per_dollar / snapshot.job_scale)
 

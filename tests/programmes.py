@@ -24,9 +24,9 @@ def throughput(snapshot: Snapshot, allocation: Allocation) -> Floats:
         if len(members) == 1:
             total[members[0]] += snapshot.solo_rate[members[0]] @ share
         elif share.any():
-            assert snapshot.beside is not None
+            assert snapshot.colocated_rate is not None
             for i, other in (members, members[::-1]):
-                total[i] += snapshot.beside[snapshot.kind[i], snapshot.kind[other]] @ share
+                total[i] += snapshot.colocated_rate[snapshot.kind[i], snapshot.kind[other]] @ share
     return total
 
 
@@ -71,8 +71,8 @@ def rho(snapshot: Snapshot, steps_per_s: Floats) -> float:
 
 def per_cost(snapshot: Snapshot, allocation: Allocation) -> float:
     c = oracle.price(snapshot)
-    beside = None if snapshot.beside is None else snapshot.beside / c
-    priced = replace(snapshot, rate=snapshot.rate / c[:, None], beside=beside)
+    colocated_rate = None if snapshot.colocated_rate is None else snapshot.colocated_rate / c
+    priced = replace(snapshot, rate=snapshot.rate / c[:, None], colocated_rate=colocated_rate)
     return float(throughput(priced, allocation).sum())
 
 

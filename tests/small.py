@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.mechanism.settings import DEFAULT, Profile
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
-from fairlead.simulator.recording.metrics import Result
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.settings import DEFAULT, MechanismSettings
 from fairlead.scheduler.setup import Setup, build
+from fairlead.simulator.recording.metrics import Result
 from fairlead.simulator.simulate import simulate
 
 # steps/s by scale factor on a fast and a slow type
@@ -47,7 +47,7 @@ def core(
     cluster: Cluster,
     table: Throughputs,
     policy: str,
-    profile: Profile = DEFAULT,
+    profile: MechanismSettings = DEFAULT,
     restart_costs: RestartCosts | None = None,
     overlap_solves: bool = False,
 ) -> Scheduler:

@@ -17,23 +17,23 @@ from typing import Any
 
 import msgspec
 
-from fairlead.scheduler import journal
+from fairlead.analysis.experiments.sweep_description import described, read_table
 from fairlead.cli import options
 from fairlead.cli.simulate import _Begun
-from fairlead.errors import CheckError, FairleadError, InputError, SimulationError, SolveError
-from fairlead.analysis.experiments.sweep_description import described, read_table
-from fairlead.simulator.inputs import Input
 from fairlead.cluster.protocol.read_job_spec import read_spec
+from fairlead.errors import CheckError, FairleadError, InputError, SimulationError, SolveError
 from fairlead.policies import registry
 from fairlead.policies.entities import read_entities
 from fairlead.policies.shockwave.options import read_options
 from fairlead.policies.solve.planning_horizon import solve_counts
+from fairlead.scheduler import journal
+from fairlead.simulator.inputs import Input
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.instances import read_instances
+from fairlead.simulator.traces.planning_problems import read_windows
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import builtin_throughputs, read_throughputs
 from fairlead.simulator.traces.trace import checked
-from fairlead.simulator.traces.planning_problems import read_windows
 from tests.small import time_limit
 
 LIMIT_S = 60.0  # of a case: a busy machine is slow, a hang has no end
@@ -118,7 +118,7 @@ OPTIONS: Mapping[str, str] = {  # of a simulation, each with a value that can be
     "rate_bias": "0.1",
     "mtbf_h": "10",
     "mttr_h": "1",
-    "early_end": "0.1",
+    "early_termination": "0.1",
     "solve_time_s": "5",
     "patience": "10",
     "solve_interval_s": "60",

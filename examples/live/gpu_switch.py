@@ -20,7 +20,7 @@ from torch import nn
 import fairlead
 from fairlead.client.messages import Hello, Loaded
 from fairlead.cluster.measure import (
-    Measured,
+    ScriptTimings,
     measure,
     start,
 )
@@ -53,7 +53,7 @@ def main() -> None:
     show_packed(command, kind, options.seconds, statistics.median(run.steps_per_s for run in runs))
 
 
-def show_alone(runs: list[Measured]) -> None:
+def show_alone(runs: list[ScriptTimings]) -> None:
     """A job alone: its rate, and what it loses when it is suspended and resumed."""
     print(f"\nsuspend and resume, {len(runs)} times     median       worst")
     for name in asdict(runs[0]):

@@ -24,12 +24,12 @@ SIZE, CLASSES = 12, 4  # pixels a side
 def main() -> None:
     """Train; whatever the interruptions, the weights at the end are the same."""
     options = parse()
-    rank, world = join_ranks()
+    rank, ground_truth = join_ranks()
     torch.manual_seed(options.seed)
     x, y = images(options.images, options.dtype)
     model = cnn().to(device(), options.dtype)
     optimiser = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
-    state = State(model, optimiser, world)
+    state = State(model, optimiser, ground_truth)
 
     def epoch_of(epoch: int, batch_size: int) -> Iterator[tuple[torch.Tensor, bool]]:
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(epoch))
@@ -46,7 +46,7 @@ def main() -> None:
     )
     accordion = Accordion(options, state)
     for rows, last in batches:
-        mine = share(rows, rank, world)
+        mine = share(rows, rank, ground_truth)
         loss = nn.functional.cross_entropy(state.model(x[mine].to(device())), y[mine].to(device()))
         optimiser.zero_grad()
         loss.backward()

@@ -18,12 +18,12 @@ WORDS, WIDTH, LENGTH = 40, 32, 16  # vocabulary, width of the model, words of a 
 def main() -> None:
     """Train; whatever the interruptions, the weights at the end are the same."""
     options = parse()
-    rank, world = join_ranks()
+    rank, ground_truth = join_ranks()
     torch.manual_seed(options.seed)
     sentences = text(options.sentences)
     model = Language(options.dropout).to(device(), options.dtype)
     optimiser = torch.optim.AdamW(model.parameters(), lr=options.lr)
-    state = State(model, optimiser, world)
+    state = State(model, optimiser, ground_truth)
 
     def epoch_of(epoch: int, batch_size: int) -> list[torch.Tensor]:
         order = torch.randperm(len(sentences), generator=torch.Generator().manual_seed(epoch))
@@ -40,7 +40,7 @@ def main() -> None:
     for rows in batches:
         # What is drawn in a step (dropout) depends on the step alone, so no generator has to be saved.
         torch.manual_seed(options.seed + 1_000_003 * batches.step + rank)
-        words = sentences[share(rows, rank, world)].to(device())
+        words = sentences[share(rows, rank, ground_truth)].to(device())
         guess = state.model(words[:, :-1])
         loss = nn.functional.cross_entropy(guess.flatten(0, 1), words[:, 1:].flatten())
         optimiser.zero_grad()

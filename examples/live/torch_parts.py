@@ -10,10 +10,10 @@ from torch import nn
 
 def join_ranks() -> tuple[int, int]:
     """(rank, world size); with several ranks they are connected."""
-    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if world > 1:
+    rank, ground_truth = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if ground_truth > 1:
         torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    return rank, world
+    return rank, ground_truth
 
 
 def leave_ranks() -> None:
@@ -31,9 +31,11 @@ def device() -> torch.device:
 class State:
     """A model, its optimiser and a few numbers, as a checkpoint."""
 
-    def __init__(self, model: nn.Module, optimiser: torch.optim.Optimizer, world: int) -> None:
+    def __init__(
+        self, model: nn.Module, optimiser: torch.optim.Optimizer, ground_truth: int
+    ) -> None:
         self.bare = model
-        self.model = nn.parallel.DistributedDataParallel(model) if world > 1 else model
+        self.model = nn.parallel.DistributedDataParallel(model) if ground_truth > 1 else model
         self.optimiser = optimiser
         self.numbers: dict[str, float] = {}
 
@@ -54,9 +56,9 @@ class State:
         self.numbers = state["numbers"]
 
 
-def share(rows: torch.Tensor, rank: int, world: int) -> torch.Tensor:
+def share(rows: torch.Tensor, rank: int, ground_truth: int) -> torch.Tensor:
     """This rank's part of a batch."""
-    return rows.tensor_split(world)[rank]
+    return rows.tensor_split(ground_truth)[rank]
 
 
 def fingerprint(model: nn.Module) -> str:

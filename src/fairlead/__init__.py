@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from fairlead.model.cluster import Cluster, Node
     from fairlead.model.job import Arrival, Job, JobId, RestartCosts
     from fairlead.model.throughputs import Throughputs
-    from fairlead.simulator.recording.metrics import Result
     from fairlead.simulator.generate import generate
-    from fairlead.simulator.ground_truth import World
+    from fairlead.simulator.ground_truth import GroundTruth
+    from fairlead.simulator.recording.metrics import Result
     from fairlead.simulator.simulate import Options, simulate
     from fairlead.simulator.traces.cluster_files import parse_cluster
     from fairlead.simulator.traces.read_trace import read_trace
@@ -42,6 +42,7 @@ __all__ = [
     "CheckError",
     "Cluster",
     "FairleadError",
+    "GroundTruth",
     "InputError",
     "Iterator",
     "Job",
@@ -52,7 +53,6 @@ __all__ = [
     "RestartCosts",
     "Result",
     "Throughputs",
-    "World",
     "__version__",
     "generate",
     "parse_cluster",
@@ -66,22 +66,22 @@ _MODULE = {
     "CheckError": "errors",
     "Cluster": "model.cluster",
     "FairleadError": "errors",
+    "GroundTruth": "simulator.ground_truth",
     "InputError": "errors",
     "Iterator": "client.iterator",
     "Job": "model.job",
     "JobId": "model.job",
     "Lease": "client.lease",
     "Node": "model.cluster",
-    "Options": "simulation",
+    "Options": "simulator.simulate",
     "RestartCosts": "model.job",
-    "Result": "report.metrics",
-    "Throughputs": "model.throughput",
-    "World": "sim.world",
-    "generate": "sim.generate",
-    "parse_cluster": "traces.cluster",
-    "read_throughputs": "traces.throughputs",
-    "read_trace": "traces.read",
-    "simulate": "simulation",
+    "Result": "simulator.recording.metrics",
+    "Throughputs": "model.throughputs",
+    "generate": "simulator.generate",
+    "parse_cluster": "simulator.traces.cluster_files",
+    "read_throughputs": "simulator.traces.throughput_tables",
+    "read_trace": "simulator.traces.read_trace",
+    "simulate": "simulator.simulate",
 }
 
 

@@ -50,7 +50,7 @@ def test_json_tells_every_run(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert told["changes"] is None
     las, isolated = told["timings"]
-    assert (las["policy"], las["jobs"], las["types"], las["own_rows"]) == (
+    assert (las["policy"], las["jobs"], las["types"], las["distinct_rates"]) == (
         "las_aware",
         20,
         3,
@@ -67,7 +67,7 @@ def test_a_sequence_and_rates_of_their_own(capsys: pytest.CaptureFixture[str]) -
     options = ("--own-rows", "--policies", "makespan_aware", "--types", "3", "--json")
     assert call("--jobs", "10", "--changes", "6", *options) == 0
     (timing,) = json.loads(capsys.readouterr().out)["timings"]
-    assert timing["own_rows"]
+    assert timing["distinct_rates"]
     assert len(timing["runs_s"]) == 6
     assert timing["cpu_s"] == pytest.approx(sum(timing["runs_s"]))
     assert timing["gap"] <= 1e-6
@@ -104,7 +104,7 @@ def test_a_problem_asks_for_three_times_the_devices() -> None:
     assert (made.steps_left > 0).all()
     assert (made.age_s >= 0).all()
     assert (made.solo_rate.max(axis=1) > 0).all()
-    assert made.beside is not None
+    assert made.colocated_rate is not None
     assert len(np.unique(made.job_class)) < 300
     again = problem(builtin_throughputs(), 2_000, 3)
     assert np.array_equal(made.steps_left, again.steps_left)
@@ -131,10 +131,10 @@ def test_a_table_that_cannot_serve_says_so() -> None:
 
 
 def test_rows_of_their_own_differ_from_job_to_job() -> None:
-    made = problem(builtin_throughputs(), 200, 3, own_rows=True)
+    made = problem(builtin_throughputs(), 200, 3, distinct_rates=True)
     assert len(np.unique(made.solo_rate, axis=0)) == 200
     assert len(np.unique(made.job_class)) == 200
-    assert made.beside is None
+    assert made.colocated_rate is None
 
 
 @pytest.mark.parametrize("policy", [Las(), Makespan(), FinishTime()])

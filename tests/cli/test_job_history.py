@@ -6,16 +6,16 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from fairlead.cli.terminal_views import span
 from fairlead.cli.job_history import (
     end,
     price,
     story,
 )
+from fairlead.cli.terminal_views import span
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     Explanation,
     JobView,
-    StintView,
 )
 
 JOB = JobView(
@@ -48,7 +48,7 @@ JOB = JobView(
     slo_s=None,
     reason="",
 )
-FIRST = StintView(
+FIRST = AttemptView(
     job=7,
     epoch=1,
     node="a",

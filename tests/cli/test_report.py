@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.cli.test_commands import JOBS, call
 from tests.analysis.experiments.test_sweep_report import swept
 from tests.analysis.report.test_run_report import Page
+from tests.cli.test_commands import JOBS, call
 
 from fairlead.cli.figure import OF_RUNS
 

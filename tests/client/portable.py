@@ -19,14 +19,14 @@ from pathlib import Path
 
 import fairlead
 import fairlead.client
-from fairlead.client.stub_agent import Host
 from fairlead.client.messages import (
-    Ended,
     Hello,
     Loaded,
     Progress,
-    Stop,
+    RankEnded,
+    StopRank,
 )
+from fairlead.client.stub_agent import StubAgent
 
 STEPS = 60
 FRAMEWORKS = ("torch", "torchdata", "numpy", "lightning", "pytorch_lightning", "transformers")
@@ -90,7 +90,7 @@ def by_hand(folder: Path) -> None:
 
 
 def under_an_agent(folder: Path) -> None:
-    host = Host(folder.with_suffix(".sock"), lease_s=0.4)
+    host = StubAgent(folder.with_suffix(".sock"), lease_s=0.4)
     host.open()
     over = threading.Event()
 
@@ -99,7 +99,7 @@ def under_an_agent(folder: Path) -> None:
         while not over.is_set():
             host.poll(0.02)
             if not told and any(isinstance(m, Progress) and m.step > 5 for m in host.said):
-                host.send(Stop("preempted"))
+                host.send(StopRank("preempted"))
                 told = True
 
     thread = threading.Thread(target=serve)
@@ -119,7 +119,7 @@ def under_an_agent(folder: Path) -> None:
         for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
             del os.environ[name]
     kinds = [type(message) for message in host.said]
-    assert kinds.count(Hello) == kinds.count(Loaded) == kinds.count(Ended) == 2, kinds
+    assert kinds.count(Hello) == kinds.count(Loaded) == kinds.count(RankEnded) == 2, kinds
 
 
 def two_ranks(folder: Path) -> None:
@@ -138,7 +138,7 @@ def start_rank(folder: Path, rank: int, port: int, stop_at: int) -> int:
         return child
     code = 1
     try:
-        os.environ.update(RANK=str(rank), WORLD_SIZE="2", FAIRLEAD_GANG=f"127.0.0.1:{port}")
+        os.environ.update(RANK=str(rank), WORLD_SIZE="2", FAIRLEAD_RANK_SYNC=f"127.0.0.1:{port}")
         script = Script(folder)
         loop = script.run(stop_at if rank == 1 else -1, save_ranks="all")
         assert loop.preempted if stop_at >= 0 else loop.completed

@@ -9,9 +9,9 @@ import pytest
 from fairlead import Lease
 from fairlead.client.checkpoint import Checkpoints
 from fairlead.client.messages import (
-    Ended,
     Loaded,
-    Stop,
+    RankEnded,
+    StopRank,
 )
 from fairlead.errors import ConfigError
 from tests.client.training import Script, agent
@@ -139,16 +139,16 @@ def test_the_agent_is_told_that_the_steps_are_done_and_may_stop_what_follows(
     with agent(tmp_path, monkeypatch) as served:
         held = lease(script, folder)
         train(held)
-        served.wait_for(Ended)
+        served.wait_for(RankEnded)
         assert served.host.known  # it has not hung up
         script.digest = "half of the evaluation"
         assert held.checkpoint()
-        served.host.send(Stop("preempted"))
+        served.host.send(StopRank("preempted"))
         with pytest.raises(SystemExit) as left:
             save_again_and_again(held)
         assert left.value.code == 0
-        served.wait_for(Ended, 2)
-        ends = [one for one in served.said(Ended) if isinstance(one, Ended)]
+        served.wait_for(RankEnded, 2)
+        ends = [one for one in served.said(RankEnded) if isinstance(one, RankEnded)]
         assert [(one.step, one.saved_step, one.completed) for one in ends] == [
             (3, 3, True),
             (3, 3, False),
@@ -167,7 +167,7 @@ def test_a_loop_that_returns_is_told_by_the_value(
     with agent(tmp_path, monkeypatch) as served:
         held = lease(Script(), folder, on_stop="return")
         train(held)
-        served.host.send(Stop("paused"))
+        served.host.send(StopRank("paused"))
         end = time.monotonic() + 60.0
         while held.checkpoint():
             assert time.monotonic() < end
@@ -182,14 +182,14 @@ def test_an_agent_that_was_away_after_the_loop_hears_again_that_the_steps_are_do
     with agent(tmp_path, monkeypatch) as served:
         held = lease(Script(), folder)
         train(held)
-        served.wait_for(Ended)
+        served.wait_for(RankEnded)
         served.host.drop()
         end = time.monotonic() + 60.0
-        while len(served.said(Ended)) < 2:
+        while len(served.said(RankEnded)) < 2:
             assert held.checkpoint()
             assert time.monotonic() < end
             time.sleep(0.05)
-        assert all(one.completed for one in served.said(Ended) if isinstance(one, Ended))
+        assert all(one.completed for one in served.said(RankEnded) if isinstance(one, RankEnded))
 
 
 def test_ranks_that_each_have_a_part_cannot_save_alone(

@@ -9,16 +9,17 @@ import pytest
 
 import fairlead
 from fairlead import Lease
-from fairlead.client import agent_link as link, rank_zero as sides
+from fairlead.client import agent_link as link
+from fairlead.client import rank_zero as sides
 from fairlead.client.checkpoint import Checkpoints
 from fairlead.client.messages import (
     Adapt,
-    Ended,
     Hello,
     Loaded,
     Progress,
+    RankEnded,
     Save,
-    Stop,
+    StopRank,
 )
 from fairlead.errors import ConfigError
 from tests.client.training import Script, agent
@@ -52,7 +53,7 @@ def test_a_whole_job_under_an_agent(
         monkeypatch.setenv("FAIRLEAD_CHECKPOINT_DIR", str(tmp_path / "elsewhere"))
         held = lease(Script(), folder, steps=10)
         assert train(held) == 0
-        served.wait_for(Ended)
+        served.wait_for(RankEnded)
         said = served.host.said
     assert isinstance(said[0], Hello)
     assert said[0].pid == os.getpid()
@@ -61,7 +62,7 @@ def test_a_whole_job_under_an_agent(
     steps = [message.step for message in said if isinstance(message, Progress)]
     assert steps == sorted(steps)
     end = said[-1]
-    assert isinstance(end, Ended)
+    assert isinstance(end, RankEnded)
     assert (end.step, end.saved_step, end.completed) == (400, 400, True)
     assert not folder.exists()
     assert Checkpoints(tmp_path / "elsewhere").newest() is not None
@@ -76,18 +77,18 @@ def test_stop_saves_and_exits_with_0_and_the_next_start_goes_on(
 
         def after(held: Lease) -> None:
             if held.step == 20:
-                served.host.send(Stop("preempted"))
+                served.host.send(StopRank("preempted"))
 
         assert train(first, after=after) == 0
         assert (first.preempted, first.reason, first.completed) == (True, "preempted", False)
-        served.wait_for(Ended)
+        served.wait_for(RankEnded)
         end = served.host.said[-1]
-        assert isinstance(end, Ended)
+        assert isinstance(end, RankEnded)
         assert (end.step, end.saved_step, end.completed) == (first.step, first.step, False)
         second = lease(script, folder)
         assert train(second, after=lambda held: held.complete()) == 0
         assert second.step == first.step + 1
-        served.wait_for(Ended, 2)
+        served.wait_for(RankEnded, 2)
         assert served.said(Loaded)[-1].step == first.step  # type: ignore[union-attr]
 
 
@@ -112,7 +113,7 @@ def test_a_short_interval_saves_often(
 ) -> None:
     with agent(tmp_path, monkeypatch, checkpoint_s=0.05) as served:
         train(lease(Script(), folder, steps=150))
-        served.wait_for(Ended)
+        served.wait_for(RankEnded)
         saved = {one.saved_step for one in served.said(Progress)}  # type: ignore[union-attr]
     assert len(saved) > 3
 
@@ -128,8 +129,8 @@ def test_a_lease_that_nobody_extends_is_left(
 
         assert train(held, after=after) == 0
         assert held.reason == "lease expired"
-        served.wait_for(Ended)
-        assert served.said(Ended)[0].saved_step == held.step  # type: ignore[union-attr]
+        served.wait_for(RankEnded)
+        assert served.said(RankEnded)[0].saved_step == held.step  # type: ignore[union-attr]
 
 
 def test_a_step_longer_than_the_lease_is_no_reason_to_stop(
@@ -156,7 +157,7 @@ def test_an_agent_that_comes_back_is_told_all(
                 held.complete()
 
         train(held, after=after)
-        served.wait_for(Ended)
+        served.wait_for(RankEnded)
         assert held.completed
         kinds = [type(message) for message in served.host.said]
         again = kinds.index(Hello, 1)
@@ -184,7 +185,7 @@ def test_without_its_agent_a_rank_stops_when_the_lease_is_over(
     assert found.manifest.step == held.step
 
 
-@pytest.mark.parametrize("variable", ["FAIRLEAD_TOKEN", "FAIRLEAD_EPOCH", "FAIRLEAD_JOB"])
+@pytest.mark.parametrize("variable", ["FAIRLEAD_TOKEN", "FAIRLEAD_ATTEMPT", "FAIRLEAD_JOB"])
 def test_a_stranger_and_an_old_start_are_refused(
     tmp_path: Path,
     folder: Path,
@@ -210,7 +211,7 @@ def test_refused_later_it_exits_without_saving(
                 served.host.drop()
 
         assert train(lease(Script(), folder), after=after) == 75
-        assert not served.said(Ended)
+        assert not served.said(RankEnded)
     assert not list(folder.glob("step-*"))
 
 

@@ -8,14 +8,14 @@ from fairlead.client.messages import (
     HEAD,
     LARGEST,
     Adapt,
-    Ended,
-    Frames,
     FromAgent,
     FromRank,
     Hello,
     Loaded,
     Progress,
-    Refused,
+    RankEnded,
+    RankFrames,
+    RankRefused,
     frame,
 )
 from fairlead.errors import WireError
@@ -32,7 +32,7 @@ MESSAGES = [Hello(1, 2, "secret", 3), Progress(2, 10, 5, 0.5, renew=True), Adapt
 @given(st.lists(st.integers(1, 40), max_size=30))
 def test_messages_arrive_whole_in_whatever_pieces_they_come(sizes: list[int]) -> None:
     data = b"".join(map(frame, MESSAGES))
-    frames: Frames[FromRank] = Frames(FromRank)
+    frames: RankFrames[FromRank] = RankFrames(FromRank)
     got: list[FromRank] = []
     for size in [*sizes, len(data)]:
         got += frames.feed(data[:size])
@@ -55,31 +55,31 @@ def test_messages_arrive_whole_in_whatever_pieces_they_come(sizes: list[int]) ->
         framed(b'{"type":"Loaded","epoch":1,"step":1,"load_s":1e999}'),
         framed(b'{"type":"Loaded","epoch":1,"step":1}'),
         framed(b"[" * 60_000),
-        frame(Refused("not for this side")),
-        frame(Ended(1, 2, 3, 0.0, True)).replace(b"completed", b"kompleted"),
+        frame(RankRefused("not for this side")),
+        frame(RankEnded(1, 2, 3, 0.0, True)).replace(b"completed", b"kompleted"),
         framed(b"\x91" * 64),
     ],
 )
 def test_a_stranger_is_a_wire_error(data: bytes) -> None:
     with pytest.raises(WireError):
-        list(Frames[FromRank](FromRank).feed(data))
+        list(RankFrames[FromRank](FromRank).feed(data))
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
     with suppress(WireError):
-        list(Frames[FromAgent](FromAgent).feed(data))
+        list(RankFrames[FromAgent](FromAgent).feed(data))
 
 
 def test_a_message_that_nobody_would_take_is_not_sent() -> None:
     with pytest.raises(WireError, match="at most"):
-        frame(Refused("x" * LARGEST))
+        frame(RankRefused("x" * LARGEST))
 
 
 def test_what_a_newer_peer_adds_is_passed_over_and_what_an_older_one_lacks_has_its_default() -> (
     None
 ):
     newer = framed(b'{"type":"Loaded","epoch":1,"step":7,"load_s":2,"more":[1]}')
-    assert list(Frames[FromRank](FromRank).feed(newer)) == [Loaded(1, 7, 2.0)]
+    assert list(RankFrames[FromRank](FromRank).feed(newer)) == [Loaded(1, 7, 2.0)]
     older = framed(b'{"type":"Progress","epoch":1,"step":7,"saved_step":0,"save_s":0.0}')
-    assert list(Frames[FromRank](FromRank).feed(older)) == [Progress(1, 7, 0, 0.0)]
+    assert list(RankFrames[FromRank](FromRank).feed(older)) == [Progress(1, 7, 0, 0.0)]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fairlead.client.messages import (
-    Ended,
     Progress,
-    Stop,
+    RankEnded,
+    StopRank,
 )
 from tests.client.training import agent
 
@@ -55,8 +55,8 @@ def stopped(
             text=True,
         )
         served.wait_for(Progress, within_s=60.0)
-        served.host.send(Stop("preempted"))
-        served.wait_for(Ended, within_s=60.0)
+        served.host.send(StopRank("preempted"))
+        served.wait_for(RankEnded, within_s=60.0)
         out, _ = process.communicate(timeout=60.0)
         return process.returncode, out
 

@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from fairlead.client.checkpoint import Checkpoints
-from fairlead.client.rank_sync import Join, Pace
-from fairlead.client.stub_agent import Host
 from fairlead.client.messages import (
-    Ended,
     Loaded,
     Progress,
+    RankEnded,
     Save,
-    Stop,
+    StopRank,
     frame,
 )
+from fairlead.client.rank_sync import Join, Pace
+from fairlead.client.stub_agent import StubAgent
 
 RANK = Path(__file__).with_name("rank.py")
 
@@ -33,7 +33,7 @@ class Job:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.host = Host(folder / "agent.sock", lease_s=2.0)
+        self.host = StubAgent(folder / "agent.sock", lease_s=2.0)
         self.ranks: list[subprocess.Popen[str]] = []
         self.port = 0
 
@@ -104,14 +104,14 @@ def digest(steps: int, rank: int = 0) -> str:
 def test_all_ranks_stop_on_one_step_and_go_on_from_there(job: Job) -> None:
     job.start(3)
     job.until(50)
-    job.host.send(Stop("preempted"))
+    job.host.send(StopRank("preempted"))
     done = job.wait()
     assert [code for code, _, _ in done] == [0, 0, 0]
     assert len({out for _, out, _ in done}) == 1
     step = int(done[0][1].split()[0])
     assert done[0][1] == f"{step} preempted {digest(step)}"
     end = job.host.said[-1]
-    assert isinstance(end, Ended)
+    assert isinstance(end, RankEnded)
     assert (end.step, end.saved_step, end.completed) == (step, step, False)
 
     job.start(1, steps=step + 40)  # on fewer devices than before
@@ -135,7 +135,7 @@ def test_every_rank_has_its_part(job: Job) -> None:
     job.host.send(Save())
     while not any(isinstance(m, Progress) and m.saved_step for m in job.host.said):
         job.host.poll(0.05)
-    job.host.send(Stop("preempted"))
+    job.host.send(StopRank("preempted"))
     step = int(job.wait()[0][1].split()[0])
     found = Checkpoints(job.folder / "ck").newest()
     assert found is not None

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairlead import Lease
-from fairlead.client.step_count import StepCount
 from fairlead.client.messages import Loaded
+from fairlead.client.step_count import StepCount
 from tests.client.training import Script, agent
 
 KILLED = """

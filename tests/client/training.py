@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import fairlead
-from fairlead.client.stub_agent import Host
 from fairlead.client.messages import FromRank
+from fairlead.client.stub_agent import StubAgent
 
 EPOCH = 7  # batches of a pass
 
@@ -71,7 +71,7 @@ class Script:
 class Agent:
     """A host that answers from a thread of its own."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: StubAgent) -> None:
         self.host = host
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._serve)
@@ -102,7 +102,7 @@ class Agent:
 @contextmanager
 def agent(folder: Path, patch: pytest.MonkeyPatch, **options: float) -> Iterator[Agent]:
     """An agent, and this process as the rank that it has started."""
-    host = Host(folder / "agent.sock", **options)  # type: ignore[arg-type]
+    host = StubAgent(folder / "agent.sock", **options)  # type: ignore[arg-type]
     for name, value in host.environment().items():
         patch.setenv(name, value)
     served = Agent(host)

@@ -8,7 +8,7 @@ from pathlib import Path
 from fairlead import Lease
 
 here = Path(sys.argv[1])
-rank, epoch = os.environ["RANK"], os.environ["FAIRLEAD_EPOCH"]
+rank, epoch = os.environ["RANK"], os.environ["FAIRLEAD_ATTEMPT"]
 
 
 def save(path: Path) -> None:

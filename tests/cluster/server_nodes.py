@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fairlead.cli.replay import replay
-from fairlead.errors import StaleError
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.server.local_front import LocalFront
-from fairlead.cluster.server.options import live_options
+from fairlead.cluster.protocol.api_models import JobView, NodeView
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
-    Held,
+    AttemptStatus,
+    NodeReport,
     Orders,
     Register,
-    Report,
     Welcome,
 )
+from fairlead.cluster.server.local_front import LocalFront
+from fairlead.cluster.server.options import live_options
 from fairlead.cluster.server.service import Service
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.api_models import JobView, NodeView
+from fairlead.errors import StaleError
 
 ADMIN = Caller(user="admin", tenant="t", role="admin")
 LEASE_S = 1.0
@@ -36,7 +36,7 @@ class PlayedNode:
     def __init__(self, cluster: "EngineNodes", name: str, incarnation: str, devices: int) -> None:
         self.cluster = cluster
         self.name, self.incarnation, self.devices = name, incarnation, devices
-        self.held: dict[tuple[int, int], Held] = {}
+        self.held: dict[tuple[int, int], AttemptStatus] = {}
         self.leased: set[tuple[int, int]] = set()  # starts that were ever granted a lease
         self.seq = 0
         self.follows = -1  # the orders that it knows
@@ -56,7 +56,7 @@ class PlayedNode:
         self.follows = orders.seq
         wanted = {(a.job, a.epoch) for a in orders.wanted}
         for job, epoch in wanted - self.held.keys():
-            self.held[job, epoch] = Held(job=job, epoch=epoch, state="starting")
+            self.held[job, epoch] = AttemptStatus(job=job, epoch=epoch, state="starting")
         for key in [key for key in self.held if key not in wanted]:
             self.end(*key, exit_code=0)
         for key in orders.forget:
@@ -67,7 +67,7 @@ class PlayedNode:
         """Report what is held, and no more."""
         self.seq += 1
         orders = self.cluster.front.report(
-            Report(
+            NodeReport(
                 node=self.name, incarnation=self.incarnation, seq=self.seq,
                 holds=tuple(self.held.values()), orders_seq=self.follows, **more,
             )
@@ -76,10 +76,10 @@ class PlayedNode:
         return orders
 
     def end(self, job: int, epoch: int, **more: Any) -> None:
-        self.held[job, epoch] = Held(job=job, epoch=epoch, state="ended", **more)
+        self.held[job, epoch] = AttemptStatus(job=job, epoch=epoch, state="ended", **more)
 
     def run(self, job: int, epoch: int, **more: Any) -> None:
-        self.held[job, epoch] = Held(job=job, epoch=epoch, state="running", **more)
+        self.held[job, epoch] = AttemptStatus(job=job, epoch=epoch, state="running", **more)
 
     @property
     def jobs(self) -> set[int]:

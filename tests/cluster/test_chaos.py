@@ -10,27 +10,27 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fairlead.cli.main import main
+from fairlead.cluster.chaos.fault_kinds import FAULTS
 from fairlead.cluster.chaos.job import (
-    Ledger,
+    JobLedger,
     age_s,
     digest_of,
     evaluation_path,
 )
-from fairlead.cluster.chaos.fault_kinds import KINDS
 from fairlead.cluster.chaos.job_ledger import (
     Expected,
     check_job,
     read_starts,
 )
 from fairlead.cluster.chaos.node_faults import damage
-from fairlead.cluster.chaos.run import Outcome, run_trials
-from fairlead.cli.main import main
-from fairlead.cluster.protocol.api_models import JobView, StintView
+from fairlead.cluster.chaos.run import TrialSummary, run_trials
+from fairlead.cluster.protocol.api_models import AttemptView, JobView
 
 
-def _run(trials: int, seed: int) -> Outcome:
+def _run(trials: int, seed: int) -> TrialSummary:
     said: list[str] = []
-    outcome = run_trials(trials, seed, list(KINDS), None, said.append)
+    outcome = run_trials(trials, seed, list(FAULTS), None, said.append)
     assert not outcome.wrong, "\n".join([*outcome.wrong, *said])
     return outcome
 
@@ -54,7 +54,7 @@ def test_the_command_lists_kinds_and_knows_no_others(capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as ended:
         main(["chaos", "--kinds"])
     assert ended.value.code == 0
-    assert set(KINDS) == {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+    assert set(FAULTS) == {line.split()[0] for line in capsys.readouterr().out.splitlines()}
     with pytest.raises(SystemExit) as ended:
         main(["chaos", "--only", "cut,earthquake"])
     assert ended.value.code == 2
@@ -100,7 +100,7 @@ def _state(step: int) -> str:
 
 def _wrong(folder: Path, steps: float = TOTAL, lost: float = 0.0, plain: bool = False) -> str:
     view = msgspec.convert(VIEW | {"steps": steps, "lost_steps": lost}, JobView)
-    stints: list[StintView] = []
+    stints: list[AttemptView] = []
     expected = Expected("job", TOTAL, 0.02, plain=plain)
     return "; ".join(check_job(expected, folder, view, stints, False))
 
@@ -179,9 +179,9 @@ def test_a_job_sees_other_starts_of_its_own_that_are_alive(
 ) -> None:
     monkeypatch.setenv("FAIRLEAD_JOB", "7")
 
-    def begin(epoch: int, pid: int) -> Ledger:
-        monkeypatch.setenv("FAIRLEAD_EPOCH", str(epoch))
-        ledger = Ledger(tmp_path).open()
+    def begin(epoch: int, pid: int) -> JobLedger:
+        monkeypatch.setenv("FAIRLEAD_ATTEMPT", str(epoch))
+        ledger = JobLedger(tmp_path).open()
         ledger.write("B", pid)
         return ledger
 

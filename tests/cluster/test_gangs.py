@@ -4,22 +4,22 @@ from typing import Any
 
 import pytest
 
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    AttemptStatus,
+    NodeReport,
+    Register,
+)
+from fairlead.cluster.server.attempts import (
+    Attempt,
+    JobRegistry,
+    ranks_on,
+)
 from fairlead.cluster.server.backend import LiveBackend
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.local_front import LocalFront
-from fairlead.cluster.protocol.messages import (
-    PROTOCOL,
-    Held,
-    Register,
-    Report,
-)
-from fairlead.cluster.store.rows import JobRow, StintRow
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.attempts import (
-    Book,
-    LiveStart,
-    ranks_on,
-)
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 KEY = (7, 1)
 
@@ -31,8 +31,8 @@ class Server:
         self.noticed: list[str] = []
         self.fleet = Fleet(10.0, 0.01, lambda: 100.0, self.noticed.append)
         self.front = LocalFront(self.fleet)
-        self.book = Book()
-        self.stopped: list[tuple[LiveStart, str]] = []
+        self.book = JobRegistry()
+        self.stopped: list[tuple[Attempt, str]] = []
         self.backend = LiveBackend(
             self.book,
             self.fleet,
@@ -53,21 +53,21 @@ class Server:
             state="running", epoch=1,
         )  # fmt: skip
         self.book.jobs[7] = row
-        stint = StintRow(
+        stint = AttemptRow(
             job=7, epoch=1, node="a,b", accelerator="v100", devices=(0, 0), began_s=1.0
         )
-        self.start = LiveStart(row, stint, ranks_on({"a": (0,), "b": (0,)}), 1.0, 0.0)
+        self.start = Attempt(row, stint, ranks_on({"a": (0,), "b": (0,)}), 1.0, 0.0)
         self.book.add(self.start)
         self.backend.order(self.start)
         self.fleet.publish()
         self._seq = 0
 
-    def says(self, node: str, *holds: Held) -> None:
+    def says(self, node: str, *holds: AttemptStatus) -> None:
         """A report of a node that follows its orders."""
         self._seq += 1
         orders = self.front.orders(node, "one").seq
         self.front.report(
-            Report(node=node, incarnation="one", seq=self._seq, holds=holds, orders_seq=orders)
+            NodeReport(node=node, incarnation="one", seq=self._seq, holds=holds, orders_seq=orders)
         )
         self.backend._fold(node)
         self.fleet.publish()
@@ -85,8 +85,8 @@ def _register(name: str) -> Register:
     )  # fmt: skip
 
 
-def _held(state: str, **more: Any) -> Held:
-    return Held(job=7, epoch=1, state=state, **more)  # type: ignore[arg-type]
+def _held(state: str, **more: Any) -> AttemptStatus:
+    return AttemptStatus(job=7, epoch=1, state=state, **more)  # type: ignore[arg-type]
 
 
 def test_where_the_ranks_of_one_node_end_the_others_are_told_to_stop() -> None:

@@ -18,10 +18,10 @@ from tests.cluster.cluster import (
     until,
 )
 
-from fairlead.errors import InputError
 from fairlead.cluster.http_client import Client
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.api_models import JobView, WhatIf
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.errors import InputError
 
 
 def _sleeper(seconds: float = 600, **more: object) -> JobSpec:

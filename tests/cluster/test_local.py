@@ -8,19 +8,19 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.cluster.cluster import descendants, until
 
 from fairlead.cli.demo_screen import Screen, report
 from fairlead.cli.main import main
-from fairlead.cluster.demo.run import play
 from fairlead.cluster.demo.jobs import (
     NODES,
     PREFORK,
     RANKING,
     VISION,
 )
-from fairlead.errors import ConfigError
+from fairlead.cluster.demo.run import play
 from fairlead.cluster.local import LocalCluster
-from tests.cluster.cluster import descendants, until
+from fairlead.errors import ConfigError
 
 UP = (sys.executable, "-m", "fairlead", "up")
 SERVE = ("--port", "0", "--agent-port", "0", "--round", "1", "--heartbeat", "0.3", "--lease", "4")

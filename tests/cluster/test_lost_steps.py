@@ -9,23 +9,23 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairlead.model.events import ProgressCorrected, RoundEnded
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    AttemptStatus,
+    NodeReport,
+    Register,
+)
+from fairlead.cluster.server.attempts import (
+    Attempt,
+    JobRegistry,
+    ranks_on,
+)
 from fairlead.cluster.server.backend import LiveBackend, LiveRound
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.local_front import LocalFront
-from fairlead.cluster.protocol.messages import (
-    PROTOCOL,
-    Held,
-    Register,
-    Report,
-)
-from fairlead.cluster.store.rows import JobRow, StintRow
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.attempts import (
-    Book,
-    LiveStart,
-    ranks_on,
-)
+from fairlead.cluster.store.rows import AttemptRow, JobRow
+from fairlead.model.events import ProgressCorrected, RoundEnded
 
 JOB, TOTAL = 7, 150
 
@@ -44,8 +44,8 @@ class Process:
     code: int | None = None
     completed: bool = False
 
-    def held(self) -> Held:
-        return Held(
+    def held(self) -> AttemptStatus:
+        return AttemptStatus(
             job=JOB,
             epoch=self.epoch,
             state=self.state,  # type: ignore[arg-type]
@@ -110,19 +110,19 @@ class Account(RuleBasedStateMachine):
         spec = JobSpec(command=("x",), total_steps=TOTAL)
         row = JobRow(
             id=JOB, name="", tenant="t", user="u", spec=spec, submitted_s=0.0,
-            total_steps=float(TOTAL), told_total=float(TOTAL),
+            total_steps=float(TOTAL), acknowledged_total=float(TOTAL),
         )  # fmt: skip
         self._serve(row, [])
         self._register()
 
-    def _serve(self, row: JobRow, stints: list[StintRow]) -> None:
+    def _serve(self, row: JobRow, stints: list[AttemptRow]) -> None:
         """A server comes up with what the last one had committed."""
         self.fleet = Fleet(10.0, 0.01, lambda: self.now, lambda _: None)
         self.front = LocalFront(self.fleet)
         self.fleet.add("a", "v100", 1)
         self.run += 1
         self.fleet.count_from(self.run << 32)
-        self.book = Book()
+        self.book = JobRegistry()
         self.backend = LiveBackend(
             self.book, self.fleet, lambda: self.now, lambda: None, lambda _: None, lambda _: 60.0,
             lambda *_: 1.0, lambda *_: None, lambda *_: None,
@@ -130,7 +130,7 @@ class Account(RuleBasedStateMachine):
         self.row = row
         self.book.jobs[JOB] = row
         for stint in stints:
-            start = LiveStart(row, stint, ranks_on({"a": (0,)}), 1.0, row.steps, ordered=True)
+            start = Attempt(row, stint, ranks_on({"a": (0,)}), 1.0, row.steps, ordered=True)
             self.book.add(start)
             if stint is not stints[-1]:
                 start.stopping = "moved"
@@ -215,7 +215,7 @@ class Account(RuleBasedStateMachine):
         self.seq += 1
         holds = [*self.truth.ended.values(), *([self.truth.process] if self.truth.process else [])]
         self.front.report(
-            Report(
+            NodeReport(
                 node="a",
                 incarnation=f"i.{self.incarnation}",
                 seq=self.seq,
@@ -275,7 +275,7 @@ class Account(RuleBasedStateMachine):
     def server_is_killed(self) -> None:
         """All that is in memory beside the rows is gone; every change was committed."""
         stints = [s.stint for s in self.book.live.get(JOB, ())]
-        copies: Any = [msgspec.json.decode(msgspec.json.encode(s), type=StintRow) for s in stints]
+        copies: Any = [msgspec.json.decode(msgspec.json.encode(s), type=AttemptRow) for s in stints]
         row = msgspec.json.decode(msgspec.json.encode(self.row), type=JobRow)
         row.credited = self.core
         self._serve(row, copies)

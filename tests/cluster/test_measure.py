@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cluster import measure as profiling
 from fairlead.cli.main import main
-from fairlead.errors import ConfigError
+from fairlead.cluster import measure as profiling
 from fairlead.cluster.measure import measure
+from fairlead.errors import ConfigError
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 SCRIPT = """

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from tests.cluster.cluster import running, until
 
-from fairlead.cluster.protocol.messages import Held, Rank
-from fairlead.cluster.store.rows import JobRow, StintRow
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.attempts import LiveStart
+from fairlead.cluster.protocol.messages import AttemptStatus, Rank
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 LIMIT_S = 90.0
 TOTAL, BELIEVED = 100_000, 1.0
@@ -31,16 +31,18 @@ while True:
 """
 
 
-def _start(row: Mapping[str, Any], **held: Any) -> LiveStart:
+def _start(row: Mapping[str, Any], **held: Any) -> Attempt:
     given = {"command": ("x",), "total_steps": TOTAL, "plain": True}
     spec = msgspec.convert(given | row.get("spec", {}), JobSpec)
     more = {name: value for name, value in row.items() if name != "spec"}
     job = JobRow(
         id=0, name="", tenant="", user="", spec=spec, submitted_s=0.0, total_steps=TOTAL, **more
     )
-    stint = StintRow(job=0, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
-    start = LiveStart(job, stint, {"a": (Rank(rank=0, devices=(0,)),)}, BELIEVED, 100.0, heard=50.0)
-    start.held["a"] = msgspec.structs.replace(Held(job=0, epoch=1, state="running"), **held)
+    stint = AttemptRow(job=0, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    start = Attempt(job, stint, {"a": (Rank(rank=0, devices=(0,)),)}, BELIEVED, 100.0, heard=50.0)
+    start.held["a"] = msgspec.structs.replace(
+        AttemptStatus(job=0, epoch=1, state="running"), **held
+    )
     return start
 
 

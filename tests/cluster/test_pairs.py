@@ -4,9 +4,9 @@ from pathlib import Path
 
 from tests.cluster.cluster import running, until
 
-from fairlead.scheduler import journal
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.store.store import Store
+from fairlead.scheduler import journal
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "live" / "numpy_job.py"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.cluster.cluster import Running, until
 
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.api_models import WhatIf
+from fairlead.cluster.protocol.job_spec import JobSpec
 
 STEPS, RATE = 1500, 100.0
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.interpreters import interpreter, wanted
 from tests.cluster import anywhere
 from tests.cluster.cluster import (
     Running,
     running,
     until,
 )
+from tests.interpreters import interpreter, wanted
 
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.job_spec import JobSpec

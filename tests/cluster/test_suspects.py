@@ -13,7 +13,7 @@ from tests.cluster.server_nodes import (
     engine_nodes,
 )
 
-from fairlead.cluster.protocol.messages import Held
+from fairlead.cluster.protocol.messages import AttemptStatus
 
 
 def _begin(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
@@ -152,7 +152,9 @@ def test_a_start_that_its_node_cannot_begin_says_why_and_goes_elsewhere(
         job = cluster.submit()
         key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
         for _ in range(3):
-            one.held[key] = Held(job=job, epoch=key[1], state="starting", reason=why, obstacle=why)
+            one.held[key] = AttemptStatus(
+                job=job, epoch=key[1], state="starting", reason=why, obstacle=why
+            )
             one.say()
         reason = f"node one cannot start it: {why}"
         cluster.until(lambda: cluster.job(job).reason == reason)

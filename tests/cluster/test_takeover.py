@@ -17,8 +17,8 @@ from tests.cluster.cluster import (
     until,
 )
 
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.api_models import NodeView
+from fairlead.cluster.protocol.job_spec import JobSpec
 
 GRACE_S = 1.0
 # Says 50 times a second, with its pid, that it lives; no signal but SIGKILL ends it.
@@ -98,7 +98,9 @@ def test_an_agent_that_is_killed_and_loses_its_state(tmp_path: Path, spawner_too
     """Its successor finds the job by what the machine knows, ends it, and need not wait for the lease."""
     with _one_node(tmp_path) as (cluster, said):
         agent = psutil.Process(cluster.agents["node-a"].pid)
-        spawner = next(c for c in agent.children() if "fairlead.cluster.agent.spawner" in c.cmdline())
+        spawner = next(
+            c for c in agent.children() if "fairlead.cluster.agent.spawner" in c.cmdline()
+        )
         if spawner_too:
             spawner.suspend()  # so that it cannot act between the two
             spawner_pid = spawner.pid

@@ -8,7 +8,7 @@ from pathlib import Path
 from fairlead.policies.shockwave.options import (
     DEFAULT,
     RELEASED,
-    Options,
+    ShockwaveOptions,
 )
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shockwave.md"
@@ -26,7 +26,7 @@ def shown(value: object) -> str:
 def test_the_table_has_every_option() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     table = {name: (default, released, text) for name, default, released, text in rows}
-    for field in fields(Options):
+    for field in fields(ShockwaveOptions):
         default, released, text = table[field.name]
         assert default == shown(getattr(DEFAULT, field.name)), field.name
         assert released == shown(getattr(RELEASED, field.name)), field.name

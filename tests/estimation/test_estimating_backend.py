@@ -9,45 +9,45 @@ import numpy as np
 import pytest
 from tests.small import TABLE, job
 
-from fairlead.scheduler import journal
+from fairlead.estimation import estimator as registry
+from fairlead.estimation.estimating_backend import EstimatingBackend
+from fairlead.estimation.messages import Beliefs, Measurement
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
     EndJobs,
     Solve,
     StartRound,
 )
-from fairlead.scheduler.core import invariants
-from fairlead.scheduler.core.checkpoint import state_of
-from fairlead.scheduler.core.snapshots import view
-from fairlead.scheduler.driver import drive
-from fairlead.estimation import estimator as registry
-from fairlead.estimation.estimating_backend import Feed
-from fairlead.estimation.messages import Beliefs, Measured
 from fairlead.model.events import (
     Event,
     JobsSubmitted,
     RatesLearned,
     RoundEnded,
 )
-from fairlead.simulator.inputs import Input
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler import journal
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.checkpoint import take_checkpoint
+from fairlead.scheduler.core.snapshots import make_snapshot
+from fairlead.scheduler.driver import drive
 from fairlead.scheduler.mechanism.settings import (
     DEFAULT,
     GAVEL,
-    Profile,
+    MechanismSettings,
 )
-from fairlead.model.arrays import Floats, Ints
-from fairlead.model.cluster import Cluster
-from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.setup import (
     Setup,
     build,
     restore,
 )
 from fairlead.simulator.backend import SimBackend
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.ground_truth import GroundTruth
+from fairlead.simulator.inputs import Input
 from fairlead.simulator.simulate import (
     Options,
-    Run,
+    SimulationRun,
     simulate,
 )
 
@@ -56,7 +56,7 @@ class Means:
     """Believes of a job what it was measured to do on a slot type last, and writes down what it hears."""
 
     def __init__(self, throughputs: Throughputs) -> None:
-        self.heard: list[Measured] = []
+        self.heard: list[Measurement] = []
         self.gone: list[int] = []
         self.kinds: dict[int, tuple[str, int]] = {}
         self.rate: dict[int, Floats] = {}
@@ -74,7 +74,7 @@ class Means:
     def adapted(self, jobs: Ints, batch: Ints) -> None:
         del jobs, batch
 
-    def measured(self, report: Measured) -> None:
+    def measured(self, report: Measurement) -> None:
         self.heard.append(report)
         for one, slot, rate in zip(report.jobs, report.slot, report.rate, strict=True):
             number = int(one)
@@ -121,8 +121,8 @@ class Guesses(Means):
         rate = np.round(rng.uniform(1.0, 9.0, (len(belief), len(self.throughputs.slots))), 1)
         pair = np.array([(a, b) for a in belief for b in belief if a <= b and rng.random() < 0.3])
         pair = pair.reshape(-1, 2).astype(np.int64)
-        beside = rng.uniform(0.0, 4.0, (len(pair), rate.shape[1], 2))
-        return Beliefs(jobs, name, belief, rate, pair, beside)
+        colocated_rate = rng.uniform(0.0, 4.0, (len(pair), rate.shape[1], 2))
+        return Beliefs(jobs, name, belief, rate, pair, colocated_rate)
 
 
 PAIRED = replace(TABLE, pair=0.7 * np.repeat(TABLE.rate[:, None, :], 3, axis=1))
@@ -136,17 +136,17 @@ def trace(jobs: int = 30, seed: int = 0) -> list[Arrival]:
     return [job(n, t, s, d) for n, (t, s, d) in enumerate(zip(times, steps, sizes, strict=True))]
 
 
-def setup_of(policy: str, profile: Profile = DEFAULT) -> Setup:
+def setup_of(policy: str, profile: MechanismSettings = DEFAULT) -> Setup:
     cluster = Cluster.of({"fast": 3, "slow": 3}, 1, {})
     return Setup("0", cluster, PAIRED, policy, profile, 0)
 
 
 def feed_of(
-    setup: Setup, made: Means, arrivals: list[Arrival], world: World | None = None
-) -> tuple[Feed, "list[Event]"]:
+    setup: Setup, made: Means, arrivals: list[Arrival], ground_truth: GroundTruth | None = None
+) -> tuple[EstimatingBackend, "list[Event]"]:
     core = build(setup)
     backend = SimBackend(
-        arrivals, setup.cluster, setup.throughputs, core.planner.solve, world,
+        arrivals, setup.cluster, setup.throughputs, core.planner.solve, ground_truth,
         whole_steps=setup.profile.whole_steps,
     )  # fmt: skip
     events: list[Event] = []
@@ -158,7 +158,7 @@ def feed_of(
         def command(self, command: object) -> None:
             invariants.check(core)
 
-    fed = Feed(backend, made, setup.throughputs)
+    fed = EstimatingBackend(backend, made, setup.throughputs)
     drive(core, fed, [Note()])
     return fed, events
 
@@ -166,8 +166,8 @@ def feed_of(
 def test_an_estimator_hears_what_each_job_did() -> None:
     """At the rates of the world, whatever a start costs, and of jobs that end in a round too."""
     made = Means(PAIRED)
-    world = World(RestartCosts(50.0), first_starts_cost=True)
-    _, events = feed_of(setup_of("las_aware"), made, trace(), world)
+    ground_truth = GroundTruth(RestartCosts(50.0), first_starts_cost=True)
+    _, events = feed_of(setup_of("las_aware"), made, trace(), ground_truth)
     assert sorted(made.gone) == list(range(30))
     true = {n: PAIRED.rate[{1: 0, 2: 1}[scale]] for n, (_, scale) in made.kinds.items()}
     for report in made.heard:
@@ -181,7 +181,7 @@ def test_an_estimator_hears_what_each_job_did() -> None:
 
 def test_rounds_that_nodes_were_lost_in_teach_nothing() -> None:
     made = Means(PAIRED)
-    feed_of(setup_of("las_packed"), made, trace(), World(mtbf_s=1500.0, mttr_s=300.0))
+    feed_of(setup_of("las_packed"), made, trace(), GroundTruth(mtbf_s=1500.0, mttr_s=300.0))
     assert sorted(made.gone) == list(range(30))
     assert all((report.steps > 0).all() for report in made.heard)
 
@@ -211,10 +211,12 @@ def test_a_pair_that_cannot_run_is_heard_as_failed_and_does_no_harm() -> None:
             known = sorted(n for n in self.kinds if n not in self.gone)
             pair = [(a, b) for a in known for b in there if a < b]
             rate = np.array([PAIRED.rate[{1: 0, 2: 1}[self.kinds[n][1]]] for n in there])
-            beside = np.full((len(pair), 2, 2), 4.9)
-            return Beliefs.of_jobs(np.array(there), rate, np.array(pair).reshape(-1, 2), beside)
+            colocated_rate = np.full((len(pair), 2, 2), 4.9)
+            return Beliefs.of_jobs(
+                np.array(there), rate, np.array(pair).reshape(-1, 2), colocated_rate
+            )
 
-        def measured(self, report: Measured) -> None:
+        def measured(self, report: Measurement) -> None:
             self.heard.append(report)
 
     alone = replace(PAIRED, pair=np.zeros((3, 3, 2)))
@@ -227,7 +229,7 @@ def test_a_pair_that_cannot_run_is_heard_as_failed_and_does_no_harm() -> None:
         backend = SimBackend(
             arrivals, setup.cluster, alone, solve, whole_steps=profile.whole_steps, until_s=20_000.0
         )
-        drive(core, Feed(backend, made, alone))
+        drive(core, EstimatingBackend(backend, made, alone))
         failed = [r for r in made.heard if r.failed.any()]
         assert failed
         assert all((r.partner[r.failed] >= 0).all() for r in failed)
@@ -237,15 +239,15 @@ def test_a_pair_that_cannot_run_is_heard_as_failed_and_does_no_harm() -> None:
 def test_what_was_measured_is_planned_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a world where each job's rates differ from the table's, what is learned ends in the core."""
     made = Means(PAIRED)
-    world = World(rate_bias=0.5, seed=3)
-    _, events = feed_of(setup_of("las_aware"), made, trace(), world)
+    ground_truth = GroundTruth(rate_bias=0.5, seed=3)
+    _, events = feed_of(setup_of("las_aware"), made, trace(), ground_truth)
     told = [event for event in events if isinstance(event, RatesLearned)]
     assert told
     core = build(setup_of("las_aware"))
     for event in events:
         core.handle(event)
         if isinstance(event, RatesLearned):
-            shown = view(core, event.time_s)
+            shown = make_snapshot(core, event.time_s)
             for n, name in zip(event.jobs.tolist(), event.name.tolist(), strict=True):
                 at = event.belief.tolist().index(name)
                 row = shown.jobs.tolist().index(n)
@@ -292,7 +294,7 @@ def test_a_run_with_an_estimator_replays_without_it(
     monkeypatch.setitem(registry.ESTIMATORS, "gavel", lambda o, table, c, s: Guesses(table))
     cluster = Cluster.of({"fast": 3, "slow": 3}, 1, {})
     options = Options(throughputs=PAIRED, profile=profile, estimator="gavel")
-    result = Run.of(trace(), cluster, policy, options).execute(tmp_path)
+    result = SimulationRun.of(trace(), cluster, policy, options).execute(tmp_path)
     assert result.complete
     records = list(journal.records(tmp_path / "journal"))
     assert any(isinstance(journal.decode(r), RatesLearned) for r in records)
@@ -302,7 +304,9 @@ def test_a_run_with_an_estimator_replays_without_it(
     (tmp_path / "half").mkdir()
     whole = (tmp_path / "journal").read_bytes()
     (tmp_path / "half" / "journal").write_bytes(whole[: len(whole) // 2])
-    again = Run.of(trace(), cluster, policy, options).execute(tmp_path / "half", resume=True)
+    again = SimulationRun.of(trace(), cluster, policy, options).execute(
+        tmp_path / "half", resume=True
+    )
     assert again.metrics["journal_sha256"] == result.metrics["journal_sha256"]
 
 
@@ -312,7 +316,7 @@ def test_a_scheduler_restored_amid_beliefs_goes_on_as_the_other(seed: int) -> No
     first = build(setup)
     cores = [first]
     backend = SimBackend(trace(seed=seed), setup.cluster, PAIRED, first.planner.solve)
-    fed = Feed(backend, Guesses(PAIRED), PAIRED)
+    fed = EstimatingBackend(backend, Guesses(PAIRED), PAIRED)
     rng = np.random.default_rng(seed)
     while (event := fed.next()) is not None:
         told = [[journal.encode(c) for c in core.handle(event)] for core in cores[1:]]
@@ -322,7 +326,7 @@ def test_a_scheduler_restored_amid_beliefs_goes_on_as_the_other(seed: int) -> No
             assert isinstance(command, Solve | StartRound | EndJobs)
             fed.perform(command)
         if not first.solving and rng.random() < 0.1:
-            state = journal.decode_state(journal.encode(state_of(first)))
+            state = journal.decode_state(journal.encode(take_checkpoint(first)))
             cores = [first, restore(setup, state)]
     assert len(cores) == 2
 
@@ -332,7 +336,7 @@ def test_a_feed_that_comes_late_takes_jobs_up() -> None:
     setup = setup_of("las_packed")
     core = build(setup)
     backend = SimBackend(trace(8), setup.cluster, PAIRED, core.planner.solve)
-    fed = Feed(backend, Guesses(PAIRED), PAIRED)
+    fed = EstimatingBackend(backend, Guesses(PAIRED), PAIRED)
     for _ in range(60):
         event = fed.next()
         assert event is not None
@@ -341,7 +345,7 @@ def test_a_feed_that_comes_late_takes_jobs_up() -> None:
         if core.believed.row and core.active and not isinstance(event, RatesLearned):
             break
     made = Means(PAIRED)
-    late = Feed(backend, made, PAIRED)
+    late = EstimatingBackend(backend, made, PAIRED)
     jobs = [
         (Job(JobId(n), "net", int(scale), total), done)
         for n, scale, total, done in zip(

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from fairlead.errors import ConfigError
-from fairlead.estimation.job_table import Settings
-from fairlead.estimation.fairlead_estimator import Fairlead
-from fairlead.estimation.messages import Measured
+from fairlead.estimation.fairlead_estimator import FairleadEstimator
+from fairlead.estimation.job_table import EstimatorSettings
+from fairlead.estimation.messages import Measurement
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
@@ -20,25 +20,29 @@ RATES = {
 TABLE = Throughputs(SLOTS, tuple(RATES), np.array(list(RATES.values())))
 
 
-def estimator(table: Throughputs = TABLE, devices: float = 10.0, **settings: float) -> Fairlead:
-    return Fairlead(Settings(**{"explore": 0.0, **settings}), table, devices, 0)  # type: ignore[arg-type]
+def estimator(
+    table: Throughputs = TABLE, devices: float = 10.0, **settings: float
+) -> FairleadEstimator:
+    return FairleadEstimator(EstimatorSettings(**{"explore": 0.0, **settings}), table, devices, 0)  # type: ignore[arg-type]
 
 
 def job(number: int, family: str = "a", user: str = "ann") -> Job:
     return Job(JobId(number), family, 1, 1e6, tenant=user)
 
 
-def report(rows: list[tuple[int, int, float]], partner: dict[int, int] | None = None) -> Measured:
+def report(
+    rows: list[tuple[int, int, float]], partner: dict[int, int] | None = None
+) -> Measurement:
     """rows: job, slot, steps/s."""
     jobs, slot, rate = (np.array(column) for column in zip(*rows, strict=True))
     with_whom = np.array([(partner or {}).get(j, -1) for j in jobs.tolist()])
     seconds = np.full(len(jobs), 360.0)
-    return Measured(
+    return Measurement(
         0.0, jobs, slot, rate * seconds, seconds, with_whom, np.zeros(len(jobs), np.bool_)
     )
 
 
-def rate(of: Fairlead, number: int) -> Floats:
+def rate(of: FairleadEstimator, number: int) -> Floats:
     told = of.rates(number)
     assert told is not None
     return told.believed
@@ -230,7 +234,7 @@ def test_two_rounds_on_each_type_are_enough_whatever_users_say() -> None:
 )
 def test_options_that_cannot_be(options: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Settings.of(options)
+        EstimatorSettings.of(options)
 
 
 def test_a_right_claim_of_a_job_that_brings_rates_is_not_made_worse_by_others_of_its_name() -> None:

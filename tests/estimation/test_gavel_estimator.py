@@ -6,11 +6,11 @@ import pytest
 from fairlead.errors import ConfigError
 from fairlead.estimation.estimator import make_estimator, parse
 from fairlead.estimation.gavel_estimator import (
-    Choices,
     Fingerprints,
-    Released,
+    GavelEstimator,
+    GavelEstimatorOptions,
 )
-from fairlead.estimation.messages import Beliefs, Measured
+from fairlead.estimation.messages import Beliefs, Measurement
 from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs
@@ -33,13 +33,13 @@ def table(seed: int = 0) -> Throughputs:
     return Throughputs(SLOTS, kinds, rate, slowdown(seed) * rate[:, None, :])
 
 
-def estimator(spec: str) -> Released:
+def estimator(spec: str) -> GavelEstimator:
     made = make_estimator(spec, table(), CLUSTER, 0)
-    assert isinstance(made, Released)
+    assert isinstance(made, GavelEstimator)
     return made
 
 
-def submit(made: Released, **families: int) -> Beliefs:
+def submit(made: GavelEstimator, **families: int) -> Beliefs:
     jobs = [Job(JobId(int(name[1:])), f"net {k}", 1, 1e6) for name, k in families.items()]
     made.submitted(jobs, None)
     said = made.beliefs()
@@ -47,50 +47,52 @@ def submit(made: Released, **families: int) -> Beliefs:
     return said
 
 
-def ran(one: int, two: int, rates: tuple[float, float], slot: int = 1) -> Measured:
+def ran(one: int, two: int, rates: tuple[float, float], slot: int = 1) -> Measurement:
     seconds = np.full(2, 100.0)
     failed = np.full(2, rates == (0.0, 0.0))
     jobs, partner = np.array([one, two]), np.array([two, one])
-    return Measured(
+    return Measurement(
         0.0, jobs, np.full(2, slot), np.array(rates) * seconds, seconds, partner, failed
     )
 
 
 def test_with_all_families_as_references_and_all_measured_a_job_is_what_it_is() -> None:
-    prints = Fingerprints(slowdown(), Choices(), 4)
+    prints = Fingerprints(slowdown(), GavelEstimatorOptions(), 4)
     assert prints.references.tolist() == list(range(N))
     assert [prints.match(family) for family in range(N)] == list(range(N))
 
 
 def test_the_number_of_references_is_honoured() -> None:
-    prints = Fingerprints(slowdown(), Choices(references=3), 4)
+    prints = Fingerprints(slowdown(), GavelEstimatorOptions(references=3), 4)
     assert len(set(prints.references.tolist())) == 3
     assert {prints.match(family) for family in range(N)} <= set(prints.references.tolist())
 
 
 def test_a_reference_is_known_by_what_it_was_measured_beside() -> None:
-    prints = Fingerprints(slowdown(), Choices(references=5), 4)
+    prints = Fingerprints(slowdown(), GavelEstimatorOptions(references=5), 4)
     assert [prints.match(k) for k in prints.references.tolist()] == prints.references.tolist()
 
 
 def test_the_defect_measures_beside_the_wrong_families() -> None:
     """With fewer references than families; with all of them there is no difference."""
-    references = Fingerprints(slowdown(), Choices(references=5), 4).references.tolist()
-    broken = Fingerprints(slowdown(), Choices(references=5, defect=True), 4)
+    references = Fingerprints(
+        slowdown(), GavelEstimatorOptions(references=5), 4
+    ).references.tolist()
+    broken = Fingerprints(slowdown(), GavelEstimatorOptions(references=5, defect=True), 4)
     assert [broken.match(k) for k in references] != references
-    whole = Fingerprints(slowdown(), Choices(defect=True), 4)
+    whole = Fingerprints(slowdown(), GavelEstimatorOptions(defect=True), 4)
     assert [whole.match(family) for family in range(N)] == list(range(N))
 
 
 def test_a_fifth_measured_finds_most_references() -> None:
     """Completion does better than chance, which is right once in five."""
-    prints = Fingerprints(slowdown(3), Choices(references=5, profiling=0.4), 4)
+    prints = Fingerprints(slowdown(3), GavelEstimatorOptions(references=5, profiling=0.4), 4)
     tries = [(k, prints.match(k)) for k in prints.references.tolist() * 20]
     assert sum(k == found for k, found in tries) > 60
 
 
 def test_nothing_measured_takes_a_job_for_any_reference() -> None:
-    prints = Fingerprints(slowdown(), Choices(references=4, profiling=0.0), 4)
+    prints = Fingerprints(slowdown(), GavelEstimatorOptions(references=4, profiling=0.0), 4)
     assert {prints.match(0) for _ in range(60)} == set(prints.references.tolist())
 
 
@@ -101,10 +103,10 @@ def test_pairs_are_as_much_slower_as_their_references() -> None:
     names = said.name.tolist()
     at = [sorted(pair) for pair in said.pair.tolist()].index(sorted(names))
     turned = said.pair[at].tolist() != names
-    beside = said.beside[at][:, ::-1] if turned else said.beside[at]
+    colocated_rate = said.colocated_rate[at][:, ::-1] if turned else said.colocated_rate[at]
     assert rates.pair is not None
-    assert np.allclose(beside[:, 0], rates.pair[0, 3])
-    assert np.allclose(beside[:, 1], rates.pair[3, 0])
+    assert np.allclose(colocated_rate[:, 0], rates.pair[0, 3])
+    assert np.allclose(colocated_rate[:, 1], rates.pair[3, 0])
 
 
 def test_jobs_that_nothing_tells_apart_share_a_belief() -> None:
@@ -126,8 +128,8 @@ def test_what_a_pair_did_takes_the_place_of_the_estimate() -> None:
     mine = said.name.tolist()
     at = [sorted(pair) for pair in said.pair.tolist()].index(sorted(mine))
     order = [said.pair[at].tolist().index(name) for name in (mine[said.jobs.tolist().index(1)],)]
-    assert said.beside[at, 1, order[0]] == 0.7
-    assert said.beside[at, 1, 1 - order[0]] == 0.4
+    assert said.colocated_rate[at, 1, order[0]] == 0.7
+    assert said.colocated_rate[at, 1, 1 - order[0]] == 0.4
     made.measured(ran(1, 2, (0.7, 0.4)))
     assert made.beliefs() is None  # nothing new
 
@@ -141,7 +143,7 @@ def test_a_pair_that_failed_cannot_run() -> None:
     said = made.beliefs()
     assert said is not None
     assert not len(said.belief)
-    assert said.beside[0, 1].tolist() == [0.0, 0.0]
+    assert said.colocated_rate[0, 1].tolist() == [0.0, 0.0]
 
 
 def test_jobs_that_left_are_forgotten() -> None:
@@ -165,7 +167,7 @@ def test_on_other_slot_types_all_is_said_anew() -> None:
     assert said is not None
     assert sorted(said.jobs.tolist()) == [1, 2]
     assert said.rate.shape == (2, 1)
-    assert [0.4, 0.7] in np.sort(said.beside[:, 0], axis=1).tolist()
+    assert [0.4, 0.7] in np.sort(said.colocated_rate[:, 0], axis=1).tolist()
 
 
 @pytest.mark.parametrize(

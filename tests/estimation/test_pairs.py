@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from fairlead.estimation.job_table import Settings
+from fairlead.estimation.fairlead_estimator import FairleadEstimator
+from fairlead.estimation.job_table import EstimatorSettings
+from fairlead.estimation.messages import Measurement
 from fairlead.estimation.pairs import Pairs
-from fairlead.estimation.fairlead_estimator import Fairlead
-from fairlead.estimation.messages import Measured
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
@@ -74,17 +74,17 @@ def test_an_attempt_that_failed_is_not_made_again() -> None:
     one, two = pairs.rows([("k0", 1)], [("k1", 1)])
     pairs.refuse(one, two, np.array([0]))
     names, rate = np.array([0, 2]), table.rate[:2]
-    pair, beside = pairs.say(names, [("k0", 1), ("k1", 1)], rate, np.zeros(0, np.int64))
+    pair, colocated_rate = pairs.say(names, [("k0", 1), ("k1", 1)], rate, np.zeros(0, np.int64))
     assert pair.tolist() == [[0, 2]]
-    assert beside[0, 0].tolist() == [0.0, 0.0]
-    assert beside[0, 1] == pytest.approx([table.pair[0, 1, 1], table.pair[1, 0, 1]])  # type: ignore[index]
+    assert colocated_rate[0, 0].tolist() == [0.0, 0.0]
+    assert colocated_rate[0, 1] == pytest.approx([table.pair[0, 1, 1], table.pair[1, 0, 1]])  # type: ignore[index]
     again = pairs.say(names, [("k0", 1), ("k1", 1)], rate, np.zeros(0, np.int64))
     assert not len(again[0])
 
 
 def test_measured_pairs_reach_the_core() -> None:
     table = truth()
-    mine = Fairlead(Settings(explore=0.0), table, 4.0, 0)
+    mine = FairleadEstimator(EstimatorSettings(explore=0.0), table, 4.0, 0)
     jobs = [Job(JobId(i), f"k{i}", 1, 1e6) for i in range(3)]
     mine.submitted(jobs, None)
     mine.beliefs()
@@ -93,17 +93,19 @@ def test_measured_pairs_reach_the_core() -> None:
     for i in range(3):
         alone = np.array([table.rate[i, 0] * 360.0])
         one = (np.array([i]), slot[:1], alone, seconds[:1], np.array([-1]), none[:1])
-        mine.measured(Measured(0.0, *one))
+        mine.measured(Measurement(0.0, *one))
     half = table.rate[:2, 0] * 360.0 * 0.4
     for _ in range(4):
-        mine.measured(Measured(0.0, np.array([0, 1]), slot, half, seconds, np.array([1, 0]), none))
+        mine.measured(
+            Measurement(0.0, np.array([0, 1]), slot, half, seconds, np.array([1, 0]), none)
+        )
     told = mine.beliefs()
     assert told is not None
     names = {int(n) for n in mine.jobs.named[:2]}
     at = [i for i, pair in enumerate(told.pair.tolist()) if set(pair) == names]
     assert len(at) == 1
-    beside = told.beside[at[0], 0]
-    assert sorted(beside) == pytest.approx(sorted(table.rate[:2, 0] * 0.4), rel=0.15)
+    colocated_rate = told.colocated_rate[at[0], 0]
+    assert sorted(colocated_rate) == pytest.approx(sorted(table.rate[:2, 0] * 0.4), rel=0.15)
 
 
 def test_a_table_without_pairs_says_nothing() -> None:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fairlead.estimation.prior import Prior, Spread, base_of, model_of
+from fairlead.estimation.prior import Prior, Sigmas, base_of, model_of
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.throughput_tables import builtin_throughputs
@@ -23,10 +23,10 @@ def test_what_the_table_has_is_believed() -> None:
 
 @pytest.mark.parametrize(
     ("spread", "rel"),
-    [(Spread(model_type=1.0, kind_type=0.001, kind_slot=0.001), 0.01), (Spread(), 0.4)],
+    [(Sigmas(model_type=1.0, kind_type=0.001, kind_slot=0.001), 0.01), (Sigmas(), 0.4)],
 )
 def test_another_scale_factor_has_the_ratio_of_types_that_one_device_has(
-    spread: Spread, rel: float
+    spread: Sigmas, rel: float
 ) -> None:
     """Sia's formula, rate(fast, 4) = rate(slow, 4) x rate(fast, 1) / rate(slow, 1), where ratios are all the
     model's; else it is drawn to what is usual."""

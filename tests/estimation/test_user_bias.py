@@ -4,7 +4,7 @@ import pytest
 from fairlead.estimation.user_bias import (
     START_SD,
     Trusting,
-    Users,
+    UserBias,
 )
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
@@ -13,20 +13,20 @@ from fairlead.model.throughputs import Throughputs
 ONE = np.zeros(1, np.int64)
 
 
-def sd(users: Users, row: int = 0) -> float:
+def sd(users: UserBias, row: int = 0) -> float:
     shared, own = users.variance(np.array([row]))
     return float(np.sqrt(shared + own)[0])
 
 
 def test_an_unknown_user_is_off_by_what_is_usual() -> None:
-    users = Users()
+    users = UserBias()
     assert users.row("ann") == 0
     assert sd(users) == pytest.approx(START_SD)
     assert users.bias(ONE)[0] == 0.0
 
 
 def test_bias_and_spread_of_a_user_are_learned() -> None:
-    users, rng = Users(), np.random.default_rng(0)
+    users, rng = UserBias(), np.random.default_rng(0)
     for name in ("careful", "exaggerates"):
         users.row(name)
     for _ in range(60):
@@ -36,7 +36,7 @@ def test_bias_and_spread_of_a_user_are_learned() -> None:
 
 
 def test_many_claims_at_once_are_worth_the_same_as_one_after_the_other() -> None:
-    together, apart, off = Users(), Users(), np.array([0.3, -0.2, 0.9])
+    together, apart, off = UserBias(), UserBias(), np.array([0.3, -0.2, 0.9])
     for users in (together, apart):
         users.row("ann")
     together.learn(np.zeros(3, np.int64), off, np.ones(3))
@@ -46,14 +46,14 @@ def test_many_claims_at_once_are_worth_the_same_as_one_after_the_other() -> None
 
 
 def test_a_claim_that_is_grossly_off_is_doubted() -> None:
-    users = Users()
+    users = UserBias()
     users.row("ann")
     assert users.learn(ONE, np.array([4.0]), np.ones(1)).tolist() == [True]
     assert users.learn(ONE, np.array([1.0]), np.ones(1)).tolist() == [False]
 
 
 def test_what_was_kept_is_taken_up() -> None:
-    users, again = Users(), Users()
+    users, again = UserBias(), UserBias()
     users.row("ann")
     users.learn(ONE, np.array([0.5]), np.ones(1))
     again.resume(*users.kept())

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.client.stub_agent import Host
 from fairlead.client.messages import (
     Adapt,
     Loaded,
-    Stop,
+    StopRank,
 )
+from fairlead.client.stub_agent import StubAgent
 
 pytestmark = [
     pytest.mark.torch,
@@ -46,7 +46,7 @@ class Starter:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.host = Host(folder / "agent.sock")
+        self.host = StubAgent(folder / "agent.sock")
         self.process: subprocess.Popen[str] | None = None
         self.starts = 0
 
@@ -76,7 +76,7 @@ class Starter:
             assert time.monotonic() < end
             if stop and any(isinstance(message, Loaded) for message in self.host.said):
                 time.sleep(0.1)
-                self.host.send(Stop("preempted"))
+                self.host.send(StopRank("preempted"))
                 stop = False
         codes = json.loads(self.process.stdout.readline())
         while self.host.poll(0.0):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tests.policies.adapting import Row, snapshot_of_adapting
 
-from fairlead.model.cluster import Cluster
 from fairlead.model.batch_size_rules import released
-from fairlead.policies.shockwave.remaining_work import outlook
-from fairlead.policies.shockwave.options import RELEASED, Calibration
+from fairlead.model.cluster import Cluster
+from fairlead.policies.shockwave.options import RELEASED, ProfileCalibration
+from fairlead.policies.shockwave.remaining_work import remaining_work
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -31,7 +31,7 @@ def test_remaining_times_and_epoch_times(
     (path,) = (data / "traces").glob(f"{trace}*.trace")
     jobs = {arrival.job.id: arrival.job for arrival in read_trace(path, rates).arrivals}
     cluster = Cluster.of({"v100": devices})
-    options = replace(RELEASED, calibration=Calibration.OFF)
+    options = replace(RELEASED, calibration=ProfileCalibration.OFF)
     same = total = 0
     for line in (shared / f"golden/shockwave/window/{instances}.jsonl").read_text().splitlines():
         problem = json.loads(line)["inst"]
@@ -40,7 +40,7 @@ def test_remaining_times_and_epoch_times(
             announced = released(jobs[job])
             assert announced is not None
             rows.append(Row(jobs[job].family, announced, progress, jobs[job].scale_factor, id=job))
-        view = outlook(snapshot_of_adapting(rows, cluster, rates), options)
+        view = remaining_work(snapshot_of_adapting(rows, cluster, rates), options)
         assert view.epochs.tolist() == problem["E"]
         left = np.isclose(view.mean_left_s, problem["R"], rtol=1e-9)
         epoch = np.isclose(view.epoch_s[:, 0], problem["d"], rtol=1e-9)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from fairlead.model.adaptation import Adaptation, Mode
-from fairlead.model.cluster import SlotType
 from fairlead.model.batch_size_rules import (
     GNS,
+    batch_schedule,
     epoch_s,
     exclusive_s,
-    profile,
     released,
 )
+from fairlead.model.cluster import SlotType
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -68,7 +68,7 @@ def test_gns_equals_the_reference(rules: dict[str, Any]) -> None:
         model, batch, scale = key.split("|")
         steps = 1000.0 * -(-SIZES[model] // int(batch))
         family = f"{model} (batch size {batch})"
-        made = profile(family, int(scale[2:]), steps, Mode.GNS, released=True)
+        made = batch_schedule(family, int(scale[2:]), steps, Mode.GNS, released=True)
         assert [list(stage) for stage in made.schedule] == stages, key
     listed = {(m, b, s) for m, rows in GNS.items() for b, row in rows.items() for s in row}
     assert listed == {
@@ -81,7 +81,9 @@ def test_accordion_equals_the_reference(rules: dict[str, Any]) -> None:
     for key, stages in rules["accordion_1000ep"].items():
         model, batch = key.split("|")
         steps = 1000.0 * -(-SIZES[model] // int(batch))
-        made = profile(f"{model} (batch size {batch})", 1, steps, Mode.ACCORDION, released=True)
+        made = batch_schedule(
+            f"{model} (batch size {batch})", 1, steps, Mode.ACCORDION, released=True
+        )
         assert [list(stage) for stage in made.schedule] == stages, key
 
 

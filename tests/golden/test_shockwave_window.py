@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from tests.window_programmes import ranking_milp, window_milp
 
-from fairlead.policies.solve.round_packing import pack_rounds
-from fairlead.policies.solve.round_ordering import mean_round, rank
 from fairlead.policies.solve.planning_horizon import (
-    Window,
+    PlanningProblem,
     objective_of,
     solve_counts,
 )
+from fairlead.policies.solve.round_ordering import mean_round, order_rounds
+from fairlead.policies.solve.round_packing import pack_rounds
 from fairlead.simulator.traces.planning_problems import read_windows
 
 pytestmark = pytest.mark.shared
 SETS = ("n32", "n64")
-Case = tuple[dict[str, Any], Window]
+Case = tuple[dict[str, Any], PlanningProblem]
 
 
 def cases(shared: Path, name: str) -> list[Case]:
@@ -84,7 +84,7 @@ def test_ranking_is_within_half_a_percent_of_the_optimum(shared: Path, name: str
         weight = np.minimum(line["priorities"], 1e9)
         counts = np.array(line["opt_counts"])
         packed, _ = pack_rounds(counts[:, None], problem.scale, problem.devices, problem.rounds)
-        ranked = rank(packed, problem.scale, problem.devices, weight)
+        ranked = order_rounds(packed, problem.scale, problem.devices, weight)
         assert ((ranked == 0).sum(axis=1) == counts).all()
         assert (problem.scale @ (ranked == 0)).max(initial=0) <= problem.devices[0]
         best = ranking_milp(counts, problem.scale, int(problem.devices[0]), problem.rounds, weight)

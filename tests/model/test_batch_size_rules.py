@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from fairlead.errors import ConfigError
 from fairlead.model.adaptation import Adaptation, Mode, epochs_between, steps_per_epoch, with_batch
-from fairlead.model.cluster import SlotType
-from fairlead.model.job import Job, JobId
 from fairlead.model.batch_size_rules import (
     LARGEST,
     SAMPLES,
     adaptation_fault,
+    batch_schedule,
     epoch_s,
     exclusive_s,
-    profile,
     released,
 )
+from fairlead.model.cluster import SlotType
+from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs
 
 SIZES = {
@@ -52,8 +52,8 @@ def test_the_worlds_differ_in_the_last_epoch_only(
     family: tuple[str, int], scale: int, mode: Mode, epochs: int
 ) -> None:
     total = steps(family, epochs)
-    ours = profile(name(family), scale, total, mode)
-    theirs = profile(name(family), scale, total, mode, released=True)
+    ours = batch_schedule(name(family), scale, total, mode)
+    theirs = batch_schedule(name(family), scale, total, mode, released=True)
     assert ours.epochs == theirs.epochs == epochs
     same = [batch_at(ours, e) == batch_at(theirs, e) for e in range(epochs)]
     assert all(same[:-1])
@@ -66,7 +66,7 @@ def test_the_worlds_differ_in_the_last_epoch_only(
 def test_a_schedule_starts_small_and_ends_in_time(
     family: tuple[str, int], scale: int, mode: Mode, epochs: float
 ) -> None:
-    made = profile(name(family), scale, steps(family, epochs), mode)
+    made = batch_schedule(name(family), scale, steps(family, epochs), mode)
     assert adaptation_fault(made, name(family)) is None
     assert made.schedule[-1][0] < made.epochs
     assert set(made.batches) <= {family[1], *range(LARGEST.get(family[0], family[1]) + 1)}
@@ -75,27 +75,31 @@ def test_a_schedule_starts_small_and_ends_in_time(
 
 
 def test_accordion_keeps_the_small_batch_early_and_in_critical_regimes() -> None:
-    made = profile("ResNet-50 (batch size 32)", 1, steps(("ResNet-50", 32), 65), Mode.ACCORDION)
+    made = batch_schedule(
+        "ResNet-50 (batch size 32)", 1, steps(("ResNet-50", 32), 65), Mode.ACCORDION
+    )
     assert made.schedule == ((0, 32), (20, 128), (30, 32), (40, 128), (60, 32))  # 0.3 x 65 = 19.5
 
 
 def test_gns_doubles_and_only_the_release_falls_back() -> None:
     total = steps(("LM", 10), 22.5)
-    ours = profile("LM (batch size 10)", 1, total, Mode.GNS)
-    theirs = profile("LM (batch size 10)", 1, total, Mode.GNS, released=True)
+    ours = batch_schedule("LM (batch size 10)", 1, total, Mode.GNS)
+    theirs = batch_schedule("LM (batch size 10)", 1, total, Mode.GNS, released=True)
     assert (ours.epochs, ours.schedule) == (22.5, ((0, 10), (11, 20), (21, 40)))
     assert (theirs.epochs, theirs.schedule) == (23, ((0, 10), (11, 20), (21, 40), (22, 10)))
 
 
 def test_a_schedule_of_the_owner_is_cut_at_the_end_of_the_job() -> None:
     stages = ((0, 32), (2, 64), (9, 256))
-    made = profile("net (batch size 32)", 1, 350.0, Mode.SCHEDULE, samples=3200, schedule=stages)
+    made = batch_schedule(
+        "net (batch size 32)", 1, 350.0, Mode.SCHEDULE, samples=3200, schedule=stages
+    )
     assert (made.epochs, made.schedule) == (3.5, ((0, 32), (2, 64)))
     assert made.epochs_in.tolist() == [2.0, 1.5]
 
 
 def test_the_released_profile_of_a_job() -> None:
-    own = profile("LM (batch size 10)", 1, steps(("LM", 10), 22.5), Mode.GNS)
+    own = batch_schedule("LM (batch size 10)", 1, steps(("LM", 10), 22.5), Mode.GNS)
     job = Job(JobId(0), "LM (batch size 10)", 1, steps(("LM", 10), 22.5), adaptation=own)
     made = released(job)
     assert made is not None
@@ -109,10 +113,12 @@ def test_running_alone() -> None:
     kinds = ((family, 1), (with_batch(family, 600), 1))
     slots = (SlotType("fast"), SlotType("slow"), SlotType("never"))
     table = Throughputs(slots, kinds, np.array([[2.0, 1.0, 1.0], [1.0, 0.5, 0.0]]))
-    own = profile(family, 1, 14.0, Mode.SCHEDULE, samples=1000, schedule=((0, 300), (2, 600)))
+    own = batch_schedule(
+        family, 1, 14.0, Mode.SCHEDULE, samples=1000, schedule=((0, 300), (2, 600))
+    )
     assert epoch_s(own, family, 1, table).tolist() == [[2.0, 4.0, 4.0], [2.0, 4.0, inf]]
     assert exclusive_s(own, family, 1, table).tolist() == [7.0, 14.0, inf]
-    whole = profile(
+    whole = batch_schedule(
         family, 1, 14.0, Mode.SCHEDULE, samples=1000, schedule=((0, 300), (2, 600)), released=True
     )
     theirs = exclusive_s(whole, family, 1, table, released=True)
@@ -158,14 +164,14 @@ def test_what_cannot_be_profiled(
     family: str, mode: Mode, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        profile(family, 1, 100.0, mode, **options)  # type: ignore[arg-type]
+        batch_schedule(family, 1, 100.0, mode, **options)  # type: ignore[arg-type]
 
 
 @given(families, rules, st.floats(0.5, 300), st.floats(0, 1), st.floats(0, 1))
 def test_epochs_between_add_up(
     family: tuple[str, int], mode: Mode, epochs: float, one: float, other: float
 ) -> None:
-    made = profile(name(family), 1, steps(family, epochs), mode)
+    made = batch_schedule(name(family), 1, steps(family, epochs), mode)
     first, last = sorted((one * made.epochs, other * made.epochs))
     parts = [epochs_between(made, a, b) for a, b in ((0.0, first), (first, last))]
     assert np.sum(parts) == pytest.approx(last)

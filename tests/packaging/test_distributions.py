@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.cluster.agent.client_files import CLIENT_FILES, offer_client
 from fairlead.client.version import __version__
+from fairlead.cluster.agent.client_files import CLIENT_FILES, offer_client
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "fairlead"
@@ -102,7 +102,7 @@ def test_the_client_imports_the_standard_library_and_itself(file: Path) -> None:
 
 def test_what_needs_nothing_but_the_client_is_part_of_it() -> None:
     for file in PACKAGE.glob("*.py"):
-        if file.name == "profiling.py":  # a command: ``fairlead profile``
+        if file.name == "measure.py":  # a command: ``fairlead profile``
             continue
         needs = [module for module, _ in imports(file) if module.startswith("fairlead.")]
         alone = bool(needs) and all(is_client(module) for module in needs)
@@ -139,7 +139,7 @@ def test_in_front_of_the_whole_package_it_leaves_the_rest_in_reach(tmp_path: Pat
     first, second, third = run(code, offered, PACKAGE.parent).stdout.splitlines()
     assert first.startswith(str(offered))
     assert second.startswith(str(offered))
-    assert third == str(PACKAGE / "demo" / "__init__.py")
+    assert third == str(PACKAGE / "cluster" / "demo" / "__init__.py")
 
 
 def test_a_later_agent_replaces_what_an_earlier_one_offered(tmp_path: Path) -> None:

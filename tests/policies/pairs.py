@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, table
 
 
@@ -15,8 +15,8 @@ def with_beside(snapshot: Snapshot, kept: float) -> Snapshot:
     kinds = 12
     rate = np.zeros((kinds, len(snapshot.slots)))
     rate[snapshot.kind] = snapshot.solo_rate
-    beside = np.repeat(kept * rate[:, None, :], kinds, axis=1)
-    return replace(snapshot, beside=beside)
+    colocated_rate = np.repeat(kept * rate[:, None, :], kinds, axis=1)
+    return replace(snapshot, colocated_rate=colocated_rate)
 
 
 def problem(
@@ -25,7 +25,7 @@ def problem(
     """Jobs 0, 1, ... at 10 steps/s on every type, that keep a part of it beside another."""
     family = families or [0] * len(scales)
     jobs = [
-        JobRow(i, FAMILIES[f], s, steps_left=1e5)
+        InstanceJob(i, FAMILIES[f], s, steps_left=1e5)
         for i, (f, s) in enumerate(zip(family, scales, strict=True))
     ]
     return with_beside(snapshot_of(jobs, Cluster.of(devices), table(np.full((12, 3), 10.0))), kept)
@@ -50,8 +50,8 @@ def paired(seed: int, jobs: int = 9, kinds: int = 12) -> Snapshot:
     rate = rng.lognormal(1.0, 1.0, (12, 3)) * (rng.random((12, 3)) > 0.1)
     rate[:, 0] = np.maximum(rate[:, 0], 0.1)
     kind = rng.integers(0, kinds, jobs)
-    rows = [JobRow(i, FAMILIES[k // 3], (1, 2, 4)[k % 3]) for i, k in enumerate(kind)]
+    rows = [InstanceJob(i, FAMILIES[k // 3], (1, 2, 4)[k % 3]) for i, k in enumerate(kind)]
     counts = {"a": int(rng.integers(2, 5)), "b": int(rng.integers(1, 5)), "c": 2}
     snapshot = snapshot_of(rows, Cluster.of(counts), table(rate))
     kept = rng.choice([0.0, 0.4, 0.7, 0.9], (12, 12, 3))
-    return replace(snapshot, beside=kept * rate[:, None, :])
+    return replace(snapshot, colocated_rate=kept * rate[:, None, :])

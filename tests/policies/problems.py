@@ -13,7 +13,7 @@ from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.programmes import Programme
 
 ACCELERATORS = ("a", "b", "c")
@@ -63,7 +63,7 @@ def snapshots(draw: st.DrawFn, least_rate: float = 0.0, max_jobs: int = 10) -> S
     )
     n = draw(st.integers(1, max_jobs))
     jobs = [
-        JobRow(
+        InstanceJob(
             10 + 3 * i,
             draw(st.sampled_from(FAMILIES)),
             draw(st.sampled_from([1, 1, 2, 4])),
@@ -116,12 +116,12 @@ def with_spread(snapshot: Snapshot, rng: np.random.Generator) -> Snapshot:
         snapshot,
         slots=snapshot.slots
         + tuple(SlotType(snapshot.slots[t].accelerator, Locality.SPREAD) for t in types),
-        slot_type=np.concatenate([snapshot.slot_type, types]),
+        accelerator_of_slot=np.concatenate([snapshot.accelerator_of_slot, types]),
         rate=np.hstack([snapshot.solo_rate, spread])[:, :, None],
         received_s=none,
         deficit_s=none,
         share=none,
-        handed_out_s=np.zeros(slots + len(types)),
+        allocated_s=np.zeros(slots + len(types)),
     )
 
 
@@ -133,4 +133,4 @@ def with_pairs(snapshot: Snapshot, rng: np.random.Generator) -> Snapshot:
     able = rng.random(progress.shape) < 0.8
     able &= able.transpose(1, 0, 2)
     able &= (alone > 0)[:, None] & (alone > 0)
-    return replace(snapshot, beside=np.where(able, progress, 0.0) * alone[:, None])
+    return replace(snapshot, colocated_rate=np.where(able, progress, 0.0) * alone[:, None])

@@ -12,7 +12,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
 from fairlead.policies.allox import AlloX
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
 
 
@@ -22,7 +22,7 @@ def problem(steps: list[float], scales: list[int] | None = None, **devices: int)
     rate[:, 0] = 10.0
     scale = scales or [1] * len(steps)
     jobs = [
-        JobRow(i, FAMILIES[0], scale[i], steps_left=left, age_s=100.0 - i)
+        InstanceJob(i, FAMILIES[0], scale[i], steps_left=left, age_s=100.0 - i)
         for i, left in enumerate(steps)
     ]
     return snapshot_of(jobs, Cluster.of(devices), table(rate))

@@ -10,20 +10,20 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.las import AgnosticLas, fill
 from fairlead.policies.proportional import Proportional
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests import oracle
 from tests.policies.problems import FAMILIES, snapshots, table
 
 
 def test_isolated_divides_the_cluster() -> None:
-    jobs = [JobRow(i, FAMILIES[0], scale) for i, scale in enumerate([1, 1, 2, 4])]
+    jobs = [InstanceJob(i, FAMILIES[0], scale) for i, scale in enumerate([1, 1, 2, 4])]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 2, "b": 8}), table(np.ones((12, 3))))
     share = Isolated().allocate(snapshot).share
     assert share == pytest.approx(np.array([[0.2, 0.8], [0.2, 0.8], [0.2, 0.8], [0.125, 0.5]]))
 
 
 def test_proportional_promises_more_than_there_is_and_says_so() -> None:
-    jobs = [JobRow(i, FAMILIES[0]) for i in range(30)]
+    jobs = [InstanceJob(i, FAMILIES[0]) for i in range(30)]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 2, "b": 8}), table(np.ones((12, 3))))
     allocation = Proportional().allocate(snapshot)
     assert allocation.share == pytest.approx(np.tile([0.2, 0.8], (30, 1)))

@@ -13,7 +13,7 @@ from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import matches, optimising
 from tests.programmes import PROGRAMMES, UNIQUE
 
@@ -27,19 +27,19 @@ def instance(
     weight: Floats | None = None,
     steps: Floats | None = None,
     price: float = 1.0,
-    beside: float = 0.6,
+    colocated_rate: float = 0.6,
 ) -> Snapshot:
-    """Jobs of a kind each; in pairs everybody has ``beside`` of the rate alone."""
+    """Jobs of a kind each; in pairs everybody has ``colocated_rate`` of the rate alone."""
     n, types = rate.shape
     accelerators = [f"t{j:02}" for j in range(types)]
     size = scale or [1] * n
     kinds = tuple((f"job {i}", size[i]) for i in range(n))
-    pair = np.where((rate > 0)[:, None] & (rate > 0), beside * rate[:, None], 0.0)
+    pair = np.where((rate > 0)[:, None] & (rate > 0), colocated_rate * rate[:, None], 0.0)
     table = Throughputs(tuple(SlotType(a) for a in accelerators), kinds, rate, pair)
     weights = np.ones(n) if weight is None else weight
     left = np.linspace(1e3, 1e5, n) if steps is None else steps
     jobs = [
-        JobRow(
+        InstanceJob(
             i,
             *kinds[i],
             float(weights[i]),
@@ -102,10 +102,10 @@ CASES: dict[str, Callable[[], Snapshot]] = {
     "no devices": no_devices,
     "a type without devices": one_type_lost,
     "devices for nothing": lambda: instance(RATE, [1, 1, 1], price=0.0),
-    "pairs that never pay": lambda: instance(RATE, [1, 1, 1], beside=0.5),
-    "pairs without loss": lambda: instance(RATE, [1, 1, 1], beside=1.0),
-    "pairs that cannot be": lambda: instance(RATE, [1, 1, 1], beside=0.0),
-    "no table of pairs": lambda: replace(instance(RATE, [1, 1, 1]), beside=None),
+    "pairs that never pay": lambda: instance(RATE, [1, 1, 1], colocated_rate=0.5),
+    "pairs without loss": lambda: instance(RATE, [1, 1, 1], colocated_rate=1.0),
+    "pairs that cannot be": lambda: instance(RATE, [1, 1, 1], colocated_rate=0.0),
+    "no table of pairs": lambda: replace(instance(RATE, [1, 1, 1]), colocated_rate=None),
 }
 
 

@@ -13,7 +13,7 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.policies.entities import Entity, read_entities
 from fairlead.policies.water_filling import WaterFilling
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 
 TREE = """
 [research]
@@ -39,7 +39,7 @@ def file(tmp_path: Path, text: str) -> Path:
 def problem(tenants: list[str], devices: int) -> Snapshot:
     """Jobs of one device each and rate 1, in this order."""
     table = Throughputs((SlotType("a"),), (("f", 1),), np.ones((1, 1)))
-    jobs = [JobRow(i, "f", tenant=tenant) for i, tenant in enumerate(tenants)]
+    jobs = [InstanceJob(i, "f", tenant=tenant) for i, tenant in enumerate(tenants)]
     return snapshot_of(jobs, Cluster.of({"a": devices}), table)
 
 

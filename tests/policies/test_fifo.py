@@ -11,9 +11,9 @@ from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.plan import Change, Planner, RoundPlan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.hash_random import draw
 from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.policies.hash_random import hash_choice
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
 
 
@@ -33,7 +33,7 @@ def after(snapshot: Snapshot, plan: dict[int, int]) -> Snapshot:
 def used(snapshot: Snapshot, plan: dict[int, int]) -> list[float]:
     out = np.zeros(len(snapshot.capacity))
     for unit, slot in plan.items():
-        out[snapshot.slot_type[slot]] += snapshot.scale[unit]
+        out[snapshot.accelerator_of_slot[slot]] += snapshot.scale[unit]
     return [float(one) for one in out]
 
 
@@ -43,7 +43,7 @@ def test_an_aware_round_is_gavels_allocation_and_stays_so(snapshot: Snapshot) ->
     planner = FifoPlanner(0, True)
     first = planned(planner, snapshot)
     assert planned(planner, after(snapshot, first)) == first
-    large_enough = snapshot.capacity[snapshot.slot_type] >= snapshot.scale[:, None]
+    large_enough = snapshot.capacity[snapshot.accelerator_of_slot] >= snapshot.scale[:, None]
     if ((snapshot.solo_rate > 0) & large_enough).any(axis=1).all():
         share = FifoAwareShares().allocate(snapshot).share
         assert first == {int(j): int(share[j].argmax()) for j in np.flatnonzero(share.any(axis=1))}
@@ -52,7 +52,7 @@ def test_an_aware_round_is_gavels_allocation_and_stays_so(snapshot: Snapshot) ->
 def test_an_aware_job_moves_on_when_a_faster_type_is_free_and_the_start_is_worth_it() -> None:
     rate = np.ones((12, 3))
     rate[:, 1] = 2.0
-    jobs = [JobRow(0, FAMILIES[0], steps_left=100.0)]
+    jobs = [InstanceJob(0, FAMILIES[0], steps_left=100.0)]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 1, "b": 1}), table(rate))
     on_a = replace(snapshot, running_on=np.array([0]))
     for restart_s, slot in ((49.0, 1), (51.0, 0)):
@@ -72,13 +72,13 @@ def test_a_round_fits_keeps_and_lets_nobody_overtake(snapshot: Snapshot, seed: i
     free = snapshot.capacity - used(snapshot, first)
     assert (free >= 0).all()
     could = (snapshot.solo_rate > 0) & (
-        snapshot.capacity[snapshot.slot_type] >= snapshot.scale[:, None]
+        snapshot.capacity[snapshot.accelerator_of_slot] >= snapshot.scale[:, None]
     )
     waiting = [job for job in range(len(snapshot.jobs)) if job not in first and could[job].any()]
     if waiting:
         head = waiting[0]
         assert max(first, default=-1) < head
-        fits = free[snapshot.slot_type] >= snapshot.scale[head]
+        fits = free[snapshot.accelerator_of_slot] >= snapshot.scale[head]
         assert not (fits & (snapshot.solo_rate[head] > 0)).any()
     for job, slot in first.items():
         assert snapshot.solo_rate[job, slot] > 0
@@ -101,17 +101,21 @@ def test_when_devices_are_lost_the_last_to_come_give_way(
         if job not in plan:  # no room beside the earlier ones that stayed
             kept = {j: s for j, s in plan.items() if j < job and ran.get(j) == s}
             room = left - used(smaller, kept)
-            assert room[snapshot.slot_type[slot]] < snapshot.scale[job]
+            assert room[snapshot.accelerator_of_slot[slot]] < snapshot.scale[job]
 
 
 def test_the_head_of_the_line_holds_up_those_behind_it() -> None:
-    jobs = [JobRow(0, FAMILIES[0], 1), JobRow(1, FAMILIES[0], 4), JobRow(2, FAMILIES[0], 1)]
+    jobs = [
+        InstanceJob(0, FAMILIES[0], 1),
+        InstanceJob(1, FAMILIES[0], 4),
+        InstanceJob(2, FAMILIES[0], 1),
+    ]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 4}), table(np.ones((12, 3))))
     assert planned(FifoPlanner(0, True), snapshot) == {0: 0}
 
 
 def test_a_job_that_no_type_could_ever_hold_is_passed_over() -> None:
-    jobs = [JobRow(0, FAMILIES[0], 4), JobRow(1, FAMILIES[0], 1)]
+    jobs = [InstanceJob(0, FAMILIES[0], 4), InstanceJob(1, FAMILIES[0], 1)]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 2}), table(np.ones((12, 3))))
     assert planned(FifoPlanner(0, True), snapshot) == {1: 0}
 
@@ -119,7 +123,7 @@ def test_a_job_that_no_type_could_ever_hold_is_passed_over() -> None:
 def test_the_aware_one_takes_the_fastest_and_the_agnostic_one_draws() -> None:
     rate = np.ones((12, 3))
     rate[:, 2] = 9.0
-    jobs = [JobRow(i, FAMILIES[0]) for i in range(300)]
+    jobs = [InstanceJob(i, FAMILIES[0]) for i in range(300)]
     cluster = Cluster.of({"a": 300, "b": 300, "c": 300})
     snapshot = snapshot_of(jobs, cluster, table(rate))
     assert set(planned(FifoPlanner(0, True), snapshot).values()) == {2}
@@ -129,7 +133,7 @@ def test_the_aware_one_takes_the_fastest_and_the_agnostic_one_draws() -> None:
 
 
 def test_draws_do_not_depend_on_who_else_is_there() -> None:
-    jobs = [JobRow(i, FAMILIES[0]) for i in range(20)]
+    jobs = [InstanceJob(i, FAMILIES[0]) for i in range(20)]
     cluster = Cluster.of({"a": 30, "b": 30})
     everyone = snapshot_of(jobs, cluster, table(np.ones((12, 3))))
     some = snapshot_of(jobs[5:], cluster, table(np.ones((12, 3))))
@@ -138,7 +142,9 @@ def test_draws_do_not_depend_on_who_else_is_there() -> None:
 
 
 def test_a_planner_without_shares_says_so() -> None:
-    snapshot = snapshot_of([JobRow(0, FAMILIES[0])], Cluster.of({"a": 1}), table(np.ones((12, 3))))
+    snapshot = snapshot_of(
+        [InstanceJob(0, FAMILIES[0])], Cluster.of({"a": 1}), table(np.ones((12, 3)))
+    )
     planner = FifoPlanner(0, True)
     assert not planner.due(0.0, Change.JOBS, True, planner.start())
     with pytest.raises(ConfigError, match="plans rounds itself"):
@@ -160,14 +166,14 @@ def test_aware_shares_pass_over_a_job_that_its_free_types_cannot_run() -> None:
     """As Gavel does: devices are free on a type where its rate is 0, so it does not block."""
     rate = np.ones((12, 3))
     rate[:3, 1] = 0.0
-    jobs = [JobRow(0, FAMILIES[1]), JobRow(1, FAMILIES[0]), JobRow(2, FAMILIES[1])]
+    jobs = [InstanceJob(0, FAMILIES[1]), InstanceJob(1, FAMILIES[0]), InstanceJob(2, FAMILIES[1])]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 1, "b": 4}), table(rate))
     share = FifoAwareShares().allocate(snapshot).share
     assert share.tolist() == [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
 
 
 def test_draws_are_even() -> None:
-    counts = np.bincount([draw(7, number, 5) for number in range(20_000)])
+    counts = np.bincount([hash_choice(7, number, 5) for number in range(20_000)])
     assert len(counts) == 5
     assert (abs(counts - 4000) < 300).all()
-    assert draw(7, 3, 5) == draw(7, 3, 5)
+    assert hash_choice(7, 3, 5) == hash_choice(7, 3, 5)

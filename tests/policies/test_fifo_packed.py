@@ -30,10 +30,10 @@ def test_nobody_joins_where_too_little_is_gained() -> None:
 
 def test_the_best_partner_is_taken_and_the_first_of_equal_ones() -> None:
     snapshot = problem([1, 1, 1, 1], 0.8, [0, 1, 2, 0], a=3)
-    assert snapshot.beside is not None
-    beside = snapshot.beside.copy()
-    beside[snapshot.kind[2], snapshot.kind[3]] = 9.0
-    assert (2, 3) in packed(replace(snapshot, beside=beside))
+    assert snapshot.colocated_rate is not None
+    colocated_rate = snapshot.colocated_rate.copy()
+    colocated_rate[snapshot.kind[2], snapshot.kind[3]] = 9.0
+    assert (2, 3) in packed(replace(snapshot, colocated_rate=colocated_rate))
     assert (0, 3) in packed(snapshot)
 
 
@@ -50,7 +50,7 @@ def test_the_release_forgets_a_head_for_which_too_few_devices_are_left() -> None
 
 
 def test_without_rates_of_pairs_it_is_fifo() -> None:
-    snapshot = replace(problem([1, 1, 1], 0.9, a=2), beside=None)
+    snapshot = replace(problem([1, 1, 1], 0.9, a=2), colocated_rate=None)
     assert (
         FifoPacked().allocate(snapshot).share == FifoAwareShares().allocate(snapshot).share
     ).all()

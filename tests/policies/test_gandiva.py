@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.scheduler.journal import replay
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
@@ -17,7 +16,8 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.gandiva import Gandiva
 from fairlead.policies.isolated import Isolated
-from fairlead.policies.python_random_stream import Twister
+from fairlead.policies.python_random_stream import PythonRandomStream
+from fairlead.scheduler.journal import replay
 from fairlead.simulator.simulate import simulate
 from tests.policies.pairs import problem, units, with_beside
 from tests.policies.problems import snapshots
@@ -25,7 +25,7 @@ from tests.policies.problems import snapshots
 
 def allocate(snapshot: Snapshot, seed: int = 0) -> Allocation:
     """By a policy that has never been asked before."""
-    return Gandiva(Twister(seed)).allocate(snapshot)
+    return Gandiva(PythonRandomStream(seed)).allocate(snapshot)
 
 
 def pairs(made: Allocation) -> set[tuple[int, int]]:

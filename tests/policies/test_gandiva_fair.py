@@ -12,11 +12,11 @@ from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.gandiva_fair import GandivaFair, fair_shares, tenants
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
 
 
-def problem(jobs: list[JobRow], **devices: int) -> Snapshot:
+def problem(jobs: list[InstanceJob], **devices: int) -> Snapshot:
     """The first family is 4 times as fast on a as on b, the second 2 times."""
     rate = np.ones((12, 3))
     rate[0:3, 0], rate[3:6, 0] = 4.0, 2.0
@@ -53,7 +53,7 @@ def oracle(snapshot: Snapshot, equal: Floats) -> float:
 
 
 def test_tenants_have_equal_parts_however_many_jobs_they_have() -> None:
-    jobs = [JobRow(i, FAMILIES[0], tenant="x" if i == 0 else "y") for i in range(9)]
+    jobs = [InstanceJob(i, FAMILIES[0], tenant="x" if i == 0 else "y") for i in range(9)]
     snapshot = problem(jobs, a=1, b=1)
     devices = fair(snapshot).sum(axis=1)
     assert devices[0] == pytest.approx(1.0)
@@ -62,10 +62,10 @@ def test_tenants_have_equal_parts_however_many_jobs_they_have() -> None:
 
 def test_tickets_are_the_largest_weight_and_jobs_without_a_tenant_stand_for_themselves() -> None:
     jobs = [
-        JobRow(0, FAMILIES[0], weight=3.0, tenant="x"),
-        JobRow(1, FAMILIES[0], weight=1.0, tenant="x"),
-        JobRow(2, FAMILIES[0], weight=2.0),
-        JobRow(3, FAMILIES[0], weight=1.0),
+        InstanceJob(0, FAMILIES[0], weight=3.0, tenant="x"),
+        InstanceJob(1, FAMILIES[0], weight=1.0, tenant="x"),
+        InstanceJob(2, FAMILIES[0], weight=2.0),
+        InstanceJob(3, FAMILIES[0], weight=1.0),
     ]
     snapshot = problem(jobs, a=1, b=1)
     assert len(set(tenants(snapshot).tolist())) == 3
@@ -74,14 +74,14 @@ def test_tickets_are_the_largest_weight_and_jobs_without_a_tenant_stand_for_them
 
 
 def test_what_a_tenant_cannot_use_goes_to_the_others() -> None:
-    jobs = [JobRow(i, FAMILIES[0], tenant="x" if i == 0 else "y") for i in range(5)]
+    jobs = [InstanceJob(i, FAMILIES[0], tenant="x" if i == 0 else "y") for i in range(5)]
     devices = fair(problem(jobs, a=2, b=2)).sum(axis=1)
     assert devices == pytest.approx(np.array([1.0] + [0.75] * 4))
 
 
 def test_two_tenants_trade() -> None:
     """x gains 4 from a fast device and y 2: y sells at 2 slow ones each, the second largest ratio."""
-    jobs = [JobRow(i, FAMILIES[i // 8], tenant="xy"[i // 8]) for i in range(16)]
+    jobs = [InstanceJob(i, FAMILIES[i // 8], tenant="xy"[i // 8]) for i in range(16)]
     snapshot = problem(jobs, a=4, b=4)
     share = GandivaFair().allocate(snapshot).share
     assert share[:8].sum(axis=0) == pytest.approx([3.0, 0.0])
@@ -89,7 +89,7 @@ def test_two_tenants_trade() -> None:
 
 
 def test_free_fast_devices_are_used() -> None:
-    snapshot = problem([JobRow(0, FAMILIES[0])], a=4, b=4)
+    snapshot = problem([InstanceJob(0, FAMILIES[0])], a=4, b=4)
     assert GandivaFair().allocate(snapshot).share.tolist() == [[1.0, 0.0]]
 
 
@@ -123,7 +123,7 @@ def test_trade_comes_close_to_the_oracle() -> None:
     for _ in range(60):
         rate = rng.lognormal(0, 1, (12, 3))
         jobs = [
-            JobRow(
+            InstanceJob(
                 i,
                 FAMILIES[rng.integers(4)],
                 int(rng.choice([1, 1, 2])),

@@ -15,7 +15,7 @@ from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
 from fairlead.simulator.traces.instances import (
-    JobRow,
+    InstanceJob,
     read_instances,
     snapshot_of,
 )
@@ -79,7 +79,7 @@ def dated(deadlines: list[float]) -> Snapshot:
     rate = np.zeros((12, 3))
     rate[:, 0], rate[:, 1] = 10.0, 5.0
     rows = [
-        JobRow(i, "f0", steps_left=3600.0, deadline_s=deadline)
+        InstanceJob(i, "f0", steps_left=3600.0, deadline_s=deadline)
         for i, deadline in enumerate(deadlines)
     ]
     return snapshot_of(rows, Cluster.of({"a": 1, "b": 1}, prices={"a": 1.0, "b": 0.1}), table(rate))
@@ -117,7 +117,7 @@ def test_nash_gives_equal_jobs_the_same_and_weights_count() -> None:
     """Two jobs on one device: shares go by weight, 3 to 1."""
     rate = np.zeros((12, 3))
     rate[:, 0] = 10.0
-    rows = [JobRow(0, "f0", weight=3.0), JobRow(1, "f0", weight=1.0)]
+    rows = [InstanceJob(0, "f0", weight=3.0), InstanceJob(1, "f0", weight=1.0)]
     snapshot = snapshot_of(rows, Cluster.of({"a": 1}), table(rate))
     assert make("nash").allocate(snapshot).share[:, 0] == pytest.approx([0.75, 0.25], abs=1e-6)
 
@@ -127,6 +127,6 @@ def test_strategy_proof_shares_leave_something_unused() -> None:
     by its presence, a half of its half."""
     rate = np.zeros((12, 3))
     rate[:, 0] = 10.0
-    rows = [JobRow(0, "f0"), JobRow(1, "f0")]
+    rows = [InstanceJob(0, "f0"), InstanceJob(1, "f0")]
     snapshot = snapshot_of(rows, Cluster.of({"a": 1}), table(rate))
     assert make("strategy_proof").allocate(snapshot).share[:, 0] == pytest.approx([0.25, 0.25])

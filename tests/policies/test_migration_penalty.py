@@ -7,11 +7,11 @@ import pytest
 
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import migration_penalty as module
+from fairlead.policies.common import gain_of, proportional_rate
 from fairlead.policies.finish_time import FinishTime
 from fairlead.policies.las import Las, PackedLas
 from fairlead.policies.makespan import Makespan
-from fairlead.policies.common import gain_of, proportional_rate
-from fairlead.policies.migration_penalty import GIVEN_UP
+from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE
 from tests.policies.pairs import paired
 
 POLICIES = [Las(), Makespan(), FinishTime(), PackedLas()]
@@ -52,7 +52,7 @@ def test_the_objective_is_held_within_a_hundredth() -> None:
         made = Las().allocate(snapshot)
         level = float((made.throughput(snapshot) * worth).min(where=worth > 0, initial=np.inf))
         assert made.report.objective is not None
-        assert level >= made.report.objective * (1 - GIVEN_UP) * (1 - 1e-6)
+        assert level >= made.report.objective * (1 - OBJECTIVE_TOLERANCE) * (1 - 1e-6)
         moved += level < made.report.objective * (1 - 1e-4)
     assert moved  # somebody did give something up
 
@@ -72,5 +72,5 @@ def test_where_a_second_solve_would_take_too_long_there_is_none(
     free, costly = in_force(1, 0.0), in_force(1, 1e7)
     best = policy.allocate(free).share
     assert np.abs(policy.allocate(costly).share - best).max() > 1e-3
-    monkeypatch.setattr(module, "MANY", 10)
+    monkeypatch.setattr(module, "MAX_RATES", 10)
     assert policy.allocate(costly).share == pytest.approx(best, abs=1e-9)

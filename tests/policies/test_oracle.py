@@ -57,10 +57,10 @@ def test_finish_time_fairness(instances: list[Instance]) -> None:
         assert rho == pytest.approx(optima["ftf_perf"], rel=1e-6)
 
 
-@pytest.mark.parametrize("aware", [True, False])
-def test_water_filling(instances: list[Instance], aware: bool) -> None:
-    fill = oracle.water_filling_aware if aware else oracle.water_filling
-    key = f"max_min_fairness_water_filling{'_perf' if aware else ''}"
+@pytest.mark.parametrize("heterogeneity_aware", [True, False])
+def test_water_filling(instances: list[Instance], heterogeneity_aware: bool) -> None:
+    fill = oracle.water_filling_aware if heterogeneity_aware else oracle.water_filling
+    key = f"max_min_fairness_water_filling{'_perf' if heterogeneity_aware else ''}"
     compared = 0
     for snapshot, _, optima in instances:
         if key in optima:

@@ -73,5 +73,5 @@ def test_it_says_what_the_inner_policy_is() -> None:
     policy = make("partition:2:las_packed")
     assert isinstance(policy, Partition)
     assert policy.packed
-    assert policy.aware
+    assert policy.heterogeneity_aware
     assert policy.name == "partition:2:las_packed"

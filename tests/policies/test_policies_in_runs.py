@@ -10,7 +10,7 @@ from fairlead.model.allocation import SolveReport
 from fairlead.model.cluster import Cluster
 from fairlead.policies import registry
 from fairlead.simulator.generate import generate
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.throughput_tables import builtin_throughputs
 
@@ -32,8 +32,8 @@ def test_packed_policies_survive_the_loss_of_a_type(policy: str, tmp_path: Path)
     that has no devices any more. The journal reads back what was written."""
     table = builtin_throughputs()
     arrivals, _ = generate("gavel,jobs=30,interarrival=1500,deadlines", table, CLUSTER, 0)
-    world = World(mtbf_s=8 * 3600.0, mttr_s=7200.0)
-    result = simulate(arrivals, CLUSTER, policy, world=world, out=tmp_path)
+    ground_truth = GroundTruth(mtbf_s=8 * 3600.0, mttr_s=7200.0)
+    result = simulate(arrivals, CLUSTER, policy, ground_truth=ground_truth, out=tmp_path)
     assert result.jobs["jct_s"].is_not_null().all()
     assert result.metrics["solve_gap"] <= 1e-6
 

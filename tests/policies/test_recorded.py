@@ -13,12 +13,12 @@ from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import recorded
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, table
 
 
 def snapshot(ids: list[int], now_s: float) -> Snapshot:
-    jobs = [JobRow(i, FAMILIES[0]) for i in ids]
+    jobs = [InstanceJob(i, FAMILIES[0]) for i in ids]
     return snapshot_of(jobs, Cluster.of({"a": 2, "b": 2}), table(np.ones((12, 3))), now_s)
 
 
@@ -71,7 +71,7 @@ def test_an_unrecorded_time_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "aware", "packed", "conserving"),
+    ("name", "aware", "packed", "work_conserving"),
     [
         ("MaxMinFairness", False, False, True),
         ("MaxMinFairness_Perf", True, False, True),
@@ -81,16 +81,20 @@ def test_an_unrecorded_time_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_traits_come_from_the_run_beside_it(
-    tmp_path: Path, name: str, aware: bool, packed: bool, conserving: bool
+    tmp_path: Path, name: str, heterogeneity_aware: bool, packed: bool, work_conserving: bool
 ) -> None:
     run = {"policy_name": name, "config": {"enable_global_queue": packed}}
     policy = recorded.load(log(tmp_path, [[0, {}, []]], run=run))
-    assert (policy.aware, policy.packed, policy.conserving) == (aware, packed, conserving)
+    assert (policy.heterogeneity_aware, policy.packed, policy.work_conserving) == (
+        heterogeneity_aware,
+        packed,
+        work_conserving,
+    )
     assert policy.global_queue == packed
 
 
 @pytest.mark.parametrize(
-    ("name", "aware", "packed", "conserving"),
+    ("name", "aware", "packed", "work_conserving"),
     [
         ("t__max_min_fairness__2-2", False, False, True),
         ("t__max_min_fairness_packed__2-2", True, True, True),
@@ -100,10 +104,14 @@ def test_traits_come_from_the_run_beside_it(
     ],
 )
 def test_or_from_the_name_of_the_file(
-    tmp_path: Path, name: str, aware: bool, packed: bool, conserving: bool
+    tmp_path: Path, name: str, heterogeneity_aware: bool, packed: bool, work_conserving: bool
 ) -> None:
     policy = recorded.load(log(tmp_path, [[0, {}, []]], name=name))
-    assert (policy.aware, policy.packed, policy.conserving) == (aware, packed, conserving)
+    assert (policy.heterogeneity_aware, policy.packed, policy.work_conserving) == (
+        heterogeneity_aware,
+        packed,
+        work_conserving,
+    )
 
 
 def test_an_accelerator_that_the_cluster_lacks_is_named(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ def test_the_gavel_profile_has_policies_as_gavel_has_them() -> None:
     assert make("fifo", "gavel") == FifoShares(4)
     assert isinstance(make("fifo_perf", "gavel"), FifoAwareShares)
     assert make("las_aware", "gavel") == Las(central=True)
-    assert make("fifo") == FifoPlanner(4, aware=False)
-    assert make("fifo_perf") == FifoPlanner(4, aware=True)
+    assert make("fifo") == FifoPlanner(4, heterogeneity_aware=False)
+    assert make("fifo_perf") == FifoPlanner(4, heterogeneity_aware=True)
 
 
 def test_every_policy_keeps_the_contract_and_has_a_programme() -> None:

@@ -10,7 +10,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.shortest_job import ShortestJobFirst, ShortestRemainingTimeFirst
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
 from tests.small import jct, job, run
 
@@ -22,7 +22,7 @@ def problem(steps: list[float], scales: list[int], **devices: int) -> Snapshot:
     rate = np.ones((12, 3))
     rate[:, 0] = 10.0
     jobs = [
-        JobRow(i, FAMILIES[0], s, steps_left=left)
+        InstanceJob(i, FAMILIES[0], s, steps_left=left)
         for i, (left, s) in enumerate(zip(steps, scales, strict=True))
     ]
     return snapshot_of(jobs, Cluster.of(devices), table(rate))
@@ -71,7 +71,7 @@ def test_nobody_waits_who_would_fit(snapshot: Snapshot) -> None:
         free = snapshot.capacity - made.usage(snapshot)
         assert (free >= 0).all()
         waits = ~made.share.any(axis=1)
-        fits = free[snapshot.slot_type] >= snapshot.scale[:, None]
+        fits = free[snapshot.accelerator_of_slot] >= snapshot.scale[:, None]
         assert not (fits & (snapshot.solo_rate > 0))[waits].any()
         assert not made.share[snapshot.solo_rate == 0].any()
 

@@ -5,7 +5,7 @@ import pytest
 
 from fairlead.model.cluster import Cluster
 from fairlead.policies.simple_share import SimpleShare
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, optimising, table
 from tests.small import job, run
 
@@ -22,7 +22,7 @@ from tests.small import job, run
 def test_every_job_has_an_nth_whatever_it_takes(
     counts: dict[str, int], jobs: int, expected: list[list[float]]
 ) -> None:
-    rows = [JobRow(i, FAMILIES[0], (1, 2, 4)[i % 3]) for i in range(jobs)]
+    rows = [InstanceJob(i, FAMILIES[0], (1, 2, 4)[i % 3]) for i in range(jobs)]
     made = SimpleShare().allocate(snapshot_of(rows, Cluster.of(counts), table(np.ones((12, 3)))))
     assert made.share == pytest.approx(np.repeat(expected, jobs, axis=0))
 

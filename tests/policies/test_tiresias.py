@@ -9,20 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.errors import ConfigError
-from fairlead.scheduler.journal import replay
 from fairlead.model.cluster import Cluster
 from fairlead.model.plan import Change, Planner
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
 from fairlead.policies.tiresias import Tiresias, TiresiasState
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.scheduler.journal import replay
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
 from tests.small import jct, job, run
 
 
 def problem(ran_s: list[float], scales: list[int] | None = None, **devices: int) -> Snapshot:
     scale = scales or [1] * len(ran_s)
-    jobs = [JobRow(i, FAMILIES[0], s, age_s=10_000.0) for i, s in enumerate(scale)]
+    jobs = [InstanceJob(i, FAMILIES[0], s, age_s=10_000.0) for i, s in enumerate(scale)]
     snapshot = snapshot_of(jobs, Cluster.of(devices), table(np.ones((12, 3))))
     return replace(snapshot, ran_s=np.array(ran_s))
 
@@ -82,9 +82,9 @@ def test_a_round_fits_and_nobody_waits_who_would_fit(
     free = snapshot.capacity.copy()
     for job_, slot in plan.items():
         assert snapshot.solo_rate[job_, slot] > 0
-        free[snapshot.slot_type[slot]] -= snapshot.scale[job_]
+        free[snapshot.accelerator_of_slot[slot]] -= snapshot.scale[job_]
     assert (free >= 0).all()
-    fits = free[snapshot.slot_type] >= snapshot.scale[:, None]
+    fits = free[snapshot.accelerator_of_slot] >= snapshot.scale[:, None]
     waits = [job_ for job_ in range(n) if job_ not in plan]
     assert not (fits & (snapshot.solo_rate > 0))[waits].any()
 

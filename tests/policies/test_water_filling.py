@@ -13,15 +13,15 @@ from fairlead.model.arrays import Bools, Floats
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
-from fairlead.policies.entities import Entities, Entity
 from fairlead.policies.common import proportional_rate
+from fairlead.policies.entities import Entities, Entity
+from fairlead.policies.solve import water_filling as filling
 from fairlead.policies.water_filling import (
     AgnosticWaterFilling,
     PackedWaterFilling,
     WaterFilling,
 )
-from fairlead.policies.solve import water_filling as filling
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import rich_snapshots
 
 SLACK = 1e-8  # part of a height that it may lose to the solver's tolerance
@@ -58,31 +58,33 @@ def problems(draw: st.DrawFn) -> tuple[Snapshot, Entities]:
 class Literal:
     """Heights s_i t_i / p_i of jobs as rows over every unit and slot type, and what there is to share."""
 
-    def __init__(self, snapshot: Snapshot, aware: bool = True, packed: bool = False) -> None:
+    def __init__(
+        self, snapshot: Snapshot, heterogeneity_aware: bool = True, packed: bool = False
+    ) -> None:
         n, slots = snapshot.solo_rate.shape
         scale = snapshot.job_scale
         units: list[tuple[int, ...]] = [(i,) for i in range(n)]
         if packed:
             units += [(a, b) for a, b in combinations(range(n), 2) if scale[a] == scale[b]]
-        solo = snapshot.solo_rate if aware else np.ones_like(snapshot.solo_rate)
-        p = proportional_rate(snapshot) if aware else np.ones(n)
+        solo = snapshot.solo_rate if heterogeneity_aware else np.ones_like(snapshot.solo_rate)
+        p = proportional_rate(snapshot) if heterogeneity_aware else np.ones(n)
         self.can: Bools = p > 0
         gain = np.zeros((n, len(units), slots))
         time = np.zeros((n, len(units), slots))
         devices = np.zeros((len(snapshot.capacity), len(units), slots))
         for u, unit in enumerate(units):
             for i in unit:
-                beside = snapshot.beside
+                colocated_rate = snapshot.colocated_rate
                 other = sum(unit) - i if len(unit) == 2 else None
                 if other is None:
                     gain[i, u] = solo[i]
                 else:
-                    assert beside is not None
-                    gain[i, u] = beside[snapshot.kind[i], snapshot.kind[other]]
+                    assert colocated_rate is not None
+                    gain[i, u] = colocated_rate[snapshot.kind[i], snapshot.kind[other]]
                 gain[i, u] *= scale[i] / p[i] if p[i] > 0 else 0.0
                 time[i, u] = 1.0
             for j in range(slots):
-                devices[snapshot.slot_type[j], u, j] = scale[unit[0]]
+                devices[snapshot.accelerator_of_slot[j], u, j] = scale[unit[0]]
         self.gain = gain.reshape(n, -1)
         self.limits = np.vstack([time.reshape(n, -1), devices.reshape(len(devices), -1)])
         self.right = np.concatenate([np.ones(n), snapshot.capacity])
@@ -191,7 +193,7 @@ def test_agnostic_levels_are_the_literal_ones(
 ) -> None:
     snapshot, entities = problem
     allocation = AgnosticWaterFilling(entities, central).allocate(snapshot)
-    expected = literal(snapshot, entities, Literal(snapshot, aware=False))
+    expected = literal(snapshot, entities, Literal(snapshot, heterogeneity_aware=False))
     mine = allocation.share.sum(axis=1) * snapshot.job_scale
     assert mine == pytest.approx(expected, rel=1e-5, abs=1e-5)
     assert allocation.report.gap is not None
@@ -214,7 +216,7 @@ def test_packed_levels_are_the_literal_ones(problem: tuple[Snapshot, Entities]) 
 def test_a_job_that_is_faster_beside_another_than_alone_rises_above_its_best_alone() -> None:
     pair = np.array([[[0.0], [1.2]], [[1.0], [0.0]]])
     table = Throughputs((SlotType("a"),), (("f", 1), ("g", 1)), np.ones((2, 1)), pair)
-    snapshot = snapshot_of([JobRow(0, "f"), JobRow(1, "g")], Cluster.of({"a": 1}), table)
+    snapshot = snapshot_of([InstanceJob(0, "f"), InstanceJob(1, "g")], Cluster.of({"a": 1}), table)
     height = PackedWaterFilling().allocate(snapshot).throughput(snapshot)
     assert height == pytest.approx([1.2, 1.0])
 
@@ -225,10 +227,10 @@ def test_a_start_from_a_sample_does_not_matter(monkeypatch: pytest.MonkeyPatch) 
     kinds = tuple((f"f{i}", int(s)) for i, s in enumerate(rng.choice([1, 2, 4], 700)))
     rate = rng.lognormal(0.0, 0.7, (700, 3))
     table = Throughputs(tuple(SlotType(a) for a in "abc"), kinds, rate)
-    jobs = [JobRow(i, *kind, weight=float(rng.choice([1, 5]))) for i, kind in enumerate(kinds)]
+    jobs = [InstanceJob(i, *kind, weight=float(rng.choice([1, 5]))) for i, kind in enumerate(kinds)]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 150, "b": 150, "c": 150}), table)
     sampled = WaterFilling().allocate(snapshot)
-    monkeypatch.setattr(filling, "MANY", 10_000)
+    monkeypatch.setattr(filling, "SIMPLEX_LIMIT", 10_000)
     plain = WaterFilling().allocate(snapshot)
     assert sampled.throughput(snapshot) == pytest.approx(plain.throughput(snapshot), rel=1e-8)
     assert sampled.report.iterations < plain.report.iterations
@@ -243,7 +245,7 @@ def test_an_earlier_answer_makes_it_quicker_and_no_different() -> None:
         tuple((f"f{i}", 1) for i in range(20)),
         rng.lognormal(0.0, 0.7, (20, 2)),
     )
-    jobs = [JobRow(i, f"f{i % 20}", weight=1.0 + i % 3) for i in range(90)]
+    jobs = [InstanceJob(i, f"f{i % 20}", weight=1.0 + i % 3) for i in range(90)]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 15, "b": 15}), table)
     for policy in (WaterFilling(), WaterFilling(central=True)):
         first = policy.allocate(snapshot)

@@ -10,9 +10,9 @@ from tests.policies.problems import matches, optimising, rich_snapshots
 from tests.programmes import PROGRAMMES, UNIQUE, normalised, throughput
 
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.common import rate_by_type
 from fairlead.policies.entities import Entities, Entity
 from fairlead.policies.gandiva_fair import fair_shares
-from fairlead.policies.common import rate_by_type
 from fairlead.policies.water_filling import AgnosticWaterFilling, WaterFilling
 
 drawn = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -62,11 +62,11 @@ def test_trading_leaves_nobody_worse_off_and_gains_no_more_than_can_be_gained(
     assert (fair > 0).sum() * (1 - 1e-9) <= allocation.report.objective <= most * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("aware", [True, False])
+@pytest.mark.parametrize("heterogeneity_aware", [True, False])
 @drawn
 @given(snapshot=rich_snapshots())
 def test_entities_divide_by_weight_and_inside_by_their_own_policy(
-    aware: bool, snapshot: Snapshot
+    heterogeneity_aware: bool, snapshot: Snapshot
 ) -> None:
     snapshot = replace(snapshot, tenants=("red", "red/in", "blue"))
     red, inside, blue = (tuple(np.flatnonzero(snapshot.tenant == k).tolist()) for k in range(3))
@@ -80,7 +80,9 @@ def test_entities_divide_by_weight_and_inside_by_their_own_policy(
         ),
         "a file",
     )
-    policy = WaterFilling(entities) if aware else AgnosticWaterFilling(entities)
+    policy = WaterFilling(entities) if heterogeneity_aware else AgnosticWaterFilling(entities)
     allocation = policy.allocate(snapshot).check(snapshot)
-    got = normalised(snapshot, allocation) if aware else allocation.share.sum(axis=1)
-    assert got == pytest.approx(hierarchical(snapshot, root, aware), rel=1e-6, abs=1e-6)
+    got = normalised(snapshot, allocation) if heterogeneity_aware else allocation.share.sum(axis=1)
+    assert got == pytest.approx(
+        hierarchical(snapshot, root, heterogeneity_aware), rel=1e-6, abs=1e-6
+    )

@@ -16,19 +16,22 @@ from tests.properties.test_scheduler_properties import (
     worlds,
 )
 
-from fairlead.model.commands import End
-from fairlead.scheduler.core import invariants
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.checkpoint import SchedulerState, state_of
 from fairlead.errors import SimulationError
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import JobEnd
 from fairlead.model.events import (
     Event,
-    JobsHeld,
+    JobsPaused,
     JobsReweighted,
     ProgressCorrected,
     RoundEnded,
     Stalled,
 )
+from fairlead.model.job import Arrival, RestartCosts
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
+from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.journal import (
     decode,
     decode_state,
@@ -37,18 +40,15 @@ from fairlead.scheduler.journal import (
 from fairlead.scheduler.mechanism.settings import (
     DEFAULT,
     GAVEL,
-    Profile,
+    MechanismSettings,
 )
-from fairlead.model.cluster import Cluster
-from fairlead.model.job import Arrival, RestartCosts
-from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.setup import (
     Setup,
     build,
     restore,
 )
 from fairlead.simulator.backend import SimBackend
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.ground_truth import GroundTruth
 
 POLICIES = (
     "las",
@@ -73,7 +73,9 @@ def beside(table: Throughputs) -> Throughputs:
 class Relay:
     """A run whose scheduler is replaced now and then by one restored from its state, and by its twin."""
 
-    def __init__(self, trace: list[Arrival], setup: Setup, world: World, solve_s: float) -> None:
+    def __init__(
+        self, trace: list[Arrival], setup: Setup, ground_truth: GroundTruth, solve_s: float
+    ) -> None:
         self.setup = setup
         self.schedulers = [build(setup)]
         self.backend = SimBackend(
@@ -81,7 +83,7 @@ class Relay:
             setup.cluster,
             setup.throughputs,
             lambda shot, state: self.schedulers[0].planner.solve(shot, state),
-            world,
+            ground_truth,
             whole_steps=setup.profile.whole_steps,
             solve_s=solve_s,
         )
@@ -110,7 +112,7 @@ class Relay:
     def replace(self, setup: Setup) -> None:
         """Two schedulers from the state of the one there is."""
         old = self.schedulers[0]
-        state = through_the_journal(state_of(old))
+        state = through_the_journal(take_checkpoint(old))
         self.setup = setup
         self.schedulers = [restore(setup, state), restore(setup, state)]
         self.watch.scheduler = self.schedulers[0]
@@ -119,7 +121,7 @@ class Relay:
         self.backend._begins = not old.active and old.ledger.jobs.n > 0
 
 
-def through_the_journal(state: SchedulerState) -> SchedulerState:
+def through_the_journal(state: SchedulerCheckpoint) -> SchedulerCheckpoint:
     record = encode(state)
     assert encode(decode(record)) == record
     return decode_state(record)
@@ -130,8 +132,8 @@ def same_jobs(old: Scheduler, new: Scheduler) -> None:
         for name in ("id", "arrival_s", "weight", "total", "done", "ran_s", "fails", "state"):
             assert (getattr(a.jobs, name) == getattr(b.jobs, name)).all(), name
         families = [
-            [s.throughputs.kinds[k] for k in books.jobs.kind.tolist()]
-            for s, books in ((old, a), (new, b))
+            [s.throughputs.kinds[k] for k in ledger.jobs.kind.tolist()]
+            for s, ledger in ((old, a), (new, b))
         ]
         assert families[0] == families[1]
     assert new.active == old.active
@@ -158,17 +160,25 @@ def test_a_restored_scheduler_goes_on(
     cluster: Cluster,
     table: Throughputs,
     policies: list[str],
-    profile: Profile,
-    world: World,
+    profile: MechanismSettings,
+    ground_truth: GroundTruth,
     every: int,
 ) -> None:
     """After every few events another policy takes over; all jobs end, none lost, no step counted twice."""
     setups = [
-        Setup("0", cluster, table.on(cluster, profile.spread), p, profile, 0, world.restart_costs)
+        Setup(
+            "0",
+            cluster,
+            table.on(cluster, profile.spread),
+            p,
+            profile,
+            0,
+            ground_truth.restart_costs,
+        )
         for p in policies
         if table.pair is not None or p != "las_packed"
     ] or [Setup("0", cluster, table.on(cluster, profile.spread), "las", profile, 0)]
-    relay = Relay(trace, setups[0], world, 0.0)
+    relay = Relay(trace, setups[0], ground_truth, 0.0)
     relay.setup = setups[0]
     count = 0
 
@@ -200,7 +210,7 @@ class Owners:
             case 0 | 1:
                 job = self.data.draw(st.sampled_from(here))
                 self.held.add(job)
-                return [JobsHeld(event.time_s, np.array([job]), True)]
+                return [JobsPaused(event.time_s, np.array([job]), True)]
             case 2:
                 return self.let_go(relay, event.time_s)
             case 3:
@@ -218,7 +228,7 @@ class Owners:
         """All that have not ended in the round that was in force when they were paused."""
         jobs = np.array(sorted(self.held - set(relay.watch.ended)), np.int64)
         self.held = set()
-        return [JobsHeld(time_s, jobs, False)] if len(jobs) else []
+        return [JobsPaused(time_s, jobs, False)] if len(jobs) else []
 
     def lose_work(self, relay: Relay, time_s: float, here: list[int]) -> list[Event]:
         """Half of the work of a job that does not run; the simulator and the watch are told too."""
@@ -247,7 +257,7 @@ def test_whatever_owners_do_every_job_ends_with_its_steps(
     cluster: Cluster,
     table: Throughputs,
     policy: str,
-    profile: Profile,
+    profile: MechanismSettings,
     data: st.DataObject,
 ) -> None:
     if table.pair is None and policy == "las_packed":
@@ -255,7 +265,7 @@ def test_whatever_owners_do_every_job_ends_with_its_steps(
     believed = table.on(cluster, profile.spread)
     setup = Setup("0", cluster, believed, policy, profile, 0, RestartCosts(30.0))
     owners = Owners(data, setup)
-    relay = Relay(trace, setup, World(RestartCosts(30.0)), 0.0)
+    relay = Relay(trace, setup, GroundTruth(RestartCosts(30.0)), 0.0)
     while True:
         try:
             relay.run(owners)
@@ -268,7 +278,7 @@ def test_whatever_owners_do_every_job_ends_with_its_steps(
         break
     assert set(relay.watch.ended) == {arrival.job.id for arrival in trace}
     if profile is DEFAULT:  # in Gavel's, an attempt that was cut before its first step failed
-        assert set(relay.watch.ended.values()) == {End.COMPLETED}
+        assert set(relay.watch.ended.values()) == {JobEnd.COMPLETED}
     for arrival in trace:
-        if relay.watch.ended[arrival.job.id] == End.COMPLETED:
+        if relay.watch.ended[arrival.job.id] == JobEnd.COMPLETED:
             assert relay.watch.done[arrival.job.id] == pytest.approx(arrival.job.total_steps)

@@ -10,32 +10,32 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.small import core
 
+from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.commands import (
     Command,
-    End,
     EndJobs,
+    JobEnd,
     StartRound,
 )
-from fairlead.scheduler.core import invariants
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.driver import drive
 from fairlead.model.events import (
     Event,
     JobsCancelled,
     JobsSubmitted,
     RoundEnded,
 )
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.driver import drive
 from fairlead.scheduler.journal import replay
 from fairlead.scheduler.mechanism.settings import (
     DEFAULT,
     GAVEL,
-    Profile,
+    MechanismSettings,
 )
-from fairlead.model.cluster import Cluster, Locality, SlotType
-from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.backend import SimBackend
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.simulate import simulate
 
 TYPES = ("a", "b", "c")
@@ -94,17 +94,17 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
     return result
 
 
-def worlds(accidents: bool) -> st.SearchStrategy[World]:
+def worlds(accidents: bool) -> st.SearchStrategy[GroundTruth]:
     if not accidents:
-        return st.just(World())
+        return st.just(GroundTruth())
     return st.builds(
-        World,
+        GroundTruth,
         restart_costs=st.sampled_from([RestartCosts(), RestartCosts(30.0), RestartCosts(500.0)]),
         rate_noise=st.sampled_from([0.0, 0.2]),
         rate_bias=st.sampled_from([0.0, 0.3]),
         mtbf_s=st.sampled_from([None, 20_000.0]),
         mttr_s=st.just(2_000.0),
-        early_end=st.sampled_from([0.0, 0.5]),
+        early_termination=st.sampled_from([0.0, 0.5]),
         seed=st.integers(0, 5),
     )
 
@@ -147,13 +147,13 @@ class Watch:
                     self.ended[job] = end
                     total = self.jobs[job].total_steps
                     assert self.done[job] <= total * (1 + 1e-9)
-                    if end == End.COMPLETED:
+                    if end == JobEnd.COMPLETED:
                         assert self.done[job] == pytest.approx(total)
         if isinstance(command, StartRound):
             invariants.check(self.scheduler)
 
 
-def conserving(scheduler: Scheduler) -> None:
+def work_conserving(scheduler: Scheduler) -> None:
     """No job waits beside devices that it could use."""
     jobs, units = scheduler.ledger.jobs, scheduler.ledger.units
     used = np.bincount(
@@ -173,18 +173,18 @@ def run(
     cluster: Cluster,
     table: Throughputs,
     policy: str,
-    profile: Profile,
-    world: World,
+    profile: MechanismSettings,
+    ground_truth: GroundTruth,
     solve_s: float = 0.0,
 ) -> Watch:
     """Drive a run with all checks."""
-    scheduler = core(cluster, table, policy, profile, world.restart_costs, solve_s > 0)
+    scheduler = core(cluster, table, policy, profile, ground_truth.restart_costs, solve_s > 0)
     backend = SimBackend(
         trace,
         cluster,
         table,
         scheduler.planner.solve,
-        world,
+        ground_truth,
         whole_steps=profile.whole_steps,
         solve_s=solve_s,
     )
@@ -202,22 +202,30 @@ SLOW = settings(
 @SLOW
 @given(arrivals(), clusters(), tables(), st.sampled_from(POLICIES), worlds(accidents=True))
 def test_every_run_keeps_the_invariants_and_starves_nobody(
-    trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str, world: World
+    trace: list[Arrival],
+    cluster: Cluster,
+    table: Throughputs,
+    policy: str,
+    ground_truth: GroundTruth,
 ) -> None:
-    watch = run(trace, cluster, table, policy, DEFAULT, world)
+    watch = run(trace, cluster, table, policy, DEFAULT, ground_truth)
     assert set(watch.ended) == {arrival.job.id for arrival in trace}
-    assert all(end in (End.COMPLETED, End.KILLED) for end in watch.ended.values())
+    assert all(end in (JobEnd.COMPLETED, JobEnd.KILLED) for end in watch.ended.values())
 
 
 @SLOW
 @given(arrivals(), clusters(), spread_tables(), st.sampled_from(POLICIES), worlds(accidents=True))
 def test_nobody_starves_where_servers_matter(
-    trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str, world: World
+    trace: list[Arrival],
+    cluster: Cluster,
+    table: Throughputs,
+    policy: str,
+    ground_truth: GroundTruth,
 ) -> None:
     """Every unit runs where the command says that it does, and every job ends."""
-    watch = run(trace, cluster, table, policy, DEFAULT, world)
+    watch = run(trace, cluster, table, policy, DEFAULT, ground_truth)
     assert set(watch.ended) == {arrival.job.id for arrival in trace}
-    assert all(end in (End.COMPLETED, End.KILLED) for end in watch.ended.values())
+    assert all(end in (JobEnd.COMPLETED, JobEnd.KILLED) for end in watch.ended.values())
 
 
 @SLOW
@@ -225,7 +233,7 @@ def test_nobody_starves_where_servers_matter(
 def test_gavels_profile_keeps_the_invariants(
     trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str
 ) -> None:
-    watch = run(trace, cluster, table, policy, GAVEL, World())
+    watch = run(trace, cluster, table, policy, GAVEL, GroundTruth())
     assert set(watch.ended) == {arrival.job.id for arrival in trace}
 
 
@@ -243,11 +251,11 @@ def test_slow_solves_change_nothing_of_that(
     cluster: Cluster,
     table: Throughputs,
     policy: str,
-    profile: Profile,
+    profile: MechanismSettings,
     solve_s: float,
 ) -> None:
     """Rounds go on while the solver works on what it was given."""
-    watch = run(trace, cluster, table, policy, profile, World(), solve_s)
+    watch = run(trace, cluster, table, policy, profile, GroundTruth(), solve_s)
     assert set(watch.ended) == {arrival.job.id for arrival in trace}
 
 
@@ -265,7 +273,7 @@ def test_no_job_waits_beside_devices_that_it_could_use(
 
         def command(self, command: Command) -> None:
             if isinstance(command, StartRound):
-                conserving(scheduler)
+                work_conserving(scheduler)
 
     assert drive(scheduler, backend, [Conserve()])
 
@@ -284,12 +292,20 @@ def test_a_replay_gives_the_same_commands(
     cluster: Cluster,
     table: Throughputs,
     policy: str,
-    world: World,
+    ground_truth: GroundTruth,
     profile: str,
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         out = Path(name)
-        simulate(trace, cluster, policy, throughputs=table, profile=profile, world=world, out=out)
+        simulate(
+            trace,
+            cluster,
+            policy,
+            throughputs=table,
+            profile=profile,
+            ground_truth=ground_truth,
+            out=out,
+        )
         count, left = replay(out / "journal")
         assert count > 2
         assert left == 0

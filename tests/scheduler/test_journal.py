@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairlead.scheduler import journal
-from fairlead.model.commands import StartRound
 from fairlead.errors import CheckError, RunError
+from fairlead.model.commands import StartRound
 from fairlead.model.events import JobsSubmitted, RoundEnded
+from fairlead.scheduler import journal
 from fairlead.scheduler.journal import (
     decode,
     encode,
@@ -29,13 +29,13 @@ import sys
 import zlib
 from pathlib import Path
 from fairlead.simulator.generate import generate
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 cluster = parse_cluster("v100=4,p100=4,k80=4")
 jobs, _ = generate("gavel,jobs=30,interarrival=2000", read_throughputs("builtin"), cluster, 5)
-world = World(mtbf_s=200_000.0, rate_noise=0.1, early_end=0.1, seed=3)
+world = GroundTruth(mtbf_s=200_000.0, rate_noise=0.1, early_end=0.1, seed=3)
 result = simulate(list(jobs), cluster, sys.argv[1], world=world, seed=5, out=Path(sys.argv[2]))
 print(result.metrics["journal_sha256"])
 """

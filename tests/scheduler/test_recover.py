@@ -7,22 +7,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.small import TABLE, job
 from typer.testing import CliRunner
 
 from fairlead.cli.main import app
+from fairlead.errors import CheckError, RunError
+from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
     Command,
     Solve,
     StartRound,
 )
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.checkpoint import state_of
-from fairlead.errors import CheckError, RunError
 from fairlead.model.events import (
     Event,
-    JobsHeld,
+    JobsPaused,
     RoundEnded,
 )
+from fairlead.model.job import RestartCosts
+from fairlead.model.plan import Planner, PlannerAnswer, PlannerState
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies import registry
+from fairlead.scheduler.core.checkpoint import take_checkpoint
+from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.journal import (
     decode,
     encode,
@@ -30,11 +36,6 @@ from fairlead.scheduler.journal import (
     replay_records,
 )
 from fairlead.scheduler.mechanism.settings import DEFAULT
-from fairlead.model.cluster import Cluster
-from fairlead.model.job import RestartCosts
-from fairlead.model.plan import Answer, Planner, PlannerState
-from fairlead.model.snapshot import Snapshot
-from fairlead.policies import registry
 from fairlead.scheduler.setup import (
     Setup,
     build,
@@ -42,8 +43,7 @@ from fairlead.scheduler.setup import (
     traits_of,
 )
 from fairlead.simulator.backend import SimBackend
-from fairlead.simulator.ground_truth import World
-from tests.small import TABLE, job
+from fairlead.simulator.ground_truth import GroundTruth
 
 CLUSTER = Cluster.of({"fast": 3, "slow": 4}, 2)
 COSTS = RestartCosts(20.0)
@@ -64,7 +64,7 @@ class Run:
         jobs = [job(n, 300.0 * n, 4_000.0 * (1 + n % 4), (1, 2, 4)[n % 3]) for n in range(16)]
         self.scheduler = self._begin(None)
         self.backend = SimBackend(
-            jobs, CLUSTER, TABLE, self._solve, World(COSTS, mtbf_s=30_000.0), solve_s=solve_s
+            jobs, CLUSTER, TABLE, self._solve, GroundTruth(COSTS, mtbf_s=30_000.0), solve_s=solve_s
         )
         count, holds = 0, [True, False]
         while (event := self.backend.next()) is not None:
@@ -72,12 +72,12 @@ class Run:
             ids = np.concatenate([self.scheduler.ledger.jobs.id, self.scheduler.held.jobs.id])
             here = np.intersect1d(ids, [2, 5])
             if holds and count >= 40 - 10 * len(holds) and not isinstance(event, RoundEnded):
-                self._handle(JobsHeld(event.time_s, here, holds.pop(0)))
+                self._handle(JobsPaused(event.time_s, here, holds.pop(0)))
             if count >= every * len(self.segments) and not self.scheduler.solving:
                 self.scheduler = self._begin(self.scheduler)
             self._handle(event)
 
-    def _solve(self, snapshot: Snapshot, state: PlannerState) -> Answer:
+    def _solve(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
         return self.scheduler.planner.solve(snapshot, state)
 
     def _begin(self, old: Scheduler | None) -> Scheduler:
@@ -86,7 +86,7 @@ class Run:
         self.segments.append([encode(new)])
         if old is None:
             return build(new, made)
-        state = state_of(old)
+        state = take_checkpoint(old)
         self.segments[-1].append(encode(state))
         return restore(new, state, made)
 

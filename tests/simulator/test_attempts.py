@@ -3,25 +3,27 @@
 import pytest
 from tests.small import TABLE, core, jct, job, run
 
-from fairlead import RestartCosts, World
+from fairlead import GroundTruth, RestartCosts
+from fairlead.model.cluster import Cluster
 from fairlead.model.commands import StartRound
 from fairlead.model.events import JobsSubmitted
-from fairlead.model.cluster import Cluster
 
 
 def test_first_starts_are_free_unless_the_world_says_otherwise() -> None:
     for costs, end_s in ((False, 10.0), (True, 13.0)):
-        world = World(restart_costs=RestartCosts(3.0), first_starts_cost=costs)
-        assert jct(run([job(0, 0.0, 100.0)], world=world)) == {0: pytest.approx(end_s)}
+        ground_truth = GroundTruth(restart_costs=RestartCosts(3.0), first_starts_cost=costs)
+        assert jct(run([job(0, 0.0, 100.0)], ground_truth=ground_truth)) == {
+            0: pytest.approx(end_s)
+        }
 
 
 def test_the_scheduler_may_believe_what_is_not_true() -> None:
     """Two jobs on one device: who takes starts for costly changes less often."""
-    world = World(restart_costs=RestartCosts(1.0))
+    ground_truth = GroundTruth(restart_costs=RestartCosts(1.0))
     jobs = [job(0, 0.0, 2e4), job(1, 0.0, 2e4)]
     starts = []
     for believed in (None, RestartCosts(1.0), RestartCosts(30.0)):
-        result = run(jobs, world=world, round_s=60.0, believed_costs=believed)
+        result = run(jobs, ground_truth=ground_truth, round_s=60.0, believed_costs=believed)
         starts.append(len(result.stints))
     assert starts[0] == starts[1] > starts[2]
 

@@ -9,7 +9,7 @@ from tests.small import jct, job, run
 
 from fairlead.errors import ConfigError, SimulationError
 from fairlead.model.job import RestartCosts
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.ground_truth import GroundTruth
 
 
 def test_a_job_alone_takes_its_steps_over_its_rate() -> None:
@@ -22,7 +22,7 @@ def test_a_job_alone_takes_its_steps_over_its_rate() -> None:
 
 def test_the_first_start_is_free_and_each_later_one_costs() -> None:
     jobs = [job(0, 0.0, 108_000.0), job(1, 0.0, 108_000.0)]
-    result = run(jobs, world=World(RestartCosts(30.0)))
+    result = run(jobs, ground_truth=GroundTruth(RestartCosts(30.0)))
     again = result.metrics["restarts"]
     assert again > 0
     assert result.metrics["restart_lost_s"] == pytest.approx(30.0 * again)
@@ -32,8 +32,8 @@ def test_the_first_start_is_free_and_each_later_one_costs() -> None:
 def test_a_start_longer_than_a_round_goes_on_in_the_next() -> None:
     """A node fails and comes back; the restart takes several rounds of 10 s."""
     jobs = [job(0, 0.0, 40_000.0)]
-    world = World(RestartCosts(35.0), mtbf_s=2_000.0, mttr_s=50.0, seed=1)
-    result = run(jobs, world=world, round_s=10.0)
+    ground_truth = GroundTruth(RestartCosts(35.0), mtbf_s=2_000.0, mttr_s=50.0, seed=1)
+    result = run(jobs, ground_truth=ground_truth, round_s=10.0)
     assert result.metrics["n_completed"] == 1
     assert result.metrics["restarts"] > 0
     assert result.metrics["restart_lost_s"] <= 35.0 * result.metrics["restarts"] + 1e-6
@@ -42,7 +42,7 @@ def test_a_start_longer_than_a_round_goes_on_in_the_next() -> None:
 def test_a_failing_node_costs_time_but_no_job() -> None:
     jobs = [job(number, 0.0, 50_000.0) for number in range(4)]
     calm = run(jobs, fast=4)
-    rough = run(jobs, fast=4, world=World(mtbf_s=3_000.0, mttr_s=1_000.0, seed=2))
+    rough = run(jobs, fast=4, ground_truth=GroundTruth(mtbf_s=3_000.0, mttr_s=1_000.0, seed=2))
     assert rough.metrics["n_completed"] == 4
     assert rough.metrics["makespan_s"] > calm.metrics["makespan_s"]
     capacity = rough.rounds["capacity_fast"]
@@ -52,7 +52,7 @@ def test_a_failing_node_costs_time_but_no_job() -> None:
 
 def test_some_jobs_end_early() -> None:
     jobs = [job(number, 0.0, 1_000.0) for number in range(60)]
-    result = run(jobs, fast=8, world=World(early_end=0.5, seed=4))
+    result = run(jobs, fast=8, ground_truth=GroundTruth(early_termination=0.5, seed=4))
     ended = dict(result.jobs["end"].value_counts().iter_rows())
     assert ended["killed"] + ended["completed"] == 60
     assert 15 < ended["killed"] < 45
@@ -64,7 +64,7 @@ def test_some_jobs_end_early() -> None:
 def test_noise_changes_times_and_its_seed_settles_them() -> None:
     jobs = [job(0, 0.0, 100_000.0)]
     times = [
-        run(jobs, world=World(rate_noise=0.3, seed=seed)).metrics["makespan_s"]
+        run(jobs, ground_truth=GroundTruth(rate_noise=0.3, seed=seed)).metrics["makespan_s"]
         for seed in (1, 1, 2)
     ]
     assert times[0] == times[1] != times[2]
@@ -72,7 +72,7 @@ def test_noise_changes_times_and_its_seed_settles_them() -> None:
 
 
 def test_bias_is_for_good() -> None:
-    result = run([job(0, 0.0, 100_000.0)], world=World(rate_bias=0.5, seed=3))
+    result = run([job(0, 0.0, 100_000.0)], ground_truth=GroundTruth(rate_bias=0.5, seed=3))
     per_round = result.rounds["seconds"]
     assert result.metrics["makespan_s"] != pytest.approx(10_000.0)
     assert per_round[:-2].to_list() == pytest.approx([360.0] * (len(per_round) - 2))
@@ -108,8 +108,10 @@ def test_jobs_that_wait_for_ever_are_an_error(tmp_path: Path) -> None:
 def test_the_books_add_up() -> None:
     """Device-seconds by rounds, jobs and stints; money by jobs; steps by jobs."""
     jobs = [job(n, 40.0 * n, 3_000.0 * (n % 5 + 1), devices=(1, 2, 4)[n % 3]) for n in range(30)]
-    world = World(RestartCosts(10.0), rate_noise=0.1, mtbf_s=20_000.0, early_end=0.1, seed=5)
-    result = run(jobs, fast=6, slow=8, per_server=2, world=world)
+    ground_truth = GroundTruth(
+        RestartCosts(10.0), rate_noise=0.1, mtbf_s=20_000.0, early_termination=0.1, seed=5
+    )
+    result = run(jobs, fast=6, slow=8, per_server=2, ground_truth=ground_truth)
     table, rounds, stints = result.jobs, result.rounds, result.stints
     by_rounds = float(rounds.select(pl.sum("busy_fast") + pl.sum("busy_slow")).item())
     by_jobs = float((table["run_s"] * table["scale_factor"]).sum())

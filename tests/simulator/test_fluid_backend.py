@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from fairlead.cli.main import app
 from fairlead.errors import ConfigError
-from fairlead.simulator.inputs import Input
-from fairlead.scheduler.journal import replay
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts
-from fairlead.simulator.ground_truth import World
+from fairlead.scheduler.journal import replay
+from fairlead.simulator.ground_truth import GroundTruth
+from fairlead.simulator.inputs import Input
 from fairlead.simulator.simulate import simulate
 
 
@@ -75,7 +75,9 @@ def test_pairs_run_at_their_rates_beside_each_other() -> None:
 def test_devices_that_fail_are_missed_at_once() -> None:
     """Each of two jobs has a device; while one is away they share the other."""
     jobs = [job(0, 0.0, 50_000.0), job(1, 0.0, 50_000.0)]
-    result = run(jobs, fast=2, ideal=True, world=World(mtbf_s=3_000.0, mttr_s=1_000.0, seed=2))
+    result = run(
+        jobs, fast=2, ideal=True, ground_truth=GroundTruth(mtbf_s=3_000.0, mttr_s=1_000.0, seed=2)
+    )
     rounds = result.rounds
     assert rounds["capacity_fast"].min() < 2  # type: ignore[operator]
     assert (rounds["busy_fast"] - rounds["seconds"] * rounds["capacity_fast"]).abs().max() < 1e-6  # type: ignore[operator]
@@ -107,9 +109,9 @@ def test_its_journal_is_replayed(tmp_path: Path) -> None:
     ("options", "what"),
     [
         ({"round_s": 60.0}, "a length of rounds"),
-        ({"world": World(RestartCosts(30.0))}, "restart costs"),
-        ({"world": World(rate_noise=0.1)}, "noise or bias of rates"),
-        ({"world": World(early_end=0.1)}, "early ends"),
+        ({"ground_truth": GroundTruth(RestartCosts(30.0))}, "restart costs"),
+        ({"ground_truth": GroundTruth(rate_noise=0.1)}, "noise or bias of rates"),
+        ({"ground_truth": GroundTruth(early_termination=0.1)}, "early ends"),
         ({"solve_s": 5.0}, "a time for solves"),
         ({"policy": "fifo"}, "plans rounds itself"),
         ({"profile": "shockwave"}, "world of Shockwave's release"),

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from tests.small import jct, job
 
-from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job import RestartCosts
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.mechanism.settings import DEFAULT
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.ground_truth import World
 from fairlead.simulator.simulate import simulate
 
 TABLE = Throughputs(
@@ -30,9 +30,11 @@ def play(devices: int, steps: float, cost_s: float = 0.0, **more: Any) -> Result
     end_early = (0, 4) if devices == 2 else (0, 1, 2, 4, 5, 6)
     jobs = [job(n, 0.0, 7200.0 if n in end_early else 720_000.0) for n in range(8)]
     jobs.append(job(8, 100.0, steps, devices))
-    world = World(RestartCosts(cost_s))
+    ground_truth = GroundTruth(RestartCosts(cost_s))
     cluster = Cluster.of({"fast": 8}, 4)
-    return simulate(jobs, cluster, "fifo_perf", throughputs=TABLE, world=world, **more)
+    return simulate(
+        jobs, cluster, "fifo_perf", throughputs=TABLE, ground_truth=ground_truth, **more
+    )
 
 
 def ran_s(result: Result) -> float:

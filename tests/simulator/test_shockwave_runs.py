@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairlead.model.adaptation import Adaptation, Mode
+from fairlead.model.cluster import SlotType
 from fairlead.model.events import RequirementsChanged, Solved
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.plan import Schedule
+from fairlead.model.throughputs import Throughputs
+from fairlead.policies.shockwave.options import DEFAULT, RELEASED
+from fairlead.policies.shockwave.planner import Shockwave
 from fairlead.scheduler.journal import (
     decode,
     records,
     replay,
     setup_of,
 )
-from fairlead.model.adaptation import Adaptation, Mode
-from fairlead.model.cluster import SlotType
-from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-from fairlead.model.plan import Schedule
-from fairlead.model.throughputs import Throughputs
-from fairlead.policies.shockwave.planner import Shockwave
-from fairlead.policies.shockwave.options import DEFAULT, RELEASED
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.simulate import simulate
 
 SIZES = (10, 20, 40)
@@ -110,7 +110,7 @@ def test_what_a_killed_attempt_to_go_on_has_done_is_kept(tmp_path: Path) -> None
 @pytest.mark.parametrize("cluster", ["fast=3", "fast=2,slow=4"])
 @pytest.mark.parametrize("adapting", [True, False])
 def test_everybody_finishes_in_a_world_of_accidents(cluster: str, adapting: bool) -> None:
-    world = World(
+    ground_truth = GroundTruth(
         RestartCosts(15.0), rate_noise=0.2, rate_bias=0.5, mtbf_s=4_000.0, mttr_s=600.0, seed=1
     )
     result = simulate(
@@ -119,7 +119,7 @@ def test_everybody_finishes_in_a_world_of_accidents(cluster: str, adapting: bool
         "shockwave",
         throughputs=TABLE,
         round_s=60.0,
-        world=world,
+        ground_truth=ground_truth,
     )
     assert result.metrics["n_completed"] == 25
 

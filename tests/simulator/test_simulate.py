@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.small import TABLE, job, run
 
 from fairlead import Arrival, InputError, simulate
-from fairlead.model.plan import Answer, Change, RoundPlan
+from fairlead.model.plan import Change, PlannerAnswer, RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.las import Las
-from tests.small import TABLE, job, run
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ class LastInFirstOut:
     def solve(self, snapshot: Snapshot, state: int) -> Any:
         raise NotImplementedError
 
-    def settle(self, snapshot: Snapshot, answer: Answer, state: int) -> tuple[None, int]:
+    def settle(self, snapshot: Snapshot, answer: PlannerAnswer, state: int) -> tuple[None, int]:
         return None, state
 
     def plan(self, snapshot: Snapshot, state: int) -> tuple[RoundPlan, int]:

@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from fairlead.model.adaptation import Adaptation, Mode, steps_per_epoch
+from fairlead.model.cluster import SlotType
 from fairlead.model.commands import StartRound
 from fairlead.model.events import (
     Event,
     RequirementsChanged,
     RoundEnded,
 )
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.journal import (
     decode,
     records,
     replay,
 )
-from fairlead.model.adaptation import Adaptation, Mode, steps_per_epoch
-from fairlead.model.cluster import SlotType
-from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.ground_truth import World
 from fairlead.simulator.simulate import simulate
 
 BATCHES = (8, 16, 32, 64)
@@ -137,16 +137,16 @@ def epochs_counted(jobs: list[Job], folder: Path) -> dict[int, float]:
     return done
 
 
-ACCIDENTS = World(
+ACCIDENTS = GroundTruth(
     RestartCosts(15.0), rate_noise=0.2, rate_bias=0.2, mtbf_s=9_000.0, mttr_s=500.0, seed=3
 )
 
 
 @pytest.mark.parametrize("policy", ["las", "las_aware", "fifo", "las_packed", "shockwave"])
 @pytest.mark.parametrize("profile", ["default", "gavel"])
-@pytest.mark.parametrize("world", [World(), ACCIDENTS], ids=["calm", "rough"])
+@pytest.mark.parametrize("ground_truth", [GroundTruth(), ACCIDENTS], ids=["calm", "rough"])
 def test_no_work_is_lost_or_given_away(
-    policy: str, profile: str, world: World, tmp_path: Path
+    policy: str, profile: str, ground_truth: GroundTruth, tmp_path: Path
 ) -> None:
     """Epochs done add up to those of the job, counted from the journal; and the journal replays."""
     rng = np.random.default_rng(5)
@@ -166,7 +166,7 @@ def test_no_work_is_lost_or_given_away(
         policy,
         throughputs=table,
         profile=profile,
-        world=world,
+        ground_truth=ground_truth,
         out=tmp_path,
     )
     assert result.metrics["n_completed"] == 12
@@ -220,8 +220,11 @@ def test_a_job_waits_where_its_next_batch_size_cannot_run() -> None:
 
 def test_an_early_end_is_the_same_part_of_the_job() -> None:
     arrivals = [job(n, 20.0, ((0, 8), (5, 32), (10, 64))) for n in range(30)]
-    ended = run(arrivals, "a=30", world=World(early_end=0.7, seed=2)).jobs
-    draws = {n: World(early_end=0.7, seed=2).last_step(a.job) for n, a in enumerate(arrivals)}
+    ended = run(arrivals, "a=30", ground_truth=GroundTruth(early_termination=0.7, seed=2)).jobs
+    draws = {
+        n: GroundTruth(early_termination=0.7, seed=2).last_step(a.job)
+        for n, a in enumerate(arrivals)
+    }
     killed = ended.filter(ended["end"] == "killed")
     assert len(killed) > 10
     for row in killed.iter_rows(named=True):
@@ -233,10 +236,10 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> No
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     whole.mkdir()
     cut.mkdir()
-    expected = run(arrivals, "a=2", out=whole, world=ACCIDENTS)
+    expected = run(arrivals, "a=2", out=whole, ground_truth=ACCIDENTS)
     calls = iter(range(10_000))
-    run(arrivals, "a=2", out=cut, world=ACCIDENTS, stop=lambda: next(calls) > 60)
-    again = run(arrivals, "a=2", out=cut, world=ACCIDENTS, resume=True)
+    run(arrivals, "a=2", out=cut, ground_truth=ACCIDENTS, stop=lambda: next(calls) > 60)
+    again = run(arrivals, "a=2", out=cut, ground_truth=ACCIDENTS, resume=True)
     assert again.metrics["journal_sha256"] == expected.metrics["journal_sha256"]
     data = (whole / "journal").read_bytes()
     assert hashlib.sha256(data).hexdigest() == expected.metrics["journal_sha256"]

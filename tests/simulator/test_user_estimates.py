@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 
 from fairlead.errors import ConfigError
-from fairlead.simulator.inputs import Input
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.user_estimates import Claims
-from fairlead.simulator.simulate import Options, Run
+from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulate import Options, SimulationRun
 from fairlead.simulator.traces.cluster_files import parse_cluster
+from fairlead.simulator.user_estimates import UserEstimates
 
 SLOTS = (SlotType("fast"), SlotType("slow"), SlotType("never"))
 TABLE = Throughputs(SLOTS, (("a", 1),), np.array([[8.0, 2.0, 0.0]]))
@@ -19,7 +19,7 @@ def jobs(n: int) -> list[Job]:
 
 
 def test_claims_are_off_by_a_lognormal_factor_and_nobody_claims_what_cannot_be() -> None:
-    said = Claims(lognormal=0.7).about(TABLE)(jobs(2000))
+    said = UserEstimates(lognormal=0.7).about(TABLE)(jobs(2000))
     off = np.log(said[:, :2] / TABLE.rate[0, :2])
     assert (said[:, 2] == 0).all()
     assert off.mean() == pytest.approx(0.0, abs=0.05)
@@ -28,7 +28,7 @@ def test_claims_are_off_by_a_lognormal_factor_and_nobody_claims_what_cannot_be()
 
 
 def test_errors_of_a_job_may_have_a_part_in_common() -> None:
-    said = Claims(lognormal=0.7, common=0.8).about(TABLE)(jobs(2000))
+    said = UserEstimates(lognormal=0.7, common=0.8).about(TABLE)(jobs(2000))
     assert np.corrcoef(np.log(said[:, :2]).T)[0, 1] == pytest.approx(0.8, abs=0.05)
 
 
@@ -36,7 +36,7 @@ def test_errors_of_a_job_may_have_a_part_in_common() -> None:
     ("lie", "said"), [("all", [16.0, 4.0, 0.0]), ("fastest", [16.0, 2.0, 0.0])]
 )
 def test_a_part_of_the_users_exaggerates(lie: str, said: list[float]) -> None:
-    claims = Claims.of(f"lognormal=0,liars=0.3,lie={lie}", seed=4)
+    claims = UserEstimates.of(f"lognormal=0,liars=0.3,lie={lie}", seed=4)
     liars = [claims.liar(f"user-{i}") for i in range(20)]
     assert sum(liars) == 6
     got = claims.about(TABLE)(jobs(20))
@@ -45,7 +45,7 @@ def test_a_part_of_the_users_exaggerates(lie: str, said: list[float]) -> None:
 
 
 def test_users_of_the_trace_stay_and_the_others_get_one() -> None:
-    claims = Claims(users=5, seed=1)
+    claims = UserEstimates(users=5, seed=1)
     mine = Arrival(0.0, Job(JobId(1), "a", 1, 10.0, tenant="ann"))
     assert claims.signed(mine) is mine
     got = {claims.signed(Arrival(0.0, Job(JobId(i), "a", 1, 10.0))).job.tenant for i in range(99)}
@@ -64,7 +64,7 @@ def test_users_of_the_trace_stay_and_the_others_get_one() -> None:
 )
 def test_claims_that_cannot_be(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Claims.of(text, 0)
+        UserEstimates.of(text, 0)
 
 
 def jct_h(**more: str) -> float:
@@ -95,12 +95,12 @@ def test_a_liar_gains_no_more_than_a_round() -> None:
         Arrival(0.0, Job(JobId(i), f"k{i}", 1, 360.0 * n, tenant=f"user-{i}"))
         for i, n in enumerate(rounds)
     ]
-    seed = next(s for s in range(99) if Claims(liars=0.25, users=4, seed=s).liar("user-0"))
+    seed = next(s for s in range(99) if UserEstimates(liars=0.25, users=4, seed=s).liar("user-0"))
 
     def jct_s(factor: float, estimator: str) -> float:
-        claims = Claims(lognormal=0.0, liars=0.25, factor=factor, users=4, seed=seed)
+        claims = UserEstimates(lognormal=0.0, liars=0.25, factor=factor, users=4, seed=seed)
         options = Options(throughputs=table, estimator=estimator, claims=claims)
-        run = Run.of(list(arrivals), parse_cluster("only=1"), "srtf", options)
+        run = SimulationRun.of(list(arrivals), parse_cluster("only=1"), "srtf", options)
         jobs = run.execute().jobs
         return float(jobs.filter(jobs["job"] == 0)["jct_s"][0])
 

@@ -20,8 +20,8 @@ from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
-from fairlead.policies.partition import part_of
 from fairlead.policies.common import gain_of, isolated_rate
+from fairlead.policies.partition import part_of
 from fairlead.simulator.traces.instances import fresh_snapshot
 
 LOAD = 3.0  # devices asked for per device
@@ -37,13 +37,13 @@ PAUSE_S = 60.0  # between two changes
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class SolveTiming:
     """How long one policy took."""
 
     policy: str
     jobs: int
     types: int
-    own_rows: bool  # has every job rates of its own?
+    distinct_rates: bool  # has every job rates of its own?
     cpu_s: float  # median of the runs; of a sequence, the sum of all solves
     runs_s: tuple[float, ...]
     gap: float | None  # the largest, None where the policy has no bound
@@ -54,7 +54,7 @@ class Timing:
 
 
 def problem(
-    table: Throughputs, jobs: int, types: int, *, own_rows: bool = False, seed: int = 0
+    table: Throughputs, jobs: int, types: int, *, distinct_rates: bool = False, seed: int = 0
 ) -> Snapshot:
     """Jobs that have been submitted a while ago to a cluster on which nothing runs. own_rows: no two jobs
     have the same rates."""
@@ -71,7 +71,7 @@ def problem(
     steps = minutes * 60 * table.rate.max(axis=1)[kind]
     weight = np.where(heavy, HEAVIER, 1.0)
     fresh = fresh_snapshot(cluster, table, kind, kind * 2 + heavy, weight, steps)
-    if own_rows:
+    if distinct_rates:
         fresh = _with_own_rows(fresh, rng)
     age_s = rng.uniform(0, DONE, jobs) * steps * gain_of(isolated_rate(fresh, weighted=True))
     return replace(fresh, age_s=age_s, isolated_s=age_s)
@@ -100,8 +100,8 @@ def with_types(table: Throughputs, types: int) -> Throughputs:
             pair.append(pair[a] * (gain_of(rate[a]) * mixed)[:, None])
         rate.append(mixed)
         slots.append(SlotType(f"mix-{number:03}"))
-    beside = None if pair is None else np.stack(pair, axis=2)
-    return replace(table, slots=tuple(slots), rate=np.column_stack(rate), pair=beside)
+    colocated_rate = None if pair is None else np.stack(pair, axis=2)
+    return replace(table, slots=tuple(slots), rate=np.column_stack(rate), pair=colocated_rate)
 
 
 def _kinds(table: Throughputs, jobs: int, rng: np.random.Generator) -> Ints:
@@ -123,7 +123,9 @@ def _kinds(table: Throughputs, jobs: int, rng: np.random.Generator) -> Ints:
 def _with_own_rows(snapshot: Snapshot, rng: np.random.Generator) -> Snapshot:
     own = np.arange(len(snapshot.jobs))
     noise = np.exp(rng.normal(0, OWN, snapshot.rate.shape))
-    return replace(snapshot, rate=snapshot.rate * noise, kind=own, job_class=own, beside=None)
+    return replace(
+        snapshot, rate=snapshot.rate * noise, kind=own, job_class=own, colocated_rate=None
+    )
 
 
 def _either(numbers: dict[int, float]) -> str:
@@ -133,7 +135,7 @@ def _either(numbers: dict[int, float]) -> str:
 # --- times ------------------------------------------------------------------------------------------
 
 
-def timed(policy: Policy, snapshot: Snapshot, *, own_rows: bool = False) -> Timing:
+def timed(policy: Policy, snapshot: Snapshot, *, distinct_rates: bool = False) -> SolveTiming:
     """CPU time of solves without an earlier answer. The first one is not counted."""
     made = policy.allocate(snapshot)
     runs: list[float] = []
@@ -141,7 +143,7 @@ def timed(policy: Policy, snapshot: Snapshot, *, own_rows: bool = False) -> Timi
         begun = time.process_time()
         made = policy.allocate(snapshot)
         runs.append(time.process_time() - begun)
-    return _timing(policy, snapshot, own_rows, statistics.median(runs), runs, [made])
+    return _timing(policy, snapshot, distinct_rates, statistics.median(runs), runs, [made])
 
 
 def sequence(
@@ -151,11 +153,11 @@ def sequence(
     types: int,
     changes: int,
     *,
-    own_rows: bool = False,
+    distinct_rates: bool = False,
     seed: int = 0,
-) -> Timing:
+) -> SolveTiming:
     """CPU time of all solves while jobs leave and come by turns, each with the answer before at hand."""
-    everyone = problem(table, jobs + changes // 2, types, own_rows=own_rows, seed=seed)
+    everyone = problem(table, jobs + changes // 2, types, distinct_rates=distinct_rates, seed=seed)
     devices = everyone.capacity * (jobs / len(everyone.jobs))
     everyone = replace(everyone, capacity=np.maximum(8.0, np.round(devices)))
     runs: list[float] = []
@@ -164,7 +166,7 @@ def sequence(
         begun = time.process_time()
         answers.append(policy.allocate(snapshot))
         runs.append(time.process_time() - begun)
-    return _timing(policy, snapshot, own_rows, sum(runs), runs, answers)
+    return _timing(policy, snapshot, distinct_rates, sum(runs), runs, answers)
 
 
 def _changes(
@@ -195,17 +197,17 @@ def _changes(
 def _timing(
     policy: Policy,
     snapshot: Snapshot,
-    own_rows: bool,
+    distinct_rates: bool,
     cpu_s: float,
     runs: list[float],
     answers: list[Allocation],
-) -> Timing:
+) -> SolveTiming:
     gaps = [made.report.gap for made in answers if made.report.gap is not None]
-    return Timing(
+    return SolveTiming(
         policy.name,
         len(snapshot.jobs),
         len(snapshot.slots),
-        own_rows,
+        distinct_rates,
         cpu_s,
         tuple(runs),
         max(gaps, default=None),

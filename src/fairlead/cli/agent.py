@@ -11,12 +11,12 @@ from typing import Annotated
 import msgspec
 import typer
 
-from fairlead.cluster.agent.agent import Agent, Options
-from fairlead.cluster.agent.devices import Devices, find_devices
+from fairlead.cluster.agent.agent import Agent, AgentOptions
+from fairlead.cluster.agent.devices import NodeDevices, find_devices
 from fairlead.cluster.agent.health import HealthOptions
+from fairlead.cluster.agent.server_client import RefusedError
 from fairlead.cluster.agent.zygote import missing
 from fairlead.errors import ConfigError
-from fairlead.cluster.agent.server_client import RefusedError
 from fairlead.model.toml import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -126,7 +126,7 @@ def agent(
     address = _address(server or given.server)
     name = _name(node or given.node or socket.gethostname())
     found = find_devices(devices or given.devices, fake or given.fake)
-    options = Options(
+    options = AgentOptions(
         server=address,
         node=name,
         devices=found,
@@ -148,7 +148,7 @@ def agent(
         raise ConfigError(str(problem)) from None
 
 
-def _description(name: str, found: Devices) -> str:
+def _description(name: str, found: NodeDevices) -> str:
     what = f"{len(found.indices)} x {found.accelerator}"
     return f"node {name}: {what}" + (" (fake: no hardware behind them)" if found.fake else "")
 

@@ -9,9 +9,8 @@ import typer
 
 from fairlead.cli.replay import replay_segments
 from fairlead.cli.server_options import connection
-from fairlead.errors import ConfigError, RunError
-from fairlead.cluster.store import backup as backups
 from fairlead.cluster.http_client import DEFAULT_URL
+from fairlead.cluster.store import backup as backups
 from fairlead.cluster.store.database import (
     TROUBLE,
     printable,
@@ -26,6 +25,7 @@ from fairlead.cluster.store.verification import (
     Verified,
     verify,
 )
+from fairlead.errors import ConfigError, RunError
 
 
 def backup(

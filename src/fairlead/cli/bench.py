@@ -8,18 +8,18 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from fairlead.analysis.report.progress_bar import progress
 from fairlead.analysis.solve_benchmark import (
-    Timing,
+    SolveTiming,
     problem,
     sequence,
     timed,
 )
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError
-from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
 from fairlead.model.plan import Policy
 from fairlead.policies import registry
-from fairlead.analysis.report.progress_bar import progress
+from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 POLICIES = (
@@ -66,7 +66,7 @@ def policies_command(
         typer.Option(metavar="NAME,NAME,...", help="Policies; `fairlead policies` lists them."),
     ] = ",".join(POLICIES),
     throughputs: o.ThroughputsOption = "builtin",
-    own_rows: Annotated[
+    distinct_rates: Annotated[
         bool, typer.Option("--own-rows", help="Every job has rates of its own, as if measured.")
     ] = False,
     changes: Annotated[
@@ -91,17 +91,19 @@ def policies_command(
     table = read_throughputs(throughputs)
     sizes = _sizes(jobs, changes)
     columns = _numbers("--types", types, MOST_TYPES)
-    chosen = [_policy(name, own_rows) for name in dict.fromkeys(policies.split(","))]
+    chosen = [_policy(name, distinct_rates) for name in dict.fromkeys(policies.split(","))]
     cells = [(k, policy, n) for k in columns for policy in chosen for n in sizes]
     timings = []
     with progress("solving", len(cells)) as update:
         for done, (k, policy, n) in enumerate(cells):
             update(done, f"{policy.name}, {n:,} jobs, {k} types")
             if changes is None:
-                snapshot = problem(table, n, k, own_rows=own_rows, seed=seed)
-                timing = timed(policy, snapshot, own_rows=own_rows)
+                snapshot = problem(table, n, k, distinct_rates=distinct_rates, seed=seed)
+                timing = timed(policy, snapshot, distinct_rates=distinct_rates)
             else:
-                timing = sequence(policy, table, n, k, changes, own_rows=own_rows, seed=seed)
+                timing = sequence(
+                    policy, table, n, k, changes, distinct_rates=distinct_rates, seed=seed
+                )
             timings.append(timing)
     if json:
         o.print_json({"changes": changes, "throughputs": table.origin, "timings": timings})
@@ -109,13 +111,13 @@ def policies_command(
         _show(timings, changes)
 
 
-def _policy(spec: str, own_rows: bool) -> Policy:
+def _policy(spec: str, distinct_rates: bool) -> Policy:
     made = registry.make(spec, seed=0, profile=DEFAULT.name)
     if not isinstance(made, Policy):
         made = registry.make(spec, seed=0, profile=GAVEL.name)  # the form that has shares
     if not isinstance(made, Policy):
         raise ConfigError(f"policy {spec!r}: it plans rounds itself and has no shares to solve for")
-    if own_rows and made.packed:
+    if distinct_rates and made.packed:
         raise ConfigError(f"policy {spec!r}: jobs with rates of their own have none in pairs")
     return made
 
@@ -136,7 +138,7 @@ def _numbers(option: str, text: str, most: int) -> list[int]:
     return list(dict.fromkeys(map(int, parts)))
 
 
-def _show(timings: Sequence[Timing], changes: int | None) -> None:
+def _show(timings: Sequence[SolveTiming], changes: int | None) -> None:
     """One table: a row for each number of types and policy, a column for each number of jobs."""
     what = "one solve" if changes is None else f"{changes:,} arrivals and departures together"
     table = Table(
@@ -145,7 +147,7 @@ def _show(timings: Sequence[Timing], changes: int | None) -> None:
     sizes = dict.fromkeys(timing.jobs for timing in timings)
     for name in ("types", "policy", *(f"{n:,}" for n in sizes), "gap"):
         table.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
-    rows: dict[tuple[int, str], list[Timing]] = {}
+    rows: dict[tuple[int, str], list[SolveTiming]] = {}
     for timing in timings:
         rows.setdefault((timing.types, timing.policy), []).append(timing)
     for (types, policy), row in rows.items():

@@ -9,7 +9,7 @@ import typer
 from fairlead.errors import CheckError, ConfigError
 
 if TYPE_CHECKING:
-    from fairlead.cluster.chaos.run import Outcome
+    from fairlead.cluster.chaos.run import TrialSummary
 
 
 def chaos(
@@ -36,19 +36,19 @@ def chaos(
     trials share a cluster. In the end every job must have done exactly its steps, as written down by the job
     itself; see docs/chaos.md for all that is checked. Exits with 1 and says what is wrong, if anything is.
     """
-    from fairlead.cluster.chaos.fault_kinds import KINDS
+    from fairlead.cluster.chaos.fault_kinds import FAULTS
     from fairlead.cluster.chaos.run import run_trials
 
     if show_kinds:
-        for kind in KINDS.values():
+        for kind in FAULTS.values():
             print(f"{kind.name:18} {kind.about}")
         return
     if trials < 1:
         raise ConfigError(f"trials: must be at least 1, got {trials}")
-    kinds = only.split(",") if only else list(KINDS)
+    kinds = only.split(",") if only else list(FAULTS)
     for name in kinds:
-        if name not in KINDS:
-            raise ConfigError(f"only: no kind {name!r}; there are {', '.join(KINDS)}")
+        if name not in FAULTS:
+            raise ConfigError(f"only: no kind {name!r}; there are {', '.join(FAULTS)}")
     if not 1.0 <= lease <= 120.0:
         raise ConfigError(f"lease: must be from 1 to 120 seconds, got {lease:g}")
     outcome = run_trials(trials, seed, kinds, keep, lambda line: print(line, flush=True), lease)
@@ -58,7 +58,7 @@ def chaos(
         raise CheckError(f"seed {seed}: {outcome.wrong[0]}{more}")
 
 
-def _report(outcome: "Outcome") -> None:
+def _report(outcome: "TrialSummary") -> None:
     """What was done, by kind."""
     count = Counter(trial.kind for trial in outcome.trials)
     print(f"\n{'fault':18} {'trials':>6} {'whole again after, at most':>28}")

@@ -21,11 +21,11 @@ from fairlead.cli.terminal_views import (
     status_screen,
     table,
 )
-from fairlead.errors import ConfigError
-from fairlead.cluster.protocol.access import Role
 from fairlead.cluster.http_client import Client
-from fairlead.cluster.protocol.read_job_spec import read_spec
+from fairlead.cluster.protocol.access import Role
 from fairlead.cluster.protocol.api_models import WhatIf
+from fairlead.cluster.protocol.read_job_spec import read_spec
+from fairlead.errors import ConfigError
 
 WATCH_S = 1.0  # between two looks
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]

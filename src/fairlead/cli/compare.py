@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead.cli import options as o
-from fairlead.cli.simulate import execute, remembered, say_skipped
-from fairlead.cli.run_sources import is_sweep, read_runs
-from fairlead.errors import ConfigError
-from fairlead.simulator.inputs import Input
 from fairlead.analysis.report import terminal_tables as tables
 from fairlead.analysis.report.comparison_report import comparison_report
 from fairlead.analysis.report.fairness import machine_form
-from fairlead.analysis.report.run_folders import read_record, runs_in
-from fairlead.analysis.report.run_charts import Ran
 from fairlead.analysis.report.relative_metrics import relative
+from fairlead.analysis.report.run_charts import PlottedRun
+from fairlead.analysis.report.run_folders import read_record, runs_in
+from fairlead.cli import options as o
+from fairlead.cli.run_sources import is_sweep, read_runs
+from fairlead.cli.simulate import execute, remembered, say_skipped
+from fairlead.errors import ConfigError
+from fairlead.simulator.inputs import Input
 
 REFERENCE = "shockwave"  # what the others are related to, unless another is named
 POLICIES = ("fifo", "fifo_aware", "isolated", "las", "las_aware")
@@ -100,7 +100,7 @@ def compare(
         results.append(execute(run, one, remembered(given, name, kind), json=False, quiet=True))
     say_skipped(results[0])
     named = [
-        Ran(label, r.config, r.metrics, r.jobs, r.rounds)
+        PlottedRun(label, r.config, r.metrics, r.jobs, r.rounds)
         for label, r in zip(labels, results, strict=True)
     ]
     _show(named, reference, folder, json)
@@ -127,7 +127,7 @@ def _compare_folders(
     _show(named, reference, o.new_folder(out, "compare"), json)
 
 
-def _show(named: list[Ran], reference: int | None, folder: Path, json: bool) -> None:
+def _show(named: list[PlottedRun], reference: int | None, folder: Path, json: bool) -> None:
     """Write the page, print the tables."""
     page = comparison_report(
         [(one.label, one.config, one.metrics, one.jobs, one.rounds) for one in named], reference
@@ -164,7 +164,7 @@ def _reference(labels: list[str], names: list[str], wanted: str | None) -> int |
     return plain.index(REFERENCE) if REFERENCE in plain else None
 
 
-def _machine_form(named: list[Ran], reference: int | None) -> dict[str, Any]:
+def _machine_form(named: list[PlottedRun], reference: int | None) -> dict[str, Any]:
     """Configuration and metrics of each run; ratios to the reference where there is one."""
     runs = {run.label: {"config": run.config, **machine_form(dict(run.metrics))} for run in named}
     if reference is None:

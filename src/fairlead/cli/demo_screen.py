@@ -16,7 +16,7 @@ from fairlead.cli.terminal_views import (
     table,
     where,
 )
-from fairlead.cluster.demo.run import PARTS, Summary
+from fairlead.cluster.demo.run import PARTS, DemoSummary
 from fairlead.cluster.protocol.api_models import JobView, StatusView
 
 _BAR = 20  # cells of a full bar
@@ -81,7 +81,7 @@ def _where(job: JobView) -> str:
     return f"{job.accelerator}@" if job.node else ""
 
 
-def report(summary: Summary) -> None:
+def report(summary: DemoSummary) -> None:
     """The end: what jobs and tenants have had, and what it cost."""
     show(
         Text(f"\n{len(summary.jobs)} jobs in {span(summary.seconds)}:"),
@@ -130,7 +130,7 @@ def _number(value: float | None, digits: int = 2) -> str:
 _NAMES = {"wait_s": "handover"}  # of parts that are called otherwise
 
 
-def _costs(summary: Summary) -> list[str]:
+def _costs(summary: DemoSummary) -> list[str]:
     mean: Callable[[str], float | None] = lambda part: summary.mean_s(  # noqa: E731
         part, summary.preempted if part in ("save_s", "stop_s") else summary.stints
     )

@@ -7,14 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.terminal_views import show, table
-from fairlead.cli.run_sources import (
-    FoldersArgument,
-    make_out,
-    read_runs,
-    read_sources,
-)
-from fairlead.errors import ConfigError, RunError
 from fairlead.analysis.experiments.sweep_charts import (
     LOAD_FIGURES,
     SAMPLE_FIGURES,
@@ -28,6 +20,14 @@ from fairlead.analysis.report.chart_mpl import (
     write_chart,
 )
 from fairlead.analysis.report.run_charts import RUN_FIGURES, run_charts
+from fairlead.cli.run_sources import (
+    FoldersArgument,
+    make_out,
+    read_runs,
+    read_sources,
+)
+from fairlead.cli.terminal_views import show, table
+from fairlead.errors import ConfigError, RunError
 
 OF_RUNS = {figure.name: figure.title for figure in RUN_FIGURES}
 OF_SWEEPS = {figure.name: f"{figure.title} against the load" for figure in LOAD_FIGURES} | {

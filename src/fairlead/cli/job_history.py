@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.cli.terminal_views import (
     NOTHING,
     span,
@@ -13,11 +14,10 @@ from fairlead.cli.terminal_views import (
     where,
 )
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     Explanation,
     JobView,
-    StintView,
 )
-from fairlead.analysis.report.metric_catalogue import counted
 
 FAILED = "failed: "  # how the reason of a start that failed begins
 
@@ -88,7 +88,7 @@ def cost(told: Explanation) -> str:
     )
 
 
-def price(stints: Sequence[StintView], position: int) -> float | None:
+def price(stints: Sequence[AttemptView], position: int) -> float | None:
     """Seconds that the end of a stint cost: its save and stop, and the next one's handover, start and load.
 
     None: it has not ended, the job ended with it, or nothing of it is known.
@@ -102,7 +102,7 @@ def price(stints: Sequence[StintView], position: int) -> float | None:
     return sum(known) if known else None
 
 
-def _repeated(stints: Sequence[StintView]) -> dict[str, int]:
+def _repeated(stints: Sequence[AttemptView]) -> dict[str, int]:
     """Why starts failed -> how often, where that is more than once."""
     failures = Counter(stint.why for stint in stints if stint.why.startswith(FAILED))
     return {why: times for why, times in failures.items() if times > 1}
@@ -115,7 +115,7 @@ def _short(sentence: str, repeated: dict[str, int]) -> str:
     return sentence
 
 
-def _traceback(stints: Sequence[StintView]) -> list[RenderableType]:
+def _traceback(stints: Sequence[AttemptView]) -> list[RenderableType]:
     """Of the last start that failed, or hung."""
     last = next((i for i in range(len(stints) - 1, -1, -1) if stints[i].traceback), None)
     if last is None:
@@ -140,7 +140,9 @@ def _head(job: JobView) -> list[str]:
     ]
 
 
-def _starts(stints: Sequence[StintView], repeated: dict[str, int], now_s: float) -> RenderableType:
+def _starts(
+    stints: Sequence[AttemptView], repeated: dict[str, int], now_s: float
+) -> RenderableType:
     rows = []
     for position, stint in enumerate(stints):
         ended = stint.ended_s

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.job_history import story
 from fairlead.cli.server_options import (
     JobArgument,
     JobsArgument,
@@ -13,15 +14,14 @@ from fairlead.cli.server_options import (
     asks_server,
     each,
 )
+from fairlead.cli.submit import ENDED
 from fairlead.cli.terminal_views import (
     job_table,
     print_json,
     show,
 )
-from fairlead.cli.job_history import story
-from fairlead.cli.submit import ENDED
-from fairlead.errors import ConfigError, UnreachableError
 from fairlead.cluster.http_client import Client
+from fairlead.errors import ConfigError, UnreachableError
 
 FOLLOW_S = 0.5  # between two looks at a log
 STATES = ("open", "waiting", "running", "finishing", "preempted", "paused", *ENDED)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 import fairlead
-from fairlead.model import jit
 from fairlead.cli.lazy_commands import Deferred, group_of
 from fairlead.errors import FairleadError, InputError
+from fairlead.model import jit
 
 COMMANDS = (
     Deferred(
@@ -23,7 +23,9 @@ COMMANDS = (
     Deferred("policies", "policies:policies", "List the policies and what each optimises."),
     Deferred("solve", "solve:solve", "Solve allocation problems from a file."),
     Deferred(
-        "solve-window", "window:solve_window", "Solve Shockwave's window problems from a file."
+        "solve-window",
+        "solve_horizon:solve_window",
+        "Solve Shockwave's window problems from a file.",
     ),
     Deferred("replay", "replay:replay", "Check a run's journal against a fresh scheduler."),
     Deferred(
@@ -39,7 +41,7 @@ COMMANDS = (
         "Compile what is compiled once per installation, ahead of its first use.",
     ),
     Deferred("chaos", "chaos:chaos", "Hurt a cluster at random, and prove that nothing is lost."),
-    Deferred("profile", "profile:profile", "Measure a training script's rate and restart cost."),
+    Deferred("profile", "measure:profile", "Measure a training script's rate and restart cost."),
     Deferred("sweep", "sweep:sweep", "Run policies against loads and seeds."),
     Deferred("reproduce", "reproduce:reproduce", "Reproduce published results."),
     Deferred("bench", "bench:app", "Measure how fast Fairlead is on this machine."),
@@ -63,9 +65,9 @@ COMMANDS = (
     Deferred(
         "what-if", "cluster:what_if", "Ask when the jobs would end, as it is and with changes."
     ),
-    Deferred("backup", "keeping:backup", "Write the state of a live cluster to one file."),
-    Deferred("restore", "keeping:restore", "Begin a live cluster from a backup."),
-    Deferred("check", "keeping:check", "Check that the state of a live cluster is whole."),
+    Deferred("backup", "backup:backup", "Write the state of a live cluster to one file."),
+    Deferred("restore", "backup:restore", "Begin a live cluster from a backup."),
+    Deferred("check", "backup:check", "Check that the state of a live cluster is whole."),
     Deferred("user", "cluster:user", "Add, remove and list users. For admins."),
 )
 

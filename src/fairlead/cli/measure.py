@@ -7,10 +7,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from fairlead.cluster.agent.devices import find_devices
 from fairlead.cli.options import JsonOption
+from fairlead.cluster.agent.devices import find_devices
+from fairlead.cluster.measure import ScriptTimings, measure
 from fairlead.errors import ConfigError
-from fairlead.cluster.measure import Measured, measure
 from fairlead.simulator.traces.merge_rates import merge_rates
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -81,7 +81,7 @@ def profile(
         print(f"rates are in {out}")
 
 
-def _print(family: str, found: list[Measured]) -> None:
+def _print(family: str, found: list[ScriptTimings]) -> None:
     print(f"{family}")
     print(
         f"{'devices':>12}{'steps/s':>10}{'+-':>8}{'intervals':>11}{'save':>9}{'stop':>9}{'start':>9}"
@@ -95,7 +95,7 @@ def _print(family: str, found: list[Measured]) -> None:
         )
 
 
-def _row(family: str, one: Measured) -> dict[str, str]:
+def _row(family: str, one: ScriptTimings) -> dict[str, str]:
     """Of the throughput table (docs/formats.md)."""
     return {
         "family": family,

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fairlead.errors import RunError
-from fairlead.simulator.inputs import Input
-from fairlead.model.limits import MAX_SEED
-from fairlead.analysis.report.run_folders import read_json_file
 from fairlead.analysis.report.run_folder import make_folder
+from fairlead.analysis.report.run_folders import read_json_file
+from fairlead.errors import RunError
+from fairlead.model.limits import MAX_SEED
+from fairlead.simulator.inputs import Input
 
 TraceOption = Annotated[
     str | None,
@@ -85,7 +85,7 @@ WindowOption = Annotated[
         help="Measure jobs S to E-1 by order of submission; the run ends when they have ended.",
     ),
 ]
-UntilOption = Annotated[
+StopAtOption = Annotated[
     float | None, typer.Option("--until", metavar="SECONDS", help="Stop at this simulated time.")
 ]
 RestartOption = Annotated[
@@ -130,7 +130,7 @@ SolveTimeOption = Annotated[
         "--solve-time", metavar="SECONDS", help="Simulated time that a solve takes. Default: 0."
     ),
 ]
-PatienceOption = Annotated[
+HysteresisOption = Annotated[
     float | None,
     typer.Option(
         "--patience",
@@ -166,7 +166,7 @@ EstimatorOption = Annotated[
         "that the table lacks). Default: oracle, or users where there are claims.",
     ),
 ]
-ClaimsOption = Annotated[
+UserEstimatesOption = Annotated[
     str | None,
     typer.Option(
         "--claims",
@@ -197,17 +197,17 @@ INPUT_OPTIONS: dict[str, Any] = {
     "round_s": RoundOption,
     "seed": SeedOption,
     "window": WindowOption,
-    "until_s": UntilOption,
+    "until_s": StopAtOption,
     "restart_cost": RestartOption,
     "rate_noise": NoiseOption,
     "rate_bias": BiasOption,
     "mtbf_h": MtbfOption,
     "mttr_h": MttrOption,
-    "early_end": EarlyEndOption,
+    "early_termination": EarlyEndOption,
     "solve_time_s": SolveTimeOption,
-    "patience": PatienceOption,
+    "patience": HysteresisOption,
     "estimator": EstimatorOption,
-    "claims": ClaimsOption,
+    "claims": UserEstimatesOption,
     "ideal": IdealOption,
     "solve_interval_s": SolveIntervalOption,
 }

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from fairlead.scheduler import journal
 from fairlead.cli.options import read_json
-from fairlead.errors import CheckError, RunError
 from fairlead.cluster.store.database import reader
+from fairlead.errors import CheckError, RunError
+from fairlead.scheduler import journal
 
 STORE = "state.db"  # of a live cluster: table journal(seq, segment, record)
 

@@ -6,6 +6,11 @@ from typing import Annotated
 
 import typer
 
+from fairlead.analysis.experiments.sweep_charts import lost_tables
+from fairlead.analysis.experiments.sweep_page import sweep_report
+from fairlead.analysis.report.comparison_report import comparison_report
+from fairlead.analysis.report.run_folders import read_table
+from fairlead.analysis.report.run_report import run_report
 from fairlead.cli.run_sources import (
     FoldersArgument,
     make_out,
@@ -13,11 +18,6 @@ from fairlead.cli.run_sources import (
     read_sources,
 )
 from fairlead.errors import ConfigError
-from fairlead.analysis.experiments.sweep_charts import lost_tables
-from fairlead.analysis.experiments.sweep_page import sweep_report
-from fairlead.analysis.report.comparison_report import comparison_report
-from fairlead.analysis.report.run_folders import read_table
-from fairlead.analysis.report.run_report import run_report
 from fairlead.simulator.traces.atomic_write import write_atomically
 
 

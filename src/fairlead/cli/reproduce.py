@@ -10,28 +10,28 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from fairlead.cli.terminal_views import console
+from fairlead.analysis.experiments import reproduce as r
+from fairlead.analysis.experiments.executor import Limits
+from fairlead.analysis.experiments.experiment_context import RunContext
+from fairlead.analysis.experiments.findings import Findings, Reproduction
+from fairlead.analysis.experiments.point import PointResult
+from fairlead.analysis.experiments.result_store import ResultStore
 from fairlead.cli.sweep_options import (
     AddressOption,
     AnyVersionOption,
-    EngineKind,
-    EngineOption,
+    ExecutorKind,
+    ExecutorOption,
     MemoryOption,
     ProcessesOption,
     TimeoutOption,
-    engine_of,
+    executor_of,
     failures,
     interrupted,
     make_out,
     say_foreign,
 )
+from fairlead.cli.terminal_views import console
 from fairlead.errors import ConfigError, FairleadError
-from fairlead.analysis.experiments import reproduce as r
-from fairlead.analysis.experiments.findings import Findings, Reproduction
-from fairlead.analysis.experiments.point import Outcome
-from fairlead.analysis.experiments.executor import Limits
-from fairlead.analysis.experiments.result_store import Store
-from fairlead.analysis.experiments.experiment_context import Bench
 
 
 class ScaleName(StrEnum):
@@ -65,7 +65,7 @@ def reproduce(
     processes: ProcessesOption = None,
     memory: MemoryOption = None,
     timeout: TimeoutOption = None,
-    engine: EngineOption = EngineKind.PROCESSES,
+    engine: ExecutorOption = ExecutorKind.PROCESSES,
     ray_address: AddressOption = None,
     any_version: AnyVersionOption = False,
     list_: Annotated[bool, typer.Option("--list", help="List what there is.")] = False,
@@ -96,11 +96,11 @@ def reproduce(
     chosen = r.wanted(names)
     if data is not None and not data.is_dir():
         raise ConfigError(f"--data: {data} is not a directory")
-    made = engine_of(engine, processes, ray_address)
+    made = executor_of(engine, processes, ray_address)
     make_out(out)
-    store = Store(out, any_version=any_version)
+    store = ResultStore(out, any_version=any_version)
     benches = [
-        Bench(
+        RunContext(
             one.name,
             scale.value,
             out / f"{one.name}-{scale}",
@@ -120,7 +120,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _reproduced(one: Reproduction, bench: Bench, chosen: Sequence[Reproduction]) -> bool:
+def _reproduced(one: Reproduction, bench: RunContext, chosen: Sequence[Reproduction]) -> bool:
     """Run one and show it. Among several, one that fails costs only itself."""
     try:
         findings, record = r.reproduce(one, bench)
@@ -131,7 +131,7 @@ def _reproduced(one: Reproduction, bench: Bench, chosen: Sequence[Reproduction])
         return False
     _show(one, findings)
     print(f"{record.n_points} simulations, {record.wall_s:.0f} s. Written to {bench.folder}\n")
-    unique: dict[str, Outcome] = {bench.store.key(o.point): o for o in bench.points}
+    unique: dict[str, PointResult] = {bench.store.key(o.point): o for o in bench.points}
     return not failures(list(unique.values()))
 
 

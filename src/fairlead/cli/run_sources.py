@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlead.errors import ConfigError, RunError
 from fairlead.analysis.experiments.sweep import RESULT, read_sweep
 from fairlead.analysis.experiments.sweep_charts import Swept
+from fairlead.analysis.report.run_charts import PlottedRun
 from fairlead.analysis.report.run_folders import (
     read_record,
     read_table,
     runs_in,
 )
-from fairlead.analysis.report.run_charts import Ran
+from fairlead.errors import ConfigError, RunError
 
 FoldersArgument = Annotated[
     list[Path] | None,
@@ -68,12 +68,12 @@ def make_out(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def read_runs(folders: Sequence[Path]) -> list[Ran]:
+def read_runs(folders: Sequence[Path]) -> list[PlottedRun]:
     """Complete runs with labels that tell them apart; RunError at the first that is none."""
     records = [read_record(folder) for folder in folders]
     labels = _labels(records, folders)
     return [
-        Ran(
+        PlottedRun(
             label,
             record["config"],
             record["metrics"],

@@ -84,10 +84,10 @@ def serve(
     Without --policy it goes on with the policy it had, at first max_min_fairness_perf (LAS). The first
     start writes the token of user `admin` to DIR/admin.token, and one for agents to DIR/agent.token.
     """
-    from fairlead.model import jit
     from fairlead.cluster.server.options import live_options, tls_of
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
+    from fairlead.model import jit
 
     options = live_options(
         cluster,

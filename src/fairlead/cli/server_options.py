@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fairlead.errors import ConfigError, FairleadError, InputError
 from fairlead.cluster.http_client import DEFAULT_URL, Client
+from fairlead.errors import ConfigError, FairleadError, InputError
 
 T = TypeVar("T")
 TOKEN_FILE = Path("~/.config/fairlead/token")

@@ -11,19 +11,20 @@ import msgspec
 import polars as pl
 import typer
 
-from fairlead.cli import options as o
-from fairlead.errors import ConfigError, FairleadError, InputError, RunError
-from fairlead.analysis.experiments.divergence import Divergence
-from fairlead.simulator.inputs import Input
-from fairlead.analysis.report import progress_bar as progress, terminal_tables as tables
+from fairlead.analysis.experiments.divergence import DivergenceDetector
+from fairlead.analysis.report import progress_bar as progress
+from fairlead.analysis.report import terminal_tables as tables
 from fairlead.analysis.report.fairness import machine_form, rho_of_jobs
-from fairlead.simulator.recording.metrics import Result
 from fairlead.analysis.report.run_folder import (
     begin_record,
     write_json,
     write_result,
 )
-from fairlead.simulator.simulate import Run
+from fairlead.cli import options as o
+from fairlead.errors import ConfigError, FairleadError, InputError, RunError
+from fairlead.simulator.inputs import Input
+from fairlead.simulator.recording.metrics import Result
+from fairlead.simulator.simulate import SimulationRun
 
 PolicyOption = Annotated[
     str | None,
@@ -129,7 +130,7 @@ def remembered(
 
 
 def execute(
-    run: Run,
+    run: SimulationRun,
     folder: Path,
     arguments: dict[str, Any],
     *,
@@ -142,7 +143,7 @@ def execute(
     record = begin_record(folder, run.config(), arguments)
     total = run.n_measured
     window = run.options.window
-    divergence = Divergence(int(run.cluster.capacity.sum()), window[1] if window else 0)
+    divergence = DivergenceDetector(int(run.cluster.capacity.sum()), window[1] if window else 0)
     try:
         with (
             o.interruptible() as stop,

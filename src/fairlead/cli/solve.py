@@ -12,14 +12,14 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from fairlead.analysis.report.progress_bar import progress
 from fairlead.errors import ConfigError
-from fairlead.scheduler.mechanism.settings import GAVEL
 from fairlead.model.allocation import Allocation
 from fairlead.model.limits import MAX_SEED
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
-from fairlead.analysis.report.progress_bar import progress
+from fairlead.scheduler.mechanism.settings import GAVEL
 from fairlead.simulator.traces.instances import read_instances
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 

@@ -15,20 +15,20 @@ import typer
 from fairlead.cli.lazy_commands import AFTER_DASHES
 from fairlead.cli.server_options import JsonOption, asks_server
 from fairlead.cli.terminal_views import print_json
-from fairlead.errors import ConfigError, FairleadError, InputError, UnreachableError
 from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import (
     SPECS,
     check_spec,
     read_spec,
 )
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.api_models import JobView
+from fairlead.errors import ConfigError, FairleadError, InputError, UnreachableError
 
 ENDED = ("completed", "dropped", "killed", "cancelled")
-LOOK_S = 0.5  # between two looks at a job
-MOST = 1_000  # specs in one request
-LOOKED_AT = 20  # jobs of which it is told at once that they cannot run now
+POLL_S = 0.5  # between two looks at a job
+MAX_IMPORTS = 1_000  # specs in one request
+SCANNED_OPTIONS = 20  # jobs of which it is told at once that they cannot run now
 
 
 @asks_server
@@ -224,7 +224,7 @@ def submit(
         print_json({"ids": ids})
     else:
         print("\n".join(f"job {job}" for job in ids), flush=True)
-    _tell_stuck(client, ids[:LOOKED_AT])
+    _tell_stuck(client, ids[:SCANNED_OPTIONS])
     if wait:
         _wait(client, ids)
 
@@ -250,8 +250,8 @@ def _specs(
             f"give files or a command behind --, not both: {files[0]!r} stands before it"
         )
     if not command:
-        if len(files) > MOST:
-            raise ConfigError(f"at most {MOST:,} files at once, got {len(files):,}")
+        if len(files) > MAX_IMPORTS:
+            raise ConfigError(f"at most {MAX_IMPORTS:,} files at once, got {len(files):,}")
         return [_merged(read_spec(file), given, env, file) for file in files]
     if "total_steps" not in given:
         raise ConfigError("--steps: how many steps is the command's job? It is needed to plan")
@@ -332,4 +332,4 @@ def _ended(client: Client, job: int) -> JobView:
             if not away:
                 print(f"fairlead: {problem}; still waiting", file=sys.stderr)
             away = True
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)

@@ -14,32 +14,32 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from fairlead.cli import options as o
-from fairlead.cli import sweep_options as s
-from fairlead.cli.terminal_views import NOTHING, console
-from fairlead.errors import ConfigError, RunError
-from fairlead.analysis.experiments.sweep_description import described, read_table
-from fairlead.analysis.experiments.point import Outcome, Point
-from fairlead.analysis.experiments.sweep_loads import leaves_out_zero
 from fairlead.analysis.experiments.executor import (
-    Engine,
     Limits,
+    SweepExecutor,
     run_points,
 )
-from fairlead.analysis.experiments.result_store import Store
+from fairlead.analysis.experiments.point import Point, PointResult
+from fairlead.analysis.experiments.result_store import ResultStore
 from fairlead.analysis.experiments.sweep import (
     RESULT,
+    LoadSummary,
     Spec,
-    Summary,
     SweepResult,
     run_sweep,
     summarise,
     sustainable,
 )
 from fairlead.analysis.experiments.sweep_charts import Swept
+from fairlead.analysis.experiments.sweep_description import described, read_table
+from fairlead.analysis.experiments.sweep_loads import leaves_out_zero
 from fairlead.analysis.experiments.sweep_page import sweep_report
-from fairlead.simulator.inputs import Input
 from fairlead.analysis.report import progress_bar as progress
+from fairlead.cli import options as o
+from fairlead.cli import sweep_options as s
+from fairlead.cli.terminal_views import NOTHING, console
+from fairlead.errors import ConfigError, RunError
+from fairlead.simulator.inputs import Input
 from fairlead.simulator.traces.atomic_write import write_atomically
 
 SPEC = "spec.json"
@@ -56,7 +56,7 @@ def _option(field: str) -> str:
 # Keys of a sweep's file are those of the options, with _ for -.
 NAMES = {field.name: _option(field.name)[2:].replace("-", "_") for field in fields(Input)}
 LISTS = ("policies", "profiles", "seeds", "rates", "jobs")
-MANY = (
+MAX_LISTED = (
     *(f"--{name}" for name in LISTS),
     *(_option(f.name) for f in fields(Input) if f.type is not bool),
 )
@@ -88,7 +88,7 @@ def _takes_many(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.takes_many = MANY  # type: ignore[attr-defined]  # for ``lazy.Command``
+    run.takes_many = MAX_LISTED  # type: ignore[attr-defined]  # for ``lazy.Command``
     return run
 
 
@@ -166,7 +166,7 @@ def sweep(
     processes: s.ProcessesOption = None,
     memory: s.MemoryOption = None,
     timeout: s.TimeoutOption = None,
-    engine: s.EngineOption = s.EngineKind.PROCESSES,
+    engine: s.ExecutorOption = s.ExecutorKind.PROCESSES,
     ray_address: s.AddressOption = None,
     any_version: s.AnyVersionOption = False,
     json: o.JsonOption = False,
@@ -198,10 +198,10 @@ def sweep(
     else:
         spec = _spec(file, table)
         folder = out or Path("runs") / f"sweep-{_name(spec)}"
-    made = s.engine_of(engine, processes, ray_address)
+    made = s.executor_of(engine, processes, ray_address)
     s.make_out(folder)
     _write(folder / SPEC, spec)
-    store = Store(folder, any_version=any_version)
+    store = ResultStore(folder, any_version=any_version)
     with s.interrupted(f"go on with: fairlead sweep --resume {folder}"):
         result, outcomes = _run(spec, store, made, limits)
         _write(folder / RESULT, result)
@@ -251,14 +251,14 @@ def _begun(folder: Path) -> Spec:
 
 
 def _run(
-    spec: Spec, store: Store, engine: Engine, limits: Limits
-) -> tuple[SweepResult, list[Outcome]]:
+    spec: Spec, store: ResultStore, engine: SweepExecutor, limits: Limits
+) -> tuple[SweepResult, list[PointResult]]:
     """The result, and each outcome once."""
-    every: list[Outcome] = []
+    every: list[PointResult] = []
 
-    def run(points: Sequence[Point]) -> list[Outcome]:
+    def run(points: Sequence[Point]) -> list[PointResult]:
         with progress.progress("sweep", len(points)) as show:
-            found = run_points(points, store, engine, limits, show, s.Told(len(points)))
+            found = run_points(points, store, engine, limits, show, s.SweepReporter(len(points)))
         every.extend(found)
         return found
 
@@ -293,7 +293,7 @@ def _show(result: SweepResult, folder: Path, as_json: bool) -> None:
     print(f"Report: {folder / 'report.html'}")
 
 
-def _table(result: SweepResult, rows: list[Summary]) -> Table:
+def _table(result: SweepResult, rows: list[LoadSummary]) -> Table:
     axis = {"rates": "jobs/h", "jobs": "jobs", "none": ""}[result.spec.axis]
     table = Table(box=SIMPLE_HEAD)
     table.add_column("line")
@@ -321,13 +321,13 @@ def _hours(seconds: float | None) -> str:
     return NOTHING if seconds is None else f"{seconds / 3600:.2f}"
 
 
-def _spread(row: Summary) -> str:
+def _spread(row: LoadSummary) -> str:
     if row.jct_low_s is None or row.jct_high_s is None or row.seeds < 2:
         return ""
     return f"{row.jct_low_s / 3600:.2f} - {row.jct_high_s / 3600:.2f}"
 
 
-def _status(row: Summary) -> str:
+def _status(row: LoadSummary) -> str:
     whole = sum(row.statuses.values())
     words = []
     for status, count in row.statuses.items():

@@ -14,20 +14,20 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from fairlead.cli.terminal_views import console
-from fairlead.errors import ConfigError
-from fairlead.analysis.experiments.point import Outcome, Status
 from fairlead.analysis.experiments.executor import (
-    Engine,
     Processes,
+    SweepExecutor,
     label,
 )
-from fairlead.analysis.experiments.result_store import Store, code_version
+from fairlead.analysis.experiments.point import PointResult, Status
+from fairlead.analysis.experiments.result_store import ResultStore, code_version
+from fairlead.cli.terminal_views import console
+from fairlead.errors import ConfigError
 
 TOLD_EVERY_S = 60.0
 
 
-class EngineKind(StrEnum):
+class ExecutorKind(StrEnum):
     """Where points run."""
 
     PROCESSES = "processes"
@@ -57,8 +57,8 @@ TimeoutOption = Annotated[
         "--timeout", metavar="SECONDS", help="What one point may take. Default: no limit."
     ),
 ]
-EngineOption = Annotated[
-    EngineKind,
+ExecutorOption = Annotated[
+    ExecutorKind,
     typer.Option("--engine", help="Run on processes of this machine, or on a Ray cluster."),
 ]
 AddressOption = Annotated[
@@ -76,12 +76,12 @@ AnyVersionOption = Annotated[
 ]
 
 
-def engine_of(kind: EngineKind, processes: int | None, address: str | None) -> Engine:
+def executor_of(kind: ExecutorKind, processes: int | None, address: str | None) -> SweepExecutor:
     """The engine that was asked for."""
-    if kind is EngineKind.RAY:
-        from fairlead.analysis.experiments.ray_executor import RayEngine
+    if kind is ExecutorKind.RAY:
+        from fairlead.analysis.experiments.ray_executor import RayExecutor
 
-        return RayEngine(processes, address)
+        return RayExecutor(processes, address)
     if address is not None:
         raise ConfigError("--ray-address goes with --engine ray")
     return Processes() if processes is None else Processes(processes)
@@ -97,7 +97,7 @@ def make_out(folder: Path) -> None:
         raise ConfigError(f"--out: {folder}: cannot be made ({problem.strerror})") from None
 
 
-class Told:
+class SweepReporter:
     """Says on stderr now and then how far it is, where there is no terminal to draw on."""
 
     def __init__(self, points: int) -> None:
@@ -106,7 +106,7 @@ class Told:
         self._began_s = time.monotonic()
         self._next_s = self._began_s + TOLD_EVERY_S
 
-    def __call__(self, _outcome: Outcome) -> None:
+    def __call__(self, _outcome: PointResult) -> None:
         """A point has ended."""
         self._done += 1
         now_s = time.monotonic()
@@ -141,7 +141,7 @@ def interrupted(go_on: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def failures(outcomes: Sequence[Outcome]) -> bool:
+def failures(outcomes: Sequence[PointResult]) -> bool:
     """Show a table of the points that have failed or run out of time, if there are any."""
     bad = [one for one in outcomes if one.status in (Status.FAILED, Status.TIMED_OUT)]
     if not bad:
@@ -155,7 +155,7 @@ def failures(outcomes: Sequence[Outcome]) -> bool:
     return True
 
 
-def say_foreign(store: Store) -> None:
+def say_foreign(store: ResultStore) -> None:
     """Say which results are of other versions."""
     for version, count in sorted(store.foreign.items()):
         print(

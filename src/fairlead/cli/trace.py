@@ -22,7 +22,7 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.adapting_arrivals import adapting_arrivals
 from fairlead.simulator.arrivals import bursty_arrivals, gavel_arrivals
 from fairlead.simulator.traces.cluster_files import parse_cluster
-from fairlead.simulator.traces.describe import Description, describe
+from fairlead.simulator.traces.describe import TraceDescription, describe
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 from fairlead.simulator.traces.trace import (
@@ -73,7 +73,7 @@ VcOption = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite OUT if it is there.")]
 
 
-class Kind(StrEnum):
+class GeneratorKind(StrEnum):
     """The generators."""
 
     GAVEL = "gavel"
@@ -144,13 +144,13 @@ def generate_command(
         ),
     ],
     kind: Annotated[
-        Kind,
+        GeneratorKind,
         typer.Option(
             help="gavel: Poisson arrivals and log-uniform durations, equal to Gavel's own generator. "
             "bursty: sweeps submitted together and heavy-tailed durations, as on real clusters. "
             "shockwave: jobs that change their batch size, equal to Shockwave's own generator."
         ),
-    ] = Kind.GAVEL,
+    ] = GeneratorKind.GAVEL,
     jobs: Annotated[int, typer.Option(min=1, help="How many jobs.")] = 200,
     interarrival: Annotated[
         float, typer.Option(metavar="SECONDS", help="Mean time between arrivals; 0 = none.")
@@ -183,7 +183,7 @@ def generate_command(
     _refuse_to_overwrite(target, force)
     table, on = _rates(throughputs, cluster)
     arrivals: Iterator[Arrival]
-    if kind is Kind.GAVEL:
+    if kind is GeneratorKind.GAVEL:
         if full and on is None:
             raise ConfigError("--full needs --cluster: the devices that the first jobs fill")
         arrivals = gavel_arrivals(
@@ -197,7 +197,7 @@ def generate_command(
             steady_state=on if full else None,
             fixed_duration_s=duration,
         )
-    elif kind is Kind.SHOCKWAVE:
+    elif kind is GeneratorKind.SHOCKWAVE:
         _refuse_options(kind, priorities, deadlines, duration is not None, full)
         arrivals = adapting_arrivals(
             table, mean_interarrival_s=interarrival, seed=seed, jobs=jobs, multi_gpu=multi_gpu
@@ -220,7 +220,7 @@ def _refuse_to_overwrite(target: Path, force: bool) -> None:
         raise ConfigError(f"{target}: is there already; choose another name or give --force")
 
 
-def _refuse_options(kind: Kind, *given: bool) -> None:
+def _refuse_options(kind: GeneratorKind, *given: bool) -> None:
     """given: were these options of other kinds given?"""
     names = ("--priorities", "--deadlines", "--duration", "--full", "--multi-gpu")
     for name, is_given in zip(names, given, strict=False):
@@ -248,7 +248,7 @@ def _say(text: str) -> None:
     Console(highlight=False, soft_wrap=True).print(text, markup=False)
 
 
-def _show(figures: Description) -> None:
+def _show(figures: TraceDescription) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)
@@ -256,7 +256,7 @@ def _show(figures: Description) -> None:
         console.print(table)
 
 
-def _tables(figures: Description) -> Iterator[Table]:
+def _tables(figures: TraceDescription) -> Iterator[Table]:
     yield _table(f"{figures.name} ({figures.format})", ("", ""), _summary_rows(figures))
     rows = [(one.devices, _share(one.jobs), _share(one.device_time)) for one in figures.demand]
     yield _table("Demand", ("devices", "share of jobs", "share of device time"), rows)
@@ -285,7 +285,7 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     return table
 
 
-def _summary_rows(figures: Description) -> Sequence[tuple[str, ...]]:
+def _summary_rows(figures: TraceDescription) -> Sequence[tuple[str, ...]]:
     arrivals = figures.arrivals
     rows = [
         ("jobs", f"{figures.jobs:,}"),

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from fairlead.errors import ConfigError, FairleadError
 from fairlead.cluster.local import LocalCluster
+from fairlead.errors import ConfigError, FairleadError
 
 HOME = Path("~/.local/state/fairlead/up")
 
@@ -74,13 +74,13 @@ def up(
 def _demo(state: Path | None, policy: str, round_s: float) -> None:
     from fairlead.cli.demo_screen import Screen, report
     from fairlead.cli.replay import replay
-    from fairlead.cluster.demo.run import play
     from fairlead.cluster.demo.jobs import (
         NODES,
         POLICY,
         PREFORK,
         ROUND_S,
     )
+    from fairlead.cluster.demo.run import play
 
     if state is not None and (state / "server").exists():
         raise ConfigError(f"--state {state}: there is a cluster already; the demo needs a new one")

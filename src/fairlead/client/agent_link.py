@@ -7,27 +7,27 @@ import socket
 from math import inf
 from time import monotonic, sleep
 
-from fairlead.client.rank_environment import (
-    EXIT_MAY_NOT_RUN,
-    Place,
-    leave,
-    say,
-)
 from fairlead.client.messages import (
     Adapt,
-    Frames,
     FromAgent,
     Grant,
     Hello,
     Loaded,
     Progress,
-    Refused,
+    RankFrames,
+    RankRefused,
     Save,
-    Stop,
+    StopRank,
     frame,
 )
-from fairlead.errors import WireError
+from fairlead.client.rank_environment import (
+    EXIT_MAY_NOT_RUN,
+    RankEnvironment,
+    leave,
+    say,
+)
 from fairlead.client.version import __version__
+from fairlead.errors import WireError
 
 OPEN_S = 30.0  # how long the agent may be away when a rank comes up
 FINISH_S = 10.0  # and when it ends
@@ -44,7 +44,7 @@ class Link:
     ``stop`` (a reason), ``save_wanted`` and ``refused`` (a reason) are what it has asked for so far.
     """
 
-    def __init__(self, place: Place, checkpoint_s: float) -> None:
+    def __init__(self, place: RankEnvironment, checkpoint_s: float) -> None:
         self.checkpoint_s = checkpoint_s
         self.lease_end = inf  # monotonic time
         self.stop = ""
@@ -52,7 +52,7 @@ class Link:
         self.refused = ""
         self._place = place
         self._socket: socket.socket | None = None
-        self._frames: Frames[FromAgent] = Frames(FromAgent)
+        self._frames: RankFrames[FromAgent] = RankFrames(FromAgent)
         self._outbox = bytearray()
         self._asked = False  # for the lease, and not answered yet
         self._asked_at = 0.0
@@ -87,7 +87,7 @@ class Link:
         self._connect(now)
         self._receive()
         if now >= self.lease_end and (not self._asked or self._asked_at == now):
-            self._last_call(now)
+            self._final_renewal(now)
 
     def tell(self, message: object) -> None:
         """Send, at once if the agent takes it."""
@@ -164,7 +164,7 @@ class Link:
         self._outbox.clear()
         return True
 
-    def _last_call(self, now: float) -> None:
+    def _final_renewal(self, now: float) -> None:
         """The lease ran out while the rank was busy (a long step, a load): the agent may still extend it."""
         if self._socket is not None and not self._asked:
             self._asked, self._asked_at = True, now
@@ -184,7 +184,7 @@ class Link:
         except OSError:
             made.close()
             return
-        self._socket, self._frames, self._outbox = made, Frames(FromAgent), bytearray()
+        self._socket, self._frames, self._outbox = made, RankFrames(FromAgent), bytearray()
         self._asked, self._asked_at = True, now
         place = self._place
         for message in (
@@ -227,11 +227,11 @@ class Link:
             self.lease_end = self._asked_at + message.lease_s
             self._renew_at = self._asked_at + RENEW_AT * message.lease_s
             self.checkpoint_s = message.checkpoint_s
-        elif isinstance(message, Stop):
+        elif isinstance(message, StopRank):
             self.stop = message.reason or "stopped"
         elif isinstance(message, Save):
             self.save_wanted = True
-        elif isinstance(message, Refused):
+        elif isinstance(message, RankRefused):
             self.refused = message.reason or "refused"
 
     def _send(self, message: object) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from fairlead.client.lease import Lease, Position
 from fairlead.client.passes import END, passes_of
-from fairlead.client.rank_environment import say
 from fairlead.client.plain_state import decode_state, encode_state, is_state
+from fairlead.client.rank_environment import say
 from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from fairlead.client import crash, stacks
 from fairlead.client.checkpoint import Checkpoint, Manifest
-from fairlead.client.rank_sync import Standing
+from fairlead.client.quick_exit import end_quickly
 from fairlead.client.rank_environment import (
     EXIT_MAY_NOT_RUN,
-    Place,
+    RankEnvironment,
     leave,
-    read_place,
+    read_rank_environment,
 )
-from fairlead.client.quick_exit import end_quickly
+from fairlead.client.rank_sync import RankStatus
 from fairlead.client.rank_zero import (
     NEVER,
-    Follow,
-    Lead,
-    Side,
+    OtherRank,
+    RankRole,
+    RankZero,
     loader_state_of,
     part_name,
 )
@@ -108,10 +108,10 @@ class Lease:
         self._exits = on_stop == "exit"
         self._sharded = save_ranks == "all"
         self._quick = exit == "quick"
-        self._place = Place()
-        self._side: Side | None = None
+        self._place = RankEnvironment()
+        self._side: RankRole | None = None
         self._found: Checkpoint | None = None  # the checkpoint of this start
-        self._behind: Side | None = None  # the same, once the loop has come to its end
+        self._behind: RankRole | None = None  # the same, once the loop has come to its end
         self._count_step: Callable[[int], None] = _count_nowhere
         self._before: Any = None  # the handler of SIGTERM before ours
         self._running = False  # a step is under way
@@ -127,23 +127,25 @@ class Lease:
     @property
     def rank(self) -> int:
         """Of this process, among ``world_size``."""
-        return self._place.rank if self._side else read_place(os.environ).rank
+        return self._place.rank if self._side else read_rank_environment(os.environ).rank
 
     @property
     def world_size(self) -> int:
         """Processes of the job."""
-        return self._place.world_size if self._side else read_place(os.environ).world_size
+        return (
+            self._place.world_size if self._side else read_rank_environment(os.environ).world_size
+        )
 
     def __enter__(self) -> Self:
         """Get the lease and load the newest checkpoint."""
-        self._place = place = read_place(os.environ)
+        self._place = place = read_rank_environment(os.environ)
         crash.install(lambda: self.step)
         stacks.register()
         directory = place.checkpoint_dir or self._checkpoint_dir
         self._side = (
-            Lead(place, self._save, directory, self._checkpoint_s, self._sharded)
+            RankZero(place, self._save, directory, self._checkpoint_s, self._sharded)
             if place.rank == 0
-            else Follow(place, self._save, self._sharded)
+            else OtherRank(place, self._save, self._sharded)
         )
         self._count_step = self._side.count
         self._catch_sigterm()
@@ -276,7 +278,7 @@ class Lease:
             self._look_at = 0.0
         return True
 
-    def _end(self, side: Side, completed: bool, reason: str) -> bool:
+    def _end(self, side: RankRole, completed: bool, reason: str) -> bool:
         side.end(self.step, completed)
         self._release()
         self._behind = side if completed else None
@@ -291,8 +293,8 @@ class Lease:
             end_quickly()
         raise SystemExit(0)
 
-    def _standing(self, finished: bool) -> Standing:
-        return Standing(
+    def _standing(self, finished: bool) -> RankStatus:
+        return RankStatus(
             self.step,
             self.batch_size,
             self.total_steps or 0,
@@ -316,7 +318,7 @@ class Lease:
             finished=finished,
         )
 
-    def _resume(self, side: Side) -> None:
+    def _resume(self, side: RankRole) -> None:
         found = self._found = side.open()
         opened = monotonic()
         if found is not None:
@@ -354,7 +356,7 @@ class Lease:
         self.total_steps = place.total_steps or self.total_steps
         return None
 
-    def _change_batch(self, side: Side) -> None:
+    def _change_batch(self, side: RankRole) -> None:
         if self._adaptation is not None:
             self.batch_size, self.total_steps = self._adaptation
             self._adaptation, self._adapted = None, True

@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 from fairlead.client.exact_loader import ExactLoader
 from fairlead.client.lease import Lease, Position
-from fairlead.client.rank_environment import read_place
 from fairlead.client.plain_state import decode_state, encode_state, is_state
+from fairlead.client.rank_environment import read_rank_environment
 from fairlead.client.rank_zero import part_name
 from fairlead.errors import ConfigError
 
@@ -53,7 +53,7 @@ class FairleadCallback(*_callback_bases()):  # type: ignore[misc]
         checkpoint_s: float = 600.0,
         on_stop: Literal["exit", "return"] = "exit",
     ) -> None:
-        several = read_place(os.environ).world_size > 1
+        several = read_rank_environment(os.environ).world_size > 1
         self.lease = Lease(
             load=self._load,
             save=self._save,

@@ -1,13 +1,14 @@
 """What a rank and the agent of its node say to each other, over a Unix stream socket.
 
 A message is its length (little-endian u32) and a JSON object with a ``type`` (``fairlead.client.codec``).
-Rank 0 alone speaks to its agent; the other ranks follow rank 0 (``fairlead.client.rank_sync``). The agent tells a
+Rank 0 alone speaks to its agent; the other ranks follow rank 0 (``fairlead.client.rank_sync``). The
+agent tells a
 rank who it is in its environment:
 
 ==========================  =====================================================================
 FAIRLEAD_SOCKET             path of the agent's socket; absent: not under Fairlead
 FAIRLEAD_JOB                job id
-FAIRLEAD_EPOCH              of the lease; it grows with every start, and each message carries it
+FAIRLEAD_ATTEMPT              of the lease; it grows with every start, and each message carries it
 FAIRLEAD_TOKEN              secret of this start; a stranger on the same machine does not know it
 FAIRLEAD_CHECKPOINT_DIR     where the job's checkpoints are
 FAIRLEAD_TOTAL_STEPS        steps of the whole job
@@ -16,8 +17,8 @@ FAIRLEAD_DEVICES            their indices on the node, ``0,1`` (CUDA_VISIBLE_DEV
 FAIRLEAD_BATCH              samples per step that the job uses now, where it has changed it before
 FAIRLEAD_FAILURE_FILE       where to leave the exception that the rank dies of
 FAIRLEAD_STACKS_FILE        where to write the stacks of all threads on a signal, should it hang
-FAIRLEAD_GANG               host:port where rank 0 listens for the other ranks; absent for one rank
-FAIRLEAD_GANG_TOKEN         secret that they share, on all nodes; FAIRLEAD_TOKEN is a node's own
+FAIRLEAD_RANK_SYNC               host:port where rank 0 listens for the other ranks; absent for one rank
+FAIRLEAD_RANK_SYNC_TOKEN         secret that they share, on all nodes; FAIRLEAD_TOKEN is a node's own
 RANK, WORLD_SIZE,           as torchrun sets them for torch.distributed's ``env://``: all of them, always
 LOCAL_RANK, MASTER_ADDR,
 MASTER_PORT, GROUP_RANK,
@@ -48,7 +49,7 @@ LARGEST = 1 << 16  # bytes of a message; more is a stranger
 
 @dataclass(frozen=True)
 class Hello:
-    """The first message of rank 0. Answered by ``Grant`` or ``Refused``."""
+    """The first message of rank 0. Answered by ``Grant`` or ``RankRefused``."""
 
     job: int
     epoch: int
@@ -91,7 +92,7 @@ class Adapt:
 
 
 @dataclass(frozen=True)
-class Ended:
+class RankEnded:
     """The loop of rank 0 is over. Completed: what is left is the code behind it, which may still be told to
     stop; a rank that then stops says so with another one."""
 
@@ -111,7 +112,7 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopRank:
     """Stop at the next step that all ranks can agree on, save, exit with 0."""
 
     reason: str  # preempted | cancelled | paused | lease expired | agent leaves
@@ -123,14 +124,14 @@ class Save:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RankRefused:
     """This process may not run: it is of an old epoch, or a stranger. Exit without saving."""
 
     reason: str
 
 
-FromRank: TypeAlias = Union[Hello, Loaded, Progress, Adapt, Ended]
-FromAgent: TypeAlias = Union[Grant, Stop, Save, Refused]
+FromRank: TypeAlias = Union[Hello, Loaded, Progress, Adapt, RankEnded]
+FromAgent: TypeAlias = Union[Grant, StopRank, Save, RankRefused]
 
 
 Message = TypeVar("Message")
@@ -144,10 +145,10 @@ def frame(message: object) -> bytes:
     return HEAD.pack(len(body)) + body
 
 
-class Frames(Generic[Message]):
+class RankFrames(Generic[Message]):
     """Messages out of the bytes of a stream, in whatever pieces these arrive.
 
-    ``Frames(FromRank)`` on the agent's side, ``Frames(FromAgent)`` on the rank's.
+    ``RankFrames(FromRank)`` on the agent's side, ``RankFrames(FromAgent)`` on the rank's.
     """
 
     def __init__(self, types: Any) -> None:

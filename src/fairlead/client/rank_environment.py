@@ -11,18 +11,18 @@ from fairlead.errors import ConfigError
 
 EXIT_IO = 74  # the state could not be saved: work since the last checkpoint is lost
 EXIT_MAY_NOT_RUN = 75  # refused, or another process holds the job's checkpoints
-EXIT_GANG = 76  # another rank is gone
+EXIT_RANK_SYNC = 76  # another rank is gone
 
 
 @dataclass(frozen=True)
-class Place:
+class RankEnvironment:
     """Where this process stands. The defaults are those of a script that somebody runs by hand."""
 
     socket: str = ""  # of the agent, "" = not under Fairlead
     job: int = 0
     epoch: int = 0
     token: str = ""
-    gang_token: str = ""  # shared by the ranks of all nodes; "" = the token, which is a node's own
+    sync_token: str = ""  # shared by the ranks of all nodes; "" = the token, which is a node's own
     checkpoint_dir: str = ""
     total_steps: int = 0  # 0 = the script knows
     batch: int = 0  # 0 = the script knows
@@ -31,18 +31,18 @@ class Place:
     world_size: int = 1
 
 
-def read_place(environ: Mapping[str, str]) -> Place:
+def read_rank_environment(environ: Mapping[str, str]) -> RankEnvironment:
     """The variables of ``fairlead.client.messages``. Raises ConfigError with the variable and its value."""
     world_size = _whole(environ, "WORLD_SIZE", 1, least=1)
     rank = _whole(environ, "RANK", 0)
     if rank >= world_size:
         raise ConfigError(f"RANK: expected less than WORLD_SIZE ({world_size}), got {rank}")
-    return Place(
+    return RankEnvironment(
         socket=environ.get("FAIRLEAD_SOCKET", ""),
         job=_whole(environ, "FAIRLEAD_JOB", 0),
-        epoch=_whole(environ, "FAIRLEAD_EPOCH", 0),
+        epoch=_whole(environ, "FAIRLEAD_ATTEMPT", 0),
         token=environ.get("FAIRLEAD_TOKEN", ""),
-        gang_token=environ.get("FAIRLEAD_GANG_TOKEN", ""),
+        sync_token=environ.get("FAIRLEAD_RANK_SYNC_TOKEN", ""),
         checkpoint_dir=environ.get("FAIRLEAD_CHECKPOINT_DIR", ""),
         total_steps=_whole(environ, "FAIRLEAD_TOTAL_STEPS", 0),
         batch=_whole(environ, "FAIRLEAD_BATCH", 0),
@@ -54,13 +54,13 @@ def read_place(environ: Mapping[str, str]) -> Place:
 
 def _gang(environ: Mapping[str, str]) -> tuple[str, int]:
     """Where rank 0 listens. Under another launcher (torchrun): the port behind that of its rendezvous."""
-    if not environ.get("FAIRLEAD_GANG"):
+    if not environ.get("FAIRLEAD_RANK_SYNC"):
         port = _whole(environ, "MASTER_PORT", 29500, least=1)
         return environ.get("MASTER_ADDR", "127.0.0.1"), port + 1
-    text = environ["FAIRLEAD_GANG"]
+    text = environ["FAIRLEAD_RANK_SYNC"]
     host, found, port_text = text.rpartition(":")
     if not found or not host or not port_text.isdecimal() or not 0 < int(port_text) < 65536:
-        raise ConfigError(f"FAIRLEAD_GANG: expected host:port, got {text!r}")
+        raise ConfigError(f"FAIRLEAD_RANK_SYNC: expected host:port, got {text!r}")
     return host.strip("[]"), int(port_text)
 
 

@@ -18,12 +18,12 @@ from time import monotonic, sleep
 from typing import Literal, Protocol, TypeVar, Union
 
 from fairlead.client.checkpoint import Part
+from fairlead.client.messages import RankFrames, frame
 from fairlead.client.rank_environment import (
-    EXIT_GANG,
-    Place,
+    EXIT_RANK_SYNC,
+    RankEnvironment,
     leave,
 )
-from fairlead.client.messages import Frames, frame
 from fairlead.errors import WireError
 
 OPEN_S = 60.0  # until all ranks have come
@@ -48,7 +48,7 @@ class Begin:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankStatus:
     """How a rank stands at a check step. The first three must be the same for all."""
 
     step: int
@@ -60,7 +60,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Decision:
     """What all ranks do now."""
 
     do: Literal["go", "save", "stop", "finish", "abandon"]
@@ -77,28 +77,28 @@ class Saved:
     problem: str = ""
 
 
-Upward = Union[Join, Standing, Saved]
-Downward = Union[Begin, Verdict]
+Upward = Union[Join, RankStatus, Saved]
+Downward = Union[Begin, Decision]
 Idle = Callable[[], None]  # called while rank 0 waits
-Answer = TypeVar("Answer", Join, Standing, Saved)
+Answer = TypeVar("Answer", Join, RankStatus, Saved)
 
 
-class Gang(Protocol):
+class RankSync(Protocol):
     """The other ranks, as rank 0 sees them."""
 
     def open(self, idle: Idle) -> None: ...
-    def tell(self, message: Begin | Verdict) -> None: ...
-    def standings(self, idle: Idle) -> list[Standing]: ...
+    def tell(self, message: Begin | Decision) -> None: ...
+    def standings(self, idle: Idle) -> list[RankStatus]: ...
     def saved(self, idle: Idle) -> list[Saved]: ...
     def close(self) -> None: ...
 
 
-class Nobody:
+class SingleRankSync:
     """The gang of a job of one rank."""
 
     def open(self, idle: Idle) -> None: ...
-    def tell(self, message: Begin | Verdict) -> None: ...
-    def standings(self, idle: Idle) -> list[Standing]:  # noqa: ARG002
+    def tell(self, message: Begin | Decision) -> None: ...
+    def standings(self, idle: Idle) -> list[RankStatus]:  # noqa: ARG002
         return []
 
     def saved(self, idle: Idle) -> list[Saved]:  # noqa: ARG002
@@ -113,14 +113,14 @@ class Peer:
     def __init__(self, connected: socket.socket, types: object, name: str) -> None:
         self.socket = connected
         self.name = name
-        self._frames: Frames[Upward | Downward] = Frames(types)
+        self._frames: RankFrames[Upward | Downward] = RankFrames(types)
         self._arrived: list[Upward | Downward] = []
 
     def send(self, message: object) -> None:
         try:
             self.socket.sendall(frame(message))
         except OSError as problem:
-            leave(EXIT_GANG, f"{self.name} is gone ({problem.strerror})")
+            leave(EXIT_RANK_SYNC, f"{self.name} is gone ({problem.strerror})")
 
     def receive(self) -> Upward | Downward | None:
         """The next message, None: not whole yet. Waits as long as the socket does."""
@@ -129,9 +129,9 @@ class Peer:
                 data = self.socket.recv(65536)
                 self._arrived += self._frames.feed(data)
             except (OSError, WireError) as problem:
-                leave(EXIT_GANG, f"{self.name} is gone ({problem})")
+                leave(EXIT_RANK_SYNC, f"{self.name} is gone ({problem})")
             if not data:
-                leave(EXIT_GANG, f"{self.name} is gone")
+                leave(EXIT_RANK_SYNC, f"{self.name} is gone")
         return self._arrived.pop(0) if self._arrived else None
 
     def take(self, wanted: type[Answer], idle: Idle) -> Answer:
@@ -144,13 +144,13 @@ class Peer:
             if isinstance(message, wanted):
                 return message
             if message is not None:
-                leave(EXIT_GANG, f"{self.name}: {wanted.__name__} expected, got {message}")
+                leave(EXIT_RANK_SYNC, f"{self.name}: {wanted.__name__} expected, got {message}")
 
 
-class Leader:
+class RankZeroSync:
     """Rank 0 of several."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RankEnvironment) -> None:
         self._place = place
         self._peers: dict[int, Peer] = {}
 
@@ -160,22 +160,22 @@ class Leader:
         try:
             listening = socket.create_server(self._place.gang, backlog=self._place.world_size)
         except OSError as problem:
-            leave(EXIT_GANG, f"cannot listen at {self._place.gang}: {problem.strerror}")
+            leave(EXIT_RANK_SYNC, f"cannot listen at {self._place.gang}: {problem.strerror}")
         with listening:
             until = monotonic() + OPEN_S
             while len(self._peers) < self._place.world_size - 1:
                 if monotonic() > until:
-                    leave(EXIT_GANG, f"{self._missing()} did not come within {OPEN_S:.0f} s")
+                    leave(EXIT_RANK_SYNC, f"{self._missing()} did not come within {OPEN_S:.0f} s")
                 if select.select([listening], [], [], SLICE_S)[0]:
                     self._welcome(listening)
                 idle()
 
-    def tell(self, message: Begin | Verdict) -> None:
+    def tell(self, message: Begin | Decision) -> None:
         for peer in self._peers.values():
             peer.send(message)
 
-    def standings(self, idle: Idle) -> list[Standing]:
-        return [peer.take(Standing, idle) for peer in self._peers.values()]
+    def standings(self, idle: Idle) -> list[RankStatus]:
+        return [peer.take(RankStatus, idle) for peer in self._peers.values()]
 
     def saved(self, idle: Idle) -> list[Saved]:
         return [peer.take(Saved, idle) for peer in self._peers.values()]
@@ -188,7 +188,7 @@ class Leader:
         """Let a rank in, and nobody else."""
         connected, _ = listening.accept()
         connected.settimeout(5.0)
-        frames: Frames[Join] = Frames(Join)
+        frames: RankFrames[Join] = RankFrames(Join)
         joins: list[Join] = []
         with suppress(OSError, WireError):
             while not joins and (data := connected.recv(4096)):
@@ -202,7 +202,7 @@ class Leader:
 
     def _is_ours(self, join: Join) -> bool:
         place = self._place
-        known = join.token == (place.gang_token or place.token) and join.epoch == place.epoch
+        known = join.token == (place.sync_token or place.token) and join.epoch == place.epoch
         return known and 0 < join.rank < place.world_size and join.rank not in self._peers
 
     def _missing(self) -> str:
@@ -210,10 +210,10 @@ class Leader:
         return f"rank {missing[0]}" if len(missing) == 1 else f"{len(missing)} ranks"
 
 
-class Follower:
+class OtherRankSync:
     """Any other rank."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RankEnvironment) -> None:
         self._place = place
         self._peer: Peer | None = None
 
@@ -222,21 +222,21 @@ class Follower:
         until = monotonic() + OPEN_S
         while (connected := self._connected()) is None:
             if monotonic() > until:
-                leave(EXIT_GANG, f"rank 0 does not answer at {self._place.gang}")
+                leave(EXIT_RANK_SYNC, f"rank 0 does not answer at {self._place.gang}")
             sleep(0.05)
         self._peer = Peer(connected, Downward, "rank 0")
         place = self._place
-        self._peer.send(Join(place.gang_token or place.token, place.epoch, place.rank))
+        self._peer.send(Join(place.sync_token or place.token, place.epoch, place.rank))
         begin = self._wait()
         assert isinstance(begin, Begin)
         return begin.checkpoint
 
-    def verdict(self, standing: Standing) -> Verdict:
+    def verdict(self, standing: RankStatus) -> Decision:
         """Say how this rank stands; what all ranks do now."""
         assert self._peer is not None
         self._peer.send(standing)
         verdict = self._wait()
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, Decision)
         return verdict
 
     def tell(self, saved: Saved) -> None:

@@ -1,4 +1,4 @@
-"""The two sides of a job's ranks: rank 0 decides (``Lead``), the others follow it (``Follow``)."""
+"""The two sides of a job's ranks: rank 0 decides (``RankZero``), the others follow it (``OtherRank``)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Protocol
 
+from fairlead.client.agent_link import Link
 from fairlead.client.checkpoint import (
     Checkpoint,
     Checkpoints,
@@ -17,38 +18,37 @@ from fairlead.client.checkpoint import (
     read_manifest,
     sync_parts,
 )
-from fairlead.client.rank_sync import (
-    Begin,
-    Follower,
-    Gang,
-    Leader,
-    Nobody,
-    Pace,
-    Saved,
-    Standing,
-    Verdict,
+from fairlead.client.messages import (
+    Adapt,
+    Loaded,
+    RankEnded,
 )
-from fairlead.client.agent_link import Link
 from fairlead.client.rank_environment import (
-    EXIT_GANG,
     EXIT_IO,
     EXIT_MAY_NOT_RUN,
-    Place,
+    EXIT_RANK_SYNC,
+    RankEnvironment,
     leave,
     say,
 )
-from fairlead.client.step_count import StepCount
-from fairlead.client.messages import (
-    Adapt,
-    Ended,
-    Loaded,
+from fairlead.client.rank_sync import (
+    Begin,
+    Decision,
+    OtherRankSync,
+    Pace,
+    RankStatus,
+    RankSync,
+    RankZeroSync,
+    Saved,
+    SingleRankSync,
 )
+from fairlead.client.step_count import StepCount
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
 LOCK_S = 30.0  # how long another process may still hold the checkpoints
-LOOK_S = 0.02  # between two looks at the agent's socket; one costs some 50 us when caches are cold
+POLL_S = 0.02  # between two looks at the agent's socket; one costs some 50 us when caches are cold
 ALONE_S = 0.1  # between two looks at the clock without an agent
 NEVER = 1 << 62  # a step that no job reaches
 RETRY_S = 30.0  # at most, after a checkpoint that could not be saved
@@ -57,33 +57,38 @@ UserSave: TypeAlias = Callable[[Path], None]
 CANNOT_SAVE = (OSError, RuntimeError)  # the second is what PyTorch raises when the disk is full
 
 
-class Side(Protocol):
+class RankRole(Protocol):
     """What ``Lease`` asks of either side."""
 
     def open(self) -> Checkpoint | None: ...
     def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None: ...
     def change(self, step: int, batch_size: int, total_steps: int) -> None: ...
     def count(self, step: int) -> None: ...
-    def decide(self, standing: Standing) -> Verdict: ...
+    def decide(self, standing: RankStatus) -> Decision: ...
     def save(self, partial: str, manifest: Manifest) -> bool: ...
-    def go_on(self, verdict: Verdict, step: int) -> tuple[float, int]: ...
+    def go_on(self, verdict: Decision, step: int) -> tuple[float, int]: ...
     def end(self, step: int, completed: bool) -> None: ...
     def want_checkpoint(self) -> None: ...
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str: ...
     def close(self) -> None: ...
 
 
-class Lead:
+class RankZero:
     """Rank 0: the agent's socket, the checkpoints, and the verdicts for all ranks."""
 
     def __init__(
-        self, place: Place, save: UserSave, directory: str, checkpoint_s: float, sharded: bool
+        self,
+        place: RankEnvironment,
+        save: UserSave,
+        directory: str,
+        checkpoint_s: float,
+        sharded: bool,
     ) -> None:
         self._place = place
         self._user_save = save
         self._sharded = sharded
         self._link = Link(place, checkpoint_s)
-        self._gang: Gang = Leader(place) if place.world_size > 1 else Nobody()
+        self._gang: RankSync = RankZeroSync(place) if place.world_size > 1 else SingleRankSync()
         self._pace = Pace()
         self._store = Checkpoints(directory) if directory else None
         self._steps = StepCount(Path(directory), place.job) if directory else None
@@ -126,7 +131,7 @@ class Lead:
         if self._steps is not None:
             self._steps.write(step)
 
-    def decide(self, standing: Standing) -> Verdict:
+    def decide(self, standing: RankStatus) -> Decision:
         """What all ranks do at this step."""
         self._step = standing.step
         standings = [standing, *self._gang.standings(self._idle)]
@@ -167,14 +172,14 @@ class Lead:
         self._mark(manifest)
         return True
 
-    def go_on(self, verdict: Verdict, step: int) -> tuple[float, int]:
+    def go_on(self, verdict: Decision, step: int) -> tuple[float, int]:
         """Tell of the progress; when to look again: monotonic time (inf: not by time), and step."""
         now = monotonic()
         self._progress(now, step, at_once=verdict.do == "save")
         if self._place.world_size > 1:
             return inf, verdict.check_step
         if self._place.socket:
-            return now + LOOK_S, NEVER
+            return now + POLL_S, NEVER
         due = max(self._retry_at, self._saved_at + self._link.checkpoint_s)
         return min(now + ALONE_S, due), NEVER
 
@@ -217,8 +222,8 @@ class Lead:
     def _mark(self, manifest: Manifest) -> None:
         self._marked = manifest.total_steps if manifest.finished else -1
 
-    def _end_of(self, step: int, completed: bool) -> Ended:
-        return Ended(self._place.epoch, step, self._saved_step, self._save_s, completed)
+    def _end_of(self, step: int, completed: bool) -> RankEnded:
+        return RankEnded(self._place.epoch, step, self._saved_step, self._save_s, completed)
 
     def close(self) -> None:
         if not self._finishing:
@@ -229,21 +234,21 @@ class Lead:
         if self._steps is not None:
             self._steps.close()
 
-    def _judge(self, standings: list[Standing], now: float) -> Verdict:
+    def _judge(self, standings: list[RankStatus], now: float) -> Decision:
         link = self._link
         link.look(now)
         if link.refused:
-            return Verdict("abandon", link.refused)
+            return Decision("abandon", link.refused)
         if standings[0].finished or any(one.complete for one in standings):
-            return Verdict("finish")
+            return Decision("finish")
         if link.stop or any(one.terminated for one in standings):
-            return Verdict("stop", link.stop or "SIGTERM")
+            return Decision("stop", link.stop or "SIGTERM")
         if now >= link.lease_end:
-            return Verdict("stop", "lease expired")
+            return Decision("stop", "lease expired")
         if self._store is not None and self._save_is_due(now):
             link.save_wanted = False
-            return Verdict("save")
-        return Verdict("go")
+            return Decision("save")
+        return Decision("go")
 
     def _save_is_due(self, now: float) -> bool:
         if self._step == self._saved_step:
@@ -272,14 +277,15 @@ class Lead:
             f"the one of step {self._saved_step} stays, next attempt in {wait_s:.0f} s"
         )
 
-    def _compare(self, standings: list[Standing]) -> None:
+    def _compare(self, standings: list[RankStatus]) -> None:
         first = standings[0]
         for other in standings[1:]:
             for field in ("step", "batch_size", "total_steps", "finished"):
                 mine, theirs = getattr(first, field), getattr(other, field)
                 if mine != theirs:
                     leave(
-                        EXIT_GANG, f"ranks differ in {field} at step {first.step}: {mine}, {theirs}"
+                        EXIT_RANK_SYNC,
+                        f"ranks differ in {field} at step {first.step}: {mine}, {theirs}",
                     )
 
     def _take_lock(self, store: Checkpoints) -> None:
@@ -309,14 +315,14 @@ class Lead:
         self._link.tell_progress(now, step, self._saved_step, self._save_s, at_once)
 
 
-class Follow:
+class OtherRank:
     """Every other rank."""
 
-    def __init__(self, place: Place, save: UserSave, sharded: bool) -> None:
+    def __init__(self, place: RankEnvironment, save: UserSave, sharded: bool) -> None:
         self._place = place
         self._user_save = save
         self._sharded = sharded
-        self._gang = Follower(place)
+        self._gang = OtherRankSync(place)
 
     def open(self) -> Checkpoint | None:
         """The checkpoint that rank 0 has chosen and checked."""
@@ -329,7 +335,7 @@ class Follow:
 
     def count(self, step: int) -> None: ...
 
-    def decide(self, standing: Standing) -> Verdict:
+    def decide(self, standing: RankStatus) -> Decision:
         """What rank 0 says."""
         return self._gang.verdict(standing)
 
@@ -343,7 +349,7 @@ class Follow:
         self._gang.tell(saved)
         return True
 
-    def go_on(self, verdict: Verdict, step: int) -> tuple[float, int]:  # noqa: ARG002
+    def go_on(self, verdict: Decision, step: int) -> tuple[float, int]:  # noqa: ARG002
         return inf, verdict.check_step
 
     def end(self, step: int, completed: bool) -> None: ...

@@ -10,18 +10,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from fairlead.client.messages import (
-    Frames,
     FromRank,
     Grant,
     Hello,
     Progress,
-    Refused,
+    RankFrames,
+    RankRefused,
     frame,
 )
 from fairlead.errors import WireError
 
 
-class Host:
+class StubAgent:
     """Listens at a path, lets the one job in, answers requests for its lease.
 
     ``granting`` off: requests are not answered. ``said``: all that the rank has said, oldest first.
@@ -39,7 +39,7 @@ class Host:
         self.known = False  # the rank that is connected has said a good hello
         self._listening: socket.socket | None = None
         self._peer: socket.socket | None = None
-        self._frames: Frames[FromRank] = Frames(FromRank)
+        self._frames: RankFrames[FromRank] = RankFrames(FromRank)
 
     def open(self) -> None:
         """Listen."""
@@ -92,7 +92,7 @@ class Host:
         assert self._listening is not None
         self.drop()
         self._peer, _ = self._listening.accept()
-        self._frames = Frames(FromRank)
+        self._frames = RankFrames(FromRank)
 
     def _read(self) -> list[FromRank]:
         assert self._peer is not None
@@ -113,7 +113,7 @@ class Host:
             right = (self.job, self.epoch, self.token)
             self.known = (message.job, message.epoch, message.token) == right
             if not self.known:
-                self.send(Refused(f"job {message.job}, epoch {message.epoch} may not run here"))
+                self.send(RankRefused(f"job {message.job}, epoch {message.epoch} may not run here"))
                 return
         wants = isinstance(message, Hello) or (isinstance(message, Progress) and message.renew)
         if wants and self.granting and self.known:

@@ -23,7 +23,6 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from fairlead.client.iterator import Iterator
 from fairlead.client.lease import Lease, Position
-from fairlead.client.rank_environment import read_place
 from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.random_state import (
     capture_random,
@@ -32,6 +31,7 @@ from fairlead.client.random_state import (
     restore_generators,
     restore_random,
 )
+from fairlead.client.rank_environment import read_rank_environment
 from fairlead.errors import CheckpointError, ConfigError
 
 FORMAT = 1
@@ -112,7 +112,7 @@ class TrainingState:
             _restore(one, _unsafe(saved[name]))
         if self._keep_gradients and "gradients" in state:
             _restore_gradients(self._objects, state["gradients"])
-        if read_place(os.environ).rank == 0:  # whose they are
+        if read_rank_environment(os.environ).rank == 0:  # whose they are
             restore_random(decode_state(state["random"].encode()))
 
     def _load_rank(self, path: Path, lease: Lease) -> None:
@@ -129,7 +129,7 @@ class TrainingState:
 
     def _own_state(self) -> dict[str, Any]:
         """The gradients of a rank other than 0, where they may not be those of rank 0."""
-        if not self._keep_gradients or read_place(os.environ).rank == 0:
+        if not self._keep_gradients or read_rank_environment(os.environ).rank == 0:
             return {}
         gradients = _gradients(self._objects)
         for one in [] if self._apart else self._synced:

@@ -172,7 +172,7 @@ class SampleOrder:
     """A sampler whose passes can be opened again in their middle.
 
     generators: those that the sampler draws from, apart from the global ones.
-    seeded: what is given is ``Load``, an order to a worker, instead of the samples alone.
+    seeded: what is given is ``SampleLoad``, an order to a worker, instead of the samples alone.
     """
 
     def __init__(self, sampler: Any, generator: Any, *, seeded: bool) -> None:
@@ -261,7 +261,9 @@ class OrderedPass:
         samples = self._draw()
         self._order.digests[self._count] = self._digest
         return (
-            Load(samples, derive_seed(self._seed, self._count)) if self._order.seeded else samples
+            SampleLoad(samples, derive_seed(self._seed, self._count))
+            if self._order.seeded
+            else samples
         )
 
     def prime(self) -> None:
@@ -306,7 +308,7 @@ class OrderedPass:
         return samples
 
 
-class Load:
+class SampleLoad:
     """What a worker loads, and with which seed."""
 
     __slots__ = ("samples", "seed")
@@ -337,7 +339,7 @@ class SeededDataset:
         return len(self._dataset)
 
     def __getitem__(self, load: Any) -> Any:
-        if not isinstance(load, Load):
+        if not isinstance(load, SampleLoad):
             return self._dataset[load]
         self._seed(load.seed)
         return self._dataset[load.samples]

@@ -20,7 +20,6 @@ import torch.utils.data as torch_data
 from transformers import TrainerCallback
 
 from fairlead.client.lease import Lease, Position
-from fairlead.client.rank_environment import read_place
 from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.random_state import (
     RandomStream,
@@ -30,6 +29,7 @@ from fairlead.client.random_state import (
     restore_random,
     seed_generators,
 )
+from fairlead.client.rank_environment import read_rank_environment
 from fairlead.client.rank_zero import part_name
 from fairlead.errors import ConfigError
 
@@ -48,7 +48,7 @@ class FairleadCallback(TrainerCallback):  # type: ignore[misc]
         checkpoint_s: float = 600.0,
     ) -> None:
         _check(trainer)
-        several = read_place(os.environ).world_size > 1
+        several = read_rank_environment(os.environ).world_size > 1
         self._trainer = trainer
         self._path: str | None = None
         self._entered = False

@@ -12,20 +12,20 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from fairlead.errors import FairleadError, InputError, UnreachableError
 from fairlead.cluster.protocol.access import Caller, Role
-from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     Comparison,
     Explanation,
     JobView,
     NodeView,
     Sample,
     StatusView,
-    StintView,
     WhatIf,
 )
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
+from fairlead.errors import FairleadError, InputError, UnreachableError
 
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8470"
@@ -103,9 +103,9 @@ class Client:
         """A job as it is now."""
         return self._call("GET", f"/v1/jobs/{job:d}", JobView)
 
-    def stints(self, job: int) -> list[StintView]:
+    def stints(self, job: int) -> list[AttemptView]:
         """Every start of a job."""
-        return self._call("GET", f"/v1/jobs/{job:d}/stints", list[StintView])
+        return self._call("GET", f"/v1/jobs/{job:d}/stints", list[AttemptView])
 
     def explain(self, job: int) -> Explanation:
         """The story of a job."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.errors import ConfigError, FairleadError
 from fairlead.cluster.http_client import Client
+from fairlead.errors import ConfigError, FairleadError
 
 READY_S = 120.0  # for a server to listen: the first start of all compiles
 NODES_S = 30.0  # for the agents to register

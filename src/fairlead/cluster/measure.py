@@ -14,15 +14,15 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from fairlead.client.stub_agent import Host
 from fairlead.client.messages import (
-    Ended,
     FromRank,
     Hello,
     Loaded,
     Progress,
-    Stop,
+    RankEnded,
+    StopRank,
 )
+from fairlead.client.stub_agent import StubAgent
 from fairlead.errors import ConfigError
 
 WARM_UP = 2  # reports of progress before the measuring begins
@@ -35,7 +35,7 @@ Message = TypeVar("Message", bound=FromRank)
 
 
 @dataclass(frozen=True)
-class Measured:
+class ScriptTimings:
     """A script on one accelerator type."""
 
     accelerator: str
@@ -57,7 +57,7 @@ class Measured:
 
 def measure(
     command: Sequence[str], accelerator: str, devices: int, seconds: float, steps: int | None = None
-) -> Measured:
+) -> ScriptTimings:
     """Run a script twice: to measure its rate (for so many seconds, or steps), then from the checkpoint that
     it has saved. Raises ConfigError where it fails, or has no ``Iterator`` or ``Lease``."""
     with tempfile.TemporaryDirectory(prefix="fairlead-profile-") as name:
@@ -74,7 +74,7 @@ def measure(
             at, step = run.train_for(loaded_at + AGAIN_S, loaded.step)
             run.stop()
     spread = statistics.stdev(rates) if len(rates) > 1 else 0.0
-    return Measured(
+    return ScriptTimings(
         accelerator,
         devices,
         rate,
@@ -88,10 +88,10 @@ def measure(
     )
 
 
-class Run:
+class MeasuredRun:
     """One start of a script, and the agent's side of its socket. Times are monotonic, in seconds."""
 
-    def __init__(self, command: Sequence[str], host: Host, log: Path) -> None:
+    def __init__(self, command: Sequence[str], host: StubAgent, log: Path) -> None:
         self.command, self.host, self.log = command, host, log
         self.processes: list[subprocess.Popen[bytes]] = []
         self.began = monotonic()
@@ -125,8 +125,8 @@ class Run:
     def stop(self) -> tuple[int, float, float]:
         """Steps, seconds to save, seconds to stop."""
         asked = monotonic()
-        self.host.send(Stop("profiled"))
-        _, ended = self.wait_for(Ended)
+        self.host.send(StopRank("profiled"))
+        _, ended = self.wait_for(RankEnded)
         for process in self.processes:
             process.wait(PATIENCE_S)
         code = max((process.returncode for process in self.processes), key=abs)
@@ -175,12 +175,14 @@ def _enough(marks: list[tuple[float, int]], seconds: float, steps: int | None) -
 
 
 @contextmanager
-def start(command: Sequence[str], accelerator: str, devices: int, folder: Path) -> Iterator[Run]:
+def start(
+    command: Sequence[str], accelerator: str, devices: int, folder: Path
+) -> Iterator[MeasuredRun]:
     """Start the ranks of a script, from its checkpoint in this folder if there is one; what is left of them
     after the block is ended."""
-    host = Host(folder / "agent.sock", checkpoint_s=1e9)
+    host = StubAgent(folder / "agent.sock", checkpoint_s=1e9)
     host.open()
-    run = Run(command, host, folder / "output")
+    run = MeasuredRun(command, host, folder / "output")
     with ExitStack() as stack:
         stack.callback(host.close)
         stack.callback(_end, run.processes)
@@ -196,7 +198,7 @@ def start(command: Sequence[str], accelerator: str, devices: int, folder: Path) 
         yield run
 
 
-def _environment(host: Host, accelerator: str, devices: int, folder: Path) -> dict[str, str]:
+def _environment(host: StubAgent, accelerator: str, devices: int, folder: Path) -> dict[str, str]:
     ports = _free_ports(2)
     more = host.environment(
         checkpoint_dir=str(folder / "checkpoints"),

@@ -11,35 +11,35 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.estimation.estimator import Estimator
+from fairlead.estimation.messages import Beliefs, Measurement
+from fairlead.model.adaptation import with_batch
+from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.commands import (
     Command,
     EndJobs,
     StartRound,
 )
-from fairlead.scheduler.driver import Backend
-from fairlead.estimation.estimator import Estimator
-from fairlead.estimation.messages import Beliefs, Measured
 from fairlead.model.events import (
     Event,
     JobsSubmitted,
     KindsLearned,
-    Outcome,
     ProgressCorrected,
     RatesLearned,
     RequirementsChanged,
     RoundEnded,
+    RoundOutcome,
 )
-from fairlead.model.adaptation import with_batch
-from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job import Job
-from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.model.throughputs import JobType, Throughputs
+from fairlead.scheduler.driver import Backend
 
 Claims = Callable[
     [Sequence[Job]], Floats | None
 ]  # (jobs, slots) steps/s that users claim, NaN = none
 
 # (job, steps and seconds of it in a round) -> the same as they were measured; None = not measured
-Measure = Callable[[int, float, float], tuple[float, float] | None]
+MeasureRates = Callable[[int, float, float], tuple[float, float] | None]
 
 _NEAR = 1e-9  # of its steps that a job may lack and be done
 
@@ -48,7 +48,7 @@ def _as_reported(_: int, steps: float, seconds: float) -> tuple[float, float]:
     return steps, seconds
 
 
-class Feed:
+class EstimatingBackend:
     """See the module."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Feed:
         estimator: Estimator,
         throughputs: Throughputs,
         claims: Claims | None = None,
-        measure: Measure = _as_reported,
+        measure: MeasureRates = _as_reported,
     ) -> None:
         """throughputs: the table that the core begins with, on its slot types; claims: what users say of
         jobs that are submitted; measure: steps and seconds of a job in a round as they say how fast it is,
@@ -134,7 +134,7 @@ class Feed:
                     if job in self._jobs:
                         self._jobs[job].done = done
             case KindsLearned():
-                said = (event.kinds, event.slots, event.rate, event.beside, event.pair)
+                said = (event.kinds, event.slots, event.rate, event.colocated_kinds, event.pair)
                 table = self.throughputs.learned(*said)
                 self.throughputs = table
                 self.estimator.table(table)
@@ -171,11 +171,11 @@ class Feed:
             return
         units, steps = round_.units, event.steps
         there = units >= 0
-        failed = ((event.outcome == Outcome.FAILED) & there).any(axis=1)
-        lost = ((event.outcome == Outcome.LOST) & there).any(axis=1)
+        failed = ((event.outcome == RoundOutcome.FAILED) & there).any(axis=1)
+        lost = ((event.outcome == RoundOutcome.LOST) & there).any(axis=1)
         steps = np.where((failed | lost)[:, None], 0.0, steps)
         paired = there.sum(axis=1) > 1
-        over = self._book(units, steps) | (event.outcome == Outcome.ENDED)
+        over = self._book(units, steps) | (event.outcome == RoundOutcome.ENDED)
         seconds = event.finish_s - round_.time_s - event.restart_s
         counts = there & (~lost & (seconds > 0))[:, None] & ~(paired[:, None] & over)
         counts &= failed[:, None] | (steps > 0)  # steps are 0 where work was lost, too
@@ -197,7 +197,7 @@ class Feed:
         if len(unit):
             jobs, slot = units[unit, member], round_.slot[unit]
             said = (did[:, 0].copy(), did[:, 1].copy(), partner, failed[unit])
-            self.estimator.measured(Measured(event.time_s, jobs, slot, *said))
+            self.estimator.measured(Measurement(event.time_s, jobs, slot, *said))
 
     def _book(self, units: Ints, steps: Floats) -> Bools:
         """Count steps; (units, width) which jobs have done all of theirs."""
@@ -242,7 +242,7 @@ class Feed:
 class _Known:
     """A job in the system."""
 
-    kind: Kind
+    kind: JobType
     total: float  # steps of the whole job
     done: float = 0.0
     will_have: float | None = None  # steps done after the round in force, as it counts them then
@@ -256,11 +256,11 @@ class _Numbers:
     def __init__(self) -> None:
         self._number: dict[int, int] = {}  # by name
         self._jobs: dict[int, int] = {}  # name -> how many go by it
-        self._kind: dict[int, Kind] = {}
+        self._kind: dict[int, JobType] = {}
         self._free: list[int] = []  # a heap
         self._used = 0
 
-    def join(self, name: int, kind: Kind) -> None:
+    def join(self, name: int, kind: JobType) -> None:
         """One more job of this kind goes by a belief."""
         if name < 0:
             return
@@ -299,5 +299,5 @@ class _Numbers:
             np.array([at[self._kind[name]] for name in belief], np.int64),
             np.ascontiguousarray(said.rate[used]),
             np.array(of, np.int64).reshape(-1, 2),
-            np.ascontiguousarray(said.beside[pairs]),
+            np.ascontiguousarray(said.colocated_rate[pairs]),
         )

@@ -12,13 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.errors import ConfigError
-from fairlead.estimation.messages import Beliefs, Measured
+from fairlead.estimation.messages import Beliefs, Measurement
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 
-__all__ = ["Beliefs", "Estimator", "Measured", "Remembering", "check_spec", "make_estimator"]
+__all__ = [
+    "Beliefs",
+    "CheckpointableEstimator",
+    "Estimator",
+    "Measurement",
+    "check_spec",
+    "make_estimator",
+]
 
 
 class Estimator(Protocol):
@@ -36,7 +43,7 @@ class Estimator(Protocol):
         """Jobs train on at other batch sizes (samples per step). What was believed of them holds no
         longer, and they go by the table until something new is said."""
 
-    def measured(self, report: Measured) -> None:
+    def measured(self, report: Measurement) -> None:
         """A round is over."""
 
     def ended(self, jobs: Ints) -> None:
@@ -48,7 +55,7 @@ class Estimator(Protocol):
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class CheckpointableEstimator(Protocol):
     """An estimator whose knowledge outlives the process: a live server takes it up again."""
 
     def kept(self) -> Mapping[str, NDArray[Any]]:
@@ -65,9 +72,9 @@ _Make: TypeAlias = Callable[[Mapping[str, str], Throughputs, Cluster, int], Esti
 def _gavel(
     options: Mapping[str, str], table: Throughputs, cluster: Cluster, seed: int
 ) -> Estimator:
-    from fairlead.estimation.gavel_estimator import Released
+    from fairlead.estimation.gavel_estimator import GavelEstimator
 
-    return Released.of(options, table, cluster, seed)
+    return GavelEstimator.of(options, table, cluster, seed)
 
 
 def _fairlead(

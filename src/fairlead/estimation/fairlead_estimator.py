@@ -16,51 +16,52 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.estimation.job_table import (
-    Jobs,
-    Settings,
-    known_part,
-    new_jobs,
-)
-from fairlead.estimation.pairs import Pairs
-from fairlead.estimation.prior import Prior, base_of
-from fairlead.estimation.messages import Beliefs, Measured
 from fairlead.estimation.gaussian_tree import (
-    Tree,
+    GaussianTree,
     posterior,
     times,
 )
-from fairlead.estimation.user_bias import COMMON, Users
+from fairlead.estimation.job_table import (
+    EstimatedJobs,
+    EstimatorSettings,
+    known_part,
+    new_jobs,
+)
+from fairlead.estimation.messages import Beliefs, Measurement
+from fairlead.estimation.pairs import Pairs
+from fairlead.estimation.prior import Prior, base_of
+from fairlead.estimation.user_bias import COMMON, UserBias
 from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job import Job
-from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.model.throughputs import JobType, Throughputs
 
 JOB_COMMON, JOB_OWN = 0.15, 0.08  # sd of what a job deviates from its kind: on all slots, on each
 NOISE = 0.05  # sd of a round's measurement, until measurements tell
 NOISE_SURE = 20.0  # measurements that this is worth
 MEMORY = 20.0  # rounds that count: what a job does now outweighs what it did long ago
-JUMP = 4.0  # sd by which a measurement must be off for the job to have changed for good
-SAY = 0.03  # relative change of a rate that is worth a new solve
-FEW = 3.0  # rounds after which a job that goes on as before tells nothing new
-STILL = SAY / 5  # change of what is believed of a kind that is not worth to look at its jobs again
+JUMP_SIGMAS = 4.0  # sd by which a measurement must be off for the job to have changed for good
+REPORT_THRESHOLD = 0.03  # relative change of a rate that is worth a new solve
+MIN_SAMPLES = 3.0  # rounds after which a job that goes on as before tells nothing new
+# change of what is believed of a kind that is not worth to look at its jobs again
+CONVERGED = REPORT_THRESHOLD / 5
 STEPS = 1.0  # steps that a count may be off by at either end of a round
-BOLD = 1.0  # sd that exploration adds
-UNSURE = 0.2  # sd below which there is nothing to explore
-PATIENT = 5  # rounds after which exploration that nobody took up ends
+EXPLORATION_BUDGET = 1.0  # sd that exploration adds
+UNCERTAIN_SIGMA = 0.2  # sd below which there is nothing to explore
+EXPLORATION_ROUNDS = 5  # rounds after which exploration that nobody took up ends
 
 
-class Fairlead:
+class FairleadEstimator:
     """See the module, and ``Estimator`` for the methods."""
 
     def __init__(
-        self, settings: Settings, throughputs: Throughputs, devices: float, seed: int
+        self, settings: EstimatorSettings, throughputs: Throughputs, devices: float, seed: int
     ) -> None:
         """throughputs: what is known before any job has run; devices: of the cluster."""
         self.settings = settings
         self.devices = devices
-        self.users = Users()
+        self.users = UserBias()
         self._catalogue = known_part(throughputs, settings.known, seed)
         self._noise = [
             NOISE_SURE,
@@ -73,7 +74,7 @@ class Fairlead:
         self._table = throughputs
         self.slots = throughputs.slots  # all that there ever were; those of the table at _columns
         self._columns: Ints = np.arange(len(self.slots))
-        self.tree = Tree(Prior(self._catalogue, self.slots))
+        self.tree = GaussianTree(Prior(self._catalogue, self.slots))
         self.pairs = Pairs(throughputs, self._catalogue)
         self.jobs = new_jobs(len(self.slots))
         self._row: dict[int, int] = {}
@@ -116,7 +117,7 @@ class Fairlead:
             return
         tree, old, more = self.tree, self.jobs, len(new)
         self.slots = self.slots + new
-        self.tree = Tree(Prior(self._catalogue, self.slots))
+        self.tree = GaussianTree(Prior(self._catalogue, self.slots))
         for row, (family, scale) in enumerate(tree.kinds):
             self.tree.kind(family, scale)
             info, shift = np.pad(tree.info[row], (0, more)), np.pad(tree.shift[row], (0, more))
@@ -124,7 +125,7 @@ class Fairlead:
         self._kind_said = np.pad(self._kind_said, ((0, 0), (0, more)), constant_values=-1.0)
         self.jobs = new_jobs(len(self.slots))
         self.jobs.grow(old.n)
-        for name in Jobs.columns:
+        for name in EstimatedJobs.columns:
             before, now = getattr(old, name), getattr(self.jobs, name)
             now[tuple(slice(n) for n in before.shape)] = before
         self.jobs.claim[:, -more:] = np.nan
@@ -155,10 +156,10 @@ class Fairlead:
         return row
 
     @property
-    def _kinds(self) -> list[Kind]:
+    def _kinds(self) -> list[JobType]:
         return list(self.tree.kinds)
 
-    def _cannot(self, kinds: Sequence[Kind]) -> Bools:
+    def _cannot(self, kinds: Sequence[JobType]) -> Bools:
         """(kinds, slots) where the table has no rate; none where rates that it lacks are to be predicted."""
         out: Bools = np.zeros((len(kinds), len(self.slots)), np.bool_)
         if not self.settings.unseen and len(kinds):
@@ -193,7 +194,7 @@ class Fairlead:
         self.jobs.keep(np.delete(np.arange(self.jobs.n), gone))
         self._row = {job: row for row, job in enumerate(self.jobs.id.tolist())}
 
-    def measured(self, report: Measured) -> None:
+    def measured(self, report: Measurement) -> None:
         """A round is over: what its jobs did alone, and beside each other."""
         row = np.array([self._row.get(job, -1) for job in report.jobs.tolist()], np.int64)
         alone = (row >= 0) & (report.partner < 0) & ~report.failed
@@ -207,15 +208,15 @@ class Fairlead:
         if good.any():
             self._learn(row[good], slot[good], log_rate[good], exact[good])
         self._learn_pairs(report, row)
-        self._take_courage()
+        self._refill_budget()
 
-    def _take_courage(self) -> None:
+    def _refill_budget(self) -> None:
         """A round more that may be explored with, and that explorers have waited."""
         waiting = self.jobs.dare >= 0
         self.jobs.dared[waiting] += 1
         share = self.settings.explore * self.devices
         self._credit = min(self._credit + share, max(1.0, share))
-        late = bool((self.jobs.dared[waiting] >= PATIENT).any())
+        late = bool((self.jobs.dared[waiting] >= EXPLORATION_ROUNDS).any())
         self._fresh = self._fresh or late or (self._unsure and self._credit >= 1)
 
     def _exact(self, steps: Floats) -> Floats:
@@ -238,15 +239,15 @@ class Fairlead:
         off = np.where(again, (log_rate - mean) ** 2, 0.0)
         usual_square = self.noise**2
         expected = usual_square * (1 / np.maximum(worth, 1e-9) + 1 / np.where(again, weight, 1.0))
-        jumped = off > JUMP**2 * expected
+        jumped = off > JUMP_SIGMAS**2 * expected
         usual = again & (worth > 0.5)
         self._noise[0] += float(usual.sum())
-        ratio = np.minimum(off / expected, JUMP**2) * usual_square
+        ratio = np.minimum(off / expected, JUMP_SIGMAS**2) * usual_square
         self._noise[1] += float(ratio[usual].sum())
         old = np.where(jumped, 0.0, np.minimum(weight, MEMORY - 1))
         new = np.where(jumped, log_rate, (old * mean + worth * log_rate) / (old + worth))
         jobs.weight[row, slot], jobs.mean[row, slot] = old + worth, new
-        tells = jumped | (weight < FEW) | (np.abs(new - mean) > STILL)
+        tells = jumped | (weight < MIN_SAMPLES) | (np.abs(new - mean) > CONVERGED)
         tells |= jobs.cannot[row, slot]
         jobs.cannot[row, slot] = False
         self._judge(row, slot, log_rate)
@@ -284,7 +285,7 @@ class Fairlead:
         jobs.info[rows], jobs.shift[rows] = info, shift
         jobs.stale[rows] = True
 
-    def _learn_pairs(self, report: Measured, row: Ints) -> None:
+    def _learn_pairs(self, report: Measurement, row: Ints) -> None:
         """What is known of both jobs alone tells how much they slow each other; where a job was never alone
         there, what is believed of the slowing tells its rate."""
         both = np.flatnonzero(report.partner >= 0)
@@ -297,9 +298,9 @@ class Fairlead:
         both, mine, other = both[there], row[both[there]], partner[there]
         if not len(both):
             return
-        kind, beside, slot = self.jobs.kind[mine], self.jobs.kind[other], report.slot[both]
+        kind, colocated_rate, slot = self.jobs.kind[mine], self.jobs.kind[other], report.slot[both]
         names = self._kinds
-        pair = self.pairs.rows([names[k] for k in kind], [names[k] for k in beside])
+        pair = self.pairs.rows([names[k] for k in kind], [names[k] for k in colocated_rate])
         stopped = report.failed[both] | (report.steps[both] <= 0)
         self.pairs.refuse(*(part[stopped] for part in (*pair, slot)))
         go = np.flatnonzero(~stopped)
@@ -355,7 +356,7 @@ class Fairlead:
         variance = np.maximum(wide[range(n), range(n)], 0.0)
         return mean[:n].T, np.sqrt(variance).T
 
-    def rates(self, job: int) -> "Told | None":
+    def rates(self, job: int) -> "ReportedRates | None":
         """What is known of a job in the system; None = it is not there."""
         row = self._row.get(job)
         if row is None:
@@ -364,7 +365,7 @@ class Fairlead:
         mean, sd = self.believed(one)
         measured = np.where(jobs.weight[row] > 0, np.exp(jobs.mean[row]), np.nan)
         believed = np.where(jobs.cannot[row], 0.0, np.exp(mean[0]))
-        return Told(self.slots, np.exp(jobs.claim[row]), measured, believed, sd[0])
+        return ReportedRates(self.slots, np.exp(jobs.claim[row]), measured, believed, sd[0])
 
     def beliefs(self) -> Beliefs | None:
         """Of whom more is believed than was said."""
@@ -391,7 +392,10 @@ class Fairlead:
         of_kinds = np.concatenate([tree.at, spread], axis=1)
         everyone = np.arange(len(users.names()))
         of_users = np.column_stack([users.bias(everyone), np.sqrt(users.variance(everyone)).T])
-        moved = _stir(self._kinds_were, of_kinds, STILL), _stir(self._users_were, of_users, 0.1)
+        moved = (
+            _changed(self._kinds_were, of_kinds, CONVERGED),
+            _changed(self._users_were, of_users, 0.1),
+        )
         self._kinds_were = np.where(moved[0][:, None], of_kinds, _fill(self._kinds_were, of_kinds))
         self._users_were = np.where(moved[1][:, None], of_users, _fill(self._users_were, of_users))
         return np.asarray(moved[0][self.jobs.kind] | moved[1][self.jobs.user])
@@ -406,11 +410,11 @@ class Fairlead:
     def _dare(self, rate: Floats, sd: Floats) -> None:
         """Show a few jobs better than they are believed to be, where too little is known of them."""
         jobs = self.jobs
-        jobs.dare[jobs.dared >= PATIENT] = -1
+        jobs.dare[jobs.dared >= EXPLORATION_ROUNDS] = -1
         open_ = np.where(jobs.cannot | (jobs.weight > 0), 0.0, sd)
         best = open_.argmax(axis=1)
         most = open_[np.arange(jobs.n), best]
-        ready = (jobs.dare < 0) & (jobs.dared < PATIENT) & (most > UNSURE)
+        ready = (jobs.dare < 0) & (jobs.dared < EXPLORATION_ROUNDS) & (most > UNCERTAIN_SIGMA)
         self._unsure = bool(ready.any())
         ready &= jobs.scale <= self._credit
         for row in np.flatnonzero(ready)[np.argsort(-most[ready], kind="stable")].tolist():
@@ -419,7 +423,7 @@ class Fairlead:
                 jobs.dare[row], jobs.dared[row] = best[row], 0
         bold = np.flatnonzero(jobs.dare >= 0)
         slot = jobs.dare[bold]
-        rate[bold, slot] *= np.exp(BOLD * sd[bold, slot])
+        rate[bold, slot] *= np.exp(EXPLORATION_BUDGET * sd[bold, slot])
 
     def _say(self, rate: Floats, kind_rate: Floats) -> Beliefs | None:
         """What differs from what was said. rate: (jobs, slots), kind_rate: (kinds, slots)."""
@@ -441,13 +445,13 @@ class Fairlead:
         jobs.said[own], jobs.named[:] = rate[own], name
         changed = np.flatnonzero(new)
         belief = np.concatenate([2 * kind_rows, 2 * jobs.id[own] + 1])
-        pair, beside = self._say_pairs(belief, kinds)
+        pair, colocated_rate = self._say_pairs(belief, kinds)
         if not len(changed) and not len(belief) and not len(pair):
             return None
         said = np.vstack([self._kind_said[kind_rows], jobs.said[own]])[:, self._columns]
-        return Beliefs(jobs.id[changed], name[changed], belief, said, pair, beside)
+        return Beliefs(jobs.id[changed], name[changed], belief, said, pair, colocated_rate)
 
-    def _say_pairs(self, belief: Ints, kinds: Sequence[Kind]) -> tuple[Ints, Floats]:
+    def _say_pairs(self, belief: Ints, kinds: Sequence[JobType]) -> tuple[Ints, Floats]:
         """Rates of pairs that are not as the table has them, of beliefs of which one is said anew or whose
         slowing is."""
         jobs = self.jobs
@@ -497,7 +501,7 @@ class Fairlead:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedRates:
     """A job's rates in steps/s, by slot type; NaN = nothing said, or not measured."""
 
     slots: tuple[SlotType, ...]
@@ -507,9 +511,13 @@ class Told:
     sd: Floats  # of the natural logarithm of what is believed
 
 
-def make(options: Mapping[str, str], table: Throughputs, cluster: Cluster, seed: int) -> Fairlead:
-    """The estimator of ``fairlead[:options]``: see ``Settings``."""
-    return Fairlead(Settings.of(options), table, float(cluster.capacity.sum()), seed)
+def make(
+    options: Mapping[str, str], table: Throughputs, cluster: Cluster, seed: int
+) -> FairleadEstimator:
+    """The estimator of ``fairlead[:options]``: see ``EstimatorSettings``."""
+    return FairleadEstimator(
+        EstimatorSettings.of(options), table, float(cluster.capacity.sum()), seed
+    )
 
 
 def _observe(mean: Floats, cov: Floats, of: Sequence[int], value: Floats, spread: Floats) -> None:
@@ -532,11 +540,11 @@ def _fill(before: Floats, now: Floats) -> Floats:
     return out
 
 
-def _stir(before: Floats, now: Floats, much: float) -> Bools:
+def _changed(before: Floats, now: Floats, much: float) -> Bools:
     """(rows,) has any number changed by so much?"""
     return np.asarray((np.abs(now - _fill(before, now)) > much).any(axis=1))
 
 
 def _differ(now: Floats, before: Floats) -> Bools:
     """(rows,) by more than is worth saying, on any slot?"""
-    return np.asarray((np.abs(now - before) > SAY * np.abs(before)).any(axis=1))
+    return np.asarray((np.abs(now - before) > REPORT_THRESHOLD * np.abs(before)).any(axis=1))

@@ -10,15 +10,15 @@ import numpy as np
 
 from fairlead.estimation.prior import Prior
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.throughputs import Kind
+from fairlead.model.throughputs import JobType
 
 
-class Tree:
+class GaussianTree:
     """Aligned arrays over kinds and models, which only grow. Slots are those of the prior."""
 
     def __init__(self, prior: Prior) -> None:
         self.prior = prior
-        self.kinds: dict[Kind, int] = {}
+        self.kinds: dict[JobType, int] = {}
         self._models: dict[str, int] = {}
         n = len(prior.slots)
         self.mean: Floats = np.zeros((0, n))  # (kinds, slots) log rate as the table has it

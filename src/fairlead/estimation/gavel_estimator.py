@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.errors import ConfigError
-from fairlead.estimation.matrix_completion import complete
 from fairlead.estimation.estimator import part
-from fairlead.estimation.messages import Beliefs, Measured
+from fairlead.estimation.matrix_completion import complete
+from fairlead.estimation.messages import Beliefs, Measurement
 from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality
@@ -35,7 +35,7 @@ _WIDE = 1 << 24  # more than a table has kinds
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class GavelEstimatorOptions:
     """How much is known beforehand."""
 
     references: int | None = None  # families among which a job is matched; None = all
@@ -44,7 +44,7 @@ class Choices:
     defect: bool = False
 
     @staticmethod
-    def of(options: Mapping[str, str]) -> "Choices":
+    def of(options: Mapping[str, str]) -> "GavelEstimatorOptions":
         """From the options of a spec; ConfigError names what is wrong."""
         unknown = sorted(set(options) - {"references", "profiling", "rank", "defect"})
         if unknown:
@@ -53,7 +53,7 @@ class Choices:
             )
         if options.get("defect"):
             raise ConfigError(f"estimator gavel: defect takes no value, got {options['defect']!r}")
-        return Choices(
+        return GavelEstimatorOptions(
             _whole("references", options["references"]) if "references" in options else None,
             part("gavel", "profiling", options.get("profiling", "1")),
             _whole("rank", options.get("rank", "10")),
@@ -70,7 +70,7 @@ def _whole(name: str, text: str) -> int:
 class Fingerprints:
     """The families of one scale factor, and which reference a new job of them is taken for."""
 
-    def __init__(self, slowdown: Floats, choices: Choices, seed: int) -> None:
+    def __init__(self, slowdown: Floats, choices: GavelEstimatorOptions, seed: int) -> None:
         """slowdown: (families, families, types) rate of the first beside the second over its rate alone."""
         self.slowdown = slowdown
         self.choices = choices
@@ -137,10 +137,10 @@ class _Job:
         return 2 * job + 1 if self.own else 2 * (self.kind * _WIDE + self.like)
 
 
-class Released:
+class GavelEstimator:
     """See the module. What it believes of pairs only matters to policies that pack."""
 
-    def __init__(self, choices: Choices, throughputs: Throughputs, seed: int) -> None:
+    def __init__(self, choices: GavelEstimatorOptions, throughputs: Throughputs, seed: int) -> None:
         self.choices = choices
         self.seed = seed
         self._jobs: dict[int, _Job] = {}
@@ -160,9 +160,9 @@ class Released:
         throughputs: Throughputs,
         cluster: Cluster,  # noqa: ARG004
         seed: int,
-    ) -> "Released":
+    ) -> "GavelEstimator":
         """From the options of a spec."""
-        return Released(Choices.of(options), throughputs, seed)
+        return GavelEstimator(GavelEstimatorOptions.of(options), throughputs, seed)
 
     def _read(self) -> None:
         """Families and fingerprints of the table. Kinds that have no rates in pairs are left to it."""
@@ -211,7 +211,7 @@ class Released:
                 self.ended(np.array([job]))
                 self._match(job, with_batch(one.family, size), one.scale)
 
-    def measured(self, report: Measured) -> None:
+    def measured(self, report: Measurement) -> None:
         """Pairs that ran are believed to be what they were."""
         rate = report.rate.tolist()
         columns = (report.jobs, report.partner, report.slot, report.failed)
@@ -283,8 +283,8 @@ class Released:
         first = {name: None for name in names if name not in self._said}
         self._said.update(first)
         kind = np.array([self._jobs[next(iter(self._users[n]))].kind for n in first], np.int64)
-        pair, beside = self._estimated(list(first))
-        said = self._as_measured(pair, beside, [p for p in changed if p in self._pairs])
+        pair, colocated_rate = self._estimated(list(first))
+        said = self._as_measured(pair, colocated_rate, [p for p in changed if p in self._pairs])
         ids = np.array(new, np.int64)
         belief = np.array(list(first), np.int64)
         return Beliefs(ids, np.array(names, np.int64), belief, self._table.rate[kind], *said)
@@ -303,14 +303,14 @@ class Released:
         kind = np.array([job.kind for job in one], np.int64)
         like = np.array([job.like for job in one], np.int64)
         rate, slow = self._table.rate, self._slowdown
-        beside = np.stack(
+        colocated_rate = np.stack(
             [slow[like[a], like[b]] * rate[kind[a]], slow[like[b], like[a]] * rate[kind[b]]], axis=2
         )
         names = np.array(everyone, np.int64)
-        return np.column_stack([names[a], names[b]]), beside
+        return np.column_stack([names[a], names[b]]), colocated_rate
 
     def _as_measured(
-        self, pair: Ints, beside: Floats, changed: list[tuple[int, int]]
+        self, pair: Ints, colocated_rate: Floats, changed: list[tuple[int, int]]
     ) -> tuple[Ints, Floats]:
         """The pairs, as they were measured where they were; and those that have just been."""
         row = {frozenset(names): i for i, names in enumerate(pair.tolist())}
@@ -322,14 +322,14 @@ class Released:
             if i is not None:
                 turned = pair[i, 0] != names[0]
                 known = self._pairs[one, two][:, ::-1] if turned else self._pairs[one, two]
-                beside[i] = np.where(np.isnan(known), beside[i], known)
+                colocated_rate[i] = np.where(np.isnan(known), colocated_rate[i], known)
             elif (one, two) in changed:
                 extra.append(names)
                 more.append(self._now(one, two))
         if extra:
             pair = np.vstack([pair, np.array(extra, np.int64)])
-            beside = np.concatenate([beside, np.stack(more)])
-        return pair, beside
+            colocated_rate = np.concatenate([colocated_rate, np.stack(more)])
+        return pair, colocated_rate
 
     def _now(self, one: int, two: int) -> Floats:
         """(slots, 2) what is believed of a pair of jobs."""

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairlead.model.growable_table import Table
 from fairlead.errors import ConfigError
 from fairlead.estimation.estimator import part
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.growable_table import GrowableTable
 from fairlead.model.throughputs import Throughputs
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EstimatorSettings:
     """Options of ``fairlead[:options]``."""
 
     known: float = 1.0  # part of the table's families that is taken as known; drawn by the seed
@@ -22,7 +22,7 @@ class Settings:
     unseen: bool = False  # predict rates where the table has none, instead of "cannot run there"
 
     @staticmethod
-    def of(options: Mapping[str, str]) -> "Settings":
+    def of(options: Mapping[str, str]) -> "EstimatorSettings":
         """From the text; ConfigError names what is wrong."""
         parts = {
             name: part("fairlead", name, options[name])
@@ -37,10 +37,10 @@ class Settings:
                 )
             if name == "unseen" and value:
                 raise ConfigError(f"estimator fairlead: unseen takes no value, got {value!r}")
-        return Settings(**parts, unseen="unseen" in options)
+        return EstimatorSettings(**parts, unseen="unseen" in options)
 
 
-class Jobs(Table):
+class EstimatedJobs(GrowableTable):
     """(jobs,) one row per job in the system."""
 
     columns: ClassVar[dict[str, Any]] = {
@@ -85,9 +85,9 @@ class Jobs(Table):
     dared: Ints
 
 
-def new_jobs(slots: int) -> Jobs:
+def new_jobs(slots: int) -> EstimatedJobs:
     """None yet; slots: how many slot types."""
-    return Jobs(slots=(slots,), square=(slots, slots))
+    return EstimatedJobs(slots=(slots,), square=(slots, slots))
 
 
 def known_part(table: Throughputs, part: float, seed: int) -> Throughputs | None:

@@ -5,8 +5,8 @@ import numpy as np
 from fairlead.errors import ConfigError
 from fairlead.model.arrays import Bools, Floats
 
-MOST = 200  # iterations
-NEAR = 1e-4  # relative change of the matrix in an iteration at which it counts as found
+MAX_ITERATIONS = 200  # iterations
+CONVERGENCE = 1e-4  # relative change of the matrix in an iteration at which it counts as found
 
 
 def complete(
@@ -31,11 +31,11 @@ def complete(
     u = rng.standard_normal((len(values), rank))
     v = rng.standard_normal((values.shape[1], rank))
     found = u @ v.T
-    for _ in range(MOST):
+    for _ in range(MAX_ITERATIONS):
         u = _factors(v, weight, target, regulariser)
         v = _factors(u, weight.T, target.T, regulariser)
         before, found = found, u @ v.T
-        if np.linalg.norm(found - before) <= NEAR * np.linalg.norm(found):
+        if np.linalg.norm(found - before) <= CONVERGENCE * np.linalg.norm(found):
             break
     return found
 

@@ -8,7 +8,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """What jobs did in a round that is over, one row for each.
 
     A job of which nothing can be said is not in it: whose node was lost, that only started, or that ended
@@ -45,13 +45,15 @@ class Beliefs:
     belief: Ints  # (beliefs,) names of those that are new or changed, without repeats
     rate: Floats  # (beliefs, slots) steps/s alone; 0 = cannot run there
     pair: Ints  # (pairs, 2) names of beliefs, each pair once in any order; a belief with itself: two jobs
-    beside: Floats  # (pairs, slots, 2) steps/s of the first beside the second, and of the second
+    colocated_rate: (
+        Floats  # (pairs, slots, 2) steps/s of the first beside the second, and of the second
+    )
 
     @staticmethod
     def of_jobs(
-        jobs: Ints, rate: Floats, pair: Ints | None = None, beside: Floats | None = None
+        jobs: Ints, rate: Floats, pair: Ints | None = None, colocated_rate: Floats | None = None
     ) -> "Beliefs":
         """Jobs that each go by a belief of their own, named like the job. Shapes as above."""
-        if pair is None or beside is None:
-            pair, beside = np.zeros((0, 2), np.int64), np.zeros((0, rate.shape[1], 2))
-        return Beliefs(jobs, jobs, jobs, rate, pair, beside)
+        if pair is None or colocated_rate is None:
+            pair, colocated_rate = np.zeros((0, 2), np.int64), np.zeros((0, rate.shape[1], 2))
+        return Beliefs(jobs, jobs, jobs, rate, pair, colocated_rate)

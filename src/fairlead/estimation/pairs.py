@@ -14,7 +14,7 @@ import numpy as np
 
 from fairlead.estimation.prior import is_own
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.model.throughputs import JobType, Throughputs
 
 SUFFERS, PRESSES, SLOT = 0.3, 0.3, 0.5  # sd of the terms
 USUAL = -0.2  # mean of the slot's term
@@ -46,7 +46,7 @@ class Pairs:
 
     def _forget(self) -> None:
         n = len(self._table.slots)
-        self._kinds: dict[Kind, int] = {}
+        self._kinds: dict[JobType, int] = {}
         self._count: Floats = np.zeros((0, 0, n))  # sum of inverse variances of what was measured
         self._mean: Floats = np.zeros((0, 0, n))
         self._refused: Bools = np.zeros((0, 0, n), np.bool_)
@@ -60,7 +60,7 @@ class Pairs:
 
     # --- what was seen -----------------------------------------------------------------------------------
 
-    def rows(self, first: Sequence[Kind], second: Sequence[Kind]) -> tuple[Ints, Ints]:
+    def rows(self, first: Sequence[JobType], second: Sequence[JobType]) -> tuple[Ints, Ints]:
         """Numbers of kinds, old and new."""
         self._add([kind for kind in (*first, *second) if kind not in self._kinds])
         numbers = [[self._kinds[kind] for kind in kinds] for kinds in (first, second)]
@@ -103,7 +103,7 @@ class Pairs:
         n = len(self._table.slots)
         return n + 2 * a, n + 2 * b + 1
 
-    def _add(self, kinds: Sequence[Kind]) -> None:
+    def _add(self, kinds: Sequence[JobType]) -> None:
         new = list(dict.fromkeys(kinds))
         if not new:
             return
@@ -166,7 +166,7 @@ class Pairs:
         return np.minimum(mean, 0.0), np.sqrt(1 / sure)
 
     def say(
-        self, names: Ints, kinds: Sequence[Kind], rate: Floats, belief: Ints
+        self, names: Ints, kinds: Sequence[JobType], rate: Floats, belief: Ints
     ) -> tuple[Ints, Floats]:
         """Pairs of beliefs that the table has wrong, of which one is said anew or whose slowing has moved: as
         in ``Beliefs``. names: (beliefs,) all, of these kinds, rate: (beliefs, slots) alone; belief: those
@@ -194,15 +194,15 @@ class Pairs:
         self._said[np.ix_(used, used)] = np.where(
             (moved | moved.transpose(1, 0))[:, :, None], now, self._said
         )[np.ix_(used, used)]
-        beside = np.stack(
+        colocated_rate = np.stack(
             [
                 np.where(can[p, q], rate[one] * np.exp(now[p, q]), 0.0),
                 np.where(can[q, p], rate[two] * np.exp(now[q, p]), 0.0),
             ],
             axis=2,
         )
-        beside[(beside <= 0).any(axis=2)] = 0.0
-        return np.column_stack([names[one], names[two]]), beside
+        colocated_rate[(colocated_rate <= 0).any(axis=2)] = 0.0
+        return np.column_stack([names[one], names[two]]), colocated_rate
 
 
 def _apart(now: Floats, before: Floats) -> Bools:

@@ -19,7 +19,7 @@ import numpy as np
 from fairlead.model.adaptation import batch_of
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Locality, SlotType
-from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.model.throughputs import JobType, Throughputs
 from fairlead.policies.solve.dense_linear_algebra import cholesky, solve_lower
 
 _TAG = re.compile(r" \[[0-9a-f]{8}\]$")  # a kind that was made of the rates that a job brings
@@ -28,7 +28,7 @@ _USUAL = 64  # batch size to which slopes refer; taken where a family names none
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Sigmas:
     """Standard deviations of the terms, of natural logarithms. Those from ``type_`` on were fitted to the
     built-in catalogue by maximum likelihood (``benchmarks/estimator.py --fit``)."""
 
@@ -46,7 +46,7 @@ class Spread:
     table: float = 0.01  # of what stands in the table
 
 
-SPREAD = Spread()
+SIGMA = Sigmas()
 # What a kind that was made of the rates that a job brings deviates from its family, on all slots and on each:
 # its owner says that it is another one, and two programs of one name need have nothing in common.
 OWN_RATES, OWN_RATES_SLOT = 3.0, 2.0
@@ -102,13 +102,13 @@ class Prior:
     """See the module. ``root`` is the covariance (slots, slots) of what all kinds deviate in common."""
 
     def __init__(
-        self, table: Throughputs | None, slots: tuple[SlotType, ...], spread: Spread = SPREAD
+        self, table: Throughputs | None, slots: tuple[SlotType, ...], spread: Sigmas = SIGMA
     ) -> None:
         """table: what is known, None = nothing; slots: those asked for."""
         self.slots = slots
         self.spread = spread
         self._numbers: dict[object, int] = {}
-        kinds: list[tuple[Kind, SlotType]] = []
+        kinds: list[tuple[JobType, SlotType]] = []
         log_rate: Floats = np.zeros(0)
         if table is not None:
             rows, columns = np.nonzero(table.rate > 0)
@@ -188,7 +188,7 @@ class Prior:
         result: Floats = out
         return result
 
-    def _cells(self, places: Iterable[tuple[Kind, SlotType]]) -> _Cells:
+    def _cells(self, places: Iterable[tuple[JobType, SlotType]]) -> _Cells:
         rows, slopes = [], []
         for (family, scale), slot in places:
             apart = slot.locality is Locality.SPREAD

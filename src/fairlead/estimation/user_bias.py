@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairlead.estimation.messages import Beliefs, Measured
+from fairlead.estimation.messages import Beliefs, Measurement
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
@@ -22,7 +22,7 @@ COMMON = 0.5  # part of an error's variance that all claims on one job share
 GROSS = 4.0  # standard deviations beyond which a claim is not believed at all
 
 
-class Users:
+class UserBias:
     """Bias and variance of each user, as aligned arrays."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Trusting:
     def adapted(self, jobs: Ints, batch: Ints) -> None:
         """Of the new batch size nobody has said anything."""
 
-    def measured(self, report: Measured) -> None:
+    def measured(self, report: Measurement) -> None:
         """It looks away."""
 
     def ended(self, jobs: Ints) -> None:

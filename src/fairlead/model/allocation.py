@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairlead.errors import AllocationError
-from fairlead.model.arrays import Floats, Ints
 from fairlead.model.allocation_sums import tally, throughput
+from fairlead.model.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from fairlead.model.snapshot import Snapshot
@@ -75,7 +75,7 @@ class Allocation:
         """(types,) devices shared out, and (jobs,) fraction of time over all units and slot types."""
         units, share = np.ascontiguousarray(self.units), np.ascontiguousarray(self.share)
         scale, types = snapshot.job_scale, len(snapshot.capacity)
-        return tally(snapshot.jobs, units, share, scale, snapshot.slot_type, types)
+        return tally(snapshot.jobs, units, share, scale, snapshot.accelerator_of_slot, types)
 
     def usage(self, snapshot: "Snapshot") -> Floats:
         """(types,) devices shared out."""
@@ -87,14 +87,16 @@ class Allocation:
 
     def throughput(self, snapshot: "Snapshot") -> Floats:
         """(jobs,) effective throughput in steps/s: rate times share, alone and in pairs."""
-        beside = np.zeros((0, 0, 0)) if snapshot.beside is None else snapshot.beside
+        colocated_rate = (
+            np.zeros((0, 0, 0)) if snapshot.colocated_rate is None else snapshot.colocated_rate
+        )
         return throughput(
             snapshot.jobs,
             np.ascontiguousarray(self.units),
             np.ascontiguousarray(self.share),
             np.ascontiguousarray(snapshot.solo_rate),
             snapshot.kind,
-            np.ascontiguousarray(beside),
+            np.ascontiguousarray(colocated_rate),
         )
 
     def member(self, snapshot: "Snapshot") -> Ints:
@@ -106,5 +108,5 @@ class Allocation:
 
 def type_name(snapshot: "Snapshot", index: int) -> str:
     """The accelerator type behind a column of (types,) arrays."""
-    slot = int(np.flatnonzero(snapshot.slot_type == index)[0])
+    slot = int(np.flatnonzero(snapshot.accelerator_of_slot == index)[0])
     return snapshot.slots[slot].accelerator

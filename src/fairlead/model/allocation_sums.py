@@ -6,12 +6,12 @@ on a share, for half of the shares are 0 and nothing could foretell which.
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.jit import kernel
 
 
 def tally(
-    jobs: Ints, units: Ints, share: Floats, scale: Ints, slot_type: Ints, types: int
+    jobs: Ints, units: Ints, share: Floats, scale: Ints, accelerator_of_slot: Ints, types: int
 ) -> tuple[Floats, Floats]:
     """(types,) devices shared out, and (jobs,) time of each job.
 
@@ -19,17 +19,17 @@ def tally(
     last; scale: (jobs,).
     """
     used, time = np.zeros(types), np.zeros(len(jobs))
-    _tally(jobs, units, share, scale, slot_type, used, time)
+    _tally(jobs, units, share, scale, accelerator_of_slot, used, time)
     return used, time
 
 
 def throughput(
-    jobs: Ints, units: Ints, share: Floats, rate: Floats, kind: Ints, beside: Floats
+    jobs: Ints, units: Ints, share: Floats, rate: Floats, kind: Ints, colocated_rate: Floats
 ) -> Floats:
     """(jobs,) steps/s: rate times share, alone and in pairs. rate: (jobs, slots) alone; beside: (kinds,
     kinds, slots) of the first beside the second."""
     total = np.zeros(len(jobs))
-    _throughput(jobs, units, share, rate, kind, beside, total)
+    _throughput(jobs, units, share, rate, kind, colocated_rate, total)
     return total
 
 
@@ -56,7 +56,7 @@ def _tally(
     units: Ints,
     share: Floats,
     scale: Ints,
-    slot_type: Ints,
+    accelerator_of_slot: Ints,
     used: Floats,
     time: Floats,
 ) -> None:
@@ -75,7 +75,7 @@ def _tally(
             if b >= 0:
                 time[b] += busy
     for t in range(len(by_slot)):
-        used[slot_type[t]] += by_slot[t]
+        used[accelerator_of_slot[t]] += by_slot[t]
 
 
 @kernel("void(i8[::1], i8[:,::1], f8[:,::1], f8[:,::1], i8[::1], f8[:,:,::1], f8[::1])")
@@ -85,7 +85,7 @@ def _throughput(
     share: Floats,
     rate: Floats,
     kind: Ints,
-    beside: Floats,
+    colocated_rate: Floats,
     total: Floats,
 ) -> None:
     without_gaps = _without_gaps(jobs)
@@ -100,7 +100,7 @@ def _throughput(
         else:
             for t in range(share.shape[1]):
                 if share[u, t] != 0:  # a pair is mostly on one slot type
-                    mine += beside[kind[a], kind[b], t] * share[u, t]
-                    yours += beside[kind[b], kind[a], t] * share[u, t]
+                    mine += colocated_rate[kind[a], kind[b], t] * share[u, t]
+                    yours += colocated_rate[kind[b], kind[a], t] * share[u, t]
             total[b] += yours
         total[a] += mine

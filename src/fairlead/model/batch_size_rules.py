@@ -111,7 +111,7 @@ def model_of(family: str) -> str:
     return family.partition(" (batch size ")[0]
 
 
-def profile(
+def batch_schedule(
     family: str,
     scale_factor: int,
     total_steps: float,
@@ -152,7 +152,7 @@ def released(job: Job) -> Adaptation | None:
     own = job.adaptation
     if own is None:
         return None
-    return profile(
+    return batch_schedule(
         job.family,
         job.scale_factor,
         job.total_steps,

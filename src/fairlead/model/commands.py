@@ -9,7 +9,7 @@ from fairlead.model.plan import PlannerState
 from fairlead.model.snapshot import Snapshot
 
 
-class End(IntEnum):
+class JobEnd(IntEnum):
     """Why a job left."""
 
     COMPLETED = 1

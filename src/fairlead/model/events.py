@@ -8,11 +8,11 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
-from fairlead.model.plan import Answer, Schedule
-from fairlead.model.throughputs import Kind
+from fairlead.model.plan import PlannerAnswer, Schedule
+from fairlead.model.throughputs import JobType
 
 
-class Outcome(IntEnum):
+class RoundOutcome(IntEnum):
     """How one member of a unit came out of a round."""
 
     RAN = 0  # its steps count
@@ -134,7 +134,7 @@ class JobsReweighted:
 
 
 @dataclass(frozen=True, slots=True)
-class JobsHeld:
+class JobsPaused:
     """Owners pause jobs, or let them go on.
 
     A held job is in the system, and can be withdrawn, reweighted and corrected, but planners and policies
@@ -156,12 +156,13 @@ class KindsLearned:
     """
 
     time_s: float
-    kinds: tuple[Kind, ...]
+    kinds: tuple[JobType, ...]
     slots: tuple[SlotType, ...]  # of the scheduler's
     rate: Floats  # (kinds, slots) steps/s of the whole job; 0 = cannot run there
-    beside: tuple[Kind, ...] = ()  # kinds of the scheduler's, and of these
+    colocated_kinds: tuple[JobType, ...] = ()  # kinds of the scheduler's, and of these
     pair: Floats | None = (
-        None  # (kinds, beside, slots, 2) steps/s of the kind beside that one, and of that one beside it
+        # (kinds, colocated_kinds, slots, 2) steps/s of the kind beside that one, and of that one beside it
+        None
     )
 
 
@@ -179,11 +180,13 @@ class RatesLearned:
     jobs: Ints  # (jobs,) ids; of jobs not in the system yet it holds as soon as they are submitted
     name: Ints  # (jobs,) number of the belief that each goes by from now on, -1 = that of its kind
     belief: Ints  # (beliefs,) numbers of those that are new or changed
-    kinds: tuple[Kind, ...]
+    kinds: tuple[JobType, ...]
     kind: Ints  # (beliefs,) position in kinds of what each is about
     rate: Floats  # (beliefs, slots) steps/s of the whole job; 0 = cannot run there
     pair: Ints  # (pairs, 2) numbers of beliefs
-    beside: Floats  # (pairs, slots, 2) steps/s of the first beside the second, and of the second
+    colocated_rate: (
+        Floats  # (pairs, slots, 2) steps/s of the first beside the second, and of the second
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +200,12 @@ class Solved:
     schedule: Schedule | None = None
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> PlannerAnswer | None:
         """Whichever there is."""
         return self.allocation if self.schedule is None else self.schedule
 
     @staticmethod
-    def of(time_s: float, answer: Answer) -> "Solved":
+    def of(time_s: float, answer: PlannerAnswer) -> "Solved":
         """The event for an answer."""
         if isinstance(answer, Schedule):
             return Solved(time_s, schedule=answer)
@@ -228,7 +231,7 @@ Event: TypeAlias = (
     | ProgressCorrected
     | RestartCostsLearned
     | JobsReweighted
-    | JobsHeld
+    | JobsPaused
     | KindsLearned
     | RatesLearned
     | Solved

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.arrays import Ints
 
 
-class Table:
+class GrowableTable:
     """Aligned arrays with one row count. The attributes are views of larger buffers, so that adding
     rows seldom copies; they are made anew whenever the number of rows changes.
 

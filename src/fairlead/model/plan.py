@@ -31,7 +31,7 @@ class Schedule:
     report: SolveReport
 
 
-Answer: TypeAlias = Allocation | Schedule
+PlannerAnswer: TypeAlias = Allocation | Schedule
 
 
 class Change(IntFlag):
@@ -49,7 +49,7 @@ class Accounts:
 
     received_s: Floats  # (units, slots)
     deficit_s: Floats  # (units, slots)
-    handed_out_s: Floats  # (slots,)
+    allocated_s: Floats  # (slots,)
 
 
 @runtime_checkable
@@ -60,7 +60,7 @@ class Policy(Protocol):
     def name(self) -> str: ...
 
     @property
-    def aware(self) -> bool:
+    def heterogeneity_aware(self) -> bool:
         """Does it use the rates of the accelerator types? (Gavel's mechanism shuffles types if not.)"""
 
     @property
@@ -68,7 +68,7 @@ class Policy(Protocol):
         """Does it want units of two jobs?"""
 
     @property
-    def conserving(self) -> bool:
+    def work_conserving(self) -> bool:
         """May jobs without a share fill devices that are left over?"""
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -110,12 +110,12 @@ class Planner(Protocol):
         """Is a solve wanted before the next round? changed: since the last solve; stalled: nothing runs
         and nothing will happen by itself."""
 
-    def solve(self, snapshot: Snapshot, state: PlannerState) -> Answer:
+    def solve(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
         """The heavy part: pure, run outside the core in answer to a ``Solve`` command. It must not
         change the state."""
 
     def settle(
-        self, snapshot: Snapshot, answer: Answer, state: PlannerState
+        self, snapshot: Snapshot, answer: PlannerAnswer, state: PlannerState
     ) -> tuple[Accounts | None, PlannerState]:
         """Called with the old shares when an answer is about to come into force: the accounts from
         here on, or None to leave them as they are. A schedule is the planner's to keep."""
@@ -125,7 +125,7 @@ class Planner(Protocol):
 
 
 @runtime_checkable
-class Accounting(Protocol):
+class KeepsAccounts(Protocol):
     """A planner that settles accounts, and can go on with those of another scheduler's planner."""
 
     def accounts(self, snapshot: Snapshot, state: PlannerState) -> Accounts:
@@ -140,7 +140,7 @@ class Accounting(Protocol):
 
 
 @runtime_checkable
-class Resuming(Protocol):
+class Checkpointable(Protocol):
     """A planner whose state outlives its scheduler."""
 
     def kept(self, state: PlannerState) -> Mapping[str, NDArray[Any]]:

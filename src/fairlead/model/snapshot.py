@@ -32,7 +32,7 @@ class Snapshot:
     Jobs stand in order of submission (ids ascending). A unit is a row of ``member``: positions of its
     jobs in ``jobs``, -1 behind the last. Without packing there is one unit per job, in the same order.
     With packing the units are the jobs and those pairs that are in force; a policy may allocate to any
-    pair of jobs of equal scale factor, at the rates of ``beside``.
+    pair of jobs of equal scale factor, at the rates of ``colocated_rate``.
     The arrays are views of the scheduler's own: read them, never write or keep them.
     """
 
@@ -54,16 +54,18 @@ class Snapshot:
     isolated_s: Floats  # (jobs,) time that its steps would have taken with its part of the cluster
     restart_s: Floats  # (jobs,) seconds that a start on new devices costs
     slots: tuple[SlotType, ...]
-    slot_type: Ints  # (slots,) the accelerator type that a slot type draws on
+    accelerator_of_slot: Ints  # (slots,) the accelerator type that a slot type draws on
     capacity: Floats  # (types,) devices that work
     price: Floats  # (types,) $ per device-hour
     member: Ints  # (units, width) positions in jobs, -1 = none
     scale: Ints  # (units,) devices
     rate: Floats  # (units, slots, width) steps/s of each member; 0 = cannot run there
-    beside: Floats | None  # (kinds, kinds, slots) steps/s of the first kind beside the second
+    colocated_rate: (
+        Floats | None
+    )  # (kinds, kinds, slots) steps/s of the first kind beside the second
     received_s: Floats  # (units, slots) run time since the accounts were last settled
     deficit_s: Floats  # (units, slots) time owed from before that
-    handed_out_s: Floats  # (slots,) sum of received_s over units, those that have left included
+    allocated_s: Floats  # (slots,) sum of received_s over units, those that have left included
     share: Floats  # (units, slots) the allocation in force, 0 where a unit is not in it
     allocated: Bools  # (units,) was the unit part of the allocation in force
     running_on: Ints  # (units,) slot of the round that has just ended, -1 = did not run

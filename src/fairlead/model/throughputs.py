@@ -10,7 +10,7 @@ from fairlead.errors import ThroughputError
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality, SlotType
 
-Kind: TypeAlias = tuple[str, int]  # (family, scale factor)
+JobType: TypeAlias = tuple[str, int]  # (family, scale factor)
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Throughputs:
     """A table of rates. A kind is a (family, scale factor); a column is a slot type."""
 
     slots: tuple[SlotType, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[JobType, ...]
     rate: Floats  # (kinds, slots) steps/s of the whole job; 0 = cannot run there
     pair: Floats | None = None  # (kinds, kinds, slots) steps/s of the first beside the second
     source: str = "oracle"  # oracle | user | measured | estimated
@@ -68,17 +68,18 @@ class Throughputs:
 
     def learned(
         self,
-        kinds: tuple[Kind, ...],
+        kinds: tuple[JobType, ...],
         slots: tuple[SlotType, ...],
         rate: Floats,
-        beside: tuple[Kind, ...] = (),
+        colocated_rate: tuple[JobType, ...] = (),
         colocated: Floats | None = None,
     ) -> "Throughputs":
         """The same with these rows, new or in place of what they had; a slot type that it lacks raises.
 
         rate: (kinds, slots) steps/s. Columns that are not named stay as they are, 0 for new kinds; so are
         the rates of new kinds beside others, but for those in ``colocated``: (kinds, beside, slots, 2)
-        steps/s of a kind beside one of ``beside``, and of that one beside it. ThroughputError names what
+        steps/s of a kind beside one of ``colocated_rate``, and of that one beside it. ThroughputError
+        names what
         cannot be a rate.
         """
         have = {slot: i for i, slot in enumerate(self.slots)}
@@ -109,22 +110,22 @@ class Throughputs:
         table[np.ix_(rows, columns)] = rate
         if colocated is None:
             return grown
-        return grown._beside(rows, columns, beside, colocated)
+        return grown._beside(rows, columns, colocated_rate, colocated)
 
     def _beside(
-        self, rows: Ints, columns: Ints, beside: tuple[Kind, ...], colocated: Floats
+        self, rows: Ints, columns: Ints, colocated_rate: tuple[JobType, ...], colocated: Floats
     ) -> "Throughputs":
         """The same with these rates of pairs."""
-        expected = (len(rows), len(beside), len(columns), 2)
+        expected = (len(rows), len(colocated_rate), len(columns), 2)
         if colocated.shape != expected:
             raise ThroughputError(
                 f"rates of pairs have shape {colocated.shape}, expected {expected}"
             )
         if not ((colocated >= 0) & (colocated < np.inf)).all():
             raise ThroughputError("rates of pairs: must be numbers >= 0")
-        others = [self.row(*kind) for kind in beside]
+        others = [self.row(*kind) for kind in colocated_rate]
         if None in others:
-            missing = beside[others.index(None)]
+            missing = colocated_rate[others.index(None)]
             raise ThroughputError(f"no rate for {missing[0]!r} at scale factor {missing[1]}")
         n = len(self.kinds)
         pair = np.zeros((n, n, len(self.slots))) if self.pair is None else self.pair.copy()
@@ -167,11 +168,13 @@ class Throughputs:
         lower[:, :, apart] = self.pair[:, :, apart] <= self.pair[:, :, self.sibling[apart]]
         return self._without(idle, lower & lower.transpose(1, 0, 2))
 
-    def _without(self, alone: Bools, beside: Bools | None) -> "Throughputs":
+    def _without(self, alone: Bools, colocated_rate: Bools | None) -> "Throughputs":
         """The same with rate 0 at these (kinds, slots) and (kinds, kinds, slots)."""
-        if not (alone.any() or (beside is not None and beside.any())):
+        if not (alone.any() or (colocated_rate is not None and colocated_rate.any())):
             return self
         pair = (
-            self.pair if self.pair is None or beside is None else np.where(beside, 0.0, self.pair)
+            self.pair
+            if self.pair is None or colocated_rate is None
+            else np.where(colocated_rate, 0.0, self.pair)
         )
         return replace(self, rate=np.where(alone, 0.0, self.rate), pair=pair)

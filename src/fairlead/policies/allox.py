@@ -8,9 +8,9 @@ from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.ranked import best_slot, kept, time_left
 from fairlead.policies.common import allocation
-from fairlead.policies.solve.assignment import match
+from fairlead.policies.ranked import best_slot, kept, time_left
+from fairlead.policies.solve.assignment import assign
 
 _HARDLY = 1e-10  # steps/s that Gavel's release puts in place of a rate of 0
 _SMALL = 1 << 16  # jobs times devices: 0.2 s, and more than the release itself can do
@@ -25,7 +25,8 @@ class AlloX:
     its type until it is done; of the others the oldest part alpha is planned, at least as many as devices
     are free. On each type those that are shortest there begin, as many as fit; one that does not fit holds
     up those behind it. Source: AlloX (Le et al., EuroSys'20); how the programme is solved, and why devices
-    of a type may be taken as one: ``fairlead.policies.solve.assignment``. The bound is that of the linear programme;
+    of a type may be taken as one: ``fairlead.policies.solve.assignment``. The bound is that of the
+    linear programme;
     jobs of several devices make it a relaxation, single ones reach it.
 
     All jobs and all devices are part of the plan, so a job may wait for a busy type where it is fast. Jobs
@@ -41,9 +42,9 @@ class AlloX:
     alpha: float = 1.0
     as_released: bool = False
     name: str = "allox"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     @classmethod
     def of(cls, alpha: str | None, as_released: bool = False) -> "AlloX":
@@ -82,12 +83,12 @@ def _begin(snapshot: Snapshot, runs: Ints, waiting: Ints, free: Floats, slot: In
     first of the queues begin; slot: in place."""
     jobs = np.append(runs, waiting)
     best = best_slot(snapshot)[jobs]
-    scale, kind = snapshot.job_scale[jobs], snapshot.slot_type[slot[runs]]
+    scale, kind = snapshot.job_scale[jobs], snapshot.accelerator_of_slot[slot[runs]]
     devices = free + np.bincount(kind, scale[: len(runs)], len(free))
     time_s = np.take_along_axis(time_left(snapshot)[jobs], best, axis=1)
     time_s[scale[:, None] > devices] = np.inf
     time_s[: len(runs)][kind[:, None] != np.arange(len(free))] = np.inf
-    plan = match(time_s, scale, devices.astype(np.int64))
+    plan = assign(time_s, scale, devices.astype(np.int64))
     for t in range(len(free)):
         queue = np.flatnonzero(plan.type[len(runs) :] == t) + len(runs)
         queue = queue[np.argsort(time_s[queue, t], kind="stable")]
@@ -137,5 +138,5 @@ def _device_and_position(time_s: Floats, age_s: Floats) -> tuple[Ints, Ints]:
 def _used(snapshot: Snapshot, slot: Ints) -> Floats:
     """(types,) devices of the jobs that have a slot."""
     runs = np.flatnonzero(slot >= 0)
-    kind, scale = snapshot.slot_type[slot[runs]], snapshot.job_scale[runs]
+    kind, scale = snapshot.accelerator_of_slot[slot[runs]], snapshot.job_scale[runs]
     return np.bincount(kind, scale, len(snapshot.capacity)).astype(np.float64)

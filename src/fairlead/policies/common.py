@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.jit import kernel
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.solve.analytic_centre import MiddleShares, central_shares
+from fairlead.policies.solve.analytic_centre import CentralShares, central_shares
 from fairlead.policies.solve.expand import unit_shares
-from fairlead.policies.solve.max_min import MaxMin, centre_of
-from fairlead.policies.solve.program import Answer, Problem
+from fairlead.policies.solve.max_min import MaxMin, analytic_centre_of
+from fairlead.policies.solve.program import ProgramSolution, ShareProblem
 
 DENSE = 150  # jobs up to which the middle is found by a method for programmes of any form
 
@@ -19,7 +19,7 @@ DENSE = 150  # jobs up to which the middle is found by a method for programmes o
 def first_slot(snapshot: Snapshot) -> Ints:
     """(types,) the first slot type that draws on each accelerator type."""
     out = np.zeros(len(snapshot.capacity), np.int64)
-    out[snapshot.slot_type[::-1]] = np.arange(len(snapshot.slots))[::-1]
+    out[snapshot.accelerator_of_slot[::-1]] = np.arange(len(snapshot.slots))[::-1]
     return out
 
 
@@ -91,7 +91,7 @@ def allocation(
 
 
 def by_class(
-    snapshot: Snapshot, problem: Problem, answer: Answer, report: SolveReport
+    snapshot: Snapshot, problem: ShareProblem, answer: ProgramSolution, report: SolveReport
 ) -> Allocation:
     """An allocation from an answer by classes, with pairs if it has any: every job of a class alike.
     Shares that exceed what there is by the solver's tolerance are scaled down to it."""
@@ -100,29 +100,35 @@ def by_class(
     return Allocation(*unit_shares(problem, answer, snapshot), report)
 
 
-def central(snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats) -> Allocation | None:
-    """The middle of the best shares (``fairlead.policies.solve.analytic_centre.central_shares``), with no report yet; None
+def central_allocation(
+    snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats
+) -> Allocation | None:
+    """The middle of the best shares (``fairlead.policies.solve.analytic_centre.central_shares``), with
+    no report yet; None
     where it was not found."""
     if not packed and len(rate) > DENSE:
         return _central_alone(snapshot, rate, worth)
-    found = middle(snapshot, rate, packed, worth)
-    return None if found is None else of_middle(snapshot, found)
+    found = centre_with_pairs(snapshot, rate, packed, worth)
+    return None if found is None else shares_of_centre(snapshot, found)
 
 
-def middle(snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats) -> MiddleShares | None:
-    """The middle of the best shares, with prices (``fairlead.policies.solve.analytic_centre.central_shares``)."""
+def centre_with_pairs(
+    snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats
+) -> CentralShares | None:
+    """The middle of the best shares, with prices
+    (``fairlead.policies.solve.analytic_centre.central_shares``)."""
     return central_shares(
         rate,
         snapshot.job_scale,
-        snapshot.slot_type,
+        snapshot.accelerator_of_slot,
         snapshot.capacity,
         snapshot.kind,
-        snapshot.beside if packed else None,
+        snapshot.colocated_rate if packed else None,
         worth,
     )
 
 
-def of_middle(snapshot: Snapshot, found: MiddleShares) -> Allocation:
+def shares_of_centre(snapshot: Snapshot, found: CentralShares) -> Allocation:
     """The middle as an allocation, with no report yet."""
     pairs = (found.pairs, found.of_pairs) if len(found.pairs) else ()
     made = allocation(snapshot, found.share, SolveReport("optimal"), *pairs)
@@ -133,17 +139,18 @@ def of_middle(snapshot: Snapshot, found: MiddleShares) -> Allocation:
 
 
 def _central_alone(snapshot: Snapshot, rate: Floats, worth: Floats) -> Allocation | None:
-    """``central`` of many jobs, without pairs. A job that nothing is worth anything to gets nothing."""
+    """``central_allocation`` of many jobs, without pairs. A job that nothing is worth anything to gets
+    nothing."""
     problem = MaxMin(
         np.arange(len(rate)),
         rate,
         worth,
         np.ones(len(rate)),
         snapshot.job_scale.astype(np.float64),
-        snapshot.slot_type,
+        snapshot.accelerator_of_slot,
         snapshot.capacity,
     )
-    found = centre_of(problem)
+    found = analytic_centre_of(problem)
     return None if found is None else allocation(snapshot, *found)
 
 
@@ -157,6 +164,6 @@ def unit_ids(snapshot: Snapshot) -> Ints:
 def violation(snapshot: Snapshot, share: Floats) -> float:
     """Largest excess of (jobs, slots) shares over a job's time or a type's devices, relative to it."""
     used = np.bincount(
-        snapshot.slot_type, snapshot.job_scale @ share, len(snapshot.capacity)
+        snapshot.accelerator_of_slot, snapshot.job_scale @ share, len(snapshot.capacity)
     ) / np.maximum(snapshot.capacity, 1.0)
     return max(0.0, float(used.max()) - 1.0, float(share.sum(axis=1).max(initial=0.0)) - 1.0)

@@ -19,15 +19,15 @@ from fairlead.policies.linear_objectives import (
     unmet,
     worth_more,
 )
-from fairlead.policies.solve.program import Problem
 from fairlead.policies.solve.linear_objectives import (
-    Jobs,
+    JobRates,
     Needs,
     at_ratio,
     best_ratio,
-    least_lateness,
+    least_shortfall,
     ratio_bound,
 )
+from fairlead.policies.solve.program import ShareProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class ThroughputPerCost:
 
     central: bool = False
     name: str = "throughput_per_cost"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        problem = Problem.of(snapshot)
+        problem = ShareProblem.of(snapshot)
         worth = np.ones(len(snapshot.jobs))
         per_step = 1.0 / prices(snapshot, self.name)
         needs = Needs.none(problem)
@@ -74,9 +74,9 @@ class ThroughputPerCostSlo:
 
     all_or_none: bool = False
     name: str = "throughput_per_cost_slo"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified at the least lateness."""
@@ -98,9 +98,9 @@ class PackedThroughputPerCostSlo:
 
     all_or_none: bool = False
     name: str = "throughput_per_cost_packed_slo"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = True
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified at the least lateness."""
@@ -129,13 +129,13 @@ class MinCost:
     """
 
     name: str = "min_cost"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = False
+    work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        problem = Problem.of(snapshot)
+        problem = ShareProblem.of(snapshot)
         return _cheapest(snapshot, prices(snapshot, self.name), problem, Needs.none(problem))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -153,9 +153,9 @@ class MinCostSlo:
     """
 
     name: str = "min_cost_slo"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = False
+    work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified at the least lateness."""
@@ -176,19 +176,19 @@ def _dated(
     problem, needs = _needs(snapshot, packed, all_or_none)
     worth = np.ones(len(snapshot.jobs))
     made = largest(snapshot, worth, 1.0 / price, problem, needs, central=all_or_none)
-    return _say_unmet(snapshot, made), needs.lateness
+    return _say_unmet(snapshot, made), needs.shortfall
 
 
-def _needs(snapshot: Snapshot, packed: bool, all_or_none: bool) -> tuple[Problem, Needs]:
+def _needs(snapshot: Snapshot, packed: bool, all_or_none: bool) -> tuple[ShareProblem, Needs]:
     """all_or_none: needs that cannot all be met are given up; deadlines that have passed ask nothing."""
     rate = needed(snapshot)
     if all_or_none:
         rate[np.isinf(rate)] = 0.0
     problem = keyed(snapshot, rate, packed)
     asked = rate[problem.classes.first]
-    needs = least_lateness(problem, asked)
+    needs = least_shortfall(problem, asked)
     beyond = bool((asked > np.where(problem.can_run, problem.best, 0.0)).any())
-    if all_or_none and (beyond or needs.lateness > NOTHING_LATE):
+    if all_or_none and (beyond or needs.shortfall > NOTHING_LATE):
         return problem, Needs.none(problem)
     return problem, needs
 
@@ -198,7 +198,7 @@ def _say_unmet(snapshot: Snapshot, made: Allocation) -> Allocation:
     return replace(made, report=replace(made.report, unmet=late))
 
 
-def _cheapest(snapshot: Snapshot, price: Floats, problem: Problem, needs: Needs) -> Allocation:
+def _cheapest(snapshot: Snapshot, price: Floats, problem: ShareProblem, needs: Needs) -> Allocation:
     """The best ratio and, at it, the most work. price: (slots,)."""
     worth = _best_prices(problem, price)
     if not worth.any():
@@ -210,7 +210,7 @@ def _cheapest(snapshot: Snapshot, price: Floats, problem: Problem, needs: Needs)
     answer = at_ratio(problem, value, price, needs, ratio)
     made = by_class(snapshot, problem, answer, SolveReport("optimal"))
     reached = _well_spent(snapshot, made, price)
-    jobs = Jobs(snapshot.solo_rate, snapshot.job_scale)
+    jobs = JobRates(snapshot.solo_rate, snapshot.job_scale)
     return replace(
         made,
         report=SolveReport(
@@ -223,7 +223,7 @@ def _cheapest(snapshot: Snapshot, price: Floats, problem: Problem, needs: Needs)
     ).check(snapshot)
 
 
-def _best_prices(problem: Problem, price: Floats) -> Floats:
+def _best_prices(problem: ShareProblem, price: Floats) -> Floats:
     """(classes,) $/h for a step/s where it is cheapest, 0 where a job can run nowhere."""
     per_dollar = (problem.rate / price).max(axis=1) / problem.scale
     return np.asarray(
@@ -237,7 +237,7 @@ def _per_dollar(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
 
 def _well_spent(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
     """What the work would cost where each job is cheapest, over what it costs; 0 where there is none."""
-    problem = Problem.of(snapshot)
+    problem = ShareProblem.of(snapshot)
     worth = _best_prices(problem, price)[problem.classes.of]
     work = float(worth @ made.throughput(snapshot))
     scale = snapshot.job_scale[made.member(snapshot)[:, 0]]

@@ -12,9 +12,9 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.plan import PlannerState, RoundPlan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.hash_random import draw
 from fairlead.policies.common import allocation
-from fairlead.policies.rounds_only import Unsolved
+from fairlead.policies.hash_random import hash_choice
+from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
 
 class FifoAwareShares:
@@ -26,9 +26,9 @@ class FifoAwareShares:
     """
 
     name = "fifo_aware"
-    aware = True
+    heterogeneity_aware = True
     packed = False
-    conserving = False
+    work_conserving = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
@@ -45,13 +45,13 @@ def first_come(snapshot: Snapshot) -> tuple[Ints, int]:
     slots = np.full(len(snapshot.jobs), -1, np.int64)
     free = snapshot.capacity.copy()
     for job, scale in enumerate(snapshot.job_scale.tolist()):
-        fits = free[snapshot.slot_type] >= scale
+        fits = free[snapshot.accelerator_of_slot] >= scale
         if not fits.any():
             return slots, job
         slot = int(np.where(fits, snapshot.solo_rate[job], -1.0).argmax())
         if snapshot.solo_rate[job, slot] > 0:
             slots[job] = slot
-            free[snapshot.slot_type[slot]] -= scale
+            free[snapshot.accelerator_of_slot[slot]] -= scale
     return slots, len(slots)
 
 
@@ -66,13 +66,13 @@ class FifoShares:
 
     seed: int
     name: str = "fifo"
-    aware: bool = False
+    heterogeneity_aware: bool = False
     packed: bool = False
-    conserving: bool = False
+    work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
-        queue = _Queue(snapshot, aware=False, seed=self.seed)
+        queue = _Queue(snapshot, heterogeneity_aware=False, seed=self.seed)
         in_force = (
             snapshot.share if not snapshot.packed else snapshot.share[snapshot.member[:, 1] < 0]
         )
@@ -84,7 +84,7 @@ class FifoShares:
 
 
 @dataclass(frozen=True, slots=True)
-class FifoPlanner(Unsolved):
+class FifoPlanner(RoundsOnlyPlanner):
     """Rounds in order of submission. Aware: jobs by id take the fastest type with enough free devices,
     anew in each round, so a job moves on when a faster type is free, if that gains more than the start
     costs. Agnostic: a type drawn at random among those with enough free devices, kept until the job ends.
@@ -96,13 +96,13 @@ class FifoPlanner(Unsolved):
     """
 
     seed: int
-    aware: bool
+    heterogeneity_aware: bool
     packed: bool = False
 
     @property
     def name(self) -> str:
         """``fifo_aware`` takes the fastest type, ``fifo`` a random one."""
-        return "fifo_aware" if self.aware else "fifo"
+        return "fifo_aware" if self.heterogeneity_aware else "fifo"
 
     def start(self) -> PlannerState:
         """There is no state: what lasts is in the snapshot."""
@@ -110,49 +110,49 @@ class FifoPlanner(Unsolved):
 
     def plan(self, snapshot: Snapshot, state: PlannerState) -> tuple[RoundPlan, PlannerState]:
         """The next round."""
-        job, slot = _Queue(snapshot, self.aware, self.seed).fill(snapshot.running_on)
+        job, slot = _Queue(snapshot, self.heterogeneity_aware, self.seed).fill(snapshot.running_on)
         return RoundPlan(job, slot), state
 
 
 class _Queue:
     """Fills free devices by id; ``fill`` is called once."""
 
-    def __init__(self, snapshot: Snapshot, aware: bool, seed: int) -> None:
+    def __init__(self, snapshot: Snapshot, heterogeneity_aware: bool, seed: int) -> None:
         self.rate: Floats = snapshot.solo_rate
         self.scale: Ints = snapshot.job_scale
         self.id: Ints = snapshot.jobs
-        self.slot_type: Ints = snapshot.slot_type
+        self.accelerator_of_slot: Ints = snapshot.accelerator_of_slot
         self.capacity: Floats = snapshot.capacity
         self.free: Floats = snapshot.capacity.copy()
         self.steps_left: Floats = snapshot.steps_left
         self.restart_s: Floats = snapshot.restart_s
-        self.aware, self.seed = aware, seed
+        self.heterogeneity_aware, self.seed = heterogeneity_aware, seed
 
     def fill(self, had: Ints) -> tuple[Ints, Ints]:
         """(running,) jobs in order of id, and their slots. had: (jobs,) slot so far, -1 = none."""
         self.had = had
         slot = np.full(len(had), -1, np.int64)
-        if not self.aware:
+        if not self.heterogeneity_aware:
             self._keep(had, slot)
         waiting = np.flatnonzero((slot < 0) & self._could_run())
         for job in waiting.tolist():
             if not (self.free > 0).any():
                 break
-            room = self.free[self.slot_type] >= self.scale[job]
+            room = self.free[self.accelerator_of_slot] >= self.scale[job]
             fits = room & (self.rate[job] > 0)
             if not fits.any():
-                if self.aware and room.any():
+                if self.heterogeneity_aware and room.any():
                     continue
                 break
             slot[job] = self._choose(job, fits)
-            self.free[self.slot_type[slot[job]]] -= self.scale[job]
+            self.free[self.accelerator_of_slot[slot[job]]] -= self.scale[job]
         runs = np.flatnonzero(slot >= 0)
         return runs, slot[runs]
 
     def _keep(self, had: Ints, slot: Ints) -> None:
         """Jobs stay where they are, the earliest first where not all fit any more."""
         held = np.flatnonzero(had >= 0)
-        kind, scale = self.slot_type[had[held]], self.scale[held]
+        kind, scale = self.accelerator_of_slot[had[held]], self.scale[held]
         if (np.bincount(kind, scale, len(self.free)) <= self.free).all():
             slot[held] = had[held]
             self.free -= np.bincount(kind, scale, len(self.free))
@@ -164,19 +164,19 @@ class _Queue:
 
     def _could_run(self) -> Bools:
         """(jobs,) is there a type that could run it if it were empty?"""
-        large_enough = self.capacity[self.slot_type] >= self.scale[:, None]
+        large_enough = self.capacity[self.accelerator_of_slot] >= self.scale[:, None]
         could = (large_enough & (self.rate > 0)).any(axis=1)
         return np.asarray(could)
 
     def _choose(self, job: int, fits: Bools) -> int:
-        if self.aware:
+        if self.heterogeneity_aware:
             best = int(np.where(fits, self.rate[job], -1.0).argmax())
             here = int(self.had[job])
             if here >= 0 and fits[here] and not self._worth_moving(job, here, best):
                 return here
             return best
         among = np.flatnonzero(fits)
-        return int(among[draw(self.seed, int(self.id[job]), len(among))])
+        return int(among[hash_choice(self.seed, int(self.id[job]), len(among))])
 
     def _worth_moving(self, job: int, here: int, there: int) -> bool:
         """Is the job done earlier if it starts again on the faster type?"""

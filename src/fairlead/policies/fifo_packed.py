@@ -7,8 +7,8 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.fifo import first_come
 from fairlead.policies.common import allocation
+from fairlead.policies.fifo import first_come
 
 THRESHOLD = 1.5  # of the sum of normalised rates
 
@@ -27,15 +27,15 @@ class FifoPacked:
 
     forgets_head: bool = False
     name: str = "fifo_packed"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = True
-    conserving: bool = False
+    work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
         slot, head = first_come(snapshot)
         runs = np.flatnonzero(slot >= 0)
-        used = np.bincount(snapshot.slot_type[slot[runs]], snapshot.job_scale[runs])
+        used = np.bincount(snapshot.accelerator_of_slot[slot[runs]], snapshot.job_scale[runs])
         if self.forgets_head and used.sum() < snapshot.capacity.sum():
             head += 1
         pairs = _pack(snapshot, slot, head)
@@ -66,11 +66,11 @@ def _pack(snapshot: Snapshot, slot: Ints, head: int) -> Ints:
 
 def _together(snapshot: Snapshot, hosts: Ints, slot: Ints, guest: int) -> Floats:
     """(hosts,) sum of normalised rates of each host and the guest on the host's slot."""
-    beside, kind, rate = snapshot.beside, snapshot.kind, snapshot.solo_rate
-    if beside is None:
+    colocated_rate, kind, rate = snapshot.colocated_rate, snapshot.kind, snapshot.solo_rate
+    if colocated_rate is None:
         return np.zeros(len(hosts))
-    host = beside[kind[hosts], kind[guest], slot] / rate[hosts, slot]
-    own = beside[kind[guest], kind[hosts], slot]
+    host = colocated_rate[kind[hosts], kind[guest], slot] / rate[hosts, slot]
+    own = colocated_rate[kind[guest], kind[hosts], slot]
     return np.asarray(
         host + np.divide(own, rate[guest, slot], out=np.zeros_like(own), where=own > 0)
     )

@@ -7,14 +7,14 @@ import numpy as np
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.common import gain_of, isolated_rate
 from fairlead.policies.parametric_level import (
     Requirements,
     agnostic_rate,
-    alone,
-    at_level,
-    in_pairs,
+    parametric_level,
+    parametric_pairs,
+    parametric_singles,
 )
-from fairlead.policies.common import gain_of, isolated_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,15 @@ class FinishTime:
     weighted: bool = True
     central: bool = False  # the middle of the optima, as an interior-point solver has it
     name: str = "finish_time_aware"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.parametric_level``)."""
-        return alone(snapshot, None, self._need(snapshot), at_level if self.central else None)
+        return parametric_singles(
+            snapshot, None, self._need(snapshot), parametric_level if self.central else None
+        )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The largest rho."""
@@ -61,15 +63,15 @@ class AgnosticFinishTime:
     weighted: bool = True
     reference: str = ""
     name: str = "finish_time"
-    aware: bool = False
+    heterogeneity_aware: bool = False
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         rate = agnostic_rate(snapshot, self.reference)
-        middle = at_level if self.reference else None
-        return alone(snapshot, rate, self._need(snapshot, rate), middle)
+        middle = parametric_level if self.reference else None
+        return parametric_singles(snapshot, rate, self._need(snapshot, rate), middle)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The largest rho."""
@@ -93,13 +95,15 @@ class PackedFinishTime:
     weighted: bool = True
     central: bool = False  # the middle of the optima, pairs at the programme's word
     name: str = "finish_time_packed"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = True
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
-        return in_pairs(snapshot, self._need(snapshot), at_level if self.central else None)
+        return parametric_pairs(
+            snapshot, self._need(snapshot), parametric_level if self.central else None
+        )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The largest rho."""

@@ -7,12 +7,12 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.python_random_stream import Twister
 from fairlead.policies.common import (
     allocation,
     by_slot,
     first_slot,
 )
+from fairlead.policies.python_random_stream import PythonRandomStream
 
 KEPT = 1.0  # a pair stays while its normalised rates, summed over all types, reach this
 
@@ -32,11 +32,11 @@ class Gandiva:
     while nothing is packed; the position in the random stream is the ``basis`` of its report.
     """
 
-    random: Twister
+    random: PythonRandomStream
     name: str = "gandiva"
-    aware: bool = False
+    heterogeneity_aware: bool = False
     packed: bool = True
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
@@ -81,14 +81,14 @@ def _lasting(snapshot: Snapshot) -> Ints:
     """(pairs, 2) positions of the jobs of those pairs that go on."""
     previous = snapshot.previous
     none: Ints = np.zeros((0, 2), np.int64)
-    if previous is None or previous.units.shape[1] < 2 or snapshot.beside is None:
+    if previous is None or previous.units.shape[1] < 2 or snapshot.colocated_rate is None:
         return none
     ids = previous.units[previous.units[:, 1] >= 0]
     pairs = np.searchsorted(snapshot.jobs, ids[np.isin(ids, snapshot.jobs).all(axis=1)])
     types = first_slot(snapshot)
     kind, alone = snapshot.kind[pairs], snapshot.solo_rate[pairs][:, :, types]
-    first = snapshot.beside[kind[:, 0], kind[:, 1]][:, types]
-    second = snapshot.beside[kind[:, 1], kind[:, 0]][:, types]
+    first = snapshot.colocated_rate[kind[:, 0], kind[:, 1]][:, types]
+    second = snapshot.colocated_rate[kind[:, 1], kind[:, 0]][:, types]
     rate = np.stack([first, second], axis=1)  # (pairs, 2, types)
     runs = (rate > 0).all(axis=(1, 2))
     relative = np.divide(rate, alone, out=np.zeros_like(rate), where=alone > 0).sum(axis=(1, 2))

@@ -7,10 +7,10 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
+from fairlead.policies.common import allocation, violation
 from fairlead.policies.las import fill
 from fairlead.policies.ranked import best_slot
-from fairlead.policies.common import allocation, violation
-from fairlead.policies.solve.bilateral_trades import Market, trade
+from fairlead.policies.solve.bilateral_trades import TradeMarket, trade
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class GandivaFair:
 
     Then jobs of one kind and tenant trade as one: those whose rate on type a over that on b is largest buy
     devices of a from those for whom it is smallest, and pay in devices of b, at the second largest ratio
-    (``fairlead.policies.solve.bilateral_trades``). Both ends gain or lose nothing, so t_i >= t_i^eq for every job, and so for
+    (``fairlead.policies.solve.bilateral_trades``). Both ends gain or lose nothing, so t_i >= t_i^eq for
+    every job, and so for
     every tenant. Devices that nobody needs at first are exchanged one for one. The objective is
     sum_i t_i / t_i^eq; how far it can rise under t_i >= t_i^eq is a linear programme, of which trading is
     a decentralised, approximate solution.
@@ -34,9 +35,9 @@ class GandivaFair:
     """
 
     name: str = "gandiva_fair"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; the report has the objective, and no bound."""
@@ -96,6 +97,6 @@ def _traded(snapshot: Snapshot, rate: Floats, fair: Floats) -> Floats:
     held = np.zeros((len(first), fair.shape[1]))
     np.add.at(held, owner, fair * scale[:, None])
     pool = np.maximum(snapshot.capacity - held.sum(axis=0), 0.0)
-    market = Market(held, rate[first] / scale[first][:, None], most, pool)
+    market = TradeMarket(held, rate[first] / scale[first][:, None], most, pool)
     trade(market)
     return (market.held / most[:, None])[owner]

@@ -8,7 +8,7 @@ from fairlead.model.arrays import Ints
 _MASK = (1 << 64) - 1
 
 
-def draw(seed: int, number: int, choices: int) -> int:
+def hash_choice(seed: int, number: int, choices: int) -> int:
     """One of range(choices), evenly; the same for the same seed and number, in any order of calls.
 
     Two rounds of the SplitMix64 finaliser (Steele, Lea, Flood 2014) over seed and number.
@@ -17,8 +17,8 @@ def draw(seed: int, number: int, choices: int) -> int:
     return mixed * choices >> 64
 
 
-def draws(seed: int, numbers: Ints) -> NDArray[np.uint64]:
-    """``draw`` for many numbers, out of range(2^64)."""
+def hash_choices(seed: int, numbers: Ints) -> NDArray[np.uint64]:
+    """``hash_choice`` for many numbers, out of range(2^64)."""
     return _mix_all(np.uint64(_mix(seed & _MASK)) ^ numbers.astype(np.uint64))
 
 

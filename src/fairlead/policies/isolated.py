@@ -19,9 +19,9 @@ class Isolated:
     """
 
     name = "isolated"
-    aware = False
+    heterogeneity_aware = False
     packed = False
-    conserving = True
+    work_conserving = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""

@@ -7,26 +7,27 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.parametric_level import RAISED, TOLL
 from fairlead.policies.common import (
     allocation,
     by_class,
     by_slot,
+    centre_with_pairs,
     gain_of,
-    middle,
-    of_middle,
     proportional_rate,
+    shares_of_centre,
     violation,
 )
-from fairlead.policies.migration_penalty import GIVEN_UP, steady
+from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
+from fairlead.policies.parametric_level import PAIR_PENALTY, RAISED
 from fairlead.policies.solve.job_classes import group
-from fairlead.policies.solve.parametric_level import FEW, Levels
-from fairlead.policies.solve.parametric_level import solve as solve_levels
 from fairlead.policies.solve.max_min import MaxMin, solve
+from fairlead.policies.solve.parametric_level import MIN_CLASSES, Levels
+from fairlead.policies.solve.parametric_level import solve_level as solve_levels
+from fairlead.policies.solve.program import ShareProblem
 from fairlead.policies.solve.space_sharing import max_min, max_min_bound
-from fairlead.policies.solve.program import Problem
 
-MANY = 10_000  # rates of classes beyond which the simplex method takes too long, where classes are large
+# rates of classes beyond which the simplex method takes too long, where classes are large
+MAX_EXACT_RATES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,15 @@ class Las:
 
     central: bool = False
     name: str = "las_aware"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified; a linear program over classes of jobs (``fairlead.policies.solve.max_min``), or,
-        where hardly two jobs are alike, an interior point over jobs (``fairlead.policies.solve.parametric_level``)."""
+        """The shares, certified; a linear program over classes of jobs
+        (``fairlead.policies.solve.max_min``), or,
+        where hardly two jobs are alike, an interior point over jobs
+        (``fairlead.policies.solve.parametric_level``)."""
         p = proportional_rate(snapshot)
         gain = gain_of(p)
         scale = snapshot.job_scale.astype(np.float64)
@@ -58,19 +61,21 @@ class Las:
             gain * scale / snapshot.weight,
             gain,
             scale,
-            snapshot.slot_type,
+            snapshot.accelerator_of_slot,
             snapshot.capacity,
         )
-        own_rows = 2 * len(problem.classes.id) > len(snapshot.jobs)
-        if np.count_nonzero(problem.class_worth) > (FEW if own_rows else MANY):
+        distinct_rates = 2 * len(problem.classes.id) > len(snapshot.jobs)
+        if np.count_nonzero(problem.class_worth) > (
+            MIN_CLASSES if distinct_rates else MAX_EXACT_RATES
+        ):
             return self._by_jobs(snapshot, snapshot.weight * p / scale)
         previous = snapshot.previous
         basis = () if previous is None else previous.report.basis
         share, report = solve(problem, basis, self.central)
         made = allocation(snapshot, share, report)
         if not self.central and report.objective:
-            least = report.objective * (1 - GIVEN_UP) * gain_of(problem.worth)
-            made = steady(snapshot, made, least)
+            least = report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(problem.worth)
+            made = least_migration(snapshot, made, least)
         return made.check(snapshot)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -84,7 +89,7 @@ class Las:
             snapshot.job_class,
             snapshot.solo_rate,
             snapshot.job_scale,
-            snapshot.slot_type,
+            snapshot.accelerator_of_slot,
             snapshot.capacity,
             need,
             zero,
@@ -112,9 +117,9 @@ class AgnosticLas:
 
     central: bool = False
     name: str = "las"
-    aware: bool = False
+    heterogeneity_aware: bool = False
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
@@ -126,7 +131,7 @@ class AgnosticLas:
                 snapshot.job_scale / snapshot.weight,
                 ones,
                 snapshot.job_scale.astype(np.float64),
-                snapshot.slot_type,
+                snapshot.accelerator_of_slot,
                 snapshot.capacity,
             )
             share, report = solve(problem, central=True)
@@ -166,22 +171,24 @@ class PackedLas:
 
     central: bool = False  # the middle of the optima, pairs at the programme's word
     name: str = "las_packed"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = True
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
-        problem = Problem.of(snapshot, packed=True)
+        problem = ShareProblem.of(snapshot, packed=True)
         gain = gain_of(proportional_rate(snapshot))
         worth = gain * snapshot.job_scale / snapshot.weight
-        if self.central and (made := _middle(snapshot, problem, worth)) is not None:
+        if self.central and (made := _at_analytic_centre(snapshot, problem, worth)) is not None:
             return made.check(snapshot)
         first = problem.classes.first
         basis = () if snapshot.previous is None else snapshot.previous.report.basis
-        found = max_min(problem, worth[first], gain[first], 0.0 if self.central else TOLL, basis)
+        found = max_min(
+            problem, worth[first], gain[first], 0.0 if self.central else PAIR_PENALTY, basis
+        )
         if not self.central:
-            single = replace(problem, beside=None)
+            single = replace(problem, colocated_rate=None)
             plain = max_min(single, worth[first], gain[first], 0.0)
             if found.level <= plain.level * (1 + RAISED):
                 made = Las().allocate(snapshot)
@@ -199,8 +206,8 @@ class PackedLas:
         )
         made = replace(made, report=report)
         if not self.central and report.objective:
-            least = report.objective * (1 - GIVEN_UP) * gain_of(worth)
-            made = steady(snapshot, made, least, packed=True)
+            least = report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(worth)
+            made = least_migration(snapshot, made, least, packed=True)
         return made.check(snapshot)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -208,12 +215,14 @@ class PackedLas:
         return _lowest(made.throughput(snapshot), _worth(snapshot))
 
 
-def _middle(snapshot: Snapshot, problem: Problem, worth: Floats) -> Allocation | None:
+def _at_analytic_centre(
+    snapshot: Snapshot, problem: ShareProblem, worth: Floats
+) -> Allocation | None:
     """The middle of the best shares of jobs alone and in pairs; None where it was not found."""
-    found = middle(snapshot, snapshot.solo_rate, True, worth)
+    found = centre_with_pairs(snapshot, snapshot.solo_rate, True, worth)
     if found is None:
         return None
-    made, first = of_middle(snapshot, found), problem.classes.first
+    made, first = shares_of_centre(snapshot, found), problem.classes.first
     bound = max_min_bound(
         problem, worth[first], found.value[first], found.time_price[first], found.device_price
     )

@@ -9,14 +9,14 @@ from fairlead.model.allocation import Allocation, SolveReport, type_name
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation, by_class
-from fairlead.policies.solve.program import Problem
 from fairlead.policies.solve.linear_objectives import (
-    Jobs,
+    JobRates,
     Needs,
-    central_sum,
     largest_sum,
+    sum_at_centre,
     sum_bound,
 )
+from fairlead.policies.solve.program import ShareProblem
 
 RAISED = 1e-6  # pairs must better the objective by this much, relative
 NOTHING_LATE = 1e-7  # a lateness below this is the solver's tolerance
@@ -27,7 +27,7 @@ def largest(
     snapshot: Snapshot,
     worth: Floats,
     per_step: Floats,
-    problem: Problem,
+    problem: ShareProblem,
     needs: Needs,
     central: bool = False,
 ) -> Allocation:
@@ -40,12 +40,14 @@ def largest(
     previous = () if snapshot.previous is None else snapshot.previous.report.basis
     best = largest_sum(problem, value, needs, previous)
     made = by_class(snapshot, problem, best.answer, SolveReport("optimal"))
-    if central and problem.beside is None and needs.lateness < NOTHING_LATE:
-        middle = central_sum(problem, value, needs)
+    if central and problem.colocated_rate is None and needs.shortfall < NOTHING_LATE:
+        middle = sum_at_centre(problem, value, needs)
         if middle is not None:
             made = allocation(snapshot, middle[problem.classes.of], made.report)
     objective = float(worth @ made.throughput(worth_more(snapshot, per_step)))
-    jobs = Jobs(snapshot.solo_rate, snapshot.job_scale) if problem.beside is None else None
+    jobs = (
+        JobRates(snapshot.solo_rate, snapshot.job_scale) if problem.colocated_rate is None else None
+    )
     report = SolveReport(
         "optimal",
         objective,
@@ -79,8 +81,8 @@ def worth_more(snapshot: Snapshot, per_step: Floats) -> Snapshot:
     """The snapshot with rates times per_step (slots,)."""
     if (per_step == 1).all():
         return snapshot
-    beside = None if snapshot.beside is None else snapshot.beside * per_step
-    return replace(snapshot, rate=snapshot.rate * per_step[:, None], beside=beside)
+    colocated_rate = None if snapshot.colocated_rate is None else snapshot.colocated_rate * per_step
+    return replace(snapshot, rate=snapshot.rate * per_step[:, None], colocated_rate=colocated_rate)
 
 
 # --- prices and deadlines ----------------------------------------------------------------------------
@@ -94,7 +96,9 @@ def prices(snapshot: Snapshot, policy: str) -> Floats:
         raise ConfigError(
             f"policy {policy!r}: needs a price above 0 of every type, {names} has none"
         )
-    price: Floats = np.where(snapshot.capacity > 0, snapshot.price, 1.0)[snapshot.slot_type]
+    price: Floats = np.where(snapshot.capacity > 0, snapshot.price, 1.0)[
+        snapshot.accelerator_of_slot
+    ]
     return price
 
 
@@ -108,13 +112,13 @@ def needed(snapshot: Snapshot) -> Floats:
     return rate
 
 
-def keyed(snapshot: Snapshot, need: Floats, packed: bool) -> Problem:
+def keyed(snapshot: Snapshot, need: Floats, packed: bool) -> ShareProblem:
     """Jobs of one class and need are alike."""
     rows = np.column_stack([snapshot.job_class.astype(np.float64), need])
     if not need.any():
-        return Problem.of(snapshot, packed=packed)
+        return ShareProblem.of(snapshot, packed=packed)
     _, key = np.unique(rows, axis=0, return_inverse=True)
-    return Problem.of(snapshot, key.reshape(-1).astype(np.int64), packed=packed)
+    return ShareProblem.of(snapshot, key.reshape(-1).astype(np.int64), packed=packed)
 
 
 def unmet(snapshot: Snapshot, made: Allocation, need: Floats) -> tuple[int, ...]:

@@ -9,9 +9,9 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.parametric_level import (
     Requirements,
     agnostic_rate,
-    alone,
-    at_level,
-    in_pairs,
+    parametric_level,
+    parametric_pairs,
+    parametric_singles,
 )
 
 
@@ -28,14 +28,14 @@ class Makespan:
 
     central: bool = False  # the middle of the optima, as an interior-point solver has it
     name: str = "makespan_aware"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.parametric_level``)."""
-        middle = at_level if self.central else None
-        return alone(snapshot, None, _requirements(snapshot), middle)
+        middle = parametric_level if self.central else None
+        return parametric_singles(snapshot, None, _requirements(snapshot), middle)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The makespan in seconds."""
@@ -53,15 +53,15 @@ class AgnosticMakespan:
 
     reference: str = ""
     name: str = "makespan"
-    aware: bool = False
+    heterogeneity_aware: bool = False
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        middle = at_level if self.reference else None
+        middle = parametric_level if self.reference else None
         rate = agnostic_rate(snapshot, self.reference)
-        return alone(snapshot, rate, _requirements(snapshot), middle)
+        return parametric_singles(snapshot, rate, _requirements(snapshot), middle)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The makespan in seconds."""
@@ -79,14 +79,14 @@ class PackedMakespan:
 
     central: bool = False  # the middle of the optima, as an interior-point solver has it
     name: str = "makespan_packed"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = True
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
-        middle = at_level if self.central else None
-        return in_pairs(snapshot, _requirements(snapshot), middle)
+        middle = parametric_level if self.central else None
+        return parametric_pairs(snapshot, _requirements(snapshot), middle)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The makespan in seconds."""

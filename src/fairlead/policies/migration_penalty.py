@@ -14,42 +14,45 @@ from fairlead.policies.common import (
 )
 from fairlead.policies.solve.expand import pair_shares
 from fairlead.policies.solve.program import (
-    Columns,
-    Measure,
-    Problem,
+    ExtraColumns,
+    LinearObjective,
     Program,
+    ShareProblem,
 )
 
-GIVEN_UP = 0.01  # part of the objective
+OBJECTIVE_TOLERANCE = 0.01  # part of the objective
 _MISSED = 1e-7  # part of the needs
-MANY = 2_000  # rates of classes beyond which the second solve takes longer than it is worth
-EVERY_S = 7200.0  # a share that is withdrawn costs one start in about this time
+MAX_RATES = 2_000  # rates of classes beyond which the second solve takes longer than it is worth
+INTERVAL_S = 7200.0  # a share that is withdrawn costs one start in about this time
 
 
-def steady(snapshot: Snapshot, made: Allocation, need: Floats, packed: bool = False) -> Allocation:
+def least_migration(
+    snapshot: Snapshot, made: Allocation, need: Floats, packed: bool = False
+) -> Allocation:
     """max_x sum_i t_i / p_i - sum_ij m_i (y_ij - x_ij)+   s.t.  t_i >= need_i,  time, devices.
 
     y the shares of jobs alone in force, m_i = min(restart_i / EVERY_S, 1) * max_j T_ij / p_i what a
     start costs in normalised rate. need: (jobs,) steps/s that hold the policy's objective within
-    ``GIVEN_UP`` of the optimum that ``made`` has. Without restart costs, with nothing in force, or with
-    more than ``MANY`` rates, ``made`` itself; its report stays, for it is about the optimum.
+    ``OBJECTIVE_TOLERANCE`` of the optimum that ``made`` has. Without restart costs, with nothing in
+    force, or with
+    more than ``MAX_RATES`` rates, ``made`` itself; its report stays, for it is about the optimum.
     """
     alone = snapshot.member[:, 1] < 0 if snapshot.packed else slice(None)
     kept = snapshot.share[alone]
     if not (snapshot.restart_s.any() and kept.any()):
         return made
-    problem = Problem.of(snapshot, _alike(snapshot, kept, need), packed=packed)
-    if np.count_nonzero(problem.rate) > MANY:
+    problem = ShareProblem.of(snapshot, _alike(snapshot, kept, need), packed=packed)
+    if np.count_nonzero(problem.rate) > MAX_RATES:
         return made
     classes = problem.classes
     gain = gain_of(proportional_rate(snapshot))[classes.first]
-    restart_s = np.minimum(snapshot.restart_s[classes.first], EVERY_S)
-    move = restart_s / EVERY_S * gain * problem.best
+    restart_s = np.minimum(snapshot.restart_s[classes.first], INTERVAL_S)
+    move = restart_s / INTERVAL_S * gain * problem.best
     least = np.minimum(need[classes.first], problem.best)
     program = Program(problem, True, demand=least)
     held = kept[classes.first] * (problem.rate > 0)
     program.columns = _staying(program, problem, held, gain, move, least)
-    answer = program.load().maximise(Measure(gain, np.zeros(len(snapshot.slots))))
+    answer = program.load().maximise(LinearObjective(gain, np.zeros(len(snapshot.slots))))
     if answer.columns[-1] > _MISSED:  # rounding: the needs cannot quite be met
         return made
     share = answer.per_job(problem)
@@ -68,14 +71,14 @@ def _alike(snapshot: Snapshot, kept: Floats, need: Floats) -> Ints:
 
 
 def _staying(
-    program: Program, problem: Problem, held: Floats, gain: Floats, move: Floats, least: Floats
-) -> Columns:
+    program: Program, problem: ShareProblem, held: Floats, gain: Floats, move: Floats, least: Floats
+) -> ExtraColumns:
     """A way to run alone for every share in force, up to that share, that earns what a move costs; and,
     last, the part of all needs that is missed, which costs more than all else can earn: there may be no
     way to meet them before pairs have been found."""
     first, slot = np.nonzero(held)
     number, count = len(first), problem.classes.count[first]
-    rate, kind = problem.rate[first, slot], problem.slot_type[slot]
+    rate, kind = problem.rate[first, slot], problem.accelerator_of_slot[slot]
     devices = problem.scale[first] * count / np.maximum(problem.capacity, 1.0)[kind]
     column = np.tile(np.arange(number), 3)
     row = np.concatenate(
@@ -83,7 +86,7 @@ def _staying(
     )
     asked = np.flatnonzero(least)
     dear = 10.0 * float(problem.classes.count @ (gain * problem.best + move))
-    return Columns(
+    return ExtraColumns(
         np.append(count * (gain[first] * rate + move[first]), -dear),
         np.zeros(number + 1),
         np.append(held[first, slot], 1.0),

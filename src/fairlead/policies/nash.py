@@ -14,11 +14,11 @@ from fairlead.policies.common import (
 )
 from fairlead.policies.solve.nash import (
     Equilibrium,
-    Market,
+    NashMarket,
     equilibrium,
     surplus,
 )
-from fairlead.policies.solve.program import Problem
+from fairlead.policies.solve.program import ShareProblem
 
 _CRUMB = 1e-9  # shares that add less than this part of a job's throughput are taken back
 _FREE = 1e-12  # spending less than this part of its weight, a job is in nobody's way
@@ -38,13 +38,13 @@ class Nash:
 
     weighted: bool = True
     name: str = "nash"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified; an interior-point method over classes (``fairlead.policies.solve.nash``)."""
-        problem = Problem.of(snapshot)
+        problem = ShareProblem.of(snapshot)
         found = _solve(problem, _weights(snapshot, self.weighted)[problem.classes.first])
         share = found.share[problem.classes.of]
         report = _report(snapshot, share, found, self.weighted)
@@ -72,13 +72,13 @@ class StrategyProof:
 
     weighted: bool = True
     name: str = "strategy_proof"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; the report certifies the Nash shares that they are parts of."""
-        problem = Problem.of(snapshot)
+        problem = ShareProblem.of(snapshot)
         weight = _weights(snapshot, self.weighted)[problem.classes.first]
         found = _solve(problem, weight)
         share = found.share[problem.classes.of]
@@ -88,11 +88,11 @@ class StrategyProof:
         return allocation(snapshot, share, report).check(snapshot)
 
 
-def kept_parts(problem: Problem, weight: Floats, found: Equilibrium) -> Floats:
+def kept_parts(problem: ShareProblem, weight: Floats, found: Equilibrium) -> Floats:
     """(classes,) the part f of its Nash shares that each job of a class keeps."""
     count = problem.classes.count
     with_all = _throughput(problem, found)
-    pays = problem.scale * (found.share @ found.price[problem.slot_type])
+    pays = problem.scale * (found.share @ found.price[problem.accelerator_of_slot])
     kept = np.ones(len(count))
     for c in np.flatnonzero(pays > _FREE * weight):
         others = count.copy()
@@ -108,19 +108,19 @@ def _weights(snapshot: Snapshot, weighted: bool) -> Floats:
     return snapshot.weight if weighted else np.ones(len(snapshot.jobs))
 
 
-def _solve(problem: Problem, weight: Floats, count: Floats | None = None) -> Equilibrium:
+def _solve(problem: ShareProblem, weight: Floats, count: Floats | None = None) -> Equilibrium:
     """Shares of all classes on all slots, zero where a class has no jobs or can run nowhere."""
     count = problem.classes.count if count is None else count
     runs = np.flatnonzero(problem.can_run & (count > 0))
-    slots = np.flatnonzero((problem.capacity > 0)[problem.slot_type])
+    slots = np.flatnonzero((problem.capacity > 0)[problem.accelerator_of_slot])
     types = problem.capacity > 0
     inner = equilibrium(
-        Market(
+        NashMarket(
             problem.rate[np.ix_(runs, slots)],
             weight[runs],
             count[runs],
             problem.scale[runs],
-            (np.cumsum(types) - 1)[problem.slot_type[slots]],
+            (np.cumsum(types) - 1)[problem.accelerator_of_slot[slots]],
             problem.capacity[types],
         )
     )
@@ -132,7 +132,7 @@ def _solve(problem: Problem, weight: Floats, count: Floats | None = None) -> Equ
     return Equilibrium(share, price, inner.steps)
 
 
-def _throughput(problem: Problem, found: Equilibrium) -> Floats:
+def _throughput(problem: ShareProblem, found: Equilibrium) -> Floats:
     """(classes,) steps/s of a job."""
     return np.asarray((problem.rate * found.share).sum(axis=1))
 
@@ -140,7 +140,7 @@ def _throughput(problem: Problem, found: Equilibrium) -> Floats:
 def _report(snapshot: Snapshot, share: Floats, found: Equilibrium, weighted: bool) -> SolveReport:
     """Objective and bound from the jobs' own rows."""
     rate, weight = snapshot.solo_rate, _weights(snapshot, weighted)
-    usable = (snapshot.capacity > 0)[snapshot.slot_type]
+    usable = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
     runs = _can_run(snapshot)
     excess = violation(snapshot, share)
     if not runs.any():
@@ -152,7 +152,7 @@ def _report(snapshot: Snapshot, share: Floats, found: Equilibrium, weighted: boo
         np.where(usable, rate[runs], 0.0),
         weight[runs],
         snapshot.job_scale[runs].astype(np.float64),
-        snapshot.slot_type,
+        snapshot.accelerator_of_slot,
         snapshot.capacity,
         throughput,
         found.price,
@@ -164,7 +164,7 @@ def _report(snapshot: Snapshot, share: Floats, found: Equilibrium, weighted: boo
 
 def _can_run(snapshot: Snapshot) -> Bools:
     """(jobs,) is there a device that a job can use?"""
-    usable = (snapshot.capacity > 0)[snapshot.slot_type]
+    usable = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
     return np.asarray((snapshot.solo_rate[:, usable] > 0).any(axis=1))
 
 

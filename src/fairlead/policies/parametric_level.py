@@ -12,17 +12,17 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
     by_class,
-    central,
+    central_allocation,
     gain_of,
     proportional_rate,
 )
-from fairlead.policies.migration_penalty import GIVEN_UP, steady
-from fairlead.policies.solve.parametric_level import Levels, solve
+from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
+from fairlead.policies.solve.parametric_level import Levels, solve_level
+from fairlead.policies.solve.program import ShareProblem
 from fairlead.policies.solve.space_sharing import min_level
-from fairlead.policies.solve.program import Problem
 
 RAISED = 1e-6  # pairs must better the objective by this much, relative
-TOLL = 0.05  # what a device in a pair must earn in normalised rate beyond one that is not
+PAIR_PENALTY = 0.05  # what a device in a pair must earn in normalised rate beyond one that is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Requirements:
         return np.where(left_s > 0, self.steps * gain_of(left_s), 0.0)
 
 
-def alone(
+def parametric_singles(
     snapshot: Snapshot,
     agnostic: Floats | None,
     need: Requirements,
@@ -71,7 +71,7 @@ def alone(
         snapshot.kind,
         rate,
         snapshot.job_scale,
-        snapshot.slot_type,
+        snapshot.accelerator_of_slot,
         snapshot.capacity,
         need.steps,
         need.age,
@@ -79,35 +79,37 @@ def alone(
     )
     gain = gain_of(proportional_rate(snapshot))
     previous = None if snapshot.previous is None else snapshot.previous.report
-    share, report = solve(problem, gain, previous)
+    share, report = solve_level(problem, gain, previous)
     middle = interior(snapshot, rate, False, need, report.objective) if interior else None
     if middle is not None:
         return replace(middle, report=report).check(snapshot)
     made = allocation(snapshot, share, report)
     if report.objective and agnostic is None:
-        made = steady(snapshot, made, need.rate(report.objective * (1 + GIVEN_UP)))
+        made = least_migration(
+            snapshot, made, need.rate(report.objective * (1 + OBJECTIVE_TOLERANCE))
+        )
     return made.check(snapshot)
 
 
-def in_pairs(
+def parametric_pairs(
     snapshot: Snapshot, need: Requirements, interior: "Interior | None" = None
 ) -> Allocation:
     """The best shares of jobs alone and in pairs. Without ``interior``, shares without pairs where those
     reach the same level."""
     rows = np.column_stack([snapshot.kind, need.steps, need.age, need.isolated])
     _, key = np.unique(rows, axis=0, return_inverse=True)
-    problem = Problem.of(snapshot, key.reshape(-1), packed=True)
+    problem = ShareProblem.of(snapshot, key.reshape(-1), packed=True)
     first = problem.classes.first
     steps, age, isolated = need.steps[first], need.age[first], need.isolated[first]
     gain = gain_of(proportional_rate(snapshot))[first]
-    found = min_level(problem, steps, age, isolated, gain, 0.0 if interior else TOLL)
+    found = min_level(problem, steps, age, isolated, gain, 0.0 if interior else PAIR_PENALTY)
     say = problem.can_run[problem.classes.of] & (need.steps > 0)
     rate = snapshot.solo_rate
     middle = interior(snapshot, rate, True, need, found.level) if interior else None
     if middle is not None:
         made = middle
     else:
-        single = replace(problem, beside=None)
+        single = replace(problem, colocated_rate=None)
         plain = min_level(single, steps, age, isolated, gain, 0.0)
         if plain.level <= found.level * (1 + RAISED):
             problem, found = single, replace(plain, bound=found.bound)
@@ -118,8 +120,8 @@ def in_pairs(
     )
     made = replace(made, report=report)
     if middle is None and reached:
-        least = need.rate(reached * (1 + GIVEN_UP)) * say
-        made = steady(snapshot, made, least, packed=problem.beside is not None)
+        least = need.rate(reached * (1 + OBJECTIVE_TOLERANCE)) * say
+        made = least_migration(snapshot, made, least, packed=problem.colocated_rate is not None)
     return made.check(snapshot)
 
 
@@ -128,11 +130,11 @@ Interior: TypeAlias = Callable[
 ]
 
 
-def at_level(
+def parametric_level(
     snapshot: Snapshot, rate: Floats, packed: bool, need: Requirements, level: float | None
 ) -> Allocation | None:
     """The middle of the shares that reach the level, if there is one and it was found."""
-    return central(snapshot, rate, packed, _worth(need, level)) if level else None
+    return central_allocation(snapshot, rate, packed, _worth(need, level)) if level else None
 
 
 def _worth(need: Requirements, level: float) -> Floats:

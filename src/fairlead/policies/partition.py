@@ -11,14 +11,14 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.hash_random import draws
+from fairlead.policies.hash_random import hash_choices
 from fairlead.policies.linear_objectives import excess
 
-MOST = 4096  # parts
+MAX_PARTS = 4096  # parts
 
 
 @runtime_checkable
-class Measured(Protocol):
+class MeasuringPolicy(Protocol):
     """A policy that can tell what shares are worth, wherever they come from."""
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -44,9 +44,9 @@ class Partition:
     @staticmethod
     def of(argument: str, inner: Policy, seed: int) -> "Partition":
         """From the K of K:POLICY."""
-        if not argument.isdecimal() or not 1 <= int(argument) <= MOST:
+        if not argument.isdecimal() or not 1 <= int(argument) <= MAX_PARTS:
             raise ConfigError(
-                f"policy 'partition': K of partition:K:POLICY must be 1 to {MOST}, got {argument!r}"
+                f"policy 'partition': K of partition:K:POLICY must be 1 to {MAX_PARTS}, got {argument!r}"
             )
         return Partition(inner, int(argument), seed)
 
@@ -56,9 +56,9 @@ class Partition:
         return f"partition:{self.parts}:{self.inner.name}"
 
     @property
-    def aware(self) -> bool:
+    def heterogeneity_aware(self) -> bool:
         """As the inner policy."""
-        return self.inner.aware
+        return self.inner.heterogeneity_aware
 
     @property
     def packed(self) -> bool:
@@ -66,9 +66,9 @@ class Partition:
         return self.inner.packed
 
     @property
-    def conserving(self) -> bool:
+    def work_conserving(self) -> bool:
         """As the inner policy."""
-        return self.inner.conserving
+        return self.inner.work_conserving
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The joined shares."""
@@ -86,7 +86,7 @@ class Partition:
 
     def _report(self, snapshot: Snapshot, joined: Allocation) -> SolveReport:
         report = replace(joined.report, violation=excess(snapshot, joined))
-        if not isinstance(self.inner, Measured):
+        if not isinstance(self.inner, MeasuringPolicy):
             return report
         bound = None
         if self.certify:
@@ -105,7 +105,7 @@ def deal_devices(capacity: Floats, parts: int) -> Floats:
 
 def deal_jobs(snapshot: Snapshot, parts: int, seed: int) -> Ints:
     """(jobs,) the part of each job."""
-    order = np.lexsort((draws(seed, snapshot.jobs), snapshot.job_class))
+    order = np.lexsort((hash_choices(seed, snapshot.jobs), snapshot.job_class))
     out = np.empty(len(order), np.int64)
     out[order] = np.arange(len(order)) % parts
     return out

@@ -20,9 +20,9 @@ class Proportional:
     """
 
     name = "proportional"
-    aware = False
+    heterogeneity_aware = False
     packed = False
-    conserving = True
+    work_conserving = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""

@@ -11,7 +11,7 @@ _BLOCK = 1024  # words made at once
 _POOL = 21  # random.sample(population, 2) picks from a shrinking pool up to this many
 
 
-class Twister:
+class PythonRandomStream:
     """The 32-bit words that ``random.Random(seed)`` makes: MT19937 (Matsumoto, Nishimura 1998).
 
     Words are made in blocks as they are asked for; only the last block is kept, and going back starts

@@ -20,7 +20,7 @@ def best_slot(snapshot: Snapshot) -> Ints:
     """(jobs, types) the slot type on which each job runs fastest, of those that draw on each type."""
     best = np.zeros((len(snapshot.jobs), len(snapshot.capacity)), np.int64)
     for kind in range(len(snapshot.capacity)):
-        slots = np.flatnonzero(snapshot.slot_type == kind)
+        slots = np.flatnonzero(snapshot.accelerator_of_slot == kind)
         best[:, kind] = slots[snapshot.solo_rate[:, slots].argmax(axis=1)]
     return best
 
@@ -38,7 +38,7 @@ def kept(snapshot: Snapshot) -> Ints:
     free = snapshot.capacity.copy()
     slot = np.full(len(had), -1, np.int64)
     for job in np.flatnonzero(had >= 0).tolist():
-        kind = snapshot.slot_type[had[job]]
+        kind = snapshot.accelerator_of_slot[had[job]]
         if snapshot.job_scale[job] <= free[kind]:
             slot[job] = had[job]
             free[kind] -= snapshot.job_scale[job]
@@ -55,14 +55,14 @@ def fill(
     """
     scale, rate = snapshot.job_scale, snapshot.solo_rate
     runs = np.flatnonzero(slot >= 0)
-    kind = snapshot.slot_type[slot[runs]]
+    kind = snapshot.accelerator_of_slot[slot[runs]]
     free = snapshot.capacity - np.bincount(kind, scale[runs], len(snapshot.capacity))
     waiting = order[slot[order] < 0]
     smallest = scale[waiting].min(initial=1 << 62)
     for job in waiting.tolist():
         if free.max() < smallest:
             return
-        fits = (free[snapshot.slot_type] >= scale[job]) & (rate[job] > 0)
+        fits = (free[snapshot.accelerator_of_slot] >= scale[job]) & (rate[job] > 0)
         if fits.any():
             slot[job] = choose(job, fits, free)
-            free[snapshot.slot_type[slot[job]]] -= scale[job]
+            free[snapshot.accelerator_of_slot[slot[job]]] -= scale[job]

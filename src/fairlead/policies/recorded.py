@@ -25,17 +25,17 @@ _UNIT = re.compile(r"^\(?(\d+)(?:, (\d+)\))?$")  # "7", or "(3, 7)" for a pair
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class RecordedTraits:
     """What the mechanism needs to know about the policy that made the recording."""
 
-    aware: bool
+    heterogeneity_aware: bool
     packed: bool
-    conserving: bool
+    work_conserving: bool
     global_queue: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Solve:
+class RecordedSolve:
     """One recorded answer."""
 
     time_s: float
@@ -55,12 +55,12 @@ class Recorded:
     """
 
     name: str
-    aware: bool
+    heterogeneity_aware: bool
     packed: bool
-    conserving: bool
+    work_conserving: bool
     global_queue: bool  # one queue over all types, Gavel's option --enable_global_queue
     origin: str
-    solves: dict[float, tuple[Solve, ...]]
+    solves: dict[float, tuple[RecordedSolve, ...]]
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The recorded shares; what the recording does not name is 0."""
@@ -72,7 +72,7 @@ class Recorded:
         share[row[known], column[known]] = solve.share[known]
         return Allocation(units, share, SolveReport("recorded"))
 
-    def _find(self, snapshot: Snapshot) -> Solve:
+    def _find(self, snapshot: Snapshot) -> RecordedSolve:
         found = self.solves.get(snapshot.now_s, ())
         if len(found) > 1:
             jobs = frozenset(snapshot.jobs.tolist())
@@ -85,7 +85,7 @@ class Recorded:
             )
         return found[0]
 
-    def _columns(self, snapshot: Snapshot, solve: Solve) -> Ints:
+    def _columns(self, snapshot: Snapshot, solve: RecordedSolve) -> Ints:
         """(entries,) column of each entry's accelerator type."""
         column = {slot.accelerator: i for i, slot in reversed(list(enumerate(snapshot.slots)))}
         for name in solve.accelerator:
@@ -100,26 +100,26 @@ class Recorded:
 def load(path: str) -> Recorded:
     """Read a recording, and from the file beside it (or from its name) what kind of policy made it."""
     log = Path(path)
-    document = _read(log, _Log)
+    document = _read(log, _RecordedLog)
     if not document.allocs:
         raise ConfigError(f"{path}: allocs: expected recorded allocations, got none")
-    solves: dict[float, list[Solve]] = {}
+    solves: dict[float, list[RecordedSolve]] = {}
     for position, (time_s, shares, jobs) in enumerate(document.allocs):
         solve = _solve(f"{path}: allocs[{position}]", time_s, shares, jobs)
         solves.setdefault(time_s, []).append(solve)
     traits = _traits(log)
     return Recorded(
         f"recorded:{log.name}",
-        traits.aware,
+        traits.heterogeneity_aware,
         traits.packed,
-        traits.conserving,
+        traits.work_conserving,
         traits.global_queue,
         path,
         {time_s: tuple(several) for time_s, several in solves.items()},
     )
 
 
-class _Log(msgspec.Struct):
+class _RecordedLog(msgspec.Struct):
     allocs: list[tuple[float, Shares, list[int | str]]]
 
 
@@ -127,12 +127,12 @@ class _Config(msgspec.Struct):
     enable_global_queue: bool = False
 
 
-class _Run(msgspec.Struct):
+class _RecordedRun(msgspec.Struct):
     policy_name: str
     config: _Config
 
 
-_Document = TypeVar("_Document", _Log, _Run)
+_Document = TypeVar("_Document", _RecordedLog, _RecordedRun)
 
 
 def _read(path: Path, kind: type[_Document]) -> _Document:
@@ -147,29 +147,31 @@ def _read(path: Path, kind: type[_Document]) -> _Document:
         raise ConfigError(f"{path}: not a recorded run: {problem}") from None
 
 
-def _traits(log: Path) -> Traits:
+def _traits(log: Path) -> RecordedTraits:
     """From ``policy_name`` in X.json beside X.log.json.gz; else from TRACE__POLICY__... in the name."""
     stem = log.name
     for suffix in _LOG_SUFFIXES:
         stem = stem.removesuffix(suffix)
-    beside = log.with_name(f"{stem}.json")
-    if beside.is_file() and beside != log:
-        run = _read(beside, _Run)
+    colocated_rate = log.with_name(f"{stem}.json")
+    if colocated_rate.is_file() and colocated_rate != log:
+        run = _read(colocated_rate, _RecordedRun)
         return _named(run.policy_name, run.config.enable_global_queue)
     parts = stem.split("__")
     if len(parts) < 2:
         raise ConfigError(
-            f"{log}: cannot tell which policy made it: there is no {beside.name} beside it, and its "
+            f"{log}: cannot tell which policy made it: there is no {colocated_rate.name} beside it, and its "
             "name is not TRACE__POLICY__..."
         )
     return _named(_CLASS_NAMES.get(parts[1], parts[1].replace("packed", "packing")), False)
 
 
-def _named(policy: str, global_queue: bool) -> Traits:
+def _named(policy: str, global_queue: bool) -> RecordedTraits:
     """Gavel's mechanism goes by parts of the policy's name; so does this."""
     name = policy.lower()
     packed = "packing" in name
-    return Traits("perf" in name or packed, packed, not name.startswith("fifo"), global_queue)
+    return RecordedTraits(
+        "perf" in name or packed, packed, not name.startswith("fifo"), global_queue
+    )
 
 
 def _rows(units: Ints, wanted: Ints) -> tuple[Ints, Bools]:
@@ -184,7 +186,7 @@ def _rows(units: Ints, wanted: Ints) -> tuple[Ints, Bools]:
     return row, key[row] == want
 
 
-def _solve(where: str, time_s: float, shares: Shares, jobs: Iterable[int | str]) -> Solve:
+def _solve(where: str, time_s: float, shares: Shares, jobs: Iterable[int | str]) -> RecordedSolve:
     units: list[tuple[int, int]] = []
     accelerator: list[str] = []
     share: list[float] = []
@@ -194,7 +196,7 @@ def _solve(where: str, time_s: float, shares: Shares, jobs: Iterable[int | str])
             units.append(unit)
             accelerator.append(kind)
             share.append(value)
-    return Solve(
+    return RecordedSolve(
         time_s,
         np.array(units, np.int64).reshape(-1, 2),
         tuple(accelerator),

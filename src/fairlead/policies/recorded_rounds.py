@@ -13,15 +13,15 @@ from fairlead.model.arrays import Ints
 from fairlead.model.plan import RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import first_slot
-from fairlead.policies.rounds_only import Unsolved
+from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
 
-class _Run(msgspec.Struct):
+class _RoundsRun(msgspec.Struct):
     per_round_schedule: list[dict[int, list[int]]]  # job id -> device ids
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRounds(Unsolved):
+class RecordedRounds(RoundsOnlyPlanner):
     """The jobs of round r run in round r, in their order, on devices of the recorded type.
 
     Nothing is solved. Rounds are counted from the first on, empty ones included; behind the last, nobody
@@ -69,7 +69,7 @@ def load_rounds(path: str) -> RecordedRounds | None:
     if b'"per_round_schedule"' not in text:
         return None
     try:
-        run = msgspec.json.decode(text, type=_Run)
+        run = msgspec.json.decode(text, type=_RoundsRun)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{path}: not a recorded run: {problem}") from None
     rounds = []

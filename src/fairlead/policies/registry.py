@@ -16,7 +16,6 @@ from fairlead.errors import ConfigError
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import recorded
 from fairlead.policies.allox import AlloX
-from fairlead.policies.gavel_reference.allox import ReleasedAlloX
 from fairlead.policies.cost import (
     MinCost,
     MinCostSlo,
@@ -30,16 +29,17 @@ from fairlead.policies.fifo_packed import FifoPacked
 from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, PackedFinishTime
 from fairlead.policies.gandiva import Gandiva
 from fairlead.policies.gandiva_fair import GandivaFair
+from fairlead.policies.gavel_reference.allox import ReleasedAlloX
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.las import AgnosticLas, Las, PackedLas
 from fairlead.policies.makespan import AgnosticMakespan, Makespan, PackedMakespan
-from fairlead.policies.python_random_stream import Twister
 from fairlead.policies.nash import Nash, StrategyProof
 from fairlead.policies.partition import Partition
 from fairlead.policies.proportional import Proportional
+from fairlead.policies.python_random_stream import PythonRandomStream
 from fairlead.policies.recorded_rounds import load_rounds
-from fairlead.policies.shockwave.planner import Shockwave
 from fairlead.policies.shockwave.options import read_options
+from fairlead.policies.shockwave.planner import Shockwave
 from fairlead.policies.shortest_job import ShortestJobFirst, ShortestRemainingTimeFirst
 from fairlead.policies.simple_share import SimpleShare
 from fairlead.policies.tiresias import Tiresias
@@ -63,7 +63,7 @@ AS_RELEASED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PolicyRequest:
     """What a policy is made from: ``NAME[:ARG]``, the run's seed, the mechanism's profile."""
 
     argument: str | None
@@ -71,7 +71,7 @@ class Request:
     profile: str
 
 
-Maker: TypeAlias = Callable[[Request], Policy | Planner]
+Maker: TypeAlias = Callable[[PolicyRequest], Policy | Planner]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class PolicyDescription:
     """One line of ``fairlead policies``."""
 
     name: str
@@ -96,7 +96,7 @@ class Description:
     source: str  # the package that it comes from
 
 
-def _fifo(request: Request) -> Policy | Planner:
+def _fifo(request: PolicyRequest) -> Policy | Planner:
     return (
         FifoShares(request.seed)
         if request.profile in AS_RELEASED
@@ -104,42 +104,42 @@ def _fifo(request: Request) -> Policy | Planner:
     )
 
 
-def _fifo_aware(request: Request) -> Policy | Planner:
+def _fifo_aware(request: PolicyRequest) -> Policy | Planner:
     return FifoAwareShares() if request.profile in AS_RELEASED else FifoPlanner(request.seed, True)
 
 
-def _las_aware(request: Request) -> Policy:
+def _las_aware(request: PolicyRequest) -> Policy:
     return Las(central=request.profile in AS_RELEASED)
 
 
-def _finish_time(request: Request) -> Policy:
+def _finish_time(request: PolicyRequest) -> Policy:
     gavel = request.profile in AS_RELEASED
     return AgnosticFinishTime(not gavel, RELEASE_REFERENCE if gavel else "")
 
 
-def _makespan(request: Request) -> Policy:
+def _makespan(request: PolicyRequest) -> Policy:
     return AgnosticMakespan(RELEASE_REFERENCE if request.profile in AS_RELEASED else "")
 
 
-def _fifo_packed(request: Request) -> Policy:
+def _fifo_packed(request: PolicyRequest) -> Policy:
     return FifoPacked(forgets_head=request.profile in AS_RELEASED)
 
 
-def _tiresias(request: Request) -> Planner:
+def _tiresias(request: PolicyRequest) -> Planner:
     return Tiresias.of(request.argument, request.seed)
 
 
-def _allox(request: Request) -> Policy:
+def _allox(request: PolicyRequest) -> Policy:
     if request.profile == SHOCKWAVE:
         return ReleasedAlloX(AlloX.of(request.argument or "0.2").alpha)
     return AlloX.of(request.argument, as_released=request.profile in AS_RELEASED)
 
 
-def _gandiva(request: Request) -> Policy:
-    return Gandiva(Twister(request.seed))
+def _gandiva(request: PolicyRequest) -> Policy:
+    return Gandiva(PythonRandomStream(request.seed))
 
 
-def _partition(request: Request) -> Policy:
+def _partition(request: PolicyRequest) -> Policy:
     assert request.argument is not None
     parts, colon, spec = request.argument.partition(":")
     if not colon or not spec:
@@ -155,7 +155,7 @@ def _partition(request: Request) -> Policy:
 
 
 def _water_filling(kind: Callable[[Entities, bool], Policy]) -> Maker:
-    def make_(request: Request) -> Policy:
+    def make_(request: PolicyRequest) -> Policy:
         if request.argument == "":
             raise ConfigError(
                 "water_filling: needs the name of a TOML file behind the colon, or no colon"
@@ -166,12 +166,12 @@ def _water_filling(kind: Callable[[Entities, bool], Policy]) -> Maker:
     return make_
 
 
-def _recorded(request: Request) -> Policy | Planner:
+def _recorded(request: PolicyRequest) -> Policy | Planner:
     assert request.argument is not None
     return load_rounds(request.argument) or recorded.load(request.argument)
 
 
-def _gandiva_fair(request: Request) -> Policy:
+def _gandiva_fair(request: PolicyRequest) -> Policy:
     return SimpleShare() if request.profile == SHOCKWAVE else GandivaFair()
 
 
@@ -309,7 +309,7 @@ BUILT_IN = (
 def make(spec: str, *, seed: int, profile: str) -> Policy | Planner:
     """The policy or planner that ``NAME[:ARG]`` names."""
     name, *argument = re.split("[:=]", spec, maxsplit=1)  # Gavel writes NAME=ARG
-    request = Request(argument[0] if argument else None, seed, profile)
+    request = PolicyRequest(argument[0] if argument else None, seed, profile)
     for entry in BUILT_IN:
         if name == entry.name or name in entry.aliases:
             _check_argument(spec, entry, request)
@@ -320,16 +320,16 @@ def make(spec: str, *, seed: int, profile: str) -> Policy | Planner:
     raise ConfigError(_unknown(name))
 
 
-def describe() -> list[Description]:
+def describe() -> list[PolicyDescription]:
     """Every policy that ``make`` knows, in the order of the registry, plug-ins last."""
     built_in = [
-        Description(e.name, e.aliases, e.argument, _programme(e.documented), "fairlead")
+        PolicyDescription(e.name, e.aliases, e.argument, _programme(e.documented), "fairlead")
         for e in BUILT_IN
     ]
     return built_in + [_describe_plugin(point) for point in _plugins()]
 
 
-def _check_argument(spec: str, entry: Entry, request: Request) -> None:
+def _check_argument(spec: str, entry: Entry, request: PolicyRequest) -> None:
     if entry.argument and not request.argument and not entry.argument.startswith("["):
         raise ConfigError(f"policy {spec!r}: {entry.name} needs {entry.name}:{entry.argument}")
     if not entry.argument and request.argument is not None:
@@ -350,16 +350,16 @@ def _load(point: EntryPoint) -> Maker:
     return maker
 
 
-def _describe_plugin(point: EntryPoint) -> Description:
+def _describe_plugin(point: EntryPoint) -> PolicyDescription:
     try:
         programme = _programme(_load(point))
     except ConfigError as problem:
         programme = str(problem)
     source = point.dist.name if point.dist else point.module
-    return Description(point.name, (), "", programme, source)
+    return PolicyDescription(point.name, (), "", programme, source)
 
 
-def _from_plugin(point: EntryPoint, request: Request) -> Policy | Planner:
+def _from_plugin(point: EntryPoint, request: PolicyRequest) -> Policy | Planner:
     made = _load(point)(request)
     if not isinstance(made, Policy | Planner):
         raise ConfigError(

@@ -2,11 +2,11 @@
 
 from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation
-from fairlead.model.plan import Accounts, Answer, Change, PlannerState
+from fairlead.model.plan import Accounts, Change, PlannerAnswer, PlannerState
 from fairlead.model.snapshot import Snapshot
 
 
-class Unsolved:
+class RoundsOnlyPlanner:
     """The part of ``Planner`` about solving, for one that plans its rounds from the snapshot alone."""
 
     __slots__ = ()
@@ -22,7 +22,7 @@ class Unsolved:
     def settle(
         self,
         snapshot: Snapshot,  # noqa: ARG002
-        answer: Answer,  # noqa: ARG002
+        answer: PlannerAnswer,  # noqa: ARG002
         state: PlannerState,
     ) -> tuple[Accounts | None, PlannerState]:
         """Never called, since nothing is solved."""

@@ -7,8 +7,8 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.ranked import fill, in_force, kept, time_left
 from fairlead.policies.common import allocation
+from fairlead.policies.ranked import fill, in_force, kept, time_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class ShortestJobFirst:
     """
 
     name: str = "shortest_job_first"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = False
+    work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
@@ -48,9 +48,9 @@ class ShortestRemainingTimeFirst:
     """
 
     name: str = "srtf"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = False
+    work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""

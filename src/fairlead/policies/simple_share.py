@@ -26,9 +26,9 @@ class SimpleShare:
 
     strict: bool = False
     name: str = "gandiva_fair"
-    aware: bool = False
+    heterogeneity_aware: bool = False
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective, and may promise more devices than there are."""

@@ -9,9 +9,9 @@ from fairlead.errors import ConfigError
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.plan import RoundPlan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.hash_random import draw
+from fairlead.policies.hash_random import hash_choice
 from fairlead.policies.ranked import fill
-from fairlead.policies.rounds_only import Unsolved
+from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
 THRESHOLDS = (3600.0,)  # device-seconds: two queues, the first example of the authors' simulator
 
@@ -24,7 +24,7 @@ class TiresiasState:
 
 
 @dataclass(frozen=True, slots=True)
-class Tiresias(Unsolved):
+class Tiresias(RoundsOnlyPlanner):
     """Jobs in order of (queue of s_i a_i, id), each on a type with s_i devices left; a_i time run so far.
 
     Discretised two-dimensional least attained service: a job is in queue k while its service, devices
@@ -111,16 +111,18 @@ class _Choice:
     def __init__(self, snapshot: Snapshot, seed: int) -> None:
         self.snapshot, self.seed = snapshot, seed
         runs = np.flatnonzero(snapshot.running_on >= 0)
-        kind = snapshot.slot_type[snapshot.running_on[runs]]
+        kind = snapshot.accelerator_of_slot[snapshot.running_on[runs]]
         self.needed = np.bincount(kind, snapshot.job_scale[runs], len(snapshot.capacity))
 
     def __call__(self, job: int, fits: Bools, free: Floats) -> int:
         shot, here = self.snapshot, int(self.snapshot.running_on[job])
         if here >= 0:
-            self.needed[shot.slot_type[here]] -= shot.job_scale[job]
+            self.needed[shot.accelerator_of_slot[here]] -= shot.job_scale[job]
             if fits[here]:
                 return here
-        spare = fits & ((free - self.needed)[shot.slot_type] >= shot.job_scale[job])
+        spare = fits & ((free - self.needed)[shot.accelerator_of_slot] >= shot.job_scale[job])
         among = np.flatnonzero(spare if spare.any() else fits)
-        _, first = np.unique(shot.slot_type[among], return_index=True)  # one slot of each type
-        return int(among[first[draw(self.seed, int(shot.jobs[job]), len(first))]])
+        _, first = np.unique(
+            shot.accelerator_of_slot[among], return_index=True
+        )  # one slot of each type
+        return int(among[first[hash_choice(self.seed, int(shot.jobs[job]), len(first))]])

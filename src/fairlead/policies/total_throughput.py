@@ -8,8 +8,8 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.linear_objectives import largest, pairs_where_they_pay
-from fairlead.policies.solve.program import Problem
 from fairlead.policies.solve.linear_objectives import Needs
+from fairlead.policies.solve.program import ShareProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class TotalThroughput:
 
     central: bool = False
     name: str = "total_throughput"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
@@ -47,9 +47,9 @@ class NormalisedThroughput:
     """
 
     name: str = "total_throughput_normalised"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
@@ -69,9 +69,9 @@ class PackedThroughput:
     """
 
     name: str = "total_throughput_packed"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = True
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
@@ -87,11 +87,11 @@ class PackedThroughput:
 
 def _per_fastest(snapshot: Snapshot) -> Floats:
     """(jobs,) one over the rate alone on the fastest type with devices."""
-    usable = (snapshot.capacity > 0)[snapshot.slot_type]
+    usable = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
     best = (snapshot.solo_rate * usable).max(axis=1)
     return np.asarray(np.divide(1.0, best, out=np.zeros_like(best), where=best > 0))
 
 
 def _total(snapshot: Snapshot, worth: Floats, packed: bool, central: bool = False) -> Allocation:
-    problem, each = Problem.of(snapshot, packed=packed), np.ones(len(snapshot.slots))
+    problem, each = ShareProblem.of(snapshot, packed=packed), np.ones(len(snapshot.slots))
     return largest(snapshot, worth, each, problem, Needs.none(problem), central)

@@ -7,8 +7,6 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.entities import Entities
-from fairlead.policies.parametric_level import TOLL
 from fairlead.policies.common import (
     allocation,
     by_class,
@@ -16,25 +14,27 @@ from fairlead.policies.common import (
     gain_of,
     proportional_rate,
 )
-from fairlead.policies.solve.job_classes import Classes, group
+from fairlead.policies.entities import Entities
+from fairlead.policies.parametric_level import PAIR_PENALTY
+from fairlead.policies.solve.breakpoints import JobClasses
+from fairlead.policies.solve.job_classes import JobClassSizes, group
+from fairlead.policies.solve.program import ShareProblem
+from fairlead.policies.solve.progressive_filling import EntityTree
 from fairlead.policies.solve.water_filling import (
-    ByHats,
+    ByBreakpoints,
+    FillCertificate,
     Filled,
-    HatCut,
+    FillJobs,
     InPairs,
-    Jobs,
-    Measured,
+    PriceCut,
     Rows,
     Supply,
-    centre,
+    centre_problem,
     fill,
     measure,
 )
-from fairlead.policies.solve.breakpoints import Kinds
-from fairlead.policies.solve.progressive_filling import Tree
-from fairlead.policies.solve.program import Problem
 
-FEW = (
+MAX_CENTRED_RATES = (
     2000  # kinds times slot types up to which the simplex method is used, the interior point above
 )
 CENTRED = 1e-7  # the centre must have the heights to this, relatively
@@ -61,9 +61,9 @@ class WaterFilling:
     entities: Entities = field(default_factory=Entities)
     central: bool = False
     name: str = "water_filling_aware"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.water_filling``)."""
@@ -74,7 +74,7 @@ class WaterFilling:
         if not rows.cap.any():
             return table.nothing(snapshot)
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
-        market = ByHats(jobs, previous[:-1])
+        market = ByBreakpoints(jobs, previous[:-1])
         filled = fill(rows, market, _known(jobs, previous))
         prices = np.array([cut.price for cut in filled.cuts]).tobytes()
         report = SolveReport(
@@ -84,7 +84,7 @@ class WaterFilling:
             basis=(*market.basis, prices),
         )
         if self.central:
-            found = _in_the_middle(snapshot, table, jobs, rows, filled, report)
+            found = _at_analytic_centre(snapshot, table, jobs, rows, filled, report)
             if found is not None:
                 return found
         return _made(snapshot, table, jobs, rows, filled, market.shares(), report)
@@ -103,9 +103,9 @@ class AgnosticWaterFilling:
     entities: Entities = field(default_factory=Entities)
     central: bool = False
     name: str = "water_filling"
-    aware: bool = False
+    heterogeneity_aware: bool = False
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
@@ -120,7 +120,7 @@ class AgnosticWaterFilling:
         filled = fill(rows, supply, [supply])
         report = SolveReport("closed-form")
         if self.central:
-            found = _in_the_middle(snapshot, table, jobs, rows, filled, report)
+            found = _at_analytic_centre(snapshot, table, jobs, rows, filled, report)
             if found is not None:
                 return found
         share = by_slot(snapshot, np.outer(filled.height / rows.cap, capacity / total))
@@ -139,20 +139,22 @@ class PackedWaterFilling:
     entities: Entities = field(default_factory=Entities)
     always: bool = False  # pairs wherever the solver ends
     name: str = "water_filling_packed"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = True
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.water_filling``)."""
         table = _Table.of(snapshot, self.entities)
-        problem = Problem.of(snapshot, table.key, packed=True)
+        problem = ShareProblem.of(snapshot, table.key, packed=True)
         per_height = proportional_rate(snapshot) / snapshot.job_scale
         unit = per_height[problem.classes.first]
         best = np.where(problem.can_run, problem.best, 0.0)
-        if problem.beside is not None:  # should a job be faster in a pair than anywhere alone
-            there = (snapshot.capacity > 0)[snapshot.slot_type]
-            paired = problem.beside[:, :, there].max(axis=(1, 2), initial=0.0)[problem.kind]
+        if (
+            problem.colocated_rate is not None
+        ):  # should a job be faster in a pair than anywhere alone
+            there = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
+            paired = problem.colocated_rate[:, :, there].max(axis=(1, 2), initial=0.0)[problem.kind]
             best = np.where(problem.can_run, np.maximum(best, paired), 0.0)
         rows = Rows(table.tree, problem.classes.count, best * gain_of(unit))
         if not rows.cap.any():
@@ -160,7 +162,7 @@ class PackedWaterFilling:
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
         market = InPairs(problem, unit, rows.cap, previous)
         filled = fill(rows, market)
-        answer = market.fewest_pairs(0.0 if self.always else TOLL)
+        answer = market.fewest_pairs(0.0 if self.always else PAIR_PENALTY)
         report = SolveReport(
             "optimal", iterations=market.iterations, warm=market.warm, basis=market.basis
         )
@@ -171,7 +173,7 @@ class PackedWaterFilling:
         used, time = made.tally(snapshot)
         use = max(float((used / np.maximum(snapshot.capacity, 1.0)).max()), float(time.max()))
         total = np.bincount(of, height, len(unit)).astype(np.float64)
-        seen = Measured(least, total, use, alike=True)
+        seen = FillCertificate(least, total, use, alike=True)
         return replace(made, report=table.report(report, rows, filled, seen)).check(snapshot)
 
 
@@ -180,9 +182,9 @@ class _Table:
     """The jobs in rows, and the rows in their entities."""
 
     key: Ints  # (jobs,) the same for jobs of a row
-    classes: Classes  # the rows
+    classes: JobClassSizes  # the rows
     weight: Floats  # (rows,) of a job
-    tree: Tree
+    tree: EntityTree
 
     @staticmethod
     def of(snapshot: Snapshot, entities: Entities) -> "_Table":
@@ -201,7 +203,7 @@ class _Table:
         np.minimum.at(oldest, entity, np.arange(len(key))) if len(entities) > 1 else None
         for e in range(len(entities) - 1, 0, -1):  # parents first, so children are done
             oldest[inside[e]] = min(oldest[inside[e]], oldest[e])
-        tree = Tree(
+        tree = EntityTree(
             np.concatenate([entity[classes.first], inside]) + root,
             np.concatenate([weight * classes.count, [e.weight for e in entities.tree]]),
             np.concatenate([classes.first, oldest]),
@@ -209,29 +211,29 @@ class _Table:
         )
         return _Table(key, classes, weight, tree)
 
-    def jobs(self, snapshot: Snapshot, agnostic: bool = False) -> Jobs:
+    def jobs(self, snapshot: Snapshot, agnostic: bool = False) -> FillJobs:
         """The kinds of the rows' jobs; a height of 1 is p_i / s_i steps/s. agnostic: with rates of 1."""
         first = self.classes.first
         of_kind = group(snapshot.kind[first])
         some = first[of_kind.first]
         scale = snapshot.job_scale[some].astype(np.float64)
-        there: Bools = (snapshot.capacity > 0)[snapshot.slot_type]
+        there: Bools = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
         rate = np.ones((len(some), len(there))) if agnostic else snapshot.solo_rate[some]
-        kinds = Kinds.of(of_kind.id, scale, np.where(there, rate, 0.0))
+        kinds = JobClasses.of(of_kind.id, scale, np.where(there, rate, 0.0))
         kind = of_kind.of
         p = np.ones(len(first)) if agnostic else proportional_rate(snapshot)[first]
-        return Jobs(
+        return FillJobs(
             kinds,
             kind,
             self.classes.count,
             p / scale[kind],
-            snapshot.slot_type,
+            snapshot.accelerator_of_slot,
             snapshot.capacity,
             agnostic,
         )
 
     def report(
-        self, report: SolveReport, rows: Rows, filled: Filled, seen: Measured
+        self, report: SolveReport, rows: Rows, filled: Filled, seen: FillCertificate
     ) -> SolveReport:
         """With the objective, its bound and the violation."""
         top, size = self.tree.child_of_root(), len(self.tree.weight)
@@ -258,7 +260,7 @@ class _Table:
 def _made(
     snapshot: Snapshot,
     table: _Table,
-    jobs: Jobs,
+    jobs: FillJobs,
     rows: Rows,
     filled: Filled,
     share: Floats,
@@ -266,7 +268,9 @@ def _made(
 ) -> Allocation:
     """An allocation from (rows, slots) shares of a job, scaled down to what there is, and measured."""
     devices = (jobs.kinds.scale[jobs.kind] * jobs.count) @ share
-    used = np.bincount(jobs.slot_type, devices, len(jobs.capacity)) / jobs.capacity.clip(1.0)
+    used = np.bincount(jobs.accelerator_of_slot, devices, len(jobs.capacity)) / jobs.capacity.clip(
+        1.0
+    )
     share = share / max(1.0, float(used.max()), float(share.sum(axis=1).max()))
     of = table.classes.of
     expanded = share[of]
@@ -275,20 +279,25 @@ def _made(
     return allocation(snapshot, expanded, table.report(report, rows, filled, seen)).check(snapshot)
 
 
-def _in_the_middle(
-    snapshot: Snapshot, table: _Table, jobs: Jobs, rows: Rows, filled: Filled, report: SolveReport
+def _at_analytic_centre(
+    snapshot: Snapshot,
+    table: _Table,
+    jobs: FillJobs,
+    rows: Rows,
+    filled: Filled,
+    report: SolveReport,
 ) -> Allocation | None:
     """The middle of all shares that give the heights; None where it was not found precisely."""
-    share, steps = centre(jobs, filled.height)
+    share, steps = centre_problem(jobs, filled.height)
     report = replace(report, iterations=report.iterations + steps)
     found = _made(snapshot, table, jobs, rows, filled, share, report)
     return found if found.report.gap is not None and found.report.gap <= CENTRED else None
 
 
-def _known(jobs: Jobs, previous: tuple[bytes, ...]) -> list[HatCut]:
+def _known(jobs: FillJobs, previous: tuple[bytes, ...]) -> list[PriceCut]:
     """Cuts to begin with: all types at one price, and the prices of an earlier answer."""
     types = len(jobs.capacity)
     prices = [np.ones(types)]
     if previous and len(previous[-1]) % (8 * types) == 0:
         prices.extend(np.frombuffer(previous[-1]).reshape(-1, types))
-    return [HatCut.of(jobs, price) for price in prices if float(price @ jobs.capacity) > 0]
+    return [PriceCut.of(jobs, price) for price in prices if float(price @ jobs.capacity) > 0]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fairlead.model.commands import Command
-from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.model.events import Event
+from fairlead.scheduler.core.scheduler import Scheduler
 
 
 class Backend(Protocol):

@@ -2,7 +2,7 @@
 
 Layout: the magic line, then records. A record is its length and its CRC-32 (two little-endian u32),
 one byte for its kind, and a msgpack payload. The first record is the ``Setup`` that a fresh scheduler
-is made of; where that took over from another, the second is the ``SchedulerState``. Nothing in it
+is made of; where that took over from another, the second is the ``SchedulerCheckpoint``. Nothing in it
 depends on the wall clock, so equal runs give equal bytes. A file that was cut off anywhere can be read up
 to its last whole record.
 
@@ -23,15 +23,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.errors import CheckError, RunError
 from fairlead.model import commands as c
 from fairlead.model import events as e
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.checkpoint import SchedulerState
-from fairlead.errors import CheckError, RunError
 from fairlead.model.jit import kernel
 from fairlead.model.plan import Planner, Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
+from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
+from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.setup import (
     Setup,
     build,
@@ -51,7 +51,7 @@ class Asked(msgspec.Struct, frozen=True):
     digest: bytes
 
 
-Record: TypeAlias = Setup | SchedulerState | e.Event | c.Command | Asked
+Record: TypeAlias = Setup | SchedulerCheckpoint | e.Event | c.Command | Asked
 
 _KINDS: dict[bytes, Any] = {
     b"H": Setup,
@@ -66,19 +66,19 @@ _KINDS: dict[bytes, Any] = {
     b"p": e.ProgressCorrected,
     b"c": e.RestartCostsLearned,
     b"g": e.JobsReweighted,
-    b"h": e.JobsHeld,
+    b"h": e.JobsPaused,
     b"k": e.KindsLearned,
     b"b": e.RatesLearned,
     b"d": e.JobsDropped,
     b"a": e.NodesAvoided,
-    b"T": SchedulerState,
+    b"T": SchedulerCheckpoint,
     b"S": Asked,
     b"R": c.StartRound,
     b"C": c.EndRound,
     b"J": c.EndJobs,
 }
 _CODE = {kind: code for code, kind in _KINDS.items()}
-_SETUP, _STATE = _CODE[Setup], _CODE[SchedulerState]
+_SETUP, _STATE = _CODE[Setup], _CODE[SchedulerCheckpoint]
 _EVENTS = frozenset(b"jxlreswqpcghkbda")
 
 
@@ -283,10 +283,10 @@ def _as_setup(first: bytes | None, name: str) -> Setup:
     return setup
 
 
-def decode_state(record: bytes) -> SchedulerState:
+def decode_state(record: bytes) -> SchedulerCheckpoint:
     """The state behind the bytes."""
     state = decode(record)
-    assert isinstance(state, SchedulerState)
+    assert isinstance(state, SchedulerCheckpoint)
     return state
 
 
@@ -322,7 +322,8 @@ def replay_records(segment: Iterable[bytes], name: str) -> int:
     """Drive a segment of a journal through a core, and compare the commands; how many records there were.
 
     A segment begins with a ``Setup`` and, where the scheduler took over from another, a
-    ``SchedulerState``. It may end anywhere. name: what messages call it. Raises CheckError with the first
+    ``SchedulerCheckpoint``. It may end anywhere. name: what messages call it. Raises CheckError with the
+    first
     command that differs, RunError where the beginning is none.
     """
     setup, state, rest = begin(segment, name)
@@ -332,7 +333,7 @@ def replay_records(segment: Iterable[bytes], name: str) -> int:
 
 def begin(
     segment: Iterable[bytes], name: str
-) -> tuple[Setup, SchedulerState | None, Iterator[bytes]]:
+) -> tuple[Setup, SchedulerCheckpoint | None, Iterator[bytes]]:
     """What a segment begins with, and the records behind that. Raises RunError where it is no beginning."""
     rest = iter(segment)
     setup = _as_setup(next(rest, None), name)
@@ -358,7 +359,7 @@ class Recovered:
 
 def recover(
     setup: Setup,
-    state: SchedulerState | None,
+    state: SchedulerCheckpoint | None,
     tail: Iterable[bytes],
     policy: Policy | Planner | None = None,
     name: str = "journal",

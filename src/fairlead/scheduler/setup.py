@@ -3,13 +3,7 @@
 import random
 from dataclasses import dataclass, field
 
-from fairlead.scheduler.core.restore import load
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.checkpoint import SchedulerState
 from fairlead.errors import ConfigError
-from fairlead.scheduler.mechanism.checking import check_traits
-from fairlead.scheduler.mechanism.settings import Profile
-from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts
@@ -17,16 +11,22 @@ from fairlead.model.plan import Planner, Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
+from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
+from fairlead.scheduler.core.restore import restore_into
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.checking import check_traits
+from fairlead.scheduler.mechanism.settings import MechanismSettings
+from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class PolicyTraits:
     """What the mechanism needs to know of a policy. Stands for it in a replay, where nothing is solved."""
 
     name: str
-    aware: bool
+    heterogeneity_aware: bool
     packed: bool
-    conserving: bool
+    work_conserving: bool
     global_queue: bool
     strict: bool = False
 
@@ -43,20 +43,20 @@ class Setup:
     cluster: Cluster
     throughputs: Throughputs
     policy: str
-    profile: Profile
+    profile: MechanismSettings
     seed: int
     restart_costs: RestartCosts = field(default_factory=RestartCosts)
     overlap_solves: bool = False
-    traits: Traits | None = None
+    traits: PolicyTraits | None = None
 
 
-def traits_of(policy: Policy) -> Traits:
+def traits_of(policy: Policy) -> PolicyTraits:
     """The traits of a policy."""
-    return Traits(
+    return PolicyTraits(
         policy.name,
-        policy.aware,
+        policy.heterogeneity_aware,
         policy.packed,
-        policy.conserving,
+        policy.work_conserving,
         bool(getattr(policy, "global_queue", False)),
         bool(getattr(policy, "strict", False)),
     )
@@ -70,7 +70,9 @@ def check_policy(policy: object, name: str) -> None:
         check_traits(policy)
 
 
-def planner_of(policy: Policy | Planner, name: str, seed: int, profile: Profile) -> Planner:
+def planner_of(
+    policy: Policy | Planner, name: str, seed: int, profile: MechanismSettings
+) -> Planner:
     """The planner itself, or the one that realises a policy's shares. name: for an error's sentence."""
     if isinstance(policy, Planner):
         return policy
@@ -100,7 +102,7 @@ def build(setup: Setup, policy: Policy | Planner | None = None) -> Scheduler:
 
 
 def restore(
-    setup: Setup, state: SchedulerState, policy: Policy | Planner | None = None
+    setup: Setup, state: SchedulerCheckpoint, policy: Policy | Planner | None = None
 ) -> Scheduler:
     """A scheduler that goes on from a state, under this setup: its cluster, table, policy and profile may
     be others than those of the scheduler that the state is of.
@@ -110,4 +112,4 @@ def restore(
     is forgotten, and asked for anew at the next decision. Where no round is in force, an
     event must follow that makes the core decide: ``JobsSubmitted`` of no jobs will do.
     """
-    return load(build(setup, policy), state)
+    return restore_into(build(setup, policy), state)

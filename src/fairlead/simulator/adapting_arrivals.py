@@ -11,8 +11,8 @@ import numpy as np
 
 from fairlead.errors import ConfigError, ThroughputError
 from fairlead.model.adaptation import Mode
+from fairlead.model.batch_size_rules import batch_schedule
 from fairlead.model.job import Arrival, Job, JobId
-from fairlead.model.batch_size_rules import profile
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.arrivals import (
     Reference,
@@ -116,7 +116,7 @@ class _Jobs:
         if mode is Mode.ACCORDION and duration_s < SHORT_S:
             mode = Mode.STATIC
         steps = float(max(1, int(duration_s * self.rate[family, scale])))
-        own = profile(family, scale, steps, mode)
+        own = batch_schedule(family, scale, steps, mode)
         return Job(job, family, scale, steps, duration_s=duration_s, adaptation=own)
 
     def _scale(self, family: str) -> int:

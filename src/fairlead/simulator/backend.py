@@ -7,6 +7,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fairlead.errors import SimulationError
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
     Command,
     EndJobs,
@@ -14,7 +17,6 @@ from fairlead.model.commands import (
     Solve,
     StartRound,
 )
-from fairlead.errors import SimulationError
 from fairlead.model.events import (
     Event,
     JobsSubmitted,
@@ -25,14 +27,12 @@ from fairlead.model.events import (
     Solved,
     Stalled,
 )
-from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job
-from fairlead.model.plan import Answer, PlannerState
+from fairlead.model.plan import PlannerAnswer, PlannerState
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.placement.servers import are_spread
-from fairlead.simulator.true_jobs import Adopted, Jobs
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.round_kernels import begin, finish
 from fairlead.simulator.shockwave_reference.round_rules import (
     SPARED_S,
@@ -40,7 +40,7 @@ from fairlead.simulator.shockwave_reference.round_rules import (
     finish_released,
 )
 from fairlead.simulator.stages import Stages, follow
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.true_jobs import Adopted, TrueJobs
 
 _NO_PAIRS: Floats = np.zeros((0, 0, 0))
 _NO_BIAS: Floats = np.zeros((0, 0))
@@ -48,7 +48,7 @@ _Report: TypeAlias = tuple[Floats, Floats, Ints, Floats]  # of ``RoundEnded``
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MeasuredJobs:
     """Measure jobs first .. stop-1 by order of submission; the run ends when all of them have ended."""
 
     first: int
@@ -69,11 +69,11 @@ class SimBackend:
         arrivals: Iterable[Arrival],
         cluster: Cluster,
         throughputs: Throughputs,
-        solve: Callable[[Snapshot, PlannerState], Answer],
-        world: World | None = None,
+        solve: Callable[[Snapshot, PlannerState], PlannerAnswer],
+        ground_truth: GroundTruth | None = None,
         *,
         whole_steps: bool = False,
-        window: Window | None = None,
+        window: MeasuredJobs | None = None,
         until_s: float | None = None,
         solve_s: float = 0.0,
         released: bool = False,
@@ -84,12 +84,13 @@ class SimBackend:
         """throughputs: the true rates before noise; solve: the planner's heavy part; whole_steps: cut
         steps per round to integers and split them over devices, as Gavel does; solve_s: how long a
         solve takes in simulated time; released: the world of Shockwave's release
-        (``fairlead.simulator.shockwave_reference.round_rules``), whose restart costs are those of the world by its own rule; now_s:
+        (``fairlead.simulator.shockwave_reference.round_rules``), whose restart costs are those of the
+        world by its own rule; now_s:
         when the simulation begins; early_s: a round of this age ends when one of its units has, if jobs
         wait, as on a live cluster; adopted: jobs that the scheduler has by then. Where no command comes
         first, the first event, a submission of no jobs, makes the core decide about them."""
         self.now_s = now_s
-        self.world = world or World()
+        self.ground_truth = ground_truth or GroundTruth()
         self.cluster = cluster
         self.throughputs = throughputs.on(cluster)
         self.solve = solve
@@ -114,7 +115,7 @@ class SimBackend:
         slots = self.throughputs.slots
         self._type: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
         self._fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
-        self._jobs = Jobs(len(slots))
+        self._jobs = TrueJobs(len(slots))
         self._stages = Stages(self.throughputs)
         self._released = ReleasedRules(self.throughputs) if released else None
         for one in adopted:
@@ -136,7 +137,7 @@ class SimBackend:
             return JobsSubmitted(self.now_s, ())
         if self._finished():
             return None
-        if not self._clocks and self.world.mtbf_s is not None:
+        if not self._clocks and self.ground_truth.mtbf_s is not None:
             self._start_clocks()
         event = self._earliest()
         if event is not None:
@@ -210,11 +211,11 @@ class SimBackend:
             job.id,
             kind,
             job.total_steps,
-            self.world.last_step(job),
-            self.world.restart_costs.of(job),
-            self.world.bias(job, len(self.cluster.accelerators))[self._type],
+            self.ground_truth.last_step(job),
+            self.ground_truth.restart_costs.of(job),
+            self.ground_truth.bias(job, len(self.cluster.accelerators))[self._type],
         )
-        self._jobs.started[self._jobs.n - 1] = self.world.first_starts_cost
+        self._jobs.started[self._jobs.n - 1] = self.ground_truth.first_starts_cost
         self._stages.add(job, self._released is None, steps_done)
         if self._released is not None:
             self._released.add(job)
@@ -255,11 +256,11 @@ class SimBackend:
             self._round = None
             return
         self._stalled = False
-        jobs, world = self._jobs, self.world
+        jobs, ground_truth = self._jobs, self.ground_truth
         index = jobs.index.find(command.units)
         noise = jobs.ones[: len(index)]
-        if world.rate_noise > 0:
-            noise = world.noise(command.round, len(index))
+        if ground_truth.rate_noise > 0:
+            noise = ground_truth.noise(command.round, len(index))
         pair = self.throughputs.pair
         column = self._columns(command)
         work = begin(
@@ -271,7 +272,7 @@ class SimBackend:
             self.whole_steps,
             self.throughputs.rate,
             _NO_PAIRS if pair is None else pair,
-            jobs.bias if world.rate_bias > 0 else _NO_BIAS,
+            jobs.bias if ground_truth.rate_bias > 0 else _NO_BIAS,
             noise,
             jobs.kind,
             jobs.total,
@@ -378,17 +379,17 @@ class SimBackend:
     # --- nodes -----------------------------------------------------------------------------------
 
     def _start_clocks(self) -> None:
-        assert self.world.mtbf_s is not None
+        assert self.ground_truth.mtbf_s is not None
         for node in range(len(self.cluster.nodes)):
-            clock = self.world.node_clock(node)
+            clock = self.ground_truth.node_clock(node)
             self._clocks.append(clock)
-            at = self.now_s + clock.exponential(self.world.mtbf_s)
+            at = self.now_s + clock.exponential(self.ground_truth.mtbf_s)
             heapq.heappush(self._node_events, (at, node, False))
 
     def _node_event(self) -> Event:
         time_s, node, works = heapq.heappop(self._node_events)
-        assert self.world.mtbf_s is not None
-        mean = self.world.mtbf_s if works else self.world.mttr_s
+        assert self.ground_truth.mtbf_s is not None
+        mean = self.ground_truth.mtbf_s if works else self.ground_truth.mttr_s
         later = time_s + self._clocks[node].exponential(mean)
         heapq.heappush(self._node_events, (later, node, not works))
         self._lost[self.cluster.device_node == node] = not works

@@ -1,7 +1,8 @@
 """The ideal that rounds come near to: every job progresses at its shares, all the time.
 
 There are no rounds, hence no devices to choose and no starts. Core, planner and policy are those of any
-other simulation, under a profile without rounds (``fairlead.scheduler.mechanism.settings.fluid``): shares are solved
+other simulation, under a profile without rounds (``fairlead.scheduler.mechanism.settings.fluid``):
+shares are solved
 for whenever jobs come or end and devices fail or are back, and hold until then. Source: Gavel (OSDI'20),
 figure 13, whose release has this as an option that does not work (spec D8).
 """
@@ -11,16 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.errors import ConfigError
+from fairlead.model.allocation import Allocation
+from fairlead.model.allocation_sums import throughput
+from fairlead.model.arrays import Floats, Ints
 from fairlead.model.events import (
     Event,
     ProgressCorrected,
     Solved,
 )
-from fairlead.model.allocation import Allocation
-from fairlead.model.arrays import Floats, Ints
 from fairlead.model.job import Job
 from fairlead.model.snapshot import Snapshot
-from fairlead.model.allocation_sums import throughput
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.backend import SimBackend
 

@@ -11,7 +11,7 @@ from fairlead.model.limits import MAX_SECONDS, check_seed, is_duration
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class GroundTruth:
     """Everything that can go otherwise than planned. All of it is off by default, and seeded."""
 
     restart_costs: RestartCosts = field(default_factory=RestartCosts)
@@ -21,14 +21,16 @@ class World:
     rate_bias: float = 0.0  # sigma of a lognormal factor with mean 1 on each job's rates, for good
     mtbf_s: float | None = None  # mean time between failures of a node; None = nodes never fail
     mttr_s: float = 3600.0  # mean time to repair a node
-    early_end: float = 0.0  # probability that a job is killed or crashes before its last step
+    early_termination: float = (
+        0.0  # probability that a job is killed or crashes before its last step
+    )
     seed: int = 0
     first_starts_cost: bool = False  # as much as restarts; papers have them free
 
     def __post_init__(self) -> None:
-        for name in ("rate_noise", "rate_bias", "early_end"):
+        for name in ("rate_noise", "rate_bias", "early_termination"):
             _check(name, getattr(self, name), 0 <= getattr(self, name) <= 2)
-        _check("early_end", self.early_end, self.early_end <= 1)
+        _check("early_termination", self.early_termination, self.early_termination <= 1)
         if self.mtbf_s is not None:
             _check("mtbf_s", self.mtbf_s, 1 <= self.mtbf_s <= MAX_SECONDS)
         _check("mttr_s", self.mttr_s, 1 <= self.mttr_s <= MAX_SECONDS)
@@ -39,10 +41,10 @@ class World:
 
     def last_step(self, job: Job) -> float:
         """The step at which the job ends: its total, or earlier where its owner or a crash ends it."""
-        if self.early_end <= 0:
+        if self.early_termination <= 0:
             return job.total_steps
         draw = np.random.default_rng((self.seed, 1, job.id)).random(2)
-        return job.total_steps * (draw[1] if draw[0] < self.early_end else 1.0)
+        return job.total_steps * (draw[1] if draw[0] < self.early_termination else 1.0)
 
     def bias(self, job: Job, slots: int) -> Floats:
         """(slots,) true rate over believed rate, for the whole life of the job."""
@@ -64,7 +66,7 @@ class World:
 _WORDS = {
     "rate_noise": "rate noise must be a number from 0 to 2",
     "rate_bias": "rate bias must be a number from 0 to 2",
-    "early_end": "the probability of an early end must be from 0 to 1",
+    "early_termination": "the probability of an early end must be from 0 to 1",
     "mtbf_s": f"the mean time between failures must be from 1 to {MAX_SECONDS:g} s",
     "mttr_s": f"the mean time to repair must be from 1 to {MAX_SECONDS:g} s",
     "restart_costs": f"a restart cost must be from 0 to {MAX_SECONDS:g} s",

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from fairlead.errors import ConfigError
 from fairlead.model.job import RestartCosts
 from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, is_duration
-from fairlead.simulator.user_estimates import Claims
 from fairlead.simulator.generate import generate
-from fairlead.simulator.ground_truth import World
-from fairlead.simulator.simulate import Options, Run
+from fairlead.simulator.ground_truth import GroundTruth
+from fairlead.simulator.simulate import Options, SimulationRun
 from fairlead.simulator.traces.cluster_files import parse_cluster, parse_prices
 from fairlead.simulator.traces.source import shown
 from fairlead.simulator.traces.throughput_tables import read_throughputs
+from fairlead.simulator.user_estimates import UserEstimates
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Input:
     rate_bias: float = 0.0
     mtbf_h: float | None = None
     mttr_h: float = 1.0
-    early_end: float = 0.0
+    early_termination: float = 0.0
     solve_time_s: float = 0.0
     patience: float | None = None
     estimator: str | None = None
@@ -42,7 +42,7 @@ class Input:
     ideal: bool = False
     solve_interval_s: float | None = None
 
-    def run(self, policy: str, profile: str) -> Run:
+    def run(self, policy: str, profile: str) -> SimulationRun:
         """A run with everything read and checked."""
         rates = read_throughputs(self.throughputs)
         prices = None if self.prices is None else parse_prices(self.prices)
@@ -54,24 +54,26 @@ class Input:
             seed=self.seed,
             window=_window(self.window),
             until_s=self.until_s,
-            world=self._world(),
+            ground_truth=self._ground_truth(),
             solve_s=self.solve_time_s,
             patience=self.patience,
             estimator=self._estimator(),
-            claims=None if self.claims is None else Claims.of(self.claims, self.seed),
+            claims=None if self.claims is None else UserEstimates.of(self.claims, self.seed),
             ideal=self.ideal,
             solve_interval_s=self.solve_interval_s,
         )
         if (self.trace is None) == (self.generate is None):
             raise ConfigError("give the jobs: either --trace FILE or --generate SPEC")
         if self.trace is not None:
-            return Run.of(self.trace, cluster, policy, options)
+            return SimulationRun.of(self.trace, cluster, policy, options)
         assert self.generate is not None
         arrivals, jobs = generate(self.generate, rates.columns(cluster.slots), cluster, self.seed)
         if jobs is None and self.window is None and self.until_s is None:
             raise ConfigError("an endless stream of jobs needs --window, --until or jobs=N")
         source = list(arrivals) if jobs is not None else arrivals
-        return Run.of(source, cluster, policy, options, name=f"generated: {self.generate}")
+        return SimulationRun.of(
+            source, cluster, policy, options, name=f"generated: {self.generate}"
+        )
 
     def _estimator(self) -> str:
         """Without one the scheduler believes the users, where these say something, or else the table."""
@@ -79,7 +81,7 @@ class Input:
             return self.estimator
         return "oracle" if self.claims is None else "users"
 
-    def _world(self) -> World:
+    def _ground_truth(self) -> GroundTruth:
         default, by_family = 0.0, {}
         for text in self.restart_cost or ():
             family, found, seconds = text.rpartition("=")
@@ -88,13 +90,13 @@ class Input:
                 by_family[family] = value
             else:
                 default = value
-        return World(
+        return GroundTruth(
             RestartCosts(default, by_family),
             self.rate_noise,
             self.rate_bias,
             None if self.mtbf_h is None else self.mtbf_h * 3600,
             self.mttr_h * 3600,
-            self.early_end,
+            self.early_termination,
             self.seed,
         )
 

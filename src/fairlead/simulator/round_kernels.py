@@ -2,20 +2,20 @@
 
 import numpy as np
 
-from fairlead.model.events import Outcome
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.events import RoundOutcome
+from fairlead.model.jit import kernel
 from fairlead.simulator.stages import (
     TABLE,
     Table,
     advance,
 )
 
-_FAILED, _LOST, _ENDED = int(Outcome.FAILED), int(Outcome.LOST), int(Outcome.ENDED)
+_FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(RoundOutcome.ENDED)
 
 
 @kernel("b1(i8[::1], i8, i8, b1[::1])", inline="always")
-def lost_one(devices: Ints, start: int, stop: int, lost: Bools) -> bool:
+def any_lost(devices: Ints, start: int, stop: int, lost: Bools) -> bool:
     """Is one of devices[start:stop] lost? lost: (devices of the cluster,)."""
     gone = False
     for d in range(start, stop):
@@ -148,7 +148,7 @@ def finish(
         until[i] = min(finish_s[i], end_s)
         restart[i] = min(setup_s[i], until[i] - start_s)
         scale = first[i + 1] - first[i]
-        gone = lost_one(devices, first[i], first[i + 1], lost)
+        gone = any_lost(devices, first[i], first[i + 1], lost)
         good = not gone
         for k in range(width):
             if index[i, k] < 0:

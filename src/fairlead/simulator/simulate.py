@@ -12,15 +12,29 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import fairlead
+from fairlead.analysis.report.run_folder import (
+    begin_record,
+    make_folder,
+    write_json,
+    write_result,
+)
+from fairlead.errors import CheckError, ConfigError, RunError
+from fairlead.estimation.estimating_backend import EstimatingBackend
+from fairlead.estimation.estimator import make_estimator
+from fairlead.model.batch_size_rules import exclusive_s, released
+from fairlead.model.cluster import Cluster
+from fairlead.model.events import Event, Solved
+from fairlead.model.job import Arrival, Job, RestartCosts
+from fairlead.model.limits import MAX_JOBS, MAX_NUMBER, MAX_SECONDS, check_seed, is_duration
+from fairlead.model.plan import Planner, PlannerAnswer, PlannerState, Policy
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.throughputs import Throughputs
+from fairlead.policies import registry
 from fairlead.scheduler.driver import (
     Backend,
     Observer,
     drive,
 )
-from fairlead.errors import CheckError, ConfigError, RunError
-from fairlead.estimation.estimator import make_estimator
-from fairlead.estimation.estimating_backend import Feed
-from fairlead.model.events import Event, Solved
 from fairlead.scheduler.journal import (
     Journal,
     answers,
@@ -28,26 +42,8 @@ from fairlead.scheduler.journal import (
 )
 from fairlead.scheduler.mechanism.settings import (
     PROFILES,
-    Profile,
+    MechanismSettings,
     fluid,
-)
-from fairlead.model.cluster import Cluster
-from fairlead.model.job import Arrival, Job, RestartCosts
-from fairlead.model.limits import MAX_JOBS, MAX_NUMBER, MAX_SECONDS, check_seed, is_duration
-from fairlead.model.plan import Answer, Planner, PlannerState, Policy
-from fairlead.model.batch_size_rules import exclusive_s, released
-from fairlead.model.snapshot import Snapshot
-from fairlead.model.throughputs import Throughputs
-from fairlead.policies import registry
-from fairlead.simulator.recording.expected_rounds import ExpectRounds
-from fairlead.simulator.recording.fluid_recorder import FluidRecorder
-from fairlead.simulator.recording.metrics import Result, measure
-from fairlead.simulator.recording.recorder import Recorder
-from fairlead.analysis.report.run_folder import (
-    begin_record,
-    make_folder,
-    write_json,
-    write_result,
 )
 from fairlead.scheduler.setup import (
     Setup,
@@ -55,11 +51,14 @@ from fairlead.scheduler.setup import (
     check_policy,
     traits_of,
 )
-from fairlead.simulator.backend import SimBackend, Window
-from fairlead.simulator.user_estimates import Claims
+from fairlead.simulator.backend import MeasuredJobs, SimBackend
 from fairlead.simulator.fluid_backend import FluidBackend
+from fairlead.simulator.ground_truth import GroundTruth
+from fairlead.simulator.recording.expected_rounds import ExpectRounds
+from fairlead.simulator.recording.fluid_recorder import FluidRecorder
+from fairlead.simulator.recording.metrics import Result, measure
+from fairlead.simulator.recording.recorder import Recorder
 from fairlead.simulator.shockwave_reference.round_rules import LOSS
-from fairlead.simulator.ground_truth import World
 from fairlead.simulator.traces.atomic_write import write_atomically
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.read_trace import read_trace
@@ -72,6 +71,7 @@ from fairlead.simulator.traces.trace import (
     summarise,
     usable,
 )
+from fairlead.simulator.user_estimates import UserEstimates
 
 
 class Watch(Protocol):
@@ -86,20 +86,19 @@ class Options:
     """Everything about a simulation besides trace, cluster and policy; each has its default."""
 
     throughputs: Throughputs | str | Path = "builtin"
-    profile: str | Profile = "default"
+    profile: str | MechanismSettings = "default"
     round_s: float | None = None  # None: the profile's
     seed: int = 0
     patience: float | None = None  # None: the profile's
     window: tuple[int, int] | None = None  # measure jobs s .. e-1, and stop when they have ended
     until_s: float | None = None  # stop at this time
-    world: World | None = None
+    ground_truth: GroundTruth | None = None
     solve_s: float = 0.0  # simulated seconds that a solve takes
     believed_costs: RestartCosts | None = None  # of restarts, by the scheduler; None: the world's
     estimator: str = "oracle"  # of rates; see ``fairlead.estimation.estimator``
-    claims: Claims | None = None  # what users say of their jobs' rates
-    ideal: bool = (
-        False  # no rounds: jobs progress at their shares all the time (fairlead.simulator.fluid_backend)
-    )
+    claims: UserEstimates | None = None  # what users say of their jobs' rates
+    # no rounds: jobs progress at their shares all the time (fairlead.simulator.fluid_backend)
+    ideal: bool = False
     solve_interval_s: float | None = None  # least time between solves; None: the profile's
 
 
@@ -135,7 +134,7 @@ def simulate(
                 f"simulate(): {name!r} is not an option (there are {', '.join(known)})"
             )
     chosen = Options(**options)
-    run = Run.of(trace, cluster, policy, chosen)
+    run = SimulationRun.of(trace, cluster, policy, chosen)
     if out is None:
         return run.execute(None, expect_rounds, resume, stop, watch)
     folder = Path(out) if resume else make_folder(Path(out))
@@ -150,7 +149,7 @@ def simulate(
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class RunJobs:
     """The jobs of a run, those left out that cannot run on its cluster."""
 
     name: str  # of the trace
@@ -161,15 +160,15 @@ class Jobs:
 
 
 @dataclass(frozen=True)
-class Run:
+class SimulationRun:
     """A simulation with all its inputs read and checked, ready to execute."""
 
-    jobs: "Jobs"
+    jobs: "RunJobs"
     cluster: Cluster
     throughputs: Throughputs
     policy: str
     made: Policy | Planner
-    profile: Profile
+    profile: MechanismSettings
     options: Options
 
     @staticmethod
@@ -179,7 +178,7 @@ class Run:
         policy: str | Policy | Planner,
         options: Options,
         name: str = "arrivals",
-    ) -> "Run":
+    ) -> "SimulationRun":
         """Read what is named by path or text, and check it all. name: of arrivals without a file."""
         machines = parse_cluster(cluster) if isinstance(cluster, str) else cluster
         table = options.throughputs
@@ -188,7 +187,7 @@ class Run:
         jobs = _jobs(trace, name, here, machines, options.seed)
         _check(options, jobs.n)
         profile = _profile(options)
-        for family in (options.world or World()).restart_costs.by_family:
+        for family in (options.ground_truth or GroundTruth()).restart_costs.by_family:
             if family not in rates.families:
                 raise ConfigError(f"restart cost: {family!r} is not in the throughput table")
         table = rates.on(machines, profile.spread)
@@ -204,7 +203,7 @@ class Run:
             raise ConfigError(
                 f"policy {label!r} plans rounds itself and has no shares: there is no ideal without rounds"
             )
-        return Run(jobs, machines, rates, label, made, profile, options)
+        return SimulationRun(jobs, machines, rates, label, made, profile, options)
 
     @property
     def n_measured(self) -> int | None:
@@ -213,12 +212,12 @@ class Run:
         return self.jobs.n if window is None else window[1] - window[0]
 
     @property
-    def world(self) -> World:
+    def ground_truth(self) -> GroundTruth:
         """What is true; in the world of Shockwave's release, with its loss unless another is named."""
-        world = self.options.world or World()
-        if self.profile.released_world and world.restart_costs == RestartCosts():
-            return replace(world, restart_costs=LOSS)
-        return world
+        ground_truth = self.options.ground_truth or GroundTruth()
+        if self.profile.released_world and ground_truth.restart_costs == RestartCosts():
+            return replace(ground_truth, restart_costs=LOSS)
+        return ground_truth
 
     def execute(
         self,
@@ -233,7 +232,7 @@ class Run:
         """Run it. With ``out``, journal and tables are written there. The table of stints takes most of
         the memory of a long run; without keep_stints it stays empty, and the metrics are the same.
         observers: more of them, who see all events and commands."""
-        options, world = self.options, self.world
+        options, ground_truth = self.options, self.ground_truth
         setup = Setup(
             fairlead.__version__,
             self.cluster,
@@ -242,20 +241,22 @@ class Run:
             getattr(self.made, "spec", self.policy),
             self.profile,
             options.seed,
-            world.restart_costs if options.believed_costs is None else options.believed_costs,
+            ground_truth.restart_costs
+            if options.believed_costs is None
+            else options.believed_costs,
             options.solve_s > 0,
             None if isinstance(self.made, Planner) else traits_of(self.made),
         )
         began = time.process_time()
         scheduler = build(setup, self.made)
         solver = _Solver(scheduler.planner)
-        window = None if options.window is None else Window(*options.window)
+        window = None if options.window is None else MeasuredJobs(*options.window)
         backend = (FluidBackend if options.ideal else SimBackend)(
             self._arrivals(),
             self.cluster,
             self.throughputs,
             solver,
-            world,
+            ground_truth,
             whole_steps=self.profile.whole_steps,
             window=window,
             until_s=options.until_s,
@@ -302,7 +303,7 @@ class Run:
             self.throughputs,
             self.profile.charge_idle_gaps,
             setup.traits is not None,
-            self.profile.charge_starts,
+            self.profile.charge_startup,
             self.profile.released_world,
             keep_stints,
         )
@@ -314,7 +315,9 @@ class Run:
         if estimator is None:
             return backend
         claims = self.options.claims
-        return Feed(backend, estimator, table, None if claims is None else claims.about(table))
+        return EstimatingBackend(
+            backend, estimator, table, None if claims is None else claims.about(table)
+        )
 
     def _arrivals(self) -> Iterable[Arrival]:
         """The jobs, with their users where these say something; in the world of Shockwave's release, with
@@ -349,7 +352,7 @@ class Run:
             "solve_s": options.solve_s,
             "estimator": options.estimator,
             "claims": options.claims,
-            "world": options.world,
+            "world": options.ground_truth,
         }
 
 
@@ -359,7 +362,7 @@ def _jobs(
     rates: Throughputs,
     cluster: Cluster,
     seed: int,
-) -> Jobs:
+) -> RunJobs:
     """Read and check what was given as a trace. rates: for the accelerator types of the cluster."""
     free = [a for a in cluster.accelerators if a not in cluster.prices]
     said = (f"no price for {', '.join(free)}: counted as 0 in the cost",) if free else ()
@@ -372,7 +375,7 @@ def _jobs(
     else:
         skipped: list[Skipped] = []
         stream = only_usable(checked(source), rates, cluster, skipped)
-        return Jobs(name, stream, None, said, skipped)
+        return RunJobs(name, stream, None, said, skipped)
     if not trace.arrivals:
         raise ConfigError(f"{trace.name}: there are no jobs")
     trace = usable(trace, rates, cluster)
@@ -381,7 +384,7 @@ def _jobs(
             f"{trace.name}: no job of the trace can run on this cluster: {summarise(trace.skipped)[0]}"
         )
     arrivals = trace.arrivals
-    return Jobs(trace.name, arrivals, len(arrivals), (*trace.notes, *said), list(trace.skipped))
+    return RunJobs(trace.name, arrivals, len(arrivals), (*trace.notes, *said), list(trace.skipped))
 
 
 def _as_released(job: Job, rates: Throughputs) -> Job:
@@ -394,8 +397,8 @@ def _as_released(job: Job, rates: Throughputs) -> Job:
     return replace(job, adaptation=adaptation, duration_s=duration_s)
 
 
-def _named_profile(options: Options) -> Profile:
-    if isinstance(options.profile, Profile):
+def _named_profile(options: Options) -> MechanismSettings:
+    if isinstance(options.profile, MechanismSettings):
         return options.profile
     if options.profile in PROFILES:
         return PROFILES[options.profile]
@@ -403,7 +406,7 @@ def _named_profile(options: Options) -> Profile:
     raise ConfigError(f"profile {options.profile!r} is not known (choose from {names})")
 
 
-def _profile(options: Options) -> Profile:
+def _profile(options: Options) -> MechanismSettings:
     profile = _named_profile(options)
     if options.round_s is not None:
         profile = replace(profile, round_s=options.round_s)
@@ -450,15 +453,15 @@ def _check(options: Options, n_jobs: int | None) -> None:
 
 def _check_ideal(options: Options) -> None:
     """What is about rounds and starts has no meaning without them."""
-    world = options.world or World()
+    ground_truth = options.ground_truth or GroundTruth()
     given = {
         "a length of rounds": options.round_s is not None,
         "patience": options.patience is not None,
         "a solve interval": options.solve_interval_s is not None,
         "a time for solves": options.solve_s > 0,
-        "restart costs": world.restart_costs != RestartCosts(),
-        "noise or bias of rates": world.rate_noise > 0 or world.rate_bias > 0,
-        "early ends": world.early_end > 0,
+        "restart costs": ground_truth.restart_costs != RestartCosts(),
+        "noise or bias of rates": ground_truth.rate_noise > 0 or ground_truth.rate_bias > 0,
+        "early ends": ground_truth.early_termination > 0,
         "the world of Shockwave's release": _named_profile(options).released_world,
     }
     for name, there in given.items():
@@ -476,7 +479,7 @@ class _Solver:
         self.gap: float | None = None
         self.violation = 0.0
 
-    def __call__(self, snapshot: Snapshot, state: PlannerState) -> Answer:
+    def __call__(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
         began = time.perf_counter()
         known = next(iter(self.recorded), None)
         answer = None if known is None else known.answer

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fairlead.errors import SimulationError
-from fairlead.model.jit import kernel
 from fairlead.model.adaptation import Adaptation, batch_of, steps_per_epoch, with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.jit import kernel
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 

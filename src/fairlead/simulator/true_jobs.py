@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.job_index import JobIndex
 from fairlead.model.job import Job
+from fairlead.model.job_index import JobIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Adopted:
     owes_s: float = 0.0  # of a start that is under way, still to be spent
 
 
-class Jobs:
+class TrueJobs:
     """The true state of every job ever submitted, by order of submission."""
 
     def __init__(self, slots: int) -> None:

@@ -12,25 +12,26 @@ from fairlead.model.arrays import Floats
 from fairlead.model.job import Arrival, Job
 from fairlead.model.throughputs import Throughputs
 
-Lie = Literal["all", "fastest", "slowest"]
+Exaggeration = Literal["all", "fastest", "slowest"]
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class UserEstimates:
     """Users' claims around the rates of the table. All drawn from the seed, job by job and user by user."""
 
     lognormal: float = 0.7  # sigma of a claim's factor, median 1
     common: float = 0.0  # part of that variance that the claims on all slot types of a job share
     liars: float = 0.0  # part of the users who exaggerate
     factor: float = 2.0  # by how much
-    lie: Lie = "all"  # about the rates on which types: all alike, or those where a job is fastest or slowest
+    # about the rates on which types: all alike, or those where a job is fastest or slowest
+    lie: Exaggeration = "all"
     users: int = 20  # who share the jobs of which the trace does not say whose they are
     seed: int = 0
 
     @staticmethod
-    def of(text: str, seed: int) -> "Claims":
+    def of(text: str, seed: int) -> "UserEstimates":
         """From "lognormal=0.7,liars=0.3"; ConfigError names what is wrong."""
-        known = {field.name for field in fields(Claims)} - {"seed"}
+        known = {field.name for field in fields(UserEstimates)} - {"seed"}
         given: dict[str, str] = {}
         for part in filter(None, text.split(",")):
             key, found, value = part.partition("=")
@@ -41,13 +42,15 @@ class Claims:
                 )
             given[key] = value
         lie = given.pop("lie", "all")
-        if lie not in get_args(Lie):
-            raise ConfigError(f"--claims: lie must be {' or '.join(get_args(Lie))}, got {lie!r}")
+        if lie not in get_args(Exaggeration):
+            raise ConfigError(
+                f"--claims: lie must be {' or '.join(get_args(Exaggeration))}, got {lie!r}"
+            )
         users = given.pop("users", "20")
         if not users.isdecimal() or int(users) < 1:
             raise ConfigError(f"--claims: users must be a whole number >= 1, got {users!r}")
         numbers = {key: _number(key, value) for key, value in given.items()}
-        return Claims(**numbers, lie=lie, users=int(users), seed=seed)  # type: ignore[arg-type]
+        return UserEstimates(**numbers, lie=lie, users=int(users), seed=seed)  # type: ignore[arg-type]
 
     def signed(self, arrival: Arrival) -> Arrival:
         """With a user, where the trace names none."""

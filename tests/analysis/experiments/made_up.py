@@ -4,29 +4,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.errors import ConfigError
 from fairlead.analysis.experiments.findings import (
+    FindingRow,
     Findings,
-    Row,
     Scale,
 )
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
+from fairlead.errors import ConfigError
 
 
 @dataclass
 class Bench:
     """Asks for each outcome once."""
 
-    of: Callable[[Point], Outcome]
+    of: Callable[[Point], PointResult]
     scale: Scale = "small"
     folder: Path = Path()
     asked: list[Point] = field(default_factory=list)
 
-    def run(self, points: Sequence[Point]) -> list[Outcome]:
+    def run(self, points: Sequence[Point]) -> list[PointResult]:
         self.asked += points
         return [self.of(point) for point in points]
 
@@ -34,18 +34,18 @@ class Bench:
         raise ConfigError(name)
 
 
-def complete(point: Point, **metrics: float) -> Outcome:
+def complete(point: Point, **metrics: float) -> PointResult:
     """A run that came to its end."""
-    return Outcome(point, Status.COMPLETE, metrics)
+    return PointResult(point, Status.COMPLETE, metrics)
 
 
-def run_here(point: Point) -> Outcome:
+def run_here(point: Point) -> PointResult:
     """The real thing."""
     result = point.input.run(point.policy, point.profile).execute()
-    return Outcome(point, Status.COMPLETE, result.metrics)
+    return PointResult(point, Status.COMPLETE, result.metrics)
 
 
-def rows_of(found: Findings, title: str) -> dict[str, Row]:
+def rows_of(found: Findings, title: str) -> dict[str, FindingRow]:
     """The rows of a table."""
     (table,) = [table for table in found.tables if table.title == title]
     return {row.what: row for row in table.rows}

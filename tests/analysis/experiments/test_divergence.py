@@ -4,13 +4,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-
-from fairlead.model.commands import EndJobs
-from fairlead.model.events import JobsSubmitted
-from fairlead.analysis.experiments import divergence
-from fairlead.analysis.experiments.divergence import CROWDED, Divergence
-from fairlead.analysis.experiments.point import Status
-from fairlead.analysis.experiments.worker import answer_for
 from tests.analysis.experiments.small_points import (
     GROWING,
     endless,
@@ -18,12 +11,19 @@ from tests.analysis.experiments.small_points import (
 )
 from tests.small import job
 
+from fairlead.analysis.experiments import divergence
+from fairlead.analysis.experiments.divergence import CROWDED, DivergenceDetector
+from fairlead.analysis.experiments.point import Status
+from fairlead.analysis.experiments.worker import answer_for
+from fairlead.model.commands import EndJobs
+from fairlead.model.events import JobsSubmitted
+
 HOUR = 3600.0
 
 
-def fed(queue: Iterable[int], devices: int = 10, measured: int = 0) -> Divergence:
+def fed(queue: Iterable[int], devices: int = 10, measured: int = 0) -> DivergenceDetector:
     """The jobs in the system, hour by hour; one arrives in each hour, the rest comes and goes with it."""
-    seen = Divergence(devices, measured)
+    seen = DivergenceDetector(devices, measured)
     for hour, wanted in enumerate(queue):
         more = max(wanted - seen.active, 1)
         jobs = tuple(job(n, 0.0, 1.0).job for n in range(more))

@@ -5,27 +5,27 @@ import signal
 from pathlib import Path
 
 import polars as pl
-
-from fairlead.analysis.experiments.point import Outcome, Status
-from fairlead.analysis.experiments.executor import (
-    Limits,
-    Processes,
-    Worker,
-    run_points,
-)
-from fairlead.analysis.experiments.result_store import Store
 from tests.analysis.experiments.small_points import (
     LONG,
     endless,
     point,
 )
 
+from fairlead.analysis.experiments.executor import (
+    Limits,
+    Processes,
+    Worker,
+    run_points,
+)
+from fairlead.analysis.experiments.point import PointResult, Status
+from fairlead.analysis.experiments.result_store import ResultStore
+
 
 def test_points_run_and_are_kept(tmp_path: Path) -> None:
     """One that cannot be run is among them; equal ones run once; the second time nothing runs."""
     points = [point(0), point(policy="no-such"), endless(0.1), point(0)]
-    ended: list[Outcome] = []
-    store = Store(tmp_path)
+    ended: list[PointResult] = []
+    store = ResultStore(tmp_path)
     outcomes = run_points(points, store, Processes(1), Limits(), ended=ended.append)
     assert [one.status for one in outcomes] == ["complete", "failed", "complete", "complete"]
     assert "no-such" in outcomes[1].reason
@@ -73,10 +73,10 @@ def _kill(worker: Worker) -> int:
 
 
 def test_time_has_a_limit_and_more_of_it_is_another_try(tmp_path: Path) -> None:
-    store, slow = Store(tmp_path), [endless(0.1, "200:210")]
+    store, slow = ResultStore(tmp_path), [endless(0.1, "200:210")]
     [one] = run_points(slow, store, Processes(1), Limits(timeout_s=0.01))
     assert (one.status, one.reason) == (Status.TIMED_OUT, "it had not ended after 0.01 s")
-    ended: list[Outcome] = []
+    ended: list[PointResult] = []
     run_points(slow, store, Processes(1), Limits(timeout_s=0.005), ended=ended.append)
     assert not ended
     [one] = run_points(slow, store, Processes(1), Limits(timeout_s=100), ended=ended.append)

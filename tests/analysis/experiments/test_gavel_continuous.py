@@ -10,15 +10,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairlead.errors import ConfigError
 from fairlead.analysis.experiments.findings import (
+    FindingRow,
     Findings,
-    Row,
     Scale,
 )
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
 from fairlead.analysis.experiments.published import (
@@ -30,12 +29,13 @@ from fairlead.analysis.experiments.published import (
 )
 from fairlead.analysis.experiments.published.gavel_continuous import LAS_SINGLE, mean_rho
 from fairlead.analysis.experiments.published.gavel_curves import (
-    Curve,
-    Line,
+    CurveLine,
+    LoadCurve,
     Loads,
     marks,
     sustained,
 )
+from fairlead.errors import ConfigError
 from fairlead.simulator.inputs import Input
 
 
@@ -43,15 +43,15 @@ from fairlead.simulator.inputs import Input
 class Bench:
     """A workbench that makes outcomes up, or runs points here."""
 
-    of: Callable[[Point], Outcome]
+    of: Callable[[Point], PointResult]
     folder: Path
     scale: Scale = "small"
 
     def __post_init__(self) -> None:
-        self.known: dict[str, Outcome] = {}
+        self.known: dict[str, PointResult] = {}
         self.asked: list[Point] = []
 
-    def run(self, points: Sequence[Point]) -> list[Outcome]:
+    def run(self, points: Sequence[Point]) -> list[PointResult]:
         self.asked += points
         for point in points:
             if point.key("") not in self.known:
@@ -73,27 +73,27 @@ def rate_of(point: Point) -> float:
     return round(3600 / float(part.removeprefix("interarrival=")), 6)
 
 
-def made_up(point: Point, **metrics: Any) -> Outcome:
-    return Outcome(point, Status.COMPLETE, metrics)
+def made_up(point: Point, **metrics: Any) -> PointResult:
+    return PointResult(point, Status.COMPLETE, metrics)
 
 
-def plain(point: Point) -> Outcome:
+def plain(point: Point) -> PointResult:
     """20 hours, the seed's number of hours more, half of that for aware policies."""
     hours = 20.0 + point.input.seed
     hours = hours / 2 if point.policy.endswith(("aware", "packed")) else hours
     return made_up(point, avg_jct_s=3600 * hours, makespan_s=3600 * hours)
 
 
-def gone_at_5(point: Point) -> Outcome:
+def gone_at_5(point: Point) -> PointResult:
     """As plain, but agnostic ones take 50 h from 4.8 jobs/h on and diverge above 5, with seed 1."""
     if point.policy == "las" and rate_of(point) > 5 and point.input.seed == 1:
-        return Outcome(point, Status.DIVERGED, {}, "1,200 jobs wait")
+        return PointResult(point, Status.DIVERGED, {}, "1,200 jobs wait")
     if point.policy == "las" and rate_of(point) > 4.7:
         return made_up(point, avg_jct_s=3600 * 50.0)
     return plain(point)
 
 
-def row(found: Findings, table: str, what: str) -> Row:
+def row(found: Findings, table: str, what: str) -> FindingRow:
     (one,) = [r for t in found.tables if t.title.endswith(table) for r in t.rows if r.what == what]
     return one
 
@@ -136,7 +136,7 @@ def test_several_devices_up_to_3_jobs_an_hour(tmp_path: Path) -> None:
     ids=lambda one: one.name,
 )
 def test_small_is_small_and_says_so(reproduction: Any, tmp_path: Path) -> None:
-    def of(point: Point) -> Outcome:
+    def of(point: Point) -> PointResult:
         return replace(plain(point), metrics=plain(point).metrics | COSTS)
 
     bench = Bench(of, tmp_path)
@@ -191,8 +191,8 @@ def test_diverged_points_are_shown_as_such(tmp_path: Path) -> None:
 
 
 def test_lines_that_diverge_at_one_rate_share_a_mark() -> None:
-    def gone(name: str, rate: float | None) -> Curve:
-        return Curve(name, (1.0,), (0,), np.ones((1, 1)), diverges=rate)
+    def gone(name: str, rate: float | None) -> LoadCurve:
+        return LoadCurve(name, (1.0,), (0,), np.ones((1, 1)), diverges=rate)
 
     some = [gone("a", 6.0), gone("b", None), gone("c", 5.0), gone("d", 6.0)]
     assert marks(some) == ((5.0, "c diverges"), (6.0, "a and d diverge"))
@@ -216,7 +216,7 @@ def test_a_rate_is_sustained_as_long_as_all_below_are(
 
 
 def test_rho_is_against_the_same_jobs_isolated(tmp_path: Path) -> None:
-    def of(point: Point) -> Outcome:
+    def of(point: Point) -> PointResult:
         scale = 1.0 if point.policy == "isolated" else 0.5
         path = tmp_path / f"{point.key('')}.parquet"
         jct = [scale * 10.0, scale * 1000.0, None]
@@ -236,7 +236,7 @@ def test_rho_is_against_the_same_jobs_isolated(tmp_path: Path) -> None:
 
 
 def test_rounds_are_compared_with_none(tmp_path: Path) -> None:
-    def of(point: Point) -> Outcome:
+    def of(point: Point) -> PointResult:
         hours = 10.0 if point.input.ideal else 10.0 + (point.input.round_s or 0) / 360
         return made_up(point, avg_jct_s=3600 * hours)
 
@@ -265,7 +265,7 @@ def test_shares_of_fast_devices(tmp_path: Path) -> None:
 
 
 def test_costs_and_missed_deadlines(tmp_path: Path) -> None:
-    def of(point: Point) -> Outcome:
+    def of(point: Point) -> PointResult:
         cheap = point.policy != "total_throughput"
         return made_up(
             point, cost=50.0 if cheap else 80.0, slo_jobs=200, slo_violations=70 if cheap else 0
@@ -282,7 +282,7 @@ def test_costs_and_missed_deadlines(tmp_path: Path) -> None:
 def test_a_run_end_to_end(tmp_path: Path) -> None:
     """On six devices; the real simulator in place of made-up outcomes."""
 
-    def of(point: Point) -> Outcome:
+    def of(point: Point) -> PointResult:
         result = point.input.run(point.policy, point.profile).execute()
         return made_up(point, **result.metrics)
 
@@ -323,7 +323,7 @@ def test_solving_at_once_solves_more_often() -> None:
 
 def test_a_line_of_the_default_profile_has_no_switches_of_the_release() -> None:
     loads = Loads((1.0,), (0,))
-    point = loads.point(Line("x", "las", "default"), 1.0, 0)
+    point = loads.point(CurveLine("x", "las", "default"), 1.0, 0)
     assert (point.input.solve_interval_s, point.input.round_s, point.input.ideal) == (
         None,
         None,

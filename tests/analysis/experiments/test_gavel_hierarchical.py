@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from tests.analysis.experiments.made_up import Bench, rows_of
 
 from fairlead.analysis.experiments.findings import Findings
 from fairlead.analysis.experiments.published import gavel_hierarchical as hierarchical
-from fairlead.analysis.experiments.published.self_dual_embedding import minimise
 from fairlead.analysis.experiments.published.gavel_stored_filling import stored_filling
-from tests.analysis.experiments.made_up import Bench, rows_of
+from fairlead.analysis.experiments.published.self_dual_embedding import minimise
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.analysis.experiments.made_up import (
+    Bench,
+    complete,
+    rows_of,
+    run_here,
+)
 
-from fairlead.analysis.solve_benchmark import Timing
 from fairlead.analysis.experiments.findings import Scale
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
 from fairlead.analysis.experiments.published import (
@@ -22,18 +27,13 @@ from fairlead.analysis.experiments.published import (
 )
 from fairlead.analysis.experiments.published.gavel_curves import (
     RATES,
-    Line,
+    CurveLine,
     Loads,
 )
 from fairlead.analysis.experiments.published.single_devices import problem, rates
+from fairlead.analysis.solve_benchmark import SolveTiming
 from fairlead.policies.las import Las
 from fairlead.simulator.traces.throughput_tables import read_throughputs
-from tests.analysis.experiments.made_up import (
-    Bench,
-    complete,
-    rows_of,
-    run_here,
-)
 
 
 def jobs_of(point: Point) -> int:
@@ -45,7 +45,7 @@ def jobs_of(point: Point) -> int:
 # --- makespan ------------------------------------------------------------------------------------
 
 
-def made_up_makespan(point: Point) -> Outcome:
+def made_up_makespan(point: Point) -> PointResult:
     """An hour for each job and seed; twice that on V100s alone."""
     hours = jobs_of(point) + point.input.seed
     return complete(point, makespan_s=3600.0 * hours * (1 + ("," not in point.input.cluster)))
@@ -71,9 +71,9 @@ def test_makespans_are_means_over_seeds() -> None:
 
 
 def test_a_run_that_fails_has_no_number_and_is_named() -> None:
-    def of(point: Point) -> Outcome:
+    def of(point: Point) -> PointResult:
         if point.policy == "gandiva" and jobs_of(point) == 300:
-            return Outcome(point, Status.FAILED, {}, "MemoryError")
+            return PointResult(point, Status.FAILED, {}, "MemoryError")
         return made_up_makespan(point)
 
     found = gavel_makespan.run(Bench(of))
@@ -119,8 +119,8 @@ def test_times_of_policies_and_their_problem() -> None:
 
 
 def test_times_stand_beside_the_published_ones() -> None:
-    def timing(jobs: int) -> Timing:
-        return Timing("las", jobs, 3, False, jobs * 1e-4, (), 1e-9, 0.0)
+    def timing(jobs: int) -> SolveTiming:
+        return SolveTiming("las", jobs, 3, False, jobs * 1e-4, (), 1e-9, 0.0)
 
     names = (gavel_runtime.PLAIN, gavel_runtime.HIERARCHICAL)
     found = gavel_runtime.findings(
@@ -144,7 +144,7 @@ def test_without_the_release_s_file_rates_in_pairs_are_modelled(tmp_path: Path) 
 # --- the estimator -------------------------------------------------------------------------------
 
 
-def made_up_jct(point: Point) -> Outcome:
+def made_up_jct(point: Point) -> PointResult:
     given = point.input.estimator
     factor = 1.0 if given is None else 1.5 if given.endswith("defect") else 1.05
     return complete(point, avg_jct_s=36000.0 * factor * (1 + 0.1 * point.input.seed))
@@ -180,7 +180,9 @@ def test_points_of_the_estimator_can_be_run() -> None:
 
 def test_a_tiny_run_with_estimates() -> None:
     loads = Loads((0.3,), (0,), "3:8", cluster="v100=2,p100=2,k80=2")
-    line = gavel_estimator.Estimated(Line("estimated", "las_packed"), gavel_estimator.ESTIMATOR)
+    line = gavel_estimator.Estimated(
+        CurveLine("estimated", "las_packed"), gavel_estimator.ESTIMATOR
+    )
     (outcome,) = map(run_here, line.points(loads))
     assert outcome.metrics["avg_jct_s"] > 0
 
@@ -202,7 +204,7 @@ def test_parts_lose_little_and_never_gain() -> None:
 
 
 def test_the_objective_of_parts_is_that_of_their_jobs_together() -> None:
-    case = pop_quality.Case("las", Las(), problem(read_throughputs(RATES), 40))
+    case = pop_quality.PartitionCase("las", Las(), problem(read_throughputs(RATES), 40))
     whole = case.policy.allocate(case.snapshot)
     halves = pop_quality.solved(case, whole, 2)
     assert 0.5 < halves.objective < 1
@@ -217,7 +219,7 @@ def test_simulations_in_parts() -> None:
 
 
 def test_pop_findings_from_made_up_numbers() -> None:
-    one = pop_quality.Solved(pop_quality.PACKED, 1024, 1, 2.0, 1.0, 1.0)
+    one = pop_quality.PartitionSolve(pop_quality.PACKED, 1024, 1, 2.0, 1.0, 1.0)
     eight = replace(one, parts=8, cpu_s=0.5, throughput=0.99, objective=0.97)
     hours = {pop_quality.MAKESPAN: [250.0, 251.0, nan, 260.0]}
     found = pop_quality.findings([one, eight], hours)

@@ -5,34 +5,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from fairlead.errors import ConfigError
-from fairlead.analysis.experiments.executor import (
-    Limits,
-    Processes,
-    Progress,
-    run_points,
-)
-from fairlead.analysis.experiments.result_store import Store
 from tests.analysis.experiments.small_points import (
     GROWING,
     endless,
     point,
 )
 
+from fairlead.analysis.experiments.executor import (
+    Limits,
+    Processes,
+    SweepProgress,
+    run_points,
+)
+from fairlead.analysis.experiments.result_store import ResultStore
+from fairlead.errors import ConfigError
+
 ray = pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("default")]
 
 
 def test_nobody_at_the_address_is_one_sentence() -> None:
-    from fairlead.analysis.experiments.ray_executor import RayEngine
+    from fairlead.analysis.experiments.ray_executor import RayExecutor
 
     with socket.socket() as held:  # bound, and nobody listens
         held.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{held.getsockname()[1]}"
-        engine = RayEngine(address=address)
+        engine = RayExecutor(address=address)
         with pytest.raises(ConfigError, match=f"--ray-address {address}: no Ray cluster answers"):
-            engine.run([point()], Limits(), lambda *_: None, Progress(lambda *_: None))
+            engine.run([point()], Limits(), lambda *_: None, SweepProgress(lambda *_: None))
 
 
 def test_somebody_else_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,27 +43,27 @@ def test_somebody_else_at_the_address_is_one_sentence(monkeypatch: pytest.Monkey
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         address = f"127.0.0.1:{mute.getsockname()[1]}"
-        engine = ray_engine.RayEngine(address=address)
+        engine = ray_engine.RayExecutor(address=address)
         with pytest.raises(ConfigError, match=f"--ray-address {address}: who listens there is not"):
-            engine.run([point()], Limits(), lambda *_: None, Progress(lambda *_: None))
+            engine.run([point()], Limits(), lambda *_: None, SweepProgress(lambda *_: None))
 
 
 @pytest.mark.long
 def test_two_nodes_give_the_bytes_of_two_processes(tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster
 
-    from fairlead.analysis.experiments.ray_executor import RayEngine
+    from fairlead.analysis.experiments.ray_executor import RayExecutor
 
     points = [endless(0.1), GROWING, point(policy="no-such"), *map(point, range(2))]
     node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
     cluster: Any = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
     try:
         cluster.add_node(**node)
-        engine = RayEngine(address=cluster.address)
-        there = run_points(points, Store(tmp_path / "ray"), engine, Limits())
+        engine = RayExecutor(address=cluster.address)
+        there = run_points(points, ResultStore(tmp_path / "ray"), engine, Limits())
     finally:
         cluster.shutdown()
-    here = run_points(points, Store(tmp_path / "processes"), Processes(2), Limits())
+    here = run_points(points, ResultStore(tmp_path / "processes"), Processes(2), Limits())
     assert [one.status for one in there] == [one.status for one in here]
     assert {one.status for one in here} == {"complete", "diverged", "failed"}
     assert _results(tmp_path / "ray") == _results(tmp_path / "processes")

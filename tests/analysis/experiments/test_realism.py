@@ -6,25 +6,25 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-
-from fairlead.errors import ConfigError
-from fairlead.analysis.experiments.findings import Findings
-from fairlead.analysis.experiments.point import (
-    Outcome,
-    Point,
-    Status,
-)
-from fairlead.analysis.experiments.published import real_traces as realism
-from fairlead.simulator.inputs import Input
-from fairlead.model.job import Arrival, Job, JobId
-from fairlead.simulator.traces.cluster_files import parse_cluster
-from fairlead.simulator.traces.read_trace import read_trace
-from fairlead.simulator.traces.throughput_tables import read_throughputs
 from tests.analysis.experiments.made_up import (
     Bench,
     complete,
     rows_of,
 )
+
+from fairlead.analysis.experiments.findings import Findings
+from fairlead.analysis.experiments.point import (
+    Point,
+    PointResult,
+    Status,
+)
+from fairlead.analysis.experiments.published import real_traces as realism
+from fairlead.errors import ConfigError
+from fairlead.model.job import Arrival, Job, JobId
+from fairlead.simulator.inputs import Input
+from fairlead.simulator.traces.cluster_files import parse_cluster
+from fairlead.simulator.traces.read_trace import read_trace
+from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 CLUSTER = parse_cluster(realism.PHILLY.cluster, realism.PER_SERVER)
 RATES = realism.todays(read_throughputs("builtin"), CLUSTER)
@@ -70,15 +70,15 @@ def test_without_the_traces_small_scale_generates_and_paper_scale_says_what_is_m
 def test_the_tables_say_who_wins(tmp_path: Path) -> None:
     """Runs of a few of the jobs; one does not end."""
 
-    def of(point: Point) -> Outcome:
+    def of(point: Point) -> PointResult:
         if point.policy == "makespan_aware":
-            return Outcome(point, Status.TIMED_OUT, {}, "it took too long")
+            return PointResult(point, Status.TIMED_OUT, {}, "it took too long")
         short = replace(point.input, until_s=40_000.0)
         result = short.run(point.policy, point.profile).execute(keep_stints=False)
         file = tmp_path / f"{point.policy}.parquet"
         result.jobs.write_parquet(file)
         assert result.stints.is_empty()
-        return Outcome(point, Status.COMPLETE, result.metrics, seconds=2.0, jobs=str(file))
+        return PointResult(point, Status.COMPLETE, result.metrics, seconds=2.0, jobs=str(file))
 
     bench = Bench(of, folder=tmp_path)
     found: Findings = realism.realism(bench)

@@ -8,42 +8,44 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-
-from fairlead.errors import ConfigError
-from fairlead.analysis.experiments import reproduce as r
-from fairlead.analysis.experiments.findings import (
-    Findings,
-    Reproduction,
-    Row,
-    Table,
-    Workbench,
-)
-from fairlead.analysis.experiments.executor import Processes
-from fairlead.analysis.experiments.result_store import Store
-from fairlead.analysis.experiments.experiment_context import Bench
-from fairlead.analysis.report.chart import Chart, Series
-from tests.cli.test_commands import call
 from tests.analysis.experiments.small_points import point
+from tests.cli.test_commands import call
+
+from fairlead.analysis.experiments import reproduce as r
+from fairlead.analysis.experiments.executor import Processes
+from fairlead.analysis.experiments.experiment_context import RunContext
+from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
+    Findings,
+    FindingTable,
+    Reproduction,
+)
+from fairlead.analysis.experiments.result_store import ResultStore
+from fairlead.analysis.report.chart import Chart, Series
+from fairlead.errors import ConfigError
 
 
-def _found(bench: Workbench) -> Findings:
+def _found(bench: ExperimentContext) -> Findings:
     [one] = bench.run([point()])
     hours = one.metrics["avg_jct_s"] / 3600
     x = np.array([1.0, 2.0])
     chart = Chart("JCT", "Jobs", "h", (Series("fifo", x, np.array([hours, np.nan])),))
     rows = (
-        Row("average JCT", hours, hours / 2, "h", "twice | as long"),
-        Row("makespan", None, 3, "h", "not run"),
-        Row("jobs", np.float64(123456.0)),  # as an element of an array is
+        FindingRow("average JCT", hours, hours / 2, "h", "twice | as long"),
+        FindingRow("makespan", None, 3, "h", "not run"),
+        FindingRow("jobs", np.float64(123456.0)),  # as an element of an array is
     )
-    return Findings((Table("Six jobs", rows),), (chart,), ("They are few.",))
+    return Findings((FindingTable("Six jobs", rows),), (chart,), ("They are few.",))
 
 
 ONE = Reproduction("six-jobs", "Six jobs", "A paper, figure 1", _found)
 
 
-def _bench(folder: Path) -> Bench:
-    return Bench("six-jobs", "small", folder / "six-jobs-small", Store(folder), engine=Processes(1))
+def _bench(folder: Path) -> RunContext:
+    return RunContext(
+        "six-jobs", "small", folder / "six-jobs-small", ResultStore(folder), engine=Processes(1)
+    )
 
 
 def test_all_of_it_is_written_and_the_page_has_it(tmp_path: Path) -> None:
@@ -63,7 +65,10 @@ def test_all_of_it_is_written_and_the_page_has_it(tmp_path: Path) -> None:
     assert ran["point"]["policy"] == "fifo_aware"
     assert json.loads((bench.folder / "charts.json").read_text())[0]["series"][0]["y"][1] is None
 
-    assert msgspec.json.decode((bench.folder / r.RECORD).read_bytes(), type=r.Record) == record
+    assert (
+        msgspec.json.decode((bench.folder / r.RECORD).read_bytes(), type=r.ReproductionRecord)
+        == record
+    )
     again = _bench(tmp_path)  # what was run is not run again
     assert r.reproduce(ONE, again)[1] == record  # and when it was run stays written
     assert again.fresh == 0
@@ -84,7 +89,7 @@ def test_all_of_it_is_written_and_the_page_has_it(tmp_path: Path) -> None:
 
 
 def test_the_command_names_the_data_that_were_used(tmp_path: Path) -> None:
-    def found(bench: Workbench) -> Findings:
+    def found(bench: ExperimentContext) -> Findings:
         bench.shared("rates.csv")
         return Findings((), ())
 

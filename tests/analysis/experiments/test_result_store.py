@@ -3,23 +3,23 @@
 from pathlib import Path
 
 import pytest
+from tests.analysis.experiments.small_points import point
 
 from fairlead.analysis.experiments import result_store as module
 from fairlead.analysis.experiments.point import Status
 from fairlead.analysis.experiments.result_store import (
-    Answer,
-    Store,
-    Timing,
+    PointAnswer,
+    PointTiming,
+    ResultStore,
     code_version,
 )
-from tests.analysis.experiments.small_points import point
 
-TIMING = Timing(1.5, "2026-01-01T00:00:00+00:00")
-DONE = Answer(Status.COMPLETE, {"avg_jct_s": 1.0}, jobs=b"table")
+TIMING = PointTiming(1.5, "2026-01-01T00:00:00+00:00")
+DONE = PointAnswer(Status.COMPLETE, {"avg_jct_s": 1.0}, jobs=b"table")
 
 
 def test_what_is_kept_is_found(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ResultStore(tmp_path)
     assert store.find(point()) is None
     kept = store.keep(point(), DONE, TIMING)
     assert store.find(point()) == kept
@@ -31,18 +31,18 @@ def test_what_is_kept_is_found(tmp_path: Path) -> None:
 
 
 def test_a_point_is_equal_bytes_whenever_it_is_kept(tmp_path: Path) -> None:
-    key = Store(tmp_path).key(point())
+    key = ResultStore(tmp_path).key(point())
     texts: list[bytes] = []
     for when in ("2026-01-01", "2027-01-01"):
-        Store(tmp_path / when).keep(point(), DONE, Timing(len(texts), when))
+        ResultStore(tmp_path / when).keep(point(), DONE, PointTiming(len(texts), when))
         texts.append((tmp_path / when / "points" / f"{key}.json").read_bytes())
     assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.TIMED_OUT])
 def test_what_did_not_end_is_no_result(tmp_path: Path, status: Status) -> None:
-    store = Store(tmp_path)
-    store.keep(point(), Answer(status, reason="why"), TIMING)
+    store = ResultStore(tmp_path)
+    store.keep(point(), PointAnswer(status, reason="why"), TIMING)
     assert store.find(point()) is None
     last = store.last(point())
     assert last is not None
@@ -52,33 +52,33 @@ def test_what_did_not_end_is_no_result(tmp_path: Path, status: Status) -> None:
 def test_a_trace_that_was_changed_is_another(tmp_path: Path) -> None:
     trace = tmp_path / "jobs.csv"
     trace.write_text("one")
-    before = Store(tmp_path).key(point(generate=None, trace=str(trace)))
+    before = ResultStore(tmp_path).key(point(generate=None, trace=str(trace)))
     trace.write_text("another")
-    assert Store(tmp_path).key(point(generate=None, trace=str(trace))) != before
+    assert ResultStore(tmp_path).key(point(generate=None, trace=str(trace))) != before
 
 
 def test_results_of_other_code_are_taken_only_when_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "code_version", lambda: "0.0.9+old")
-    old = Store(tmp_path).keep(point(), DONE, TIMING)
+    old = ResultStore(tmp_path).keep(point(), DONE, TIMING)
     monkeypatch.undo()
-    assert Store(tmp_path).find(point()) is None
-    store = Store(tmp_path, any_version=True)
+    assert ResultStore(tmp_path).find(point()) is None
+    store = ResultStore(tmp_path, any_version=True)
     assert store.find(point()) == old
     assert store.foreign == {"0.0.9+old": 1}
     assert store.find(point(seed=1)) is None
 
 
 def test_a_file_that_was_torn_is_none(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ResultStore(tmp_path)
     store.keep(point(), DONE, TIMING)
     (tmp_path / "points" / f"{store.key(point())}.json").write_text('{"version": ')
     assert store.find(point()) is None
 
 
 def test_the_version_names_the_sources_that_decide() -> None:
-    root = Path(module.__file__).parents[1]
+    root = Path(module.__file__).parents[2]
     for name in module.SOURCES:
         assert (root / name).exists(), name
     assert code_version() == code_version()

@@ -11,15 +11,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairlead.errors import ConfigError, TraceError
 from fairlead.analysis.experiments.findings import (
+    FindingRow,
     Findings,
-    Row,
     Scale,
 )
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
 from fairlead.analysis.experiments.published.shockwave_common import (
@@ -27,7 +26,7 @@ from fairlead.analysis.experiments.published.shockwave_common import (
     LABELS,
     OURS,
     RELEASED,
-    Case,
+    TraceCase,
     cdf,
 )
 from fairlead.analysis.experiments.published.shockwave_contention import DEVICES, case
@@ -38,9 +37,10 @@ from fairlead.analysis.experiments.published.shockwave_numbers import (
     RERUN_64,
 )
 from fairlead.analysis.experiments.published.shockwave_runs import REPRODUCTIONS, SIZES
-from fairlead.simulator.inputs import Input
+from fairlead.errors import ConfigError, TraceError
 from fairlead.model.job import Arrival
 from fairlead.simulator.generate import generate
+from fairlead.simulator.inputs import Input
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import read_throughputs
@@ -53,12 +53,12 @@ class Bench:
     """A workbench that makes outcomes one by one, and keeps them."""
 
     folder: Path
-    made: Callable[[Point, Path], Outcome]
+    made: Callable[[Point, Path], PointResult]
     scale: Scale = "small"
     data: Path | None = None
-    known: dict[Point, Outcome] = field(default_factory=dict)
+    known: dict[Point, PointResult] = field(default_factory=dict)
 
-    def run(self, points: Sequence[Point]) -> list[Outcome]:
+    def run(self, points: Sequence[Point]) -> list[PointResult]:
         for point in points:
             key = point.key("")
             if point not in self.known:
@@ -73,21 +73,21 @@ class Bench:
 
 def placed(given: Input) -> Input:
     """With the table where it lies here; tests that need it are skipped where it does not."""
-    data = Path(__file__).resolve().parents[3] / "shared" / "data"
+    data = Path(__file__).resolve().parents[4] / "shared" / "data"
     return replace(given, throughputs=str(data / given.throughputs.removeprefix("data:")))
 
 
-def simulated(point: Point, jobs: Path) -> Outcome:
+def simulated(point: Point, jobs: Path) -> PointResult:
     result = placed(point.input).run(point.policy, point.profile).execute()
     result.jobs.write_parquet(jobs)
-    return Outcome(point, Status.COMPLETE, result.metrics, jobs=str(jobs))
+    return PointResult(point, Status.COMPLETE, result.metrics, jobs=str(jobs))
 
 
-def failed(point: Point, _: Path) -> Outcome:
-    return Outcome(point, Status.FAILED, {}, f"{point.policy} could not be run")
+def failed(point: Point, _: Path) -> PointResult:
+    return PointResult(point, Status.FAILED, {}, f"{point.policy} could not be run")
 
 
-def told(point: Point, _: Path) -> Outcome:
+def told(point: Point, _: Path) -> PointResult:
     """Numbers that tell the point: a makespan of 100 for each job, plus the seed."""
     jobs = int(str(point.input.generate).split(",")[1].removeprefix("jobs="))
     rho = {"max": 2.0, "unfair_1": 0.5, "unfair_1_05": 0.25, "unfair_1_1": 0.125}
@@ -96,7 +96,7 @@ def told(point: Point, _: Path) -> Outcome:
         "avg_jct_s": 10.0,
         "rho": {"static": rho},
     }
-    return Outcome(point, Status.COMPLETE, metrics)
+    return PointResult(point, Status.COMPLETE, metrics)
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +105,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Bench:
     return Bench(tmp_path_factory.mktemp("runs"), simulated)
 
 
-def rows(findings: Findings, title: str) -> dict[str, Row]:
+def rows(findings: Findings, title: str) -> dict[str, FindingRow]:
     (table,) = (table for table in findings.tables if table.title == title)
     return {row.what: row for row in table.rows}
 
 
-def jobs_of(case: Case) -> list[Arrival]:
+def jobs_of(case: TraceCase) -> list[Arrival]:
     given = placed(case.point(OURS).input)
     cluster = parse_cluster(given.cluster)
     assert given.generate is not None
@@ -208,7 +208,7 @@ def test_the_sizes_of_the_paper_have_the_jobs_that_it_describes(shared: Path) ->
 
 @pytest.mark.shared
 @pytest.mark.parametrize("one", [CANONICAL_CASE, SIZES[0], SIZES[2]], ids=lambda one: str(one.jobs))
-def test_generated_jobs_equal_the_published_ones(one: Case, shared: Path) -> None:
+def test_generated_jobs_equal_the_published_ones(one: TraceCase, shared: Path) -> None:
     (file,) = (shared / "data/shockwave/traces").glob(f"{one.jobs}_*")
     published = read_trace(
         file, read_throughputs(placed(one.point(OURS).input).throughputs)

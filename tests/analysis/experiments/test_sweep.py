@@ -12,28 +12,28 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.cli.test_commands import call
 
-from fairlead.cli.sweep import NAMES
-from fairlead.errors import ConfigError
-from fairlead.analysis.experiments.sweep_description import described
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
-from fairlead.analysis.experiments.sweep_loads import loads, step_of
 from fairlead.analysis.experiments.sweep import (
     Automatic,
-    Cell,
     Spec,
+    SweepCell,
     SweepResult,
     read_sweep,
     run_sweep,
     summarise,
     sustainable,
 )
+from fairlead.analysis.experiments.sweep_description import described
+from fairlead.analysis.experiments.sweep_loads import loads, step_of
+from fairlead.cli.sweep import NAMES
+from fairlead.errors import ConfigError
 from fairlead.simulator.inputs import Input
-from tests.cli.test_commands import call
 
 SMALL = ["--cluster", "1:1:1", "--policies", "fifo_aware", "las_aware"]
 
@@ -101,7 +101,7 @@ def test_lines_end_at_their_cutoff(tmp_path: Path) -> None:
 
 
 def test_automatic_rates_go_up_until_all_is_in_use_or_the_queue_grows() -> None:
-    def run(points: Sequence[Point]) -> list[Outcome]:
+    def run(points: Sequence[Point]) -> list[PointResult]:
         return [_outcome(p, utilization=_rate(p) / (1 if p.policy == "las" else 2)) for p in points]
 
     made = spec(rates="auto:0.25:0.25", utilization_threshold=0.9, cluster="1:1:1")
@@ -113,7 +113,7 @@ def test_automatic_rates_go_up_until_all_is_in_use_or_the_queue_grows() -> None:
     }
     assert top == {"las": 1.0, "las_aware": 2.0}
 
-    def diverge(points: Sequence[Point]) -> list[Outcome]:
+    def diverge(points: Sequence[Point]) -> list[PointResult]:
         return [_outcome(p, Status.DIVERGED if _rate(p) > 0.6 else Status.COMPLETE) for p in points]
 
     assert [c.load for c in run_sweep(made, diverge).cells if c.line == "las"] == [0.25, 0.5, 0.75]
@@ -133,7 +133,7 @@ def test_a_load_is_sustained_up_to_twice_the_jct() -> None:
     jct = {0.5: 10.0, 1.0: 12.0, 1.5: 19.9, 2.0: 20.1, 2.5: 15.0}
     made = Spec(("las",), seeds=(0, 1), loads=tuple(jct))
     cells = [
-        Cell(
+        SweepCell(
             "las", load, seed, _outcome(made.point("las", load, seed), avg_jct_s=value + seed - 0.5)
         )
         for load, value in jct.items()
@@ -142,7 +142,7 @@ def test_a_load_is_sustained_up_to_twice_the_jct() -> None:
     rows = summarise(SweepResult("", made, (), tuple(cells)))
     assert (rows[0].jct_s, rows[0].jct_low_s, rows[0].jct_high_s) == (10.0, 9.5, 10.5)
     assert sustainable(rows, "las") == 1.5
-    cells[3] = Cell("las", 1.0, 1, _outcome(cells[3].outcome.point, Status.DIVERGED))
+    cells[3] = SweepCell("las", 1.0, 1, _outcome(cells[3].outcome.point, Status.DIVERGED))
     rows = summarise(SweepResult("", made, (), tuple(cells)))
     assert rows[1].statuses == {Status.COMPLETE: 1, Status.DIVERGED: 1}
     assert sustainable(rows, "las") == 0.5
@@ -325,12 +325,12 @@ def _results(folder: Path) -> dict[str, bytes]:
     }
 
 
-def _outcome(point: Point, status: Status = Status.COMPLETE, **metrics: float) -> Outcome:
+def _outcome(point: Point, status: Status = Status.COMPLETE, **metrics: float) -> PointResult:
     known = {"avg_jct_s": 1.0, "utilization": 0.1} | metrics
-    return Outcome(point, status, known if status is Status.COMPLETE else {})
+    return PointResult(point, status, known if status is Status.COMPLETE else {})
 
 
-def _noted(points: Sequence[Point], asked: list[Point]) -> list[Outcome]:
+def _noted(points: Sequence[Point], asked: list[Point]) -> list[PointResult]:
     asked += points
     return [_outcome(one) for one in points]
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from tests.analysis.report.test_run_report import Page
 
-from fairlead.errors import ConfigError
-from fairlead.analysis.experiments.point import Outcome, Status
+from fairlead.analysis.experiments.point import PointResult, Status
 from fairlead.analysis.experiments.sweep import (
     Axis,
-    Cell,
     Spec,
+    SweepCell,
     SweepResult,
 )
 from fairlead.analysis.experiments.sweep_charts import (
@@ -21,7 +21,7 @@ from fairlead.analysis.experiments.sweep_charts import (
     sweep_charts,
 )
 from fairlead.analysis.experiments.sweep_page import sweep_report
-from tests.analysis.report.test_run_report import Page
+from fairlead.errors import ConfigError
 
 WHY = "the queue grew without bound"
 
@@ -43,7 +43,9 @@ def swept(
             for seed in spec.seeds:
                 point = spec.point(line, load, seed)
                 if line == policies[0] and loads and load == loads[-1] and seed == seeds - 1:
-                    cells.append(Cell(line, load, seed, Outcome(point, Status.DIVERGED, {}, WHY)))
+                    cells.append(
+                        SweepCell(line, load, seed, PointResult(point, Status.DIVERGED, {}, WHY))
+                    )
                     continue
                 jct_s = 3600 * (load or 1.0) * (seed + 1) * (10 if line == policies[0] else 1)
                 metrics = {"avg_jct_s": jct_s, "utilization": 0.5, "n_jobs": 10, "preemptions": 20,
@@ -51,7 +53,9 @@ def swept(
                 name = f"{line}-{load}-{seed}.parquet"
                 pl.DataFrame({"jct_s": [jct_s, 3 * jct_s]}).write_parquet(folder / name)
                 cells.append(
-                    Cell(line, load, seed, Outcome(point, Status.COMPLETE, metrics, jobs=name))
+                    SweepCell(
+                        line, load, seed, PointResult(point, Status.COMPLETE, metrics, jobs=name)
+                    )
                 )
     lines = tuple(line for line, _ in spec.lines().values())
     return Swept(folder, SweepResult("0.1.0", spec, lines, tuple(cells)))

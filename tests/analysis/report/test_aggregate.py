@@ -4,12 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairlead.analysis.report.report_figures import cdf, device_timeline
 from fairlead.analysis.report.aggregate import (
     over_time,
-    steps_of,
+    step_line_of,
     timeline,
 )
+from fairlead.analysis.report.report_figures import cdf, device_timeline
 
 
 def rounds(start_s: list[float], seconds: list[float], busy: list[float]) -> pl.DataFrame:
@@ -82,7 +82,7 @@ def test_a_timeline_knows_devices_that_no_size_was_given_for() -> None:
 
 
 def test_a_long_sample_keeps_its_ends() -> None:
-    values, share = steps_of(np.arange(10_000.0), most=50)
+    values, share = step_line_of(np.arange(10_000.0), most=50)
     assert (values[0], values[-1], share[-1], values.size) == (0.0, 9999.0, 1.0, 50)
 
 

@@ -10,17 +10,17 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 from tests.analysis.experiments.test_sweep_report import swept
-from tests.cluster.browser import (
-    browser,
-    complaints,
-    hosts_asked,
-)
 from tests.analysis.report.test_run_report import (
     CONFIG,
     SIZES,
     metrics_of,
     table_of_jobs,
     table_of_rounds,
+)
+from tests.cluster.browser import (
+    browser,
+    complaints,
+    hosts_asked,
 )
 
 from fairlead.analysis.experiments.sweep_page import sweep_report

@@ -4,8 +4,8 @@ import html.parser
 
 import pytest
 
-from fairlead.analysis.report.report_figures import OTHERS, panels
 from fairlead.analysis.report.relative_metrics import relative
+from fairlead.analysis.report.report_figures import OTHERS, panels
 from fairlead.analysis.report.svg import colour
 
 

@@ -16,26 +16,26 @@ from tests.analysis.report.test_run_report import (
 )
 from tests.small import job, run
 
-from fairlead.model.job import RestartCosts
+from fairlead.analysis.report.aggregate import over_time
 from fairlead.analysis.report.downloads import (
     chart_table,
     metric_table,
     packed,
 )
-from fairlead.analysis.report.fair_share import entitled_s, received_s
+from fairlead.analysis.report.fair_share import fair_share_s, received_s
 from fairlead.analysis.report.run_charts import (
     RUN_FIGURES,
-    Ran,
+    PlottedRun,
     run_charts,
 )
-from fairlead.analysis.report.aggregate import over_time
-from fairlead.simulator.ground_truth import World
+from fairlead.model.job import RestartCosts
+from fairlead.simulator.ground_truth import GroundTruth
 
 
-def some_run(label: str = "las", **columns: object) -> Ran:
+def some_run(label: str = "las", **columns: object) -> PlottedRun:
     jobs = table_of_jobs(40, **columns)
     config = CONFIG | {"prices": {"k80": 0.5, "v100": 2.0}}
-    return Ran(label, config, metrics_of(jobs), jobs, table_of_rounds(300, SIZES))
+    return PlottedRun(label, config, metrics_of(jobs), jobs, table_of_rounds(300, SIZES))
 
 
 def test_an_equal_split_goes_by_weight_and_ends_at_what_a_job_can_use() -> None:
@@ -46,11 +46,11 @@ def test_an_equal_split_goes_by_weight_and_ends_at_what_a_job_can_use() -> None:
         scale_factor=[4, 4, 1], tenant=[""] * 3, run_s=[10.0, 20.0, 30.0],
     )  # fmt: skip
     # Until 50 s: 4 devices, 3:1. Then 2 devices, 3:1, so 1.5 and 0.5.
-    due = entitled_s(jobs, rounds)
+    due = fair_share_s(jobs, rounds)
     assert due is not None
     assert due.tolist() == pytest.approx([3 * 50 + 1.5 * 50, 50, 25])
     assert received_s(jobs).to_list() == [40.0, 80.0, 30.0]
-    alone = entitled_s(jobs.head(1).with_columns(scale_factor=1), rounds)
+    alone = fair_share_s(jobs.head(1).with_columns(scale_factor=1), rounds)
     assert alone is not None
     assert alone.tolist() == pytest.approx([100.0])
 
@@ -67,16 +67,16 @@ def test_the_recorder_keeps_what_the_policy_promised() -> None:
 
 
 def test_lost_work_counts_starts_on_all_devices_of_a_job() -> None:
-    world = World(RestartCosts(90.0, {}))
+    ground_truth = GroundTruth(RestartCosts(90.0, {}))
     jobs = [job(i, 0.0, 72000.0, devices=2) for i in range(2)]
-    result = run(jobs, fast=2, world=world, policy="las")
+    result = run(jobs, fast=2, ground_truth=ground_truth, policy="las")
     assert result.jobs["restarts"].sum() > 0
     assert result.rounds["lost_s"].sum() == 2 * result.jobs["restart_lost_s"].sum() > 0
 
 
 def test_lost_work_counts_rounds_that_a_failed_node_undid() -> None:
-    world = World(mtbf_s=40_000.0, mttr_s=600.0, seed=3)
-    rounds = run([job(0, 0.0, 720_000.0)], world=world).rounds
+    ground_truth = GroundTruth(mtbf_s=40_000.0, mttr_s=600.0, seed=3)
+    rounds = run([job(0, 0.0, 720_000.0)], ground_truth=ground_truth).rounds
     assert 0 < rounds["lost_s"].sum() < rounds["busy_fast"].sum()
     assert (rounds["lost_s"] <= rounds["busy_fast"] + 1e-9).all()
 
@@ -130,7 +130,7 @@ def test_every_figure_can_be_made_of_one_run_and_of_eight() -> None:
         runs = [some_run(f"p{i}", **more) for i in range(n)]
         names = [name for name, _ in run_charts(runs)]
         assert set(names) == {figure.name for figure in RUN_FIGURES} - {"spread", "lost-work"}
-    empty = Ran("x", {}, {}, pl.DataFrame(), pl.DataFrame())
+    empty = PlottedRun("x", {}, {}, pl.DataFrame(), pl.DataFrame())
     assert run_charts([empty]) == []
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.small import job, run
 
-from fairlead.errors import FairleadError, RunError
 from fairlead.analysis.report.run_folders import read_record, read_table
+from fairlead.errors import FairleadError, RunError
 
 JOBS = [job(0, 0.0, 900.0), job(1, 5.0, 900.0)]
 FILES = ["jobs.parquet", "journal", "report.html", "rounds.parquet", "run.json", "stints.parquet"]
@@ -35,7 +35,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_that_fails_and_one_that_is_stopped_say_so(tmp_path: Path) -> None:
     class Nothing:
-        name, aware, packed, conserving = "nothing", True, False, True
+        name, heterogeneity_aware, packed, work_conserving = "nothing", True, False, True
 
         def allocate(self, snapshot: object) -> None:
             return None

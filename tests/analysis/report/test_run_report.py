@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from fairlead.analysis.report.comparison_report import comparison_report
-from fairlead.analysis.report.run_report import run_report
 from fairlead.analysis.report.page import command
+from fairlead.analysis.report.run_report import run_report
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 NASTY = "</title><script>alert('x')</script> \"q\" & \x00 \U0001f680"

@@ -6,7 +6,7 @@ import math
 import pytest
 from rich.console import Console
 
-from fairlead.analysis.report.metric_catalogue import Kind, text
+from fairlead.analysis.report.metric_catalogue import MetricKind, text
 from fairlead.analysis.report.terminal_tables import (
     comparison_table,
     ratio_table,
@@ -23,21 +23,23 @@ METRICS = {
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
-        (Kind.TIME, 12.0, "12.00 s"),
-        (Kind.TIME, 600.0, "10.00 min"),
-        (Kind.TIME, 360_000.0, "100.0 h"),
-        (Kind.TIME, 86_400_000.0, "1,000 days"),
-        (Kind.SHARE, 0.1234, "12.3 %"),
-        (Kind.MONEY, 12.5, "$12.50"),
-        (Kind.MONEY, 123456.7, "$123,457"),
-        (Kind.COUNT, 1234, "1,234"),
-        (Kind.RATIO, 1.0, "1.000"),
-        (Kind.TIME, math.nan, "-"),
-        (Kind.TIME, None, "-"),
-        (Kind.COUNT, True, "-"),
+        (MetricKind.TIME, 12.0, "12.00 s"),
+        (MetricKind.TIME, 600.0, "10.00 min"),
+        (MetricKind.TIME, 360_000.0, "100.0 h"),
+        (MetricKind.TIME, 86_400_000.0, "1,000 days"),
+        (MetricKind.SHARE, 0.1234, "12.3 %"),
+        (MetricKind.MONEY, 12.5, "$12.50"),
+        (MetricKind.MONEY, 123456.7, "$123,457"),
+        (MetricKind.COUNT, 1234, "1,234"),
+        (MetricKind.RATIO, 1.0, "1.000"),
+        (MetricKind.TIME, math.nan, "-"),
+        (MetricKind.TIME, None, "-"),
+        (MetricKind.COUNT, True, "-"),
     ],
 )
-def test_numbers_have_the_units_that_people_read(kind: Kind, value: object, words: str) -> None:
+def test_numbers_have_the_units_that_people_read(
+    kind: MetricKind, value: object, words: str
+) -> None:
     assert text(kind, value) == words
 
 

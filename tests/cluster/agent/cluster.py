@@ -14,22 +14,22 @@ from typing import Any
 import msgspec
 import psutil
 
-from fairlead.errors import ConfigError, StaleError
+from fairlead.cluster.front.transport import AgentServer
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import (
     Assignment,
-    Held,
+    AttemptStatus,
     LogChunk,
     LogWanted,
+    NodeReport,
     Orders,
     Rank,
     Register,
-    Report,
     StartCheck,
     WatchRequest,
     Welcome,
 )
-from fairlead.cluster.front.transport import AgentServer
+from fairlead.errors import ConfigError, StaleError
 
 WAIT_S = 120.0  # for a slow machine
 TOKEN = "secret-of-the-agents"
@@ -48,12 +48,12 @@ class Server:
         self.gap_s = 0.0
         self.ahead_s = 0.0  # its clock
         self.reports = 0
-        self.refuses: Callable[[Report], bool] = lambda _: False  # as malformed
+        self.refuses: Callable[[NodeReport], bool] = lambda _: False  # as malformed
         self.refused = 0
-        self.newest: Report | None = None
+        self.newest: NodeReport | None = None
         self.check: StartCheck | None = None  # that the agent is to make
         self.registered: list[Register] = []
-        self.held: dict[Key, Held] = {}
+        self.held: dict[Key, AttemptStatus] = {}
         self.output: dict[tuple[int, int, int], bytes] = {}
         self.offsets: dict[tuple[int, int, int], list[int]] = {}
         self.orders = Orders(seq=0, wanted=())
@@ -85,7 +85,7 @@ class Server:
             await self._changed.wait_for(wanted)
         return wanted()
 
-    async def until_state(self, key: Key, state: str) -> Held:
+    async def until_state(self, key: Key, state: str) -> AttemptStatus:
         await self.until(lambda: key in self.held and self.held[key].state == state)
         return self.held[key]
 
@@ -115,7 +115,7 @@ class Server:
             wall_s=time.time() + self.ahead_s,
         )
 
-    async def report(self, message: Report) -> Orders:
+    async def report(self, message: NodeReport) -> Orders:
         if not self.registered or message.incarnation != self.registered[-1].incarnation:
             raise StaleError(f"node {message.node!r}: register again")
         if self.refuses(message):

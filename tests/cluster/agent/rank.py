@@ -8,31 +8,31 @@ import sys
 import time
 
 from fairlead.client.messages import (
-    Ended,
-    Frames,
     FromAgent,
     Grant,
     Hello,
     Loaded,
     Progress,
-    Stop,
+    RankEnded,
+    RankFrames,
+    StopRank,
     frame,
 )
 
-epoch = int(os.environ["FAIRLEAD_EPOCH"])
+epoch = int(os.environ["FAIRLEAD_ATTEMPT"])
 total = int(os.environ["FAIRLEAD_TOTAL_STEPS"])
 stubborn = "stubborn" in sys.argv
 peer = socket.socket(socket.AF_UNIX)
 peer.connect(os.environ["FAIRLEAD_SOCKET"])
 peer.sendall(frame(Hello(int(os.environ["FAIRLEAD_JOB"]), epoch, os.environ["FAIRLEAD_TOKEN"], 0)))
-frames: Frames[FromAgent] = Frames(FromAgent)
+frames: RankFrames[FromAgent] = RankFrames(FromAgent)
 
 
 def leave(step: int, completed: bool) -> None:
     with open("last-step", "w") as file:
         file.write(str(step))
     with contextlib.suppress(OSError):
-        peer.sendall(frame(Ended(epoch, step, step, 0.5, completed)))
+        peer.sendall(frame(RankEnded(epoch, step, step, 0.5, completed)))
     print(f"leaves after step {step}", flush=True)
     sys.exit(0)
 
@@ -54,7 +54,7 @@ def train() -> None:
                 begun = True
                 peer.sendall(frame(Loaded(epoch, 5, 0.25)))
                 step = 5
-            if isinstance(message, Stop) and not stubborn:
+            if isinstance(message, StopRank) and not stubborn:
                 leave(step, completed=False)
         if not begun:
             continue

@@ -20,12 +20,12 @@ from tests.cluster.agent.cluster import (
 from tests.cluster.agent.conftest import Play
 
 from fairlead.client.messages import (
-    Frames,
     FromAgent,
     Grant,
     Hello,
     Loaded,
-    Refused,
+    RankFrames,
+    RankRefused,
     frame,
 )
 from fairlead.cluster.protocol.messages import Rank
@@ -79,7 +79,7 @@ def test_ranks_get_no_secret_of_the_agent_and_know_who_they_are(play: Play) -> N
         env = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
         assert env["RANK"] == env["LOCAL_RANK"] == env["FAIRLEAD_DEVICES"] == "1"
         assert (env["WORLD_SIZE"], env["MINE"], env["CUDA_VISIBLE_DEVICES"]) == ("2", "yes", "")
-        assert env["FAIRLEAD_GANG"].split(":")[0] == env["MASTER_ADDR"] == "127.0.0.1"
+        assert env["FAIRLEAD_RANK_SYNC"].split(":")[0] == env["MASTER_ADDR"] == "127.0.0.1"
         assert "FAIRLEAD_SOCKET" not in env
         assert env["FAIRLEAD_ACCELERATOR"] == "v100"
         assert env["FAIRLEAD_CHECKPOINT_DIR"] == str(agent.state / "checkpoints" / "37")
@@ -284,7 +284,7 @@ def test_ranks_on_several_nodes_meet(play: Play) -> None:
         show = (
             "sh",
             "-c",
-            "echo at $MASTER_ADDR:$MASTER_PORT/$FAIRLEAD_GANG+$FAIRLEAD_GANG_TOKEN; sleep 1000",
+            "echo at $MASTER_ADDR:$MASTER_PORT/$FAIRLEAD_RANK_SYNC+$FAIRLEAD_RANK_SYNC_TOKEN; sleep 1000",
         )
         second = job(
             112,
@@ -314,7 +314,7 @@ def test_strangers_on_the_socket_change_nothing(play: Play) -> None:
             said = await reader.read()
         writer.close()
         await writer.wait_closed()
-        frames: Frames[FromAgent] = Frames(FromAgent)
+        frames: RankFrames[FromAgent] = RankFrames(FromAgent)
         return list(frames.feed(said))
 
     async def scenario(server: Server, agent: RunningAgent) -> None:
@@ -326,13 +326,13 @@ def test_strangers_on_the_socket_change_nothing(play: Play) -> None:
         for data in (b"\xff" * 100, b"\x05\0\0\0hello", frame(Loaded(1, 3, -1.0)), half):
             assert await answers(path, data) in (
                 [],
-                [Refused("the first message must be Hello")],
+                [RankRefused("the first message must be Hello")],
             )
         for hello in (Hello(121, 1, "guess", 1), Hello(121, 2, "guess", 1), Hello(9, 1, "", 1)):
             (answer,) = await answers(path, frame(hello))
-            assert isinstance(answer, Refused)
+            assert isinstance(answer, RankRefused)
         (answer,) = await answers(path, frame(Hello(121, 1, "", 1, protocol=1, version="0.0.9")))
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, RankRefused)
         assert answer.reason.startswith("the job's fairlead-client 0.0.9 speaks protocol 1, this")
         step = server.held[121, 1].step
         await server.until(lambda: server.held[121, 1].step > step)
@@ -350,17 +350,17 @@ def test_who_outlives_a_start_out_of_reach_may_not_go_on(play: Play) -> None:
         token = said.partition("FAIRLEAD_TOKEN=")[2].splitlines()[0]
         reader, writer = await asyncio.open_unix_connection(str(agent.state / "agent.sock"))
         writer.write(frame(Hello(122, 1, token, 1)))
-        frames: Frames[FromAgent] = Frames(FromAgent)
+        frames: RankFrames[FromAgent] = RankFrames(FromAgent)
         heard: list[FromAgent] = []
         heard += frames.feed(await reader.read(4096))
         assert isinstance(heard[0], Grant)
         await server.order()
         async with asyncio.timeout(120):
-            while not any(isinstance(message, Refused) for message in heard):
+            while not any(isinstance(message, RankRefused) for message in heard):
                 heard += frames.feed(await reader.read(4096))
         writer.close()
         await writer.wait_closed()
-        assert heard[-1] == Refused("this start of the job is over")
+        assert heard[-1] == RankRefused("this start of the job is over")
 
     play(scenario)
 

@@ -3,15 +3,15 @@ from typing import Any
 import pytest
 from tests.cluster.agent.cluster import job
 
-from fairlead.cluster.agent.rank_failures import exit_failure
-from fairlead.cluster.agent.lease import Lease
-from fairlead.cluster.agent.attempts import Start
 from fairlead.client.messages import (
     Adapt,
-    Ended,
     Loaded,
     Progress,
+    RankEnded,
 )
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.lease import NodeLease
+from fairlead.cluster.agent.rank_failures import exit_failure
 from fairlead.cluster.protocol.messages import Failure, Rank
 
 TWO = tuple(Rank(rank=i, devices=(i,)) for i in range(2))
@@ -21,8 +21,8 @@ def ended(rank: int, code: int, output: str = "") -> Failure:
     return exit_failure(rank, code, None, output, world_size=2)
 
 
-def start(**changes: Any) -> Start:
-    return Start(job(1, **changes), "t" * 32, Lease(10.0), 0.0)
+def start(**changes: Any) -> NodeAttempt:
+    return NodeAttempt(job(1, **changes), "t" * 32, NodeLease(10.0), 0.0)
 
 
 def test_the_times_of_a_start() -> None:
@@ -36,7 +36,7 @@ def test_the_times_of_a_start() -> None:
     assert (held.state, held.step, held.loaded_step, held.saved_step) == ("running", 50, 40, 45)
     assert (held.wait_s, held.start_s, held.load_s, held.ran_s, held.save_s) == (1, 2, 0.5, 5, 0.2)
     one.stop("preempted", 10.0)
-    one.progress(Ended(1, 60, 60, 0.3, False), 11.0)
+    one.progress(RankEnded(1, 60, 60, 0.3, False), 11.0)
     assert one.exited(0, 0, None, 11.5)  # the other ranks are to end now
     one.gone(12.0)
     held = one.held(20.0)
@@ -81,14 +81,14 @@ def test_the_rank_that_fails_first_is_the_reason(code: int, reason: str) -> None
 
 def test_a_job_that_is_completed_but_fails_at_its_end_is_not_completed() -> None:
     one = start()
-    one.progress(Ended(1, 60, 60, 0.3, True), 10.0)
+    one.progress(RankEnded(1, 60, 60, 0.3, True), 10.0)
     one.exited(0, 1, ended(0, 1), 11.0)
     one.gone(12.0)
     assert not one.held(13.0).completed
 
 
 def test_a_lease_counts_from_the_question_and_is_never_shortened() -> None:
-    lease = Lease(10.0)
+    lease = NodeLease(10.0)
     assert not lease.granted
     lease.extend(asked=100.0, seconds=10.0, rate_bound=0.1)
     assert lease.left_s(101.0) == pytest.approx(8.0)

@@ -1,7 +1,7 @@
 import pytest
 
 from fairlead.cluster.agent.devices import (
-    Devices,
+    NodeDevices,
     accelerator_type,
     find_devices,
     visible,
@@ -32,7 +32,7 @@ def test_the_accelerator_type_follows_from_the_name(name: str, expected: str) ->
 
 
 def test_fake_devices_need_no_hardware() -> None:
-    assert find_devices("v100=4", fake=True) == Devices("v100", (0, 1, 2, 3), fake=True)
+    assert find_devices("v100=4", fake=True) == NodeDevices("v100", (0, 1, 2, 3), fake=True)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.cluster.agent.cluster import (
 )
 
 from fairlead.cluster.agent import health
-from fairlead.cluster.agent.devices import Devices
+from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.gpu_health import GpuHealth
 from fairlead.cluster.agent.health import (
     ClockSkew,
@@ -28,7 +28,7 @@ from fairlead.cluster.agent.health import (
 )
 from fairlead.cluster.protocol.messages import StartCheck
 
-FAKE = Devices("v100", (0,), fake=True)
+FAKE = NodeDevices("v100", (0,), fake=True)
 
 
 def _checks(command: str = "", folder: Path | None = None) -> HealthChecks:

@@ -10,14 +10,14 @@ from tests.cluster.agent.cluster import (
 )
 from tests.cluster.agent.conftest import Play
 
-from fairlead.cluster.agent.devices import Devices
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.launch import (
-    Place,
+    LaunchSite,
     addresses,
     launch,
 )
-from fairlead.cluster.agent.lease import Lease
-from fairlead.cluster.agent.attempts import Start
+from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.protocol.messages import Assignment, Rank
 
 TORCH = (
@@ -28,9 +28,9 @@ TORCH = (
 
 def environments(state: Path, assignment: Assignment) -> list[dict[str, str]]:
     """Of the ranks that a node with four real GPUs of odd numbers would start."""
-    devices = Devices("h100", (1, 3, 5, 7), fake=False)
-    place = Place(state, "10.0.0.1", str(state / "s"), devices, str(state / "client"))
-    start = Start(assignment, "secret", Lease(10.0), 0.0)
+    devices = NodeDevices("h100", (1, 3, 5, 7), fake=False)
+    place = LaunchSite(state, "10.0.0.1", str(state / "s"), devices, str(state / "client"))
+    start = NodeAttempt(assignment, "secret", NodeLease(10.0), 0.0)
     master = addresses(assignment, place.host)[0] or assignment.master
     return [rank.env for rank in launch(place, start, master, ()).ranks]
 
@@ -46,7 +46,7 @@ def test_each_rank_sees_the_jobs_devices_here_and_its_own_by_its_local_rank(tmp_
     assert (second["RANK"], second["WORLD_SIZE"], second["LOCAL_WORLD_SIZE"]) == ("3", "4", "2")
     assert (second["GROUP_RANK"], second["GROUP_WORLD_SIZE"]) == ("1", "2")
     assert (second["MASTER_ADDR"], second["MASTER_PORT"]) == ("10.0.0.2", "29001")
-    assert second["FAIRLEAD_GANG"] == "10.0.0.2:29002"
+    assert second["FAIRLEAD_RANK_SYNC"] == "10.0.0.2:29002"
 
 
 def test_one_rank_has_all_of_the_set_too(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_one_rank_has_all_of_the_set_too(tmp_path: Path) -> None:
     }
     assert {name: env[name] for name in wanted} == wanted
     assert 0 < int(env["MASTER_PORT"]) < 65536
-    assert "FAIRLEAD_GANG" not in env
+    assert "FAIRLEAD_RANK_SYNC" not in env
 
 
 @pytest.mark.torch

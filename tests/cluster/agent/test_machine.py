@@ -9,26 +9,26 @@ import pytest
 from fairlead.cluster.agent import locks
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.machine import (
-    RunRecord,
+    AgentFiles,
     clear,
     record_of,
     run_directory,
 )
 from fairlead.cluster.agent.survivors import (
-    Record,
+    AttemptRecord,
     make_token,
     write_record,
 )
 from fairlead.errors import ConfigError
 
 
-def _dead_run(folder: Path, **more: object) -> RunRecord:
+def _dead_run(folder: Path, **more: object) -> AgentFiles:
     """The record of an agent that has died, with one start."""
-    record = RunRecord(folder / "nodes" / "n" / "old.1")
+    record = AgentFiles(folder / "nodes" / "n" / "old.1")
     (folder / "nodes").mkdir(parents=True)
     os.close(record.make())
     fields: dict[str, object] = {"job": 1, "epoch": 1, "token": "a" * 32, "grace_s": 0.1}
-    write_record(record.starts, Record(**(fields | more)))  # type: ignore[arg-type]
+    write_record(record.starts, AttemptRecord(**(fields | more)))  # type: ignore[arg-type]
     return record
 
 
@@ -76,7 +76,7 @@ def test_one_agents_starts_share_a_device_and_another_agent_gets_nothing(tmp_pat
 
 
 def test_real_devices_are_the_machines_and_fake_ones_the_nodes(tmp_path: Path) -> None:
-    one, two = (RunRecord(tmp_path / "nodes" / node / "x.1") for node in ("a", "b"))
+    one, two = (AgentFiles(tmp_path / "nodes" / node / "x.1") for node in ("a", "b"))
     assert one.device_lock(3, fake=False) == two.device_lock(3, fake=False)
     assert one.device_lock(3, fake=True) != two.device_lock(3, fake=True)
 

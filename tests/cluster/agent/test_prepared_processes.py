@@ -14,7 +14,7 @@ from tests.cluster.agent.cluster import (
     plain,
 )
 
-from fairlead.cluster.agent.prepared_processes import MOST
+from fairlead.cluster.agent.prepared_processes import MAX_PREPARED
 from fairlead.cluster.agent.script_imports import find_imports
 
 SHOWS = (
@@ -141,7 +141,7 @@ def test_what_starts_threads_as_it_is_imported_is_not_forked(
 def test_the_least_recently_used_one_goes_for_another(tmp_path: Path, packages: Path) -> None:
     async def scenario() -> None:
         names = ["einops", "pandas", "sklearn", "torchaudio"]
-        assert len(names) == MOST + 1
+        assert len(names) == MAX_PREPARED + 1
         scripts = {name: _script(tmp_path / "code", name) for name in names}
         async with cluster(tmp_path / "s") as (server, agent):
             for i, name in enumerate(names[:3]):

@@ -23,8 +23,8 @@ from fairlead.cluster.agent.progress_reader import (
     ask_progress,
     parse_progress,
 )
+from fairlead.cluster.protocol.messages import AttemptStatus, Rank
 from fairlead.cluster.protocol.progress_url import ProgressAddress, parse_progress_url
-from fairlead.cluster.protocol.messages import Held, Rank
 
 TOTAL = 2000
 
@@ -201,9 +201,9 @@ WRITES = 'echo "$0" > "$FAIRLEAD_PROGRESS_FILE"; trap "exit 0" TERM; sleep 1000 
 
 
 def _until_held(
-    server: Server, key: tuple[int, int], good: Callable[[Held], bool]
-) -> Awaitable[Held]:
-    async def wait() -> Held:
+    server: Server, key: tuple[int, int], good: Callable[[AttemptStatus], bool]
+) -> Awaitable[AttemptStatus]:
+    async def wait() -> AttemptStatus:
         await server.until(lambda: key in server.held and good(server.held[key]))
         return server.held[key]
 

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.cluster.agent.rank_failures import (
     MOST_TRACEBACK,
-    Report,
+    FailureReport,
     exit_failure,
     first_to_fail,
     read_report,
@@ -16,11 +16,15 @@ from fairlead.cluster.agent.rank_failures import (
 )
 from fairlead.cluster.protocol.messages import Failure
 
-VALUE = Report("ValueError", "no", "/home/ann/train.py", 57, "step", 120, 5.0, "Traceback ...")
+VALUE = FailureReport(
+    "ValueError", "no", "/home/ann/train.py", 57, "step", 120, 5.0, "Traceback ..."
+)
 
 
-def ended(code: int, output: str = "", report: Report | None = None, world: int = 1) -> Failure:
-    return exit_failure(0, code, report, output, world_size=world)
+def ended(
+    code: int, output: str = "", report: FailureReport | None = None, ground_truth: int = 1
+) -> Failure:
+    return exit_failure(0, code, report, output, world_size=ground_truth)
 
 
 def test_output_that_is_gone_is_said_to_be() -> None:
@@ -90,11 +94,11 @@ def test_a_signal_is_not_explained_by_an_exception_that_was_caught() -> None:
 
 
 def test_the_rank_that_failed_first_is_to_blame() -> None:
-    broken = Report("RuntimeError", "Connection closed by peer [127.0.0.1]", time_s=4.0)
+    broken = FailureReport("RuntimeError", "Connection closed by peer [127.0.0.1]", time_s=4.0)
     follower = exit_failure(0, 1, broken, "", world_size=2)
     assert follower.secondary
     first = exit_failure(1, 1, VALUE, "", world_size=2)
-    later = exit_failure(2, 1, Report("KeyError", "x", time_s=6.0), "", world_size=2)
+    later = exit_failure(2, 1, FailureReport("KeyError", "x", time_s=6.0), "", world_size=2)
     assert first_to_fail([follower, later, first]) is first
     crashed = exit_failure(1, -signal.SIGSEGV, None, "", world_size=2)
     assert first_to_fail([follower, crashed]) is crashed

@@ -10,8 +10,8 @@ from fairlead.cluster.agent.runtimes import (
     agents_environment,
     run_in,
 )
-from fairlead.errors import ConfigError
 from fairlead.cluster.protocol.runtime import Runtime
+from fairlead.errors import ConfigError
 
 MOUNTS = Mounts(client="/s/client", checkpoints="/s/ck", socket="/s/agent.sock", cwd="/home/me")
 OWN = {"FAIRLEAD_TOKEN": "secret", "PYTHONPATH": "/s/client"}

@@ -1,11 +1,14 @@
 """When a start makes no progress, and what is done about it."""
 
-from fairlead.cluster.agent.stacks import Frame, RankStack
+from fairlead.cluster.agent.stacks import RankStack, StackFrame
 from fairlead.cluster.agent.stalls import StallWatch
 from fairlead.cluster.protocol.messages import Assignment, Rank
 
-WAITS = (Frame("/v/lib/python3.11/threading.py", 327, "wait"), Frame("/home/ann/train.py", 57, "f"))
-WORKS = (Frame("/home/ann/train.py", 80, "evaluate"),)
+WAITS = (
+    StackFrame("/v/lib/python3.11/threading.py", 327, "wait"),
+    StackFrame("/home/ann/train.py", 57, "f"),
+)
+WORKS = (StackFrame("/home/ann/train.py", 80, "evaluate"),)
 
 
 def assignment(**more: object) -> Assignment:
@@ -23,7 +26,7 @@ def assignment(**more: object) -> Assignment:
     return Assignment(**given)  # type: ignore[arg-type]
 
 
-def stacks(*frames: tuple[Frame, ...]) -> dict[int, RankStack]:
+def stacks(*frames: tuple[StackFrame, ...]) -> dict[int, RankStack]:
     return {rank: RankStack(rank, one, "...") for rank, one in enumerate(frames)}
 
 

@@ -8,7 +8,7 @@ import pytest
 from fairlead.cluster.agent import locks, survivors
 from fairlead.cluster.agent.proc import process
 from fairlead.cluster.agent.survivors import (
-    Record,
+    AttemptRecord,
     boot_id,
     end_survivors,
     make_token,
@@ -24,8 +24,10 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
         child.kill()
 
 
-def record(pid: int, start_time: int, boot: str, token: str = "a" * 32) -> Record:
-    return Record(job=1, epoch=1, token=token, grace_s=0.1, leaders=((pid, start_time),), boot=boot)
+def record(pid: int, start_time: int, boot: str, token: str = "a" * 32) -> AttemptRecord:
+    return AttemptRecord(
+        job=1, epoch=1, token=token, grace_s=0.1, leaders=((pid, start_time),), boot=boot
+    )
 
 
 def test_a_bare_pid_proves_nothing(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
@@ -56,16 +58,16 @@ def test_what_is_no_record_is_removed(tmp_path: Path) -> None:
 
 
 def test_two_share_a_device_and_a_third_gets_nothing(tmp_path: Path) -> None:
-    first = locks.take_seats(tmp_path, 1, [0, 1])
-    second = locks.take_seats(tmp_path, 2, [0])
+    first = locks.lock_slots(tmp_path, 1, [0, 1])
+    second = locks.lock_slots(tmp_path, 2, [0])
     assert first is not None
     assert second is not None
     before = len(os.listdir("/proc/self/fd"))
-    assert locks.take_seats(tmp_path, 3, [0]) is None
-    assert locks.take_seats(tmp_path, 1, [5]) is None  # a job never runs beside itself
+    assert locks.lock_slots(tmp_path, 3, [0]) is None
+    assert locks.lock_slots(tmp_path, 1, [5]) is None  # a job never runs beside itself
     assert len(os.listdir("/proc/self/fd")) == before
     locks.release(second.values())
-    third = locks.take_seats(tmp_path, 3, [0])
+    third = locks.lock_slots(tmp_path, 3, [0])
     assert third is not None
     locks.release([*first.values(), *third.values()])
 

@@ -19,14 +19,14 @@ from tests.cluster.agent.cluster import (
 )
 from tests.cluster.agent.conftest import Play
 
+from fairlead.cluster.agent.health import disk_problems
+from fairlead.cluster.agent.progress_reader import ProgressError, parse_progress
 from fairlead.cluster.agent.rank_failures import (
     exit_failure,
     read_report,
     sentence,
     telling_line,
 )
-from fairlead.cluster.agent.health import disk_problems
-from fairlead.cluster.agent.progress_reader import ProgressError, parse_progress
 from fairlead.cluster.agent.report_limits import SendableCheck
 from fairlead.cluster.agent.stacks import read_stack
 from fairlead.cluster.agent.survivors import read_records
@@ -39,7 +39,7 @@ from fairlead.cluster.agent.untrusted_files import (
     read_regular,
     write_anew,
 )
-from fairlead.cluster.protocol.messages import Failure, Held
+from fairlead.cluster.protocol.messages import AttemptStatus, Failure
 from fairlead.cluster.server.restored import newest_trace
 
 PYTHON = sys.executable
@@ -196,14 +196,18 @@ def test_nested_progress_is_an_error() -> None:
 
 def test_what_cannot_be_told_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     check = SendableCheck()
-    good = Held(job=1, epoch=1, state="ended", exit_code=3, failure=Failure(line=7), reason="no")
+    good = AttemptStatus(
+        job=1, epoch=1, state="ended", exit_code=3, failure=Failure(line=7), reason="no"
+    )
     assert check(good) == good
     for bad in (Failure(line=10**25), Failure(step=2**64 - 1), Failure(type="\ud800")):
-        held = Held(job=2, epoch=1, state="ended", exit_code=3, failure=bad, saved_step=10**30)
-        assert check(held) == Held(job=2, epoch=1, state="ended", exit_code=3)
+        held = AttemptStatus(
+            job=2, epoch=1, state="ended", exit_code=3, failure=bad, saved_step=10**30
+        )
+        assert check(held) == AttemptStatus(job=2, epoch=1, state="ended", exit_code=3)
     assert caplog.text.count("not all can be told") == 1
     check.details = False
-    assert check(good) == Held(job=1, epoch=1, state="ended", exit_code=3)
+    assert check(good) == AttemptStatus(job=1, epoch=1, state="ended", exit_code=3)
 
 
 def test_ids_of_jobs_that_cannot_be_are_nobodys(tmp_path: Path) -> None:

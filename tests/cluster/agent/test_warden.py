@@ -23,8 +23,8 @@ from tests.cluster.agent.cluster import (
     processes_of,
 )
 
-from fairlead.cluster.agent.machine import RunRecord
-from fairlead.cluster.agent.survivors import Record
+from fairlead.cluster.agent.machine import AgentFiles
+from fairlead.cluster.agent.survivors import AttemptRecord
 from fairlead.cluster.agent.warden import WardenLink, Watched
 from fairlead.cluster.protocol.messages import Rank
 
@@ -247,7 +247,7 @@ def test_what_was_to_be_killed_is_killed_where_the_spawner_stands_still(tmp_path
 
 
 def test_a_start_that_is_being_ended_gets_no_more_time(tmp_path: Path) -> None:
-    record = Record(job=1, epoch=1, token="t", grace_s=10.0)
+    record = AttemptRecord(job=1, epoch=1, token="t", grace_s=10.0)
     assert Watched(record=record).end_s(100.0) == 110.0
     assert Watched(record=record, until_s=95.0).end_s(100.0) == 105.0
     assert Watched(record=record, until_s=130.0).end_s(100.0) == 110.0
@@ -255,8 +255,8 @@ def test_a_start_that_is_being_ended_gets_no_more_time(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_read_is_replaced_and_told_all(tmp_path: Path) -> None:
-    link = WardenLink(tmp_path, RunRecord(tmp_path / "n.1"))
-    watched = Watched(record=Record(job=1, epoch=1, token="t" * 900, grace_s=1.0))
+    link = WardenLink(tmp_path, AgentFiles(tmp_path / "n.1"))
+    watched = Watched(record=AttemptRecord(job=1, epoch=1, token="t" * 900, grace_s=1.0))
     link.keep([])
     first = psutil.Process(link.pid)
     first.suspend()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fairlead.cluster.forecasting.calibration import (
-    Calibration,
     ForecastOutcome,
+    IntervalCalibration,
     Pending,
 )
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
@@ -16,7 +16,7 @@ from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 ROUND_S = 360.0
 
 
-def outcome(calibration: Calibration, left_s: float, actual_s: float) -> ForecastOutcome:
+def outcome(calibration: IntervalCalibration, left_s: float, actual_s: float) -> ForecastOutcome:
     given = calibration.of("exact", left_s)
     return ForecastOutcome(
         job=1,
@@ -34,7 +34,7 @@ def test_intervals_cover_four_of_five_however_wrong_forecasts_are(
     middle: float, spread: float
 ) -> None:
     rng = np.random.default_rng(1)
-    calibration = Calibration(ROUND_S)
+    calibration = IntervalCalibration(ROUND_S)
     inside = []
     for _ in range(800):
         left_s = float(rng.uniform(1_000.0, 9_000.0))
@@ -49,7 +49,7 @@ def test_intervals_cover_four_of_five_however_wrong_forecasts_are(
 
 
 def test_near_and_far_coarse_and_exact_are_judged_apart() -> None:
-    calibration = Calibration(ROUND_S)
+    calibration = IntervalCalibration(ROUND_S)
     before = calibration.of("coarse", 5_000.0), calibration.of("exact", 50_000.0)
     for _ in range(100):
         calibration.learn(outcome(calibration, 5_000.0, 7_000.0))
@@ -58,7 +58,7 @@ def test_near_and_far_coarse_and_exact_are_judged_apart() -> None:
 
 
 def test_of_one_job_only_forecasts_of_different_horizons_count() -> None:
-    calibration, pending = Calibration(ROUND_S), Pending()
+    calibration, pending = IntervalCalibration(ROUND_S), Pending()
     for made_s in range(0, 1000, 10):
         left_s = 1000.0 - made_s
         pending.add(7, made_s, "exact", left_s, calibration.of("exact", left_s))
@@ -71,7 +71,7 @@ def test_of_one_job_only_forecasts_of_different_horizons_count() -> None:
 
 
 def test_outcomes_outlive_the_server_and_do_not_grow_for_ever(tmp_path: Path) -> None:
-    calibration = Calibration(ROUND_S)
+    calibration = IntervalCalibration(ROUND_S)
     made = [outcome(calibration, 1_000.0 + i, 1_500.0) for i in range(30)]
     file = Outcomes(tmp_path / "forecasts.db", rows=20)
     file.open()

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 from tests.small import TABLE, job
 
-from fairlead.model.commands import EndJobs
-from fairlead.scheduler.core.checkpoint import SchedulerState, state_of
-from fairlead.model.events import JobsHeld
-from fairlead.scheduler.journal import encode
 from fairlead.cluster.forecasting.arrivals import History
 from fairlead.cluster.forecasting.forecast import (
     Question,
     eta,
     forecast,
 )
-from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.model.cluster import Cluster
+from fairlead.model.commands import EndJobs
+from fairlead.model.events import JobsPaused
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
+from fairlead.scheduler.journal import encode
+from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.scheduler.setup import Setup, build
 from fairlead.simulator.backend import SimBackend
-from fairlead.simulator.ground_truth import World
+from fairlead.simulator.ground_truth import GroundTruth
 
 COSTS = RestartCosts(20.0)
 CLUSTER = Cluster.of({"fast": 2, "slow": 3}, 2)
@@ -37,10 +37,10 @@ def jobs(n: int = 12) -> list[Arrival]:
 
 def middle(
     what: Setup, trace: list[Arrival], events: int
-) -> tuple[SchedulerState, dict[int, float]]:
+) -> tuple[SchedulerCheckpoint, dict[int, float]]:
     """The state after so many events, as soon as a round is in force, and when jobs then ended."""
     core = build(what)
-    backend = SimBackend(trace, what.cluster, TABLE, core.planner.solve, World(COSTS))
+    backend = SimBackend(trace, what.cluster, TABLE, core.planner.solve, GroundTruth(COSTS))
     state, count = None, 0
     ends: dict[int, float] = {}
     while (event := backend.next()) is not None:
@@ -50,7 +50,7 @@ def middle(
             if isinstance(command, EndJobs) and state is not None:
                 ends |= dict(zip(command.jobs.tolist(), command.end_s.tolist(), strict=True))
         if state is None and count >= events and core.active and not core.solving:
-            state = state_of(core)
+            state = take_checkpoint(core)
     assert state is not None
     return state, ends
 
@@ -132,9 +132,9 @@ def test_jobs_that_can_never_run_and_held_ones_do_not_end() -> None:
         assert event is not None
         for command in core.handle(event):
             backend.perform(command)
-    core.handle(JobsHeld(core.now_s, np.array([1]), True))
+    core.handle(JobsPaused(core.now_s, np.array([1]), True))
     huge = Job(JobId(50), "net", 4, 100.0)
-    (outcome,) = forecast(setup(), state_of(core), Question(add_jobs=[huge]))
+    (outcome,) = forecast(setup(), take_checkpoint(core), Question(add_jobs=[huge]))
     assert set(outcome.finish_s) == {0, 2, 3}
     assert not outcome.complete
 
@@ -165,15 +165,15 @@ def test_rounds_are_simulated_for_as_long_as_is_wanted() -> None:
 
 def test_an_idle_cluster_has_a_future_too() -> None:
     core = build(setup())
-    (nothing,) = forecast(setup(), state_of(core))
+    (nothing,) = forecast(setup(), take_checkpoint(core))
     assert nothing.complete
     assert nothing.makespan_s == 0.0
     (one,) = forecast(
-        setup(), state_of(core), Question(add_jobs=[Job(JobId(1), "net", 1, 1_000.0)])
+        setup(), take_checkpoint(core), Question(add_jobs=[Job(JobId(1), "net", 1, 1_000.0)])
     )
     assert one.finish_s == {1: pytest.approx(100.0)}
     costly = replace(setup(), overlap_solves=True)
-    assert forecast(costly, state_of(build(costly)))[0].complete
+    assert forecast(costly, take_checkpoint(build(costly)))[0].complete
 
 
 @pytest.mark.parametrize(("early_s", "end_s"), [(np.inf, 460.0), (10.0, 200.0), (150.0, 250.0)])
@@ -181,12 +181,12 @@ def test_rounds_end_early_where_those_of_the_cluster_do(early_s: float, end_s: f
     one = replace(setup("fifo", Cluster.of({"fast": 2}, 2)), restart_costs=RestartCosts())
     three = [job(0, 0.0, 9_000.0), job(1, 0.0, 1_000.0), job(2, 0.0, 1_000.0)]
     core = build(one)
-    backend = SimBackend(three, one.cluster, TABLE, core.planner.solve, World())
+    backend = SimBackend(three, one.cluster, TABLE, core.planner.solve, GroundTruth())
     event = backend.next()
     assert event is not None
     for command in core.handle(event):
         backend.perform(command)
-    (outcome,) = forecast(one, state_of(core), Question(early_s=early_s))
+    (outcome,) = forecast(one, take_checkpoint(core), Question(early_s=early_s))
     assert outcome.finish_s == pytest.approx({0: 900.0, 1: 100.0, 2: end_s})
 
 

@@ -9,38 +9,38 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.cluster.cluster import until
-from tests.cluster.served import Served, served
 from tests.cluster.forecasting.test_forecast import (
     jobs,
     middle,
     setup,
 )
+from tests.cluster.served import Served, served
 
-from fairlead.model.commands import End, EndJobs
-from fairlead.errors import FairleadError
 from fairlead.cluster.forecasting import forecast_process
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.forecasting.arrivals import History
 from fairlead.cluster.forecasting.forecast import Question
+from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.forecasting.forecast_process import (
     ForecastError,
     ForecastProcess,
-    Task,
+    ForecastTask,
     within_time,
     without_rounds,
 )
 from fairlead.cluster.forecasting.forecaster import Forecaster, Latest
-from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
-from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import WhatIf
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.errors import FairleadError
+from fairlead.model.commands import EndJobs, JobEnd
 
 LIMIT_S = 180.0
 
 
-def task(count: int = 12, **question: object) -> Task:
+def task(count: int = 12, **question: object) -> ForecastTask:
     state, _ = middle(setup(), jobs(count), 20)
     asked = Question(now_s=state.time_s, **question)  # type: ignore[arg-type]
-    return Task(setup(), state, asked, (0, 1, 2), wall_s=np.inf)
+    return ForecastTask(setup(), state, asked, (0, 1, 2), wall_s=np.inf)
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +91,9 @@ def test_a_forecast_that_does_not_end_is_answered_by_the_coarse_one(
     forever = replace(asked.question, history=endless, horizon_s=1e15)
     huge = jobs(1)[0].job
     forever = replace(forever, add_jobs=[replace(huge, id=999, total_steps=1e18)])  # type: ignore[arg-type]
-    found = process.run(Task(asked.setup, asked.state, forever, (0,), 0.5))
+    found = process.run(ForecastTask(asked.setup, asked.state, forever, (0,), 0.5))
     assert found[0].coarse
-    assert set(found[0].finish_s) >= set(asked.state.books.jobs["id"].tolist())
+    assert set(found[0].finish_s) >= set(asked.state.ledger.jobs["id"].tolist())
 
 
 @pytest.mark.long
@@ -149,7 +149,7 @@ def test_forecasts_are_held_against_what_came_of_them(
     latest = forecaster.latest
     assert latest is not None
     ends = np.array([latest.now_s + 5_000.0, latest.now_s + 6_000.0])
-    completed, dropped = int(End.COMPLETED), int(End.DROPPED)
+    completed, dropped = int(JobEnd.COMPLETED), int(JobEnd.DROPPED)
     forecaster.ended(EndJobs(ends[1], np.array([11, 10]), np.array([completed, dropped]), ends))
     forecaster.interrupted(9)
 

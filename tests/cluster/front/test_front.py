@@ -16,10 +16,10 @@ from tests.cluster.cluster import (
     until,
 )
 
-from fairlead.errors import FairleadError
 from fairlead.cluster.http_client import Client
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.api_models import WhatIf
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.errors import FairleadError
 
 LEASE_S = 3.0
 LIMIT_S = 60.0

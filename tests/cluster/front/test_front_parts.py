@@ -11,23 +11,21 @@ import msgspec
 import pytest
 from tests.cluster.server.test_shown import status
 
-from fairlead.errors import ConfigError, InputError, StoreError
-from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.front.facade import Facade, NotFoundError
 from fairlead.cluster.front import remote
 from fairlead.cluster.front.errors import pack, unpack
+from fairlead.cluster.front.facade import Facade, NotFoundError
 from fairlead.cluster.front.leases import LeaseTable
-from fairlead.cluster.front.logs import LogDesk
+from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
-    Answer,
     Call,
-    Frames,
+    CallAnswer,
+    FrontFrames,
     PublishedNode,
     PublishedOrders,
     Reported,
     ShownStatus,
     ToDriver,
-    Users,
+    UserList,
     frame,
 )
 from fairlead.cluster.front.outbox import Outbox
@@ -35,16 +33,18 @@ from fairlead.cluster.front.process import FrontLink
 from fairlead.cluster.front.pushing import DEAF_S, Pushing
 from fairlead.cluster.front.relay import (
     LOCAL,
-    CallDesk,
+    CallService,
     encode_arguments,
     signature,
 )
 from fairlead.cluster.front.remote import DriverCalls, RemoteFacade
-from fairlead.cluster.protocol.messages import Report, WatchRequest
-from fairlead.cluster.store.rows import JobRow
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.store.store import Store
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import WhatIf
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import NodeReport, WatchRequest
+from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.store.store import Store
+from fairlead.errors import ConfigError, InputError, StoreError
 
 ADMIN = Caller("admin", "", "admin")
 SPEC = JobSpec(command=("x",), total_steps=9, rates={"v100": 1.0})
@@ -61,7 +61,7 @@ def reported(node: str, seq: int, changed: bool = False) -> Reported:
 
 def sent(outbox: Outbox) -> list[Any]:
     """All that waits, as the other side decodes it."""
-    return [_decode(body) for body in Frames().feed(outbox.take(1 << 30))]
+    return [_decode(body) for body in FrontFrames().feed(outbox.take(1 << 30))]
 
 
 def test_the_newest_report_of_a_node_replaces_one_that_waits_and_keeps_its_news() -> None:
@@ -87,7 +87,7 @@ def test_calls_all_wait_in_their_order() -> None:
 def test_frames_are_found_however_they_are_cut() -> None:
     data = b"".join(frame(reported("n" * size, size)) for size in range(1, 40))
     for piece in (1, 2, 3, 7, 100, len(data)):
-        frames, found = Frames(), list[int]()
+        frames, found = FrontFrames(), list[int]()
         for at in range(0, len(data), piece):
             found += [_decode(body).seq for body in frames.feed(data[at : at + piece])]
         assert found == list(range(1, 40))
@@ -126,12 +126,12 @@ class Driver:
 
     def __init__(self) -> None:
         self.calls: DriverCalls | None = None
-        self.desk = CallDesk(self, self.answer, lambda: None)  # type: ignore[arg-type]
+        self.desk = CallService(self, self.answer, lambda: None)  # type: ignore[arg-type]
         self.asked: list[tuple[Any, ...]] = []
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: CallAnswer) -> None:
         assert self.calls is not None
-        self.calls.answer(msgspec.msgpack.decode(msgspec.msgpack.encode(answer), type=Answer))
+        self.calls.answer(msgspec.msgpack.decode(msgspec.msgpack.encode(answer), type=CallAnswer))
 
     def submit(self, *given: Any) -> list[int]:
         self.asked.append(given)
@@ -172,14 +172,14 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_for_ever(
     calls = calls_of(driver, lambda _: None)
     with pytest.raises(StoreError, match="no answer from the scheduler"):
         calls.call("status", ADMIN)
-    calls.answer(Answer(number=0))  # late, and taken by nobody
+    calls.answer(CallAnswer(number=0))  # late, and taken by nobody
     driver.desk.close()
 
 
 def facade_that_hears_nothing(folder: Path, age_s: float) -> RemoteFacade:
     """A front whose driver published its status so long ago, and says nothing more. Closes nothing."""
     table = LeaseTable(30.0, 0.01, time.monotonic, lambda _: None)
-    facade = RemoteFacade(DriverCalls(lambda _: None), LogDesk(folder), folder, table)
+    facade = RemoteFacade(DriverCalls(lambda _: None), LogService(folder), folder, table)
     facade.shown.take(ShownStatus(status=status(), at=time.monotonic() - age_s))
     return facade
 
@@ -248,7 +248,7 @@ class Nodes:
     def report(self, name: str, follows: int) -> None:
         node = self.table.nodes[name]
         self.table.report(
-            Report(node=name, incarnation="one", seq=node.seq + 1, holds=(), orders_seq=follows)
+            NodeReport(node=name, incarnation="one", seq=node.seq + 1, holds=(), orders_seq=follows)
         )
         self.pushing.reported(node)
 
@@ -288,9 +288,9 @@ def test_nodes_are_told_as_fast_as_others_answer() -> None:
 
 def test_users_are_told_as_a_whole() -> None:
     outbox = Outbox()
-    outbox.put(Users(rows=()))
-    outbox.put(Users(rows=()))
-    (one,) = Frames().feed(outbox.take(1000))
+    outbox.put(UserList(rows=()))
+    outbox.put(UserList(rows=()))
+    (one,) = FrontFrames().feed(outbox.take(1000))
     assert b"Users" in one
 
 
@@ -313,13 +313,13 @@ def test_the_time_from_a_rounds_end_until_a_node_follows() -> None:
         )
 
     table.publish(node(1, 0.0))
-    table.report(Report(node="a", incarnation="i", seq=1, holds=(), orders_seq=1))
+    table.report(NodeReport(node="a", incarnation="i", seq=1, holds=(), orders_seq=1))
     table.publish(node(2, 99.0).over(node(1, 0.0)))
     table.publish(node(3, 0.0))
-    table.report(Report(node="a", incarnation="i", seq=2, holds=(), orders_seq=1))
+    table.report(NodeReport(node="a", incarnation="i", seq=2, holds=(), orders_seq=1))
     assert seen == []
-    table.report(Report(node="a", incarnation="i", seq=3, holds=(), orders_seq=3))
-    table.report(Report(node="a", incarnation="i", seq=4, holds=(), orders_seq=3))
+    table.report(NodeReport(node="a", incarnation="i", seq=3, holds=(), orders_seq=3))
+    table.report(NodeReport(node="a", incarnation="i", seq=4, holds=(), orders_seq=3))
     assert seen == [1.0]
     assert node(4, 0.0).over(node(3, 99.0)).round_end == 99.0
 
@@ -341,16 +341,16 @@ def test_many_nodes_are_told_to_pause_between_reports() -> None:
             )
         )
         if number == 0:
-            few = table.report(Report(node="n0", incarnation="i", seq=1, holds=()))
-    many = table.report(Report(node="n0", incarnation="i", seq=2, holds=()))
+            few = table.report(NodeReport(node="n0", incarnation="i", seq=1, holds=()))
+    many = table.report(NodeReport(node="n0", incarnation="i", seq=2, holds=()))
     assert few.gap_s == 0.001
     assert many.gap_s == 1.0
     table.lease_s = 8.0  # it sees four heartbeats, and none of them is held up
-    assert table.report(Report(node="n0", incarnation="i", seq=3, holds=())).gap_s == 0.5
+    assert table.report(NodeReport(node="n0", incarnation="i", seq=3, holds=())).gap_s == 0.5
     table.is_pushing = lambda: True  # news waits for orders, if not for longer than a heartbeat
-    assert table.report(Report(node="n0", incarnation="i", seq=4, holds=())).gap_s == 1.0
+    assert table.report(NodeReport(node="n0", incarnation="i", seq=4, holds=())).gap_s == 1.0
     table.lease_s = 2.0
-    assert table.report(Report(node="n0", incarnation="i", seq=5, holds=())).gap_s == 0.5
+    assert table.report(NodeReport(node="n0", incarnation="i", seq=5, holds=())).gap_s == 0.5
 
 
 def test_orders_that_wait_to_be_told_are_known_of() -> None:
@@ -380,7 +380,7 @@ def test_reports_are_passed_on_together_and_all_else_at_once() -> None:
             self.sent: list[list[str]] = []
 
         def write(self, data: Any) -> None:
-            self.sent.append([type(_decode(body)).__name__ for body in Frames().feed(data)])
+            self.sent.append([type(_decode(body)).__name__ for body in FrontFrames().feed(data)])
 
         def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
             pass

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from tests.cluster.served import Served, served
 
-from fairlead.errors import InputError
 from fairlead.cluster.front.api.dependencies import LARGEST_BODY
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.errors import InputError
 
 SPEC = {"command": ["true"], "total_steps": 10, "rates": {"v100": 2.0}}
 

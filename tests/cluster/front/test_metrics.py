@@ -18,8 +18,8 @@ from tests.cluster.served import Served, served
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 
-DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "fairlead.json"
-ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
+DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "fairlead.json"
+ALERTS = Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yml"
 SPEC = JobSpec(command=("true",), total_steps=10, rates={"v100": 2.0})
 LIMIT_S = 120.0
 

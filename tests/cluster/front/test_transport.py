@@ -12,31 +12,31 @@ import grpc
 import msgspec
 import pytest
 
-from fairlead.errors import ConfigError, StaleError, StoreError
-from fairlead.cluster.protocol.access import Caller, Role
 from fairlead.cluster.agent.server_client import (
     AgentClient,
     RefusedError,
     RegisterAgainError,
-    UnreachableError,
-)
-from fairlead.cluster.protocol.messages import (
-    PROTOCOL,
-    SERVICE,
-    Held,
-    LogChunk,
-    LogWanted,
-    Orders,
-    Register,
-    Report,
-    WatchRequest,
-    Welcome,
+    ServerUnreachableError,
 )
 from fairlead.cluster.front.transport import (
     LARGEST,
     AgentServer,
     Tls,
 )
+from fairlead.cluster.protocol.access import Caller, Role
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    SERVICE,
+    AttemptStatus,
+    LogChunk,
+    LogWanted,
+    NodeReport,
+    Orders,
+    Register,
+    WatchRequest,
+    Welcome,
+)
+from fairlead.errors import ConfigError, StaleError, StoreError
 
 WAIT_S = 180.0  # for a slow machine
 ROLES: dict[str, Role] = {"agent-token": "agent", "admin-token": "admin", "user-token": "user"}
@@ -59,7 +59,7 @@ class Handler:
         orders = Orders(seq=0, wanted=())
         return Welcome(heartbeat_s=1.0, lease_s=3.0, rate_bound=0.01, orders=orders)
 
-    async def report(self, message: Report) -> Orders:
+    async def report(self, message: NodeReport) -> Orders:
         match message.node:
             case "unknown":
                 raise StaleError("node 'unknown': has not registered")
@@ -99,14 +99,14 @@ REGISTER = Register(
     host="localhost",
     accelerator="v100",
     devices=4,
-    holds=(Held(job=1, epoch=2, state="running", step=7),),
+    holds=(AttemptStatus(job=1, epoch=2, state="running", step=7),),
 )
 WATCH = WatchRequest(node="n", incarnation="i")
 Scene = Callable[[Handler, AgentServer, AgentClient], Awaitable[None]]
 
 
-def report(node: str = "n", seq: int = 1) -> Report:
-    return Report(node=node, incarnation="i", seq=seq, holds=())
+def report(node: str = "n", seq: int = 1) -> NodeReport:
+    return NodeReport(node=node, incarnation="i", seq=seq, holds=())
 
 
 def run(scene: Coroutine[Any, Any, None]) -> None:
@@ -149,8 +149,8 @@ def test_the_four_calls() -> None:
     [
         ("unknown", RegisterAgainError, "node 'unknown': has not registered"),
         ("wrong", RefusedError, "node 'wrong': has no device 7"),
-        ("full", UnreachableError, "the server cannot write its state now"),
-        ("broken", UnreachableError, "the server failed at this call; its log says why"),
+        ("full", ServerUnreachableError, "the server cannot write its state now"),
+        ("broken", ServerUnreachableError, "the server failed at this call; its log says why"),
     ],
 )
 def test_what_the_handler_raises_reaches_the_agent_without_what_is_inside(
@@ -289,7 +289,7 @@ def test_a_malformed_message_is_refused_with_field_and_value(
 def test_not_a_number_is_no_duration() -> None:
     async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
         for bad in (float("nan"), float("inf"), -2.0):
-            held = Held(job=1, epoch=1, state="running", ran_s=bad)
+            held = AttemptStatus(job=1, epoch=1, state="running", ran_s=bad)
             with pytest.raises(RefusedError, match=r"Report\.holds\[0\]\.ran_s: expected float"):
                 await client.report(msgspec.structs.replace(report(), holds=(held,)))
 
@@ -366,7 +366,7 @@ def test_two_hundred_calls_at_once() -> None:
 def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
     async def scene(handler: Handler, server: AgentServer, _: AgentClient) -> None:
         async with AgentClient(server.address, "agent-token", timeout_s=0.2) as hasty:
-            with pytest.raises(UnreachableError, match="deadline exceeded"):
+            with pytest.raises(ServerUnreachableError, match="deadline exceeded"):
                 await hasty.report(report("slow"))
 
     with_server(scene)
@@ -380,19 +380,19 @@ def test_a_client_finds_a_server_that_comes_back_on_the_same_port() -> None:
             stream = client.watch(WATCH)
             await anext(stream)
             await first.stop(0.0)
-            with pytest.raises(UnreachableError):
+            with pytest.raises(ServerUnreachableError):
                 async for _ in stream:
                     pass
-            with pytest.raises(UnreachableError):
+            with pytest.raises(ServerUnreachableError):
                 await client.report(report())
             async with AgentServer(Handler(), port=first.port):
                 while True:
                     try:
                         assert (await client.report(report())).seq == 1
                         break
-                    except UnreachableError:
+                    except ServerUnreachableError:
                         await asyncio.sleep(0.05)
-        with pytest.raises(UnreachableError, match="closed"):
+        with pytest.raises(ServerUnreachableError, match="closed"):
             await client.report(report())
 
     run(scene())
@@ -443,7 +443,7 @@ def test_calls_over_tls_and_no_others(tls: Tls) -> None:
             async with AgentClient(address, "agent-token", ca=tls.certificate) as client:
                 assert (await client.report(report())).seq == 1
             async with AgentClient(address, "agent-token", timeout_s=2.0) as plain:
-                with pytest.raises(UnreachableError):
+                with pytest.raises(ServerUnreachableError):
                     await plain.report(report())
 
     run(scene())
@@ -457,7 +457,7 @@ def test_a_server_with_another_certificate_is_not_trusted(tls: Tls, tmp_path: Pa
             AgentServer(Handler(), tls=tls) as server,
             AgentClient(f"localhost:{server.port}", "agent-token", ca=trusted) as client,
         ):
-            with pytest.raises(UnreachableError):
+            with pytest.raises(ServerUnreachableError):
                 await client.report(report())
 
     run(scene())

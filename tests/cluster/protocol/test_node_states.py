@@ -2,13 +2,13 @@
 
 import pytest
 
-from fairlead.cluster.server.fleet import LiveNode
 from fairlead.cluster.protocol.node_states import (
     NODE_STATES,
     NodeState,
     condition,
     usable,
 )
+from fairlead.cluster.server.fleet import LiveNode
 
 
 def _node(**more: object) -> LiveNode:

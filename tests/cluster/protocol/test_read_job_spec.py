@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.errors import InputError
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import (
     check_spec,
+    describe_error,
     read_spec,
-    told,
 )
 from fairlead.cluster.protocol.runtime import Runtime
-from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.errors import InputError
 
 
 def runs_in(lines: str) -> str:
@@ -192,11 +192,13 @@ def test_the_value_is_quoted_from_deep_inside() -> None:
     content: dict[str, Any] = {"a": [{"b": 1}, {"b": "x" * 100}]}
     with pytest.raises(msgspec.ValidationError) as wrong:
         msgspec.convert(content, dict[str, list[dict[str, int]]])
-    assert told(wrong.value, content).endswith("expected int, got str")  # its path has wildcards
+    assert describe_error(wrong.value, content).endswith(
+        "expected int, got str"
+    )  # its path has wildcards
     content = {"command": ["a"], "total_steps": "x" * 100}
     with pytest.raises(msgspec.ValidationError) as wrong:
         msgspec.convert(content, JobSpec)
-    said = told(wrong.value, content)
+    said = describe_error(wrong.value, content)
     assert said.startswith("total_steps: expected int, got 'xxx")
     assert len(said) < 100
 

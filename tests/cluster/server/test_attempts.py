@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from fairlead.cluster.protocol.messages import Held
-from fairlead.cluster.store.rows import JobRow, StintRow
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.attempts import LiveStart, ranks_on
+from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.server.attempts import Attempt, ranks_on
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 
-def start() -> LiveStart:
+def start() -> Attempt:
     """On one device of node "a", before its first step."""
     spec = JobSpec(command=("true",), total_steps=1000, rates={"v100": 10.0}, cwd="/")
     row = JobRow(
@@ -22,11 +22,11 @@ def start() -> LiveStart:
         submitted_s=0.0,
         total_steps=1000.0,
     )
-    stint = StintRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
-    return LiveStart(row, stint, ranks_on({"a": (0,)}), 10.0, 0.0, ordered=True)
+    stint = AttemptRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    return Attempt(row, stint, ranks_on({"a": (0,)}), 10.0, 0.0, ordered=True)
 
 
-def trains(one: LiveStart, step: int, ran_s: float) -> None:
+def trains(one: Attempt, step: int, ran_s: float) -> None:
     one.held["a"] = msgspec.convert(
         {
             "job": 1,
@@ -36,7 +36,7 @@ def trains(one: LiveStart, step: int, ran_s: float) -> None:
             "loaded_step": 100,
             "ran_s": ran_s,
         },
-        Held,
+        AttemptStatus,
     )
 
 
@@ -78,5 +78,5 @@ def test_a_start_after_the_last_step_is_at_the_last_step() -> None:
 def test_time_alone_brings_no_job_to_its_last_step() -> None:
     one = start()
     one.row.spec = msgspec.structs.replace(one.row.spec, plain=True)
-    one.held["a"] = Held(job=1, epoch=1, state="running", ran_s=1e6)
+    one.held["a"] = AttemptStatus(job=1, epoch=1, state="running", ran_s=1e6)
     assert one.done() == 999.0

@@ -6,26 +6,26 @@ from types import SimpleNamespace
 import pytest
 from tests.cluster.cluster import running, until
 
-from fairlead.scheduler import journal
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.model.events import RatesLearned
-from fairlead.cluster.server.estimator_session import Estimating
-from fairlead.cluster.protocol.messages import Held
-from fairlead.cluster.store.rows import JobRow, StintRow
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.server.attempts import (
-    Book,
-    LiveStart,
+    Attempt,
+    JobRegistry,
     ranks_on,
 )
+from fairlead.cluster.server.estimator_session import EstimatorSession
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.cluster.store.store import Store
+from fairlead.model.events import RatesLearned
 from fairlead.model.job import JobId
+from fairlead.scheduler import journal
+from fairlead.scheduler.core.scheduler import Scheduler
 
 SAID, TRUE = 10.0, 100.0  # steps/s
 
 
 def spec(folder: Path) -> JobSpec:
-    script = Path(__file__).resolve().parents[2] / "examples" / "live" / "numpy_job.py"
+    script = Path(__file__).resolve().parents[3] / "examples" / "live" / "numpy_job.py"
     return JobSpec(
         command=("python", str(script), "--step-ms", str(1000 / TRUE)),
         total_steps=1_000_000,
@@ -79,16 +79,16 @@ def test_rates_are_measured_by_the_clock_of_the_agent_not_by_when_reports_come()
         id=1, name="", tenant="t", user="u", submitted_s=0.0, total_steps=1e6,
         spec=JobSpec(command=("true",), total_steps=1_000_000, rates={"v100": 20.0}),
     )  # fmt: skip
-    book = Book()
+    book = JobRegistry()
     book.jobs[1] = row
     engine = SimpleNamespace(book=book, fleet=SimpleNamespace(heartbeat_s=2.0))
-    mine = Estimating(engine, "fairlead")  # type: ignore[arg-type]
-    stint = StintRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
-    start = LiveStart(row, stint, ranks_on({"a": (0,)}), 20.0, 0.0, ordered=True)
+    mine = EstimatorSession(engine, "fairlead")  # type: ignore[arg-type]
+    stint = AttemptRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    start = Attempt(row, stint, ranks_on({"a": (0,)}), 20.0, 0.0, ordered=True)
     book.add(start)
 
     def report(step: int, ran_s: float, step_age_s: float) -> None:
-        start.held["a"] = Held(
+        start.held["a"] = AttemptStatus(
             job=1, epoch=1, state="running", step=step, loaded_step=0, ran_s=ran_s,
             step_age_s=step_age_s,
         )  # fmt: skip

@@ -5,20 +5,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.cluster.protocol.messages import Held, Rank
-from fairlead.cluster.store.rows import JobRow, StintRow
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.attempts import STALE_S, LiveStart
+from fairlead.cluster.protocol.messages import AttemptStatus, Rank
+from fairlead.cluster.server.attempts import STALE_S, Attempt
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 TOTAL, RATE = 1000, 20.0
 
 
-def _start(plain: bool = False, **held: Any) -> LiveStart:
+def _start(plain: bool = False, **held: Any) -> Attempt:
     spec = JobSpec(command=("x",), total_steps=TOTAL, plain=plain)
     row = JobRow(id=0, name="", tenant="", user="", spec=spec, submitted_s=0.0, total_steps=TOTAL)
-    stint = StintRow(job=0, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
-    start = LiveStart(row, stint, {"a": (Rank(rank=0, devices=(0,)),)}, RATE, 100.0, heard=50.0)
-    said = Held(job=0, epoch=1, state="running")
+    stint = AttemptRow(job=0, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    start = Attempt(row, stint, {"a": (Rank(rank=0, devices=(0,)),)}, RATE, 100.0, heard=50.0)
+    said = AttemptStatus(job=0, epoch=1, state="running")
     start.held["a"] = msgspec.structs.replace(said, **held)
     return start
 

@@ -8,28 +8,28 @@ import msgspec
 import numpy as np
 import pytest
 
-from fairlead.cluster.server.fleet import Fleet
-from fairlead.cluster.server.local_front import LocalFront
+from fairlead.cluster.protocol.api_models import AttemptView, JobView
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
-    Held,
+    AttemptStatus,
+    NodeReport,
     Register,
-    Report,
+)
+from fairlead.cluster.server.attempts import (
+    Attempt,
+    JobRegistry,
+    ranks_on,
 )
 from fairlead.cluster.server.explain import (
-    facts,
+    explanation_facts,
     past,
     stands_still,
     stated,
 )
-from fairlead.cluster.store.rows import JobRow, StintRow
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.standing import Standing
-from fairlead.cluster.server.attempts import (
-    Book,
-    LiveStart,
-    ranks_on,
-)
-from fairlead.cluster.protocol.api_models import JobView, StintView
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.local_front import LocalFront
+from fairlead.cluster.server.standing import DecidedShares
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
 
@@ -43,8 +43,8 @@ class State:
         self.now = 1_000.0
         self.fleet = Fleet(30.0, 0.01, lambda: self.now, lambda _: None)
         self.front = LocalFront(self.fleet)
-        self.book = Book()
-        self.standing = Standing()
+        self.book = JobRegistry()
+        self.standing = DecidedShares()
         self.policy = "las"
         self.scheduler = object()
         self.clock = SimpleNamespace(now_s=lambda: self.now)
@@ -75,27 +75,27 @@ class State:
         self.book.jobs[job] = row
         return row
 
-    def start(self, job: int, devices: tuple[int, ...], node: str = "a", **held: Any) -> LiveStart:
+    def start(self, job: int, devices: tuple[int, ...], node: str = "a", **held: Any) -> Attempt:
         """A start of it, and what its node says of that: nothing without fields."""
         row = self.book.jobs.get(job) or self.job(job)
         row.epoch += 1
-        stint = StintRow(
+        stint = AttemptRow(
             job=job, epoch=row.epoch, node=node, accelerator="v100", devices=devices,
             began_s=self.now - 20.0,
         )  # fmt: skip
-        start = LiveStart(row, stint, ranks_on({node: devices}), 1.0, 0.0, ordered=True)
+        start = Attempt(row, stint, ranks_on({node: devices}), 1.0, 0.0, ordered=True)
         self.book.add(start)
         if held:
-            said = Held(job=job, epoch=row.epoch, **held)
+            said = AttemptStatus(job=job, epoch=row.epoch, **held)
             self._say(node, said)
         return start
 
-    def _say(self, node: str, said: Held) -> None:
+    def _say(self, node: str, said: AttemptStatus) -> None:
         self._reports += 1
         before = tuple(self.fleet.nodes[node].holds.values())
         self.fleet.publish()
         self.front.report(
-            Report(node=node, incarnation=node, seq=self._reports, holds=(*before, said))
+            NodeReport(node=node, incarnation=node, seq=self._reports, holds=(*before, said))
         )
 
     def decided(self, share: dict[int, float], packed: bool = False, **table: Any) -> None:
@@ -103,7 +103,7 @@ class State:
         jobs = sorted(self.book.jobs)
         n, slots = len(jobs), (SlotType("v100"),)
         kinds = tuple((f"k{job}", 1) for job in jobs)
-        self.standing = Standing(
+        self.standing = DecidedShares(
             self.now, slots, packed, True, np.array(jobs), np.ones(n, np.int64), np.arange(n),
             np.column_stack([np.arange(n), np.full(n, -1)]),
             np.array([[share.get(job, 0.0)] for job in jobs]),
@@ -114,7 +114,7 @@ class State:
     def told(self, state: str = "waiting", tenant: str | None = None, **fields: Any) -> str:
         """All that is said of the job."""
         job = view(id=MINE, state=state, rates={"v100": 1.0}, claimed={}, **fields)
-        return " ".join(facts(self, job, (), tenant))  # type: ignore[arg-type]
+        return " ".join(explanation_facts(self, job, (), tenant))  # type: ignore[arg-type]
 
 
 def view(**fields: object) -> JobView:
@@ -176,7 +176,7 @@ def test_what_the_agent_says_of_a_hang_is_said_first() -> None:
     assert stands_still(state, OTHER)  # type: ignore[arg-type]
     state.job(THIRD)
     waits = view(id=THIRD, state="waiting", rates={"v100": 1.0}, claimed={})
-    told = " ".join(facts(state, waits))  # type: ignore[arg-type]
+    told = " ".join(explanation_facts(state, waits))  # type: ignore[arg-type]
     assert "2 devices held by jobs 1, 2 without a step for long, perhaps hanging" in told
     assert "in training" not in told
     assert "still starting" not in told
@@ -345,7 +345,7 @@ def test_a_job_that_is_not_tried_again_yet_says_so_whatever_is_free() -> None:
 
 
 def test_what_is_past_is_told_with_its_time() -> None:
-    stint = StintView(
+    stint = AttemptView(
         job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0, ended_s=100.0,
         from_step=0.0, to_step=5.0, why="node lost", wait_s=0.0, start_s=0.0, load_s=0.0,
         save_s=0.0, stop_s=0.0, lost_steps=0.0,

@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from fairlead.errors import StaleError
-from fairlead.cluster.server.fleet import Fleet
-from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.protocol.messages import (
     Assignment,
-    Held,
+    AttemptStatus,
+    NodeReport,
     Rank,
     Register,
-    Report,
 )
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.local_front import LocalFront
+from fairlead.errors import StaleError
 
 
 class Time:
@@ -46,7 +46,7 @@ def _fleet(time: Time, noticed: list[str], shortest_s: float = 0.0) -> Cluster:
     return fleet
 
 
-def _register(incarnation: str = "one", holds: tuple[Held, ...] = ()) -> Register:
+def _register(incarnation: str = "one", holds: tuple[AttemptStatus, ...] = ()) -> Register:
     return Register(
         protocol=1,
         version="0",
@@ -72,12 +72,12 @@ def _assignment(job: int = 1, epoch: int = 1) -> Assignment:
     )
 
 
-def _report(seq: int, *holds: Held, orders_seq: int = 0) -> Report:
-    return Report(node="a", incarnation="one", seq=seq, holds=holds, orders_seq=orders_seq)
+def _report(seq: int, *holds: AttemptStatus, orders_seq: int = 0) -> NodeReport:
+    return NodeReport(node="a", incarnation="one", seq=seq, holds=holds, orders_seq=orders_seq)
 
 
-def _held(state: str = "running", step: int = 0, job: int = 1) -> Held:
-    return Held(job=job, epoch=1, state=state, step=step)  # type: ignore[arg-type]
+def _held(state: str = "running", step: int = 0, job: int = 1) -> AttemptStatus:
+    return AttemptStatus(job=job, epoch=1, state=state, step=step)  # type: ignore[arg-type]
 
 
 def test_orders_are_seen_only_when_published() -> None:
@@ -99,7 +99,7 @@ def test_a_report_renews_the_leases_of_what_is_wanted() -> None:
     assert noticed == ["a"]
     fleet.report(_report(1, _held(step=5), _held(job=2)))
     assert noticed == ["a"], "progress alone is no news"
-    fleet.unwant("a", 1, 1, "preempted")
+    fleet.revoke("a", 1, 1, "preempted")
     fleet.publish()
     orders = fleet.report(_report(2, _held(step=6)))
     assert orders.leases == {}
@@ -242,7 +242,7 @@ def test_what_was_never_begun_is_known_to_be_so() -> None:
     fleet.want("a", _assignment())
     fleet.publish()
     fleet.report(_report(0))
-    fleet.unwant("a", 1, 1, "preempted")
+    fleet.revoke("a", 1, 1, "preempted")
     fleet.publish()
     assert not fleet.never_began("a", (1, 1)), "the node may still follow the older orders"
     newest = fleet.orders("a").seq
@@ -427,7 +427,7 @@ def test_a_start_cannot_begin_once_it_is_taken_back_without_a_lease() -> None:
     fleet.publish()
     fleet.report(_report(0, _held()))
     for job in (1, 2):
-        fleet.unwant("a", job, 1, "node a is suspect")
+        fleet.revoke("a", job, 1, "node a is suspect")
         assert not fleet.cannot_begin("a", (job, 1)), "the orders in force still have it"
     fleet.publish()
     fleet.cannot_begin("a", (2, 1))  # the front is asked

@@ -1,5 +1,6 @@
 import numpy as np
 
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.rates import (
     fits,
     kind_of,
@@ -8,7 +9,6 @@ from fairlead.cluster.server.rates import (
     with_kinds_of,
 )
 from fairlead.cluster.store.rows import JobRow
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.throughputs import Throughputs
 

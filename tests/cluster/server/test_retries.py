@@ -15,8 +15,8 @@ from tests.cluster.cluster import (
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
 from fairlead.cluster.http_client import Client
-from fairlead.cluster.store.failures import FailureRecord
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.store.failures import FailureRecord
 
 LIMIT_S = 90.0
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from fairlead.cluster.server.server_loop import Engine
 from fairlead.cluster.server.options import live_options
+from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.store.store import Store
 
 
@@ -11,7 +11,7 @@ def test_a_caller_who_hangs_up_cannot_cancel_what_the_driver_does(tmp_path: Path
     """The driver would stumble over the answer that nobody takes any more."""
     options = live_options(None, "", "default", 1.0, "builtin", 0, 4.0, 0.3, 10.0)
     with Store(tmp_path) as store:
-        engine = Engine(store, options)
+        engine = ServerLoop(store, options)
         engine.start()
         try:
             answer = engine.call(lambda: "done")

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.messages import ShownNode, ShownStatus
 from fairlead.cluster.front.shown import STALE_S, Shown
-from fairlead.cluster.server.tally import (
-    CountedJob,
-    CountedNode,
-    Tally,
-)
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     NodeView,
     StatusView,
     TenantView,
+)
+from fairlead.cluster.server.tally import (
+    CountedJob,
+    CountedNode,
+    Tally,
 )
 
 ADMIN, APE = Caller("root", "", "admin"), Caller("ann", "apes", "user")

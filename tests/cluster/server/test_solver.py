@@ -13,15 +13,15 @@ import psutil
 import pytest
 from tests.small import TABLE, core, job
 
-from fairlead.model.commands import Solve
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.errors import SolveError
-from fairlead.model.events import JobsSubmitted
 from fairlead.cluster.server.solver import Solver
-from fairlead.scheduler.mechanism.settings import DEFAULT
+from fairlead.errors import SolveError
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
-from fairlead.model.plan import Answer
+from fairlead.model.commands import Solve
+from fairlead.model.events import JobsSubmitted
+from fairlead.model.plan import PlannerAnswer
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.settings import DEFAULT
 
 LONG_S = 180.0  # for a slow machine
 
@@ -34,11 +34,11 @@ def asks(policy: str = "las_aware") -> tuple[Scheduler, Solve]:
     return scheduler, solve
 
 
-def submit(solver: Solver, solve: Solve, policy: str = "las_aware") -> "Future[Answer]":
+def submit(solver: Solver, solve: Solve, policy: str = "las_aware") -> "Future[PlannerAnswer]":
     return solver.submit(policy, 0, DEFAULT, solve.snapshot, solve.state)
 
 
-def error(answer: "Future[Answer]") -> str:
+def error(answer: "Future[PlannerAnswer]") -> str:
     problem = answer.exception(LONG_S)
     assert isinstance(problem, SolveError)
     return str(problem)
@@ -163,7 +163,7 @@ time.sleep(600)
 
 
 def test_no_child_outlives_a_server_that_is_killed() -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     with subprocess.Popen(
         [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True, cwd=root
     ) as server:

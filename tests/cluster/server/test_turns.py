@@ -6,11 +6,11 @@ import pytest
 from tests.cluster.cluster import until
 
 from fairlead.cluster.front.facade import ConflictError
-from fairlead.cluster.server.turns import WAITING, Turns
+from fairlead.cluster.server.turns import WAITING, QuestionQueue
 
 
 def test_one_who_asks_much_does_not_keep_others_waiting() -> None:
-    turns, order, go = Turns(), [], threading.Event()
+    turns, order, go = QuestionQueue(), [], threading.Event()
     asked: list[str] = []
 
     def ask(user: str) -> None:
@@ -35,7 +35,7 @@ def test_one_who_asks_much_does_not_keep_others_waiting() -> None:
 
 
 def test_nobody_may_have_many_questions_waiting() -> None:
-    turns, go = Turns(), threading.Event()
+    turns, go = QuestionQueue(), threading.Event()
 
     def ask() -> None:
         with turns.of("ann"):
@@ -52,5 +52,5 @@ def test_nobody_may_have_many_questions_waiting() -> None:
         thread.join(60.0)
 
 
-def _waiting(turns: Turns) -> int:
+def _waiting(turns: QuestionQueue) -> int:
     return sum(len(mine) for mine in turns._waiting.values())

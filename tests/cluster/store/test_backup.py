@@ -17,14 +17,7 @@ from tests.cluster.store.test_damage import content, fill
 from tests.cluster.store.test_store import row
 
 from fairlead.cli.main import main
-from fairlead.errors import RunError
-from fairlead.cluster.store.backup import (
-    back_up,
-    last_backup,
-    receive,
-    restore,
-)
-from fairlead.cluster.store.marker import Marker
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.restored import (
     EPOCHS,
     JOBS,
@@ -32,9 +25,16 @@ from fairlead.cluster.server.restored import (
     next_epoch,
     next_job,
 )
-from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.store.backup import (
+    back_up,
+    last_backup,
+    receive,
+    restore,
+)
+from fairlead.cluster.store.marker import Marker
 from fairlead.cluster.store.store import Store
 from fairlead.cluster.store.verification import verify_file
+from fairlead.errors import RunError
 
 
 def run(*arguments: object) -> int:
@@ -217,7 +217,7 @@ from pathlib import Path
 import fairlead
 steps = []
 def say(what):
-    start = os.environ["FAIRLEAD_JOB"], os.environ["FAIRLEAD_EPOCH"]
+    start = os.environ["FAIRLEAD_JOB"], os.environ["FAIRLEAD_ATTEMPT"]
     with open(sys.argv[1], "a") as file:
         file.write(" ".join((*start, str(time.monotonic()), what)) + "\\n")
 def load(path):
@@ -231,7 +231,10 @@ with fairlead.Lease(load=load, save=save) as lease:
         say(steps[-1])
 """
 STEPS = 3_000  # more than there is time for, until it may hurry
-SHORT = "import fairlead.cluster.server.restored as r; r.GRACE_S = 3.0; from fairlead.cli.main import main; main()"
+SHORT = (
+    "import fairlead.cluster.server.restored as r; r.GRACE_S = 3.0; "
+    "from fairlead.cli.main import main; main()"
+)
 
 
 def _script(folder: Path, total_steps: int) -> JobSpec:

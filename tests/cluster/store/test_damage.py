@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from tests.cluster.store.test_store import row
 
-from fairlead.errors import RunError
 from fairlead.cluster.store.rows import (
+    AttemptRow,
     NodeRow,
-    StintRow,
     UserRow,
 )
 from fairlead.cluster.store.store import Store
+from fairlead.errors import RunError
 
 Content = dict[str, Any]
 TRIALS = 30  # of a kind
@@ -39,7 +39,7 @@ def fill(store: Store, jobs: range) -> None:
             t.put_key(f"key {number}", [number])
             t.put_stints(
                 [
-                    StintRow(
+                    AttemptRow(
                         job=number, epoch=1, node="n", accelerator="v100", devices=(0,), began_s=2.0
                     )
                 ]

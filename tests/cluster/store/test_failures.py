@@ -5,12 +5,12 @@ import pytest
 
 from fairlead.cluster.store.failures import (
     Backoff,
+    FailureDecision,
     FailureRecord,
     GoodStart,
     NodeJudge,
     Parties,
     RetryPolicy,
-    Verdict,
     in_a_row,
     judge_job,
     program_of,
@@ -36,7 +36,7 @@ def judge(
     policy: RetryPolicy | None = None,
     nodes: int = 3,
     runs_elsewhere: bool = False,
-) -> Verdict:
+) -> FailureDecision:
     return judge_job(
         records, policy or RetryPolicy(), BACKOFF, nodes=nodes, runs_elsewhere=runs_elsewhere
     )
@@ -71,7 +71,7 @@ def test_a_start_that_got_further_begins_the_count_anew() -> None:
 
 def test_what_the_node_is_to_blame_for_does_not_count() -> None:
     records = [failed(1, "a", 0.0, blames_node=True), failed(1, "b", 1.0)]
-    assert judge(records[0]) == Verdict(False, "exit code 1", 0.0, ("a",), 0)
+    assert judge(records[0]) == FailureDecision(False, "exit code 1", 0.0, ("a",), 0)
     assert judge(*records).wait_s == 5.0
     assert not judge(*[failed(1, "a", float(i), blames_node=True) for i in range(9)]).drop
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import InputError
-from fairlead.cluster.store.log_store import LogStore
 from fairlead.cluster.protocol.messages import LogChunk
+from fairlead.cluster.store.log_store import LogStore
+from fairlead.errors import InputError
 
 
 def _piece(offset: int, data: bytes, epoch: int = 1, rank: int = 0) -> LogChunk:

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import StoreError
-from fairlead.cluster.store.samples import Samples
 from fairlead.cluster.protocol.api_models import Sample
+from fairlead.cluster.store.samples import Samples
+from fairlead.errors import StoreError
 
 
 def sample(time_s: float) -> Sample:

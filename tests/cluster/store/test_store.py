@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import RunError, StoreError
+from fairlead.cluster.protocol.api_models import JobState
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.store.rows import (
+    AttemptRow,
     JobRow,
     NodeRow,
-    StintRow,
     UserRow,
 )
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.store.store import KEYS_KEPT, Store
-from fairlead.cluster.protocol.api_models import JobState
+from fairlead.errors import RunError, StoreError
 
 SPEC = JobSpec(command=("true",), total_steps=10, env={"A": "1"}, slo_s=5.0)
 
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     job, node = row(3, steps=2.5), NodeRow(name="n", accelerator="v100", devices=4, host="h")
-    stint = StintRow(job=3, epoch=1, node="n", accelerator="v100", devices=(0, 2), began_s=2.0)
+    stint = AttemptRow(job=3, epoch=1, node="n", accelerator="v100", devices=(0, 2), began_s=2.0)
     user = UserRow(user="u", tenant="t", role="agent", token_hash=b"\x00\xff")
     with Store(tmp_path) as store, store.transaction() as t:
         t.put_jobs([job])
@@ -115,7 +115,7 @@ def test_many_rows_at_once_are_inserted_changed_and_found_by_what_they_are_now(
     ]
     ends = {0: 7.0, 1: None}
     stints = [
-        StintRow(
+        AttemptRow(
             job=i, epoch=e, node="n", accelerator="v100", devices=(0,), began_s=1.0, ended_s=ends[e]
         )
         for i in range(30)
@@ -379,6 +379,6 @@ def test_a_full_disk_undoes_the_transaction_and_the_store_goes_on(tmp_path: Path
 
 
 def _python(code: str, *arguments: str, **pipes: int) -> "subprocess.Popen[str]":
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.Popen(command, text=True, cwd=root, **pipes)  # type: ignore[call-overload,no-any-return]

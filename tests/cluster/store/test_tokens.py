@@ -1,6 +1,5 @@
 import pytest
 
-from fairlead.errors import ConfigError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.store.rows import UserRow
 from fairlead.cluster.store.tokens import (
@@ -9,6 +8,7 @@ from fairlead.cluster.store.tokens import (
     hash_token,
     make_token,
 )
+from fairlead.errors import ConfigError
 
 
 def test_a_token_finds_its_user_and_no_other_does() -> None:

@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.policies.problems import FAMILIES, optimising, table
 
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
 from fairlead.policies.gavel_reference.allox import ReleasedAlloX
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
-from tests.policies.problems import FAMILIES, optimising, table
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 
 
 def problem(*jobs: tuple[int, float], devices: int = 2) -> Snapshot:
     """Jobs of (scale factor, steps left) at 1 step/s, the first the oldest."""
     rows = [
-        JobRow(i, FAMILIES[0], scale, steps_left=steps, age_s=100.0 - i)
+        InstanceJob(i, FAMILIES[0], scale, steps_left=steps, age_s=100.0 - i)
         for i, (scale, steps) in enumerate(jobs)
     ]
     return snapshot_of(rows, Cluster.of({"a": devices}), table(np.ones((12, 3))))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.policies.adapting import Row, snapshot_of_adapting
 
 from fairlead.errors import ConfigError
 from fairlead.model.adaptation import Adaptation, Mode
@@ -16,17 +17,16 @@ from fairlead.model.plan import Change, Schedule
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
-from fairlead.policies.shockwave.planner import Shockwave, State
 from fairlead.policies.shockwave.options import (
     DEFAULT,
     RELEASED,
     Lateness,
-    Options,
     Share,
+    ShockwaveOptions,
     read_options,
     write_options,
 )
-from tests.policies.adapting import Row, snapshot_of_adapting
+from fairlead.policies.shockwave.planner import Shockwave, ShockwaveState
 
 SIZES = (10, 20, 40)
 TABLE = Throughputs(
@@ -47,7 +47,9 @@ def shot(rows: list[Row], devices: int = 2, **types: int) -> Snapshot:
     return snapshot_of_adapting(rows, cluster, TABLE, now_s=10_000.0)
 
 
-def planned(snapshot: Snapshot, options: Options = DEFAULT) -> tuple[Schedule, State]:
+def planned(
+    snapshot: Snapshot, options: ShockwaveOptions = DEFAULT
+) -> tuple[Schedule, ShockwaveState]:
     planner = Shockwave(options)
     answer = planner.solve(snapshot, planner.start())
     _, state = planner.settle(snapshot, answer, planner.start())
@@ -238,7 +240,7 @@ def test_a_missing_file_is_named() -> None:
 
 
 @pytest.mark.parametrize("options", [DEFAULT, RELEASED, replace(DEFAULT, whole_epochs=True)])
-def test_jobs_in_their_last_epoch_are_planned(options: Options) -> None:
+def test_jobs_in_their_last_epoch_are_planned(options: ShockwaveOptions) -> None:
     """In whole epochs nothing is left of them."""
     answer, _ = planned(shot([row(8, progress=7.5), row(8, progress=7.9)], devices=1), options)
     assert (answer.slot >= 0).any()

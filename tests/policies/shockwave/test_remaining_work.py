@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.policies.adapting import Row, snapshot_of_adapting
 
 from fairlead.model.adaptation import Adaptation, Mode
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.throughputs import Throughputs
-from fairlead.policies.shockwave.remaining_work import outlook
 from fairlead.policies.shockwave.options import (
     DEFAULT,
     RELEASED,
-    Calibration,
     EpochTime,
-    Options,
     Predictor,
+    ProfileCalibration,
+    ShockwaveOptions,
 )
-from tests.policies.adapting import Row, snapshot_of_adapting
+from fairlead.policies.shockwave.remaining_work import remaining_work
 
 SAMPLES = 1_000
 SIZES = (10, 20, 40, 80)
@@ -30,8 +30,8 @@ TABLE = Throughputs(
 )
 ONE = Cluster.of({"v100": 4})
 TWO = Cluster.of({"v100": 2, "k80": 6})
-NO_CALIBRATION = replace(DEFAULT, calibration=Calibration.OFF)
-BY_THE_BOOK = replace(RELEASED, calibration=Calibration.OFF)
+NO_CALIBRATION = replace(DEFAULT, calibration=ProfileCalibration.OFF)
+BY_THE_BOOK = replace(RELEASED, calibration=ProfileCalibration.OFF)
 
 
 def growing(epochs: float, *starts: int) -> Adaptation:
@@ -76,7 +76,7 @@ def test_the_release_is_followed_epoch_by_epoch(
     announced = growing(epochs, *[e for e in starts if e < epochs])
     progress = min(progress, epochs - 1)
     row = Row("Net (batch size 10)", announced, float(progress))
-    view = outlook(snapshot_of_adapting([row], ONE, TABLE), BY_THE_BOOK)
+    view = remaining_work(snapshot_of_adapting([row], ONE, TABLE), BY_THE_BOOK)
     assert view.mean_left_s[0] == pytest.approx(posterior(announced, progress), rel=1e-12)
     assert view.progress[0] == progress
 
@@ -85,7 +85,7 @@ def test_with_a_weak_prior_the_mix_that_was_seen_goes_on() -> None:
     slow, fast = growing(100, 90), growing(100, 10)
     rows = [Row("Net (batch size 10)", job, 50.0) for job in (slow, fast)]
     weak = replace(NO_CALIBRATION, prior=1e-6)
-    view = outlook(snapshot_of_adapting(rows, ONE, TABLE), weak)
+    view = remaining_work(snapshot_of_adapting(rows, ONE, TABLE), weak)
     slow_s, fast_s = 25.0, 50 / 3
     assert view.epoch_s[:, 0] == pytest.approx([slow_s, fast_s])
     assert view.left_s[:, 0] == pytest.approx([50 * slow_s, 10 * slow_s + 40 * fast_s], rel=1e-4)
@@ -94,13 +94,13 @@ def test_with_a_weak_prior_the_mix_that_was_seen_goes_on() -> None:
 def test_a_strong_prior_expects_as_much_of_each() -> None:
     row = Row("Net (batch size 10)", growing(100, 90), 50.0)
     strong = replace(NO_CALIBRATION, prior=1e6)
-    view = outlook(snapshot_of_adapting([row], ONE, TABLE), strong)
+    view = remaining_work(snapshot_of_adapting([row], ONE, TABLE), strong)
     assert view.left_s[0, 0] == pytest.approx(50 * 50 / 3, rel=1e-4)
 
 
 def test_the_oracle_knows_the_rest() -> None:
     row = Row("Net (batch size 10)", growing(30, 10, 20), 5.5)
-    view = outlook(
+    view = remaining_work(
         snapshot_of_adapting([row], ONE, TABLE), replace(NO_CALIBRATION, predictor=Predictor.ORACLE)
     )
     assert view.left_s[0, 0] == pytest.approx(4.5 * 25 + 10 * 50 / 3 + 10 * 25 / 2)
@@ -115,7 +115,7 @@ def test_the_oracle_knows_the_rest() -> None:
 )
 def test_the_time_of_an_epoch(which: EpochTime, seconds: float) -> None:
     row = Row("Net (batch size 10)", growing(30, 10), 15.0)
-    view = outlook(
+    view = remaining_work(
         snapshot_of_adapting([row], ONE, TABLE), replace(NO_CALIBRATION, epoch_time=which)
     )
     assert view.epoch_s[0, 0] == pytest.approx(seconds)
@@ -123,7 +123,7 @@ def test_the_time_of_an_epoch(which: EpochTime, seconds: float) -> None:
 
 def test_each_type_has_its_times() -> None:
     row = Row("Net (batch size 10)", growing(10), 4.0)
-    view = outlook(snapshot_of_adapting([row], TWO, TABLE), NO_CALIBRATION)
+    view = remaining_work(snapshot_of_adapting([row], TWO, TABLE), NO_CALIBRATION)
     assert dict(zip(TWO.accelerators, view.left_s[0], strict=True)) == pytest.approx(
         {"v100": 6 * 25, "k80": 6 * 100}
     )
@@ -137,20 +137,20 @@ def test_own_running_time_corrects_the_profile(factor: float, corrected: float) 
     announced = growing(20)
     trained_s = 10 * 25.0
     row = Row("Net (batch size 10)", announced, 10.0, age_s=waited_s, ran_s=factor * trained_s)
-    view = outlook(snapshot_of_adapting([row], ONE, TABLE, now_s=waited_s), DEFAULT)
+    view = remaining_work(snapshot_of_adapting([row], ONE, TABLE, now_s=waited_s), DEFAULT)
     assert view.left_s[0, 0] == pytest.approx(corrected * 10 * 25)
 
 
 @pytest.mark.parametrize("options", [DEFAULT, replace(RELEASED, capped=True)])
-def test_a_job_that_has_not_ended_has_something_left(options: Options) -> None:
+def test_a_job_that_has_not_ended_has_something_left(options: ShockwaveOptions) -> None:
     done = Row("Net (batch size 10)", growing(8), 8.0)
-    view = outlook(snapshot_of_adapting([done], ONE, TABLE), options)
+    view = remaining_work(snapshot_of_adapting([done], ONE, TABLE), options)
     assert view.progress[0] < 8
 
 
 def test_jobs_that_do_not_adapt_are_one_epoch() -> None:
     row = Row("Net (batch size 10)", growing(8), 2.0)
     plain = replace(snapshot_of_adapting([row], ONE, TABLE), regimes=None)
-    view = outlook(plain, NO_CALIBRATION)
+    view = remaining_work(plain, NO_CALIBRATION)
     assert view.progress[0] / view.epochs[0] == pytest.approx(0.25)
     assert view.left_s[0, 0] == pytest.approx(6 * 25)

@@ -8,16 +8,16 @@ from scipy.optimize import linprog
 
 from fairlead.model.arrays import Floats
 from fairlead.policies.solve.analytic_centre import (
-    Alike,
-    Columns,
-    centre,
+    Multiplicity,
+    SparseColumns,
+    analytic_centre,
 )
 
 
-def columns(matrix: Floats) -> Columns:
+def columns(matrix: Floats) -> SparseColumns:
     start = np.concatenate([[0], np.cumsum((matrix != 0).sum(axis=0))])
     column, row = np.nonzero(matrix.T)
-    return Columns(start, np.ascontiguousarray(row), matrix.T[column, row])
+    return SparseColumns(start, np.ascontiguousarray(row), matrix.T[column, row])
 
 
 @settings(max_examples=50, deadline=None)
@@ -28,7 +28,7 @@ def test_it_is_optimal(seed: int) -> None:
     matrix = rng.random((rows, variables)) * (rng.random((rows, variables)) < 0.5)
     matrix[0] += 0.1  # bounded
     b, c = rng.random(rows) + 0.1, rng.normal(size=variables)
-    found = centre(columns(matrix), b, c)
+    found = analytic_centre(columns(matrix), b, c)
     assert found is not None
     x = found.x
     assert (matrix @ x <= b + 1e-6).all()
@@ -41,14 +41,14 @@ def test_it_is_optimal(seed: int) -> None:
 
 def test_it_is_in_the_middle() -> None:
     """x + y <= 1 with nothing to gain from either: the point farthest from all bounds."""
-    found = centre(columns(np.array([[1.0, 1.0]])), np.ones(1), np.zeros(2))
+    found = analytic_centre(columns(np.array([[1.0, 1.0]])), np.ones(1), np.zeros(2))
     assert found is not None
     assert found.x == pytest.approx([1 / 3, 1 / 3], abs=1e-4)
 
 
 def test_like_columns_get_the_same() -> None:
     matrix = np.array([[1.0, 1.0, 1.0], [2.0, 2.0, 0.0]])
-    found = centre(columns(matrix), np.array([1.0, 1.0]), np.ones(3))
+    found = analytic_centre(columns(matrix), np.array([1.0, 1.0]), np.ones(3))
     assert found is not None
     assert found.x[0] == pytest.approx(found.x[1], abs=1e-9)
     assert found.x.sum() == pytest.approx(1.0, abs=1e-6)
@@ -72,11 +72,11 @@ def _shares(rate: Floats, count: Floats, capacity: Floats) -> Floats:
     row = np.column_stack([job, n + job, 2 * n + slot])
     value = np.column_stack([-rate.reshape(-1), np.ones(n * slots), 1 / capacity[slot]])
     start = np.append(np.arange(0, 3 * n * slots + 1, 3), 3 * n * slots + n)
-    entries = Columns(start, np.append(row, np.arange(n)), np.append(value, count))
+    entries = SparseColumns(start, np.append(row, np.arange(n)), np.append(value, count))
     b, c = np.append(np.zeros(n), np.ones(n + slots)), np.append(np.zeros(n * slots), 1.0)
-    alike = Alike(
+    alike = Multiplicity(
         np.append(np.repeat(count, slots), 1.0), np.concatenate([count, count, np.ones(slots)])
     )
-    found = centre(entries, b, c, alike=alike)
+    found = analytic_centre(entries, b, c, alike=alike)
     assert found is not None
     return found.x[:-1].reshape(n, slots)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 
 from fairlead.model.arrays import Floats, Ints
-from fairlead.policies.solve.assignment import match
+from fairlead.policies.solve.assignment import assign
 
 
 def device_by_device(time_s: Floats, devices: Ints) -> float:
@@ -46,7 +46,7 @@ def test_devices_of_a_type_as_one_cost_the_same(
     n: int, times: list[float], count: list[int]
 ) -> None:
     time_s, devices = np.array(times).reshape(10, 3)[:n], np.array(count)
-    found = match(time_s, np.ones(n, np.int64), devices)
+    found = assign(time_s, np.ones(n, np.int64), devices)
     assert found.cost == pytest.approx(device_by_device(time_s, devices), rel=1e-9)
     assert found.bound == pytest.approx(found.cost, rel=1e-9)
 
@@ -66,24 +66,24 @@ def test_jobs_of_several_devices_reach_the_relaxations_bound(
         np.array(count),
         np.array(scales[:n]),
     )
-    found = match(time_s, scale, devices)
+    found = assign(time_s, scale, devices)
     assert found.bound == pytest.approx(relaxed(time_s, scale, devices), rel=1e-7)
     assert found.cost >= found.bound * (1 - 1e-9)
 
 
 def test_a_job_that_no_type_can_run_is_left_out() -> None:
     inf = np.inf
-    found = match(np.array([[inf, inf], [inf, 5.0]]), np.ones(2, np.int64), np.array([1, 1]))
+    found = assign(np.array([[inf, inf], [inf, 5.0]]), np.ones(2, np.int64), np.array([1, 1]))
     assert found.type.tolist() == [-1, 1]
     assert found.cost == found.bound == 5.0
-    assert match(np.full((1, 1), inf), np.ones(1, np.int64), np.array([1])).type.tolist() == [-1]
+    assert assign(np.full((1, 1), inf), np.ones(1, np.int64), np.array([1])).type.tolist() == [-1]
 
 
 def test_deep_queues_open_as_many_positions_as_they_need() -> None:
     time_s = np.column_stack([np.arange(1.0, 201.0), np.full(200, 1e6)])
-    found = match(time_s, np.ones(200, np.int64), np.array([1, 3]))
+    found = assign(time_s, np.ones(200, np.int64), np.array([1, 3]))
     assert found.type.tolist() == [0] * 200
     assert found.cost == sum(k * (201.0 - k) for k in range(1, 201))
     assert found.bound == pytest.approx(found.cost, rel=1e-9)
-    zero = match(np.zeros((5, 1)), np.ones(5, np.int64), np.array([2]))
+    zero = assign(np.zeros((5, 1)), np.ones(5, np.int64), np.array([2]))
     assert (zero.cost, zero.bound) == (0.0, 0.0)

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.model.arrays import Floats
-from fairlead.policies.solve.bilateral_trades import Market, trade
+from fairlead.policies.solve.bilateral_trades import TradeMarket, trade
 
 
-def market(held: list[list[float]], value: list[list[float]], most: float = 100.0) -> Market:
+def market(held: list[list[float]], value: list[list[float]], most: float = 100.0) -> TradeMarket:
     h = np.array(held)
-    return Market(h, np.array(value), np.full(len(h), most), np.zeros(h.shape[1]))
+    return TradeMarket(h, np.array(value), np.full(len(h), most), np.zeros(h.shape[1]))
 
 
-def worth(m: Market) -> Floats:
+def worth(m: TradeMarket) -> Floats:
     return np.asarray((m.held * m.value).sum(axis=1))
 
 
@@ -44,7 +44,7 @@ def test_an_owner_that_can_use_no_more_devices_trades_one_for_one_or_not_at_all(
 
 def test_free_devices_go_one_for_one_to_those_who_gain_most() -> None:
     held = np.array([[1.0, 3.0], [1.0, 3.0]])
-    m = Market(held, np.array([[2.0, 1.0], [3.0, 1.0]]), np.full(2, 4.0), np.array([4.0, 0.0]))
+    m = TradeMarket(held, np.array([[2.0, 1.0], [3.0, 1.0]]), np.full(2, 4.0), np.array([4.0, 0.0]))
     trade(m)
     assert m.held == pytest.approx(np.array([[2.0, 2.0], [4.0, 0.0]]))
     assert m.pool == pytest.approx(np.array([0.0, 4.0]))
@@ -63,7 +63,7 @@ def test_nobody_loses_nothing_is_lost_and_it_ends(seed: int, owners: int, types:
     held = rng.uniform(0, 5, (owners, types)) * rng.integers(0, 2, (owners, types))
     value = rng.lognormal(0, 2, (owners, types)) * rng.integers(0, 4, (owners, types)).clip(0, 1)
     most = held.sum(axis=1) + rng.uniform(0, 3, owners) * rng.integers(0, 2)
-    m = Market(held.copy(), value, most, rng.uniform(0, 2, types) * rng.integers(0, 2))
+    m = TradeMarket(held.copy(), value, most, rng.uniform(0, 2, types) * rng.integers(0, 2))
     total, before = held.sum(axis=0) + m.pool, worth(m)
     trade(m)
     assert m.held.sum(axis=0) + m.pool == pytest.approx(total)

@@ -9,8 +9,8 @@ from fairlead.policies.solve.highs import (
     INFINITY,
     LOWER,
     Basis,
+    HighsModel,
     LinearProgram,
-    Model,
 )
 
 
@@ -29,7 +29,7 @@ def program(row_lower: float = -INFINITY, col_upper: float = INFINITY) -> Linear
 
 
 def test_an_optimum_has_values_and_the_price_of_its_row() -> None:
-    model = Model(program())
+    model = HighsModel(program())
     assert not model.load()
     best = model.maximise()
     assert best.objective == pytest.approx(7.0)
@@ -38,7 +38,7 @@ def test_an_optimum_has_values_and_the_price_of_its_row() -> None:
 
 
 def test_a_second_phase_starts_where_the_first_ended() -> None:
-    model = Model(program())
+    model = HighsModel(program())
     model.load()
     model.maximise()
     model.bound(1, 0.0, 1.0)
@@ -46,23 +46,23 @@ def test_a_second_phase_starts_where_the_first_ended() -> None:
 
 
 def test_an_optimal_basis_needs_no_step() -> None:
-    first = Model(program())
+    first = HighsModel(program())
     first.load()
     first.maximise()
-    second = Model(program())
+    second = HighsModel(program())
     assert second.load(first.basis())
     assert second.maximise().iterations == 0
 
 
 @pytest.mark.parametrize("codes", [[LOWER, LOWER], [BASIC, BASIC], [np.uint8(200), np.uint8(7)]])
 def test_a_wrong_basis_still_ends_at_the_optimum(codes: list[np.uint8]) -> None:
-    model = Model(program())
+    model = HighsModel(program())
     model.load(Basis(np.array(codes, np.uint8), np.array([BASIC])))
     assert model.maximise().objective == pytest.approx(7.0)
 
 
 def test_an_infeasible_program_raises() -> None:
-    model = Model(program(row_lower=5.0))
+    model = HighsModel(program(row_lower=5.0))
     model.load()
     with pytest.raises(SolveError, match=r"[Ii]nfeasible"):
         model.maximise()
@@ -79,7 +79,7 @@ def test_an_unbounded_program_raises() -> None:
         np.zeros(1, np.int32),
         np.ones(1),
     )
-    model = Model(unbounded)
+    model = HighsModel(unbounded)
     model.load()
     with pytest.raises(SolveError, match="ended as"):
         model.maximise()
@@ -91,7 +91,7 @@ def test_a_program_without_columns_is_solved_by_nothing_if_its_rows_allow(lower:
     empty = LinearProgram(
         none, none, none, np.array([lower]), np.array([2.0]), start, np.zeros(0, np.int32), none
     )
-    model = Model(empty)
+    model = HighsModel(empty)
     model.load()
     if lower > 0:
         with pytest.raises(SolveError, match="ended as"):

@@ -148,7 +148,7 @@ def test_a_type_without_devices_is_not_used(central: bool) -> None:
 
 def test_two_slot_types_draw_on_the_same_devices() -> None:
     problem = replace(
-        random_problem(7), slot_type=np.array([0, 0, 1]), capacity=np.array([4.0, 3.0])
+        random_problem(7), accelerator_of_slot=np.array([0, 0, 1]), capacity=np.array([4.0, 3.0])
     )
     share, report = solve(problem)
     used = problem.scale @ share
@@ -202,7 +202,7 @@ def test_the_same_problem_gives_the_same_bits_in_another_process() -> None:
     here = [bits(random_problem(seed), bool(central)) for seed in range(6) for central in (0, 1)]
     for hash_seed in ("1", "77"):
         out = subprocess.run(
-            [sys.executable, "-c", PURITY, str(Path(__file__).parents[2])],
+            [sys.executable, "-c", PURITY, str(Path(__file__).parents[3])],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

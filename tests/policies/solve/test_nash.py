@@ -7,13 +7,13 @@ import pytest
 
 from fairlead.policies.solve.nash import (
     Equilibrium,
-    Market,
+    NashMarket,
     equilibrium,
     surplus,
 )
 
 
-def market(seed: int, classes: int, types: int, load: float, decades: float = 0.0) -> Market:
+def market(seed: int, classes: int, types: int, load: float, decades: float = 0.0) -> NashMarket:
     """Random classes of 1 to 9 jobs; weights over so many decades; a tenth of the rates 0."""
     rng = np.random.default_rng(seed)
     rate = 50 * rng.lognormal(0.0, 1.0, (classes, 1)) * rng.lognormal(0.0, 0.5, (classes, types))
@@ -22,7 +22,7 @@ def market(seed: int, classes: int, types: int, load: float, decades: float = 0.
     count = rng.integers(1, 10, classes).astype(float)
     scale = rng.choice([1.0, 1.0, 2.0, 4.0, 8.0], classes)
     devices = count @ scale / load / types * rng.uniform(0.3, 2.0, types)
-    return Market(
+    return NashMarket(
         rate,
         10.0 ** -rng.uniform(0.0, decades, classes),
         count,
@@ -32,14 +32,14 @@ def market(seed: int, classes: int, types: int, load: float, decades: float = 0.
     )
 
 
-def gap(market: Market, found: Equilibrium) -> float:
+def gap(market: NashMarket, found: Equilibrium) -> float:
     """The certificate of single jobs, relative to the sum of weights."""
     job = np.repeat(np.arange(len(market.rate)), market.count.astype(int))
     beyond = surplus(
         market.rate[job],
         market.weight[job],
         market.scale[job],
-        market.slot_type,
+        market.accelerator_of_slot,
         market.capacity,
         found.throughput(market)[job],
         found.price,
@@ -47,9 +47,11 @@ def gap(market: Market, found: Equilibrium) -> float:
     return beyond / float(market.weight @ market.count)
 
 
-def feasible(market: Market, found: Equilibrium) -> bool:
+def feasible(market: NashMarket, found: Equilibrium) -> bool:
     used = np.bincount(
-        market.slot_type, (market.count * market.scale) @ found.share, len(market.capacity)
+        market.accelerator_of_slot,
+        (market.count * market.scale) @ found.share,
+        len(market.capacity),
     )
     time = found.share.sum(axis=1)
     return bool((used <= market.capacity * (1 + 1e-12)).all() and (time <= 1 + 1e-12).all())
@@ -73,7 +75,7 @@ def test_several_slots_may_draw_on_one_type() -> None:
     slower = replace(
         problem,
         rate=np.hstack([problem.rate, 0.9 * problem.rate]),
-        slot_type=np.array([0, 1, 0, 1]),
+        accelerator_of_slot=np.array([0, 1, 0, 1]),
     )
     made = equilibrium(slower)
     assert gap(slower, made) <= 1e-11
@@ -84,12 +86,12 @@ def test_several_slots_may_draw_on_one_type() -> None:
 def test_equal_jobs_are_alike_whether_in_one_class_or_not() -> None:
     together = market(4, 15, 3, 3.0)
     job = np.repeat(np.arange(15), together.count.astype(int))
-    apart = Market(
+    apart = NashMarket(
         together.rate[job],
         together.weight[job],
         np.ones(len(job)),
         together.scale[job],
-        together.slot_type,
+        together.accelerator_of_slot,
         together.capacity,
     )
     expected = equilibrium(together).throughput(together)[job]
@@ -101,7 +103,7 @@ def test_every_job_spends_its_weight_where_money_buys_most() -> None:
     found = equilibrium(problem)
     made = found.throughput(problem)
     marginal = problem.rate * (problem.weight / made)[:, None]
-    cost = problem.scale[:, None] * found.price[problem.slot_type]
+    cost = problem.scale[:, None] * found.price[problem.accelerator_of_slot]
     rent = np.maximum(0.0, (marginal - cost).max(axis=1))
     assert (cost * found.share).sum(axis=1) + rent == pytest.approx(problem.weight, rel=1e-6)
     used = found.share > 1e-6
@@ -119,5 +121,7 @@ def test_any_prices_prove_a_bound() -> None:
 
 
 def test_nobody_gives_nothing() -> None:
-    none = Market(np.zeros((0, 2)), np.zeros(0), np.zeros(0), np.zeros(0), np.arange(2), np.ones(2))
+    none = NashMarket(
+        np.zeros((0, 2)), np.zeros(0), np.zeros(0), np.zeros(0), np.arange(2), np.ones(2)
+    )
     assert equilibrium(none).share.shape == (0, 2)

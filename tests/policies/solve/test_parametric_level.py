@@ -9,12 +9,12 @@ from scipy.optimize import linprog
 from fairlead.errors import SolveError
 from fairlead.policies.solve import parametric_level as levels
 from fairlead.policies.solve.parametric_level import (
-    HELD,
+    TOLERANCE,
     Levels,
-    most,
-    solve,
+    largest_ratio,
+    solve_level,
 )
-from fairlead.policies.solve.program import Measure
+from fairlead.policies.solve.program import LinearObjective
 
 
 def problem(seed: int, jobs: int, kinds: int = 5, types: int = 3, ages: bool = True) -> Levels:
@@ -49,7 +49,7 @@ def feasible(p: Levels, level: float) -> bool:
 @given(st.integers(0, 10_000), st.integers(1, 14), st.booleans())
 def test_the_level_is_the_least(seed: int, jobs: int, ages: bool) -> None:
     p = problem(seed, jobs, ages=ages)
-    share, report = solve(p)
+    share, report = solve_level(p)
     assert report.objective is not None
     assert report.gap is not None
     assert report.gap <= 1e-7
@@ -62,9 +62,9 @@ def test_the_level_is_the_least(seed: int, jobs: int, ages: bool) -> None:
 @pytest.mark.parametrize("ages", [True, False])
 def test_hats_and_interior_point_agree(ages: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     p = problem(7, 400, ages=ages)
-    by_hats = solve(p)[1]
-    monkeypatch.setattr(levels, "FEW", 0)
-    by_jobs = solve(p)[1]
+    by_hats = solve_level(p)[1]
+    monkeypatch.setattr(levels, "MIN_CLASSES", 0)
+    by_jobs = solve_level(p)[1]
     assert by_jobs.objective == pytest.approx(by_hats.objective, rel=1e-6)
     assert by_jobs.gap is not None
     assert by_jobs.gap <= 1e-6
@@ -72,9 +72,9 @@ def test_hats_and_interior_point_agree(ages: bool, monkeypatch: pytest.MonkeyPat
 
 def test_a_sample_only_helps_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     p = problem(11, 3000)
-    plain = solve(p)[1]
-    monkeypatch.setattr(levels, "SAMPLE", 100)
-    assert solve(p)[1].objective == pytest.approx(plain.objective, rel=1e-9)
+    plain = solve_level(p)[1]
+    monkeypatch.setattr(levels, "SAMPLE_SIZE", 100)
+    assert solve_level(p)[1].objective == pytest.approx(plain.objective, rel=1e-9)
 
 
 def test_the_second_phase_leaves_no_device_idle_that_would_help() -> None:
@@ -90,7 +90,7 @@ def test_the_second_phase_leaves_no_device_idle_that_would_help() -> None:
         np.zeros(3),
         np.ones(3),
     )
-    share, report = solve(p, gain=np.ones(3))
+    share, report = solve_level(p, gain=np.ones(3))
     assert report.objective == pytest.approx(100.0)
     assert (share * rate).sum(axis=1) == pytest.approx([1.0, 1.0, 1.0])
 
@@ -106,7 +106,7 @@ class Rounded:
         assert (column, low) == (0, -1.0)
         self.room = high
 
-    def maximise(self, measure: Measure, columns: np.ndarray) -> str:
+    def maximise(self, measure: LinearObjective, columns: np.ndarray) -> str:
         if self.room < self.needs:
             raise SolveError("ended as 'Infeasible'")
         return "most"
@@ -117,8 +117,8 @@ class Least:
 
 
 @pytest.mark.parametrize(
-    ("needs", "found"), [(0.25, "most"), (0.25 + HELD / 2, "most"), (0.26, Least)]
+    ("needs", "found"), [(0.25, "most"), (0.25 + TOLERANCE / 2, "most"), (0.26, Least)]
 )
 def test_rounding_may_leave_nothing_exactly_at_the_level(needs: float, found: object) -> None:
-    measure = Measure(np.zeros(1), np.zeros(1))
-    assert most(Rounded(needs), Least, measure) == found  # type: ignore[arg-type]
+    measure = LinearObjective(np.zeros(1), np.zeros(1))
+    assert largest_ratio(Rounded(needs), Least, measure) == found  # type: ignore[arg-type]

@@ -10,14 +10,14 @@ from tests.window_programmes import ranking_milp
 
 from fairlead.errors import SolveError
 from fairlead.model.arrays import Floats, Ints
-from fairlead.policies.solve.round_packing import pack_rounds
-from fairlead.policies.solve.round_ordering import mean_round, rank
 from fairlead.policies.solve.planning_horizon import (
-    Counts,
-    Window,
+    PlanningProblem,
+    RoundCounts,
     objective_of,
     solve_counts,
 )
+from fairlead.policies.solve.round_ordering import mean_round, order_rounds
+from fairlead.policies.solve.round_packing import pack_rounds
 
 CHAIN, OTHERS = (1, 2, 4, 8), (1, 2, 3, 5, 6)
 
@@ -30,11 +30,11 @@ def window(
     penalty: float = 0.0,
     at_least: list[int] | None = None,
     speed: list[list[float]] | None = None,
-) -> Window:
+) -> PlanningProblem:
     """steps: values of one round more, to be sorted."""
     rising = -np.sort(-np.array(steps, np.float64), axis=1)
     start = -rising.sum(axis=1, keepdims=True)
-    return Window(
+    return PlanningProblem(
         devices=np.array(devices),
         rounds=rising.shape[1],
         scale=np.array(scale),
@@ -47,7 +47,7 @@ def window(
 
 
 @st.composite
-def windows(draw: st.DrawFn, sizes: tuple[int, ...] = CHAIN + OTHERS) -> Window:
+def windows(draw: st.DrawFn, sizes: tuple[int, ...] = CHAIN + OTHERS) -> PlanningProblem:
     jobs, rounds = draw(st.integers(1, 5)), draw(st.integers(1, 4))
     number = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 7.0, 1e6]) | st.floats(0, 10)
 
@@ -65,7 +65,7 @@ def windows(draw: st.DrawFn, sizes: tuple[int, ...] = CHAIN + OTHERS) -> Window:
     )
 
 
-def enumerated(problem: Window) -> float:
+def enumerated(problem: PlanningProblem) -> float:
     """The best objective of all counts, -inf if there are none."""
     best = -np.inf
     sides = [problem.rounds + 1] * len(problem.scale)
@@ -81,7 +81,7 @@ def enumerated(problem: Window) -> float:
 
 @settings(max_examples=150)
 @given(windows())
-def test_no_counts_are_better(problem: Window) -> None:
+def test_no_counts_are_better(problem: PlanningProblem) -> None:
     answer, best = solve_counts(problem), enumerated(problem)
     assert answer.feasible == np.isfinite(best)
     if answer.feasible:
@@ -159,7 +159,7 @@ def test_sizes_for_which_nothing_is_proven() -> None:
 
 
 def test_nobody_there() -> None:
-    empty = Window(
+    empty = PlanningProblem(
         np.array([4]), 2, np.zeros(0, np.int64), np.zeros((0, 3)), np.zeros((0, 3)), 1.0,
         np.zeros(0, np.int64),
     )  # fmt: skip
@@ -179,7 +179,7 @@ def test_a_value_that_is_not_finite() -> None:
 
 
 @st.composite
-def mixed_windows(draw: st.DrawFn) -> Window:
+def mixed_windows(draw: st.DrawFn) -> PlanningProblem:
     problem = draw(windows(CHAIN))
     jobs = len(problem.scale)
     speed = [[1.0, draw(st.sampled_from([0.0, 0.25, 0.4, 1.0]))] for _ in range(jobs)]
@@ -196,7 +196,7 @@ def mixed_windows(draw: st.DrawFn) -> Window:
 
 @settings(max_examples=60)
 @given(mixed_windows())
-def test_types_keep_within_the_limits_and_below_the_bound(problem: Window) -> None:
+def test_types_keep_within_the_limits_and_below_the_bound(problem: PlanningProblem) -> None:
     answer = solve_counts(problem)
     counts = answer.counts
     assert problem.speed is not None
@@ -212,7 +212,7 @@ def test_types_keep_within_the_limits_and_below_the_bound(problem: Window) -> No
 
 @settings(max_examples=60)
 @given(windows(CHAIN))
-def test_two_types_are_no_worse_than_one_of_them(problem: Window) -> None:
+def test_two_types_are_no_worse_than_one_of_them(problem: PlanningProblem) -> None:
     """The bound at least: whatever can be done on one type is among the choices."""
     convex = np.linspace(1, 0, problem.rounds + 1) * problem.remaining[:, :1]
     one = replace(problem, remaining=convex, at_least=np.zeros(len(problem.scale), np.int64))
@@ -282,7 +282,7 @@ def test_lower_bounds_on_several_types() -> None:
 # Packing
 
 
-def random_counts(rng: np.random.Generator, sizes: tuple[int, ...], types: int) -> Window:
+def random_counts(rng: np.random.Generator, sizes: tuple[int, ...], types: int) -> PlanningProblem:
     jobs, rounds = int(rng.integers(1, 40)), int(rng.integers(2, 9))
     speed = rng.uniform(0.2, 1.0, (jobs, types))
     speed[np.arange(jobs), rng.integers(0, types, jobs)] = 1.0
@@ -295,7 +295,7 @@ def random_counts(rng: np.random.Generator, sizes: tuple[int, ...], types: int) 
     )
 
 
-def check_schedule(schedule: Ints, problem: Window) -> None:
+def check_schedule(schedule: Ints, problem: PlanningProblem) -> None:
     for kind, devices in enumerate(problem.devices.tolist()):
         assert (problem.scale @ (schedule == kind)).max(initial=0) <= devices
 
@@ -309,12 +309,12 @@ def test_packing_and_ranking_keep_the_counts_and_the_devices(types: int) -> None
     rng = np.random.default_rng(types)
     for _ in range(40):
         problem = random_counts(rng, CHAIN if rng.random() < 0.5 else OTHERS, types)
-        answer: Counts = solve_counts(problem)
+        answer: RoundCounts = solve_counts(problem)
         packed, left = pack_rounds(answer.counts, problem.scale, problem.devices, problem.rounds)
         check_schedule(packed, problem)
         assert (held(packed, types) + left == answer.counts).all()
         weight = rng.exponential(1.0, len(problem.scale)) ** 4
-        ranked = rank(packed, problem.scale, problem.devices, weight)
+        ranked = order_rounds(packed, problem.scale, problem.devices, weight)
         check_schedule(ranked, problem)
         assert (held(ranked, types) == held(packed, types)).all()
         assert mean_round(ranked, weight) <= mean_round(packed, weight) * (1 + 1e-12)
@@ -338,7 +338,7 @@ def ranked_and_best(
     packed, _ = pack_rounds(counts, problem.scale, problem.devices, problem.rounds)
     placed = held(packed, 1)[:, 0]
     weight = rng.exponential(1.0, len(placed)) ** 3 if weights is None else weights[: len(placed)]
-    ranked = rank(packed, problem.scale, problem.devices, weight)
+    ranked = order_rounds(packed, problem.scale, problem.devices, weight)
     best = ranking_milp(
         placed, problem.scale, int(problem.devices[0]), problem.rounds, weight, 1e-9
     )
@@ -363,5 +363,5 @@ def test_ranking_of_mixed_sizes_is_close(sizes: tuple[int, ...]) -> None:
 def test_urgent_jobs_come_first() -> None:
     """One device: the order is that of weight per round, whatever the rows' order."""
     packed, _ = pack_rounds(np.array([[1], [2], [1]]), np.ones(3, np.int64), np.array([1]), 4)
-    ranked = rank(packed, np.ones(3, np.int64), np.array([1]), np.array([1.0, 10.0, 7.0]))
+    ranked = order_rounds(packed, np.ones(3, np.int64), np.array([1]), np.array([1.0, 10.0, 7.0]))
     assert ranked.tolist() == [[-1, -1, -1, 0], [-1, 0, 0, -1], [0, -1, -1, -1]]

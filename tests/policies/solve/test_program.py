@@ -13,18 +13,18 @@ from fairlead.model.allocation import SolveReport
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
 from fairlead.policies.solve.expand import pair_shares
-from fairlead.policies.solve.space_sharing import max_min
 from fairlead.policies.solve.program import (
-    Measure,
-    Problem,
+    LinearObjective,
     Program,
+    ShareProblem,
 )
+from fairlead.policies.solve.space_sharing import max_min
 
 
 def literal_total(snapshot: Snapshot, value: float) -> float:
     """max value sum of all throughputs, over every job and every pair of equal scale factor."""
     n, slots = snapshot.solo_rate.shape
-    assert snapshot.beside is not None
+    assert snapshot.colocated_rate is not None
     gain, time, devices = [], [], []
     for i in range(n):
         for j in range(i, n):
@@ -32,11 +32,11 @@ def literal_total(snapshot: Snapshot, value: float) -> float:
                 continue
             for t in range(slots):
                 a, b = snapshot.kind[i], snapshot.kind[j]
-                both = snapshot.beside[a, b, t] + snapshot.beside[b, a, t]
+                both = snapshot.colocated_rate[a, b, t] + snapshot.colocated_rate[b, a, t]
                 gain.append(snapshot.solo_rate[i, t] if i == j else both)
                 time.append([float(k in (i, j)) for k in range(n)])
                 used = np.zeros(len(snapshot.capacity))
-                used[snapshot.slot_type[t]] = snapshot.scale[i]
+                used[snapshot.accelerator_of_slot[t]] = snapshot.scale[i]
                 devices.append(used)
     rows = np.concatenate([np.array(time), np.array(devices)], axis=1).T
     right = np.concatenate([np.ones(n), snapshot.capacity])
@@ -49,8 +49,10 @@ def literal_total(snapshot: Snapshot, value: float) -> float:
 @given(st.integers(0, 10_000))
 def test_column_generation_finds_the_optimum_over_all_pairs(seed: int) -> None:
     snapshot = paired(seed)
-    problem = Problem.of(snapshot, packed=True)
-    same = Measure(np.full(len(problem.scale), 2.0), np.zeros(len(problem.slot_type)))
+    problem = ShareProblem.of(snapshot, packed=True)
+    same = LinearObjective(
+        np.full(len(problem.scale), 2.0), np.zeros(len(problem.accelerator_of_slot))
+    )
     answer = Program(problem).load().maximise(same)
     assert answer.objective == pytest.approx(literal_total(snapshot, 2.0), rel=1e-8, abs=1e-9)
 
@@ -60,7 +62,7 @@ def test_column_generation_finds_the_optimum_over_all_pairs(seed: int) -> None:
 def test_expansion_gives_every_job_of_a_class_the_same(seed: int) -> None:
     """Nobody is paired with itself, no job has more than its time, and the total is what it was."""
     snapshot = paired(seed, jobs=17)
-    problem = Problem.of(snapshot, packed=True)
+    problem = ShareProblem.of(snapshot, packed=True)
     worth = 1 / problem.best
     found = max_min(problem, worth, worth, 0.0)
     pairs, share = pair_shares(problem, found.answer, snapshot)
@@ -78,7 +80,7 @@ def test_expansion_gives_every_job_of_a_class_the_same(seed: int) -> None:
 def test_running_pairs_stay_together() -> None:
     """A second solve of the same problem keeps the pairs that run, whatever order they came to be in."""
     snapshot = paired(3, jobs=16, kinds=1)
-    problem = Problem.of(snapshot, packed=True)
+    problem = ShareProblem.of(snapshot, packed=True)
     worth = 1 / problem.best
     answer = max_min(problem, worth, worth, 0.0).answer
     pairs, _ = pair_shares(problem, answer, snapshot)
@@ -93,7 +95,7 @@ def test_running_pairs_stay_together() -> None:
 
 def test_a_warm_start_ends_at_the_same_objective() -> None:
     before, after = paired(5, jobs=20), paired(5, jobs=21)
-    old, new = Problem.of(before, packed=True), Problem.of(after, packed=True)
+    old, new = ShareProblem.of(before, packed=True), ShareProblem.of(after, packed=True)
     first = max_min(old, 1 / old.best, 1 / old.best, 0.0)
     cold = max_min(new, 1 / new.best, 1 / new.best, 0.0)
     warm = max_min(new, 1 / new.best, 1 / new.best, 0.0, first.basis)

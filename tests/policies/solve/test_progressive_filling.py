@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.policies.solve.progressive_filling import Tree
+from fairlead.policies.solve.progressive_filling import EntityTree
 
 # rows 0 to 4; the root 5, with row 0 and the entities 6 (rows 1, 2) and 7 (rows 3, 4)
-TREE = Tree(
+TREE = EntityTree(
     np.array([5, 6, 6, 7, 7, 5, 5, 5]),
     np.array([1.0, 1.0, 3.0, 1.0, 1.0, 1.0, 2.0, 1.0]),
     np.array([0, 1, 2, 3, 4, 0, 1, 3]),
@@ -30,7 +30,9 @@ def test_a_full_row_gives_way() -> None:
 
 
 def test_rows_know_their_child_of_the_root() -> None:
-    deep = Tree(np.array([4, 3, 2, 2, 3]), np.ones(5), np.zeros(5, np.int64), np.array([False] * 3))
+    deep = EntityTree(
+        np.array([4, 3, 2, 2, 3]), np.ones(5), np.zeros(5, np.int64), np.array([False] * 3)
+    )
     assert deep.child_of_root().tolist() == [3, 3]
     assert TREE.child_of_root().tolist() == [0, 6, 6, 7, 7]
 
@@ -43,7 +45,7 @@ def test_rows_know_their_child_of_the_root() -> None:
 def test_what_goes_in_is_what_entities_take(
     room: list[float], level: float, weight: list[float]
 ) -> None:
-    tree = Tree(TREE.parent, np.array(weight), TREE.rank, TREE.fifo)
+    tree = EntityTree(TREE.parent, np.array(weight), TREE.rank, TREE.fifo)
     rise = tree.vessel(np.array(room)).pour(level)
     assert (rise >= 0).all()
     assert (rise <= np.array(room)).all()

@@ -11,19 +11,17 @@ from tests.scheduler.core.test_scheduler import (
     submit,
 )
 
+from fairlead.errors import ProtocolError
+from fairlead.model.cluster import SlotType
 from fairlead.model.commands import (
     Command,
-    End,
     EndJobs,
     EndRound,
+    JobEnd,
 )
-from fairlead.scheduler.core import invariants
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.held_jobs import accounts_of
-from fairlead.errors import ProtocolError
 from fairlead.model.events import (
     JobsCancelled,
-    JobsHeld,
+    JobsPaused,
     JobsReweighted,
     JobsSubmitted,
     KindsLearned,
@@ -31,8 +29,10 @@ from fairlead.model.events import (
     RestartCostsLearned,
     Stalled,
 )
-from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.held_jobs import accounts_of
+from fairlead.scheduler.core.scheduler import Scheduler
 
 
 def corrected(time_s: float, **done: float) -> ProgressCorrected:
@@ -40,8 +40,8 @@ def corrected(time_s: float, **done: float) -> ProgressCorrected:
     return ProgressCorrected(time_s, ids, np.array(list(done.values())))
 
 
-def hold(time_s: float, *jobs: int, held: bool = True) -> JobsHeld:
-    return JobsHeld(time_s, np.array(jobs, np.int64), held)
+def hold(time_s: float, *jobs: int, held: bool = True) -> JobsPaused:
+    return JobsPaused(time_s, np.array(jobs, np.int64), held)
 
 
 def done(core: Scheduler, job: int) -> float:
@@ -76,7 +76,7 @@ def test_a_running_job_that_was_corrected_to_its_end_leaves_with_its_round() -> 
     assert run(core, corrected(100.0, j1=5000.0)) == []
     invariants.check(core)
     lost = ended(first, 200.0, 0.0, outcome=2)  # whatever became of the round
-    assert ends(run(core, lost)) == {1: End.COMPLETED}
+    assert ends(run(core, lost)) == {1: JobEnd.COMPLETED}
 
 
 def test_the_last_steps_of_a_job_that_was_stopped_come_late() -> None:
@@ -85,7 +85,7 @@ def test_the_last_steps_of_a_job_that_was_stopped_come_late() -> None:
     (out,) = first.units[:, 0].tolist()
     run(core, ended(first, 360.0, 3600.0))
     commands = run(core, corrected(361.0, **{f"j{out}": 3700.0}))
-    assert ends(commands) == {out: End.COMPLETED}
+    assert ends(commands) == {out: JobEnd.COMPLETED}
     assert JobId(out) not in core.ledger
 
 
@@ -157,8 +157,8 @@ def test_held_jobs_can_be_withdrawn_reweighed_and_corrected() -> None:
     assert core.held.jobs.id.tolist() == [1, 2, 3]
     run(core, JobsReweighted(12.0, np.array([1]), np.array([4.0])))
     assert core.held.jobs.weight.tolist() == [4.0, 1.0, 1.0]
-    assert ends(run(core, corrected(13.0, j2=500.0))) == {2: End.COMPLETED}
-    assert ends(run(core, JobsCancelled(14.0, (JobId(3),)))) == {3: End.CANCELLED}
+    assert ends(run(core, corrected(13.0, j2=500.0))) == {2: JobEnd.COMPLETED}
+    assert ends(run(core, JobsCancelled(14.0, (JobId(3),)))) == {3: JobEnd.CANCELLED}
     assert core.held.jobs.id.tolist() == [1]
     assert start(run(core, hold(15.0, 1, held=False))).units.tolist() == [[1]]
     with pytest.raises(ProtocolError, match="job 8: cannot hold it, it is not in the system"):

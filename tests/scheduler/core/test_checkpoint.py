@@ -11,26 +11,26 @@ from tests.scheduler.core.test_scheduler import (
     submit,
 )
 
-from fairlead.scheduler.core import invariants
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.held_jobs import accounts_of
-from fairlead.scheduler.core.checkpoint import SchedulerState, state_of
 from fairlead.errors import ThroughputError
+from fairlead.model.adaptation import Adaptation, Mode
+from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.events import (
-    JobsHeld,
+    JobsPaused,
     JobsSubmitted,
     NodeLost,
 )
+from fairlead.model.job import Job, JobId
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
+from fairlead.scheduler.core.held_jobs import accounts_of
+from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.journal import (
     decode,
     decode_state,
     encode,
 )
 from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
-from fairlead.model.adaptation import Adaptation, Mode
-from fairlead.model.cluster import Cluster, Node, SlotType
-from fairlead.model.job import Job, JobId
-from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.setup import (
     Setup,
     build,
@@ -57,7 +57,7 @@ def setup(cluster: Cluster, policy: str = "las_aware", table: Throughputs = TWO)
 
 def moved(core: Scheduler, to: Setup) -> Scheduler:
     """By way of the journal."""
-    record = encode(state_of(core))
+    record = encode(take_checkpoint(core))
     assert encode(decode(record)) == record
     new = restore(to, decode_state(record))
     invariants.check(new)
@@ -184,7 +184,7 @@ def test_rates_may_have_changed_but_not_be_lost() -> None:
     with pytest.raises(
         ThroughputError, match="no rate for 'net' at scale factor 1, which a job in"
     ):
-        restore(setup(nodes(a=1), table=without), state_of(core))
+        restore(setup(nodes(a=1), table=without), take_checkpoint(core))
 
 
 def test_held_and_pending_things_survive() -> None:
@@ -192,7 +192,7 @@ def test_held_and_pending_things_survive() -> None:
     first = start(run(core, submit(1, 2, 3)))
     (now,) = first.units[:, 0].tolist()
     others = sorted({1, 2, 3} - {now})
-    run(core, JobsHeld(5.0, np.array([now, others[0]]), True))
+    run(core, JobsPaused(5.0, np.array([now, others[0]]), True))
     core = moved(core, setup(nodes(a=1)))
     assert core.held.jobs.id.tolist() == others[:1]
     assert core.ending
@@ -200,7 +200,7 @@ def test_held_and_pending_things_survive() -> None:
     assert second.units.tolist() == [others[1:]]
     assert core.held.jobs.id.tolist() == sorted([now, others[0]])
     core = moved(core, setup(nodes(a=1)))
-    run(core, JobsHeld(7.0, np.array([now]), False))
+    run(core, JobsPaused(7.0, np.array([now]), False))
     assert core.ledger.jobs.done[core.ledger.row(JobId(now))] == 50.0
 
 
@@ -229,14 +229,14 @@ def test_batch_sizes_and_tenants_survive() -> None:
 def test_taking_a_state_changes_nothing_and_shares_nothing() -> None:
     core = build(setup(nodes(a=2, k=1), "las_packed"))
     first = start(run(core, submit(1, 2, 3, 4)))
-    state: SchedulerState = state_of(core)
+    state: SchedulerCheckpoint = take_checkpoint(core)
     before = encode(state)
     width = first.units.shape[1]
     report = ended(first, 360.0, 10.0)
     zeros = np.zeros((len(first.units), width), np.int64)
     run(core, replace(report, steps=np.where(first.units >= 0, 10.0, 0.0), outcome=zeros))
     assert encode(state) == before
-    assert encode(state_of(core)) == encode(state_of(core)) != before
+    assert encode(take_checkpoint(core)) == encode(take_checkpoint(core)) != before
 
 
 def test_gavels_profile_may_take_over() -> None:

@@ -2,6 +2,12 @@
 
 import pytest
 from tests.scheduler.core.test_changes import ends, hold
+from tests.scheduler.core.test_checkpoint import (
+    devices,
+    moved,
+    nodes,
+    setup,
+)
 from tests.scheduler.core.test_scheduler import (
     ended,
     run,
@@ -9,19 +15,13 @@ from tests.scheduler.core.test_scheduler import (
     start,
     submit,
 )
-from tests.scheduler.core.test_checkpoint import (
-    devices,
-    moved,
-    nodes,
-    setup,
-)
 
-from fairlead.model.commands import End, EndRound
-from fairlead.scheduler.core import invariants
 from fairlead.errors import ProtocolError
+from fairlead.model.commands import EndRound, JobEnd
 from fairlead.model.events import JobsDropped, NodesAvoided
-from fairlead.scheduler.journal import decode, encode
 from fairlead.model.job import JobId
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.journal import decode, encode
 from fairlead.scheduler.setup import build
 
 ONE = JobId(1)
@@ -36,7 +36,7 @@ def test_a_job_is_dropped_whatever_it_does() -> None:
     run(core, submit(1, 2, 3))
     run(core, hold(1.0, 3))
     commands = run(core, JobsDropped(2.0, (ONE, JobId(2), JobId(3))))
-    assert ends(commands) == {1: End.DROPPED, 2: End.DROPPED, 3: End.DROPPED}
+    assert ends(commands) == {1: JobEnd.DROPPED, 2: JobEnd.DROPPED, 3: JobEnd.DROPPED}
     assert EndRound(2.0, 0) in commands
     invariants.check(core)
     with pytest.raises(ProtocolError, match="job 1: cannot drop it, it is not in the system"):

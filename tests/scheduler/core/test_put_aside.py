@@ -9,13 +9,13 @@ from tests.scheduler.core.test_scheduler import (
     submit,
 )
 
-from fairlead.scheduler.core import invariants
 from fairlead.model.events import (
     JobsCancelled,
     NodeLost,
     NodeRecovered,
 )
 from fairlead.model.job import JobId
+from fairlead.scheduler.core import invariants
 
 
 def test_it_goes_back_to_where_it_was() -> None:

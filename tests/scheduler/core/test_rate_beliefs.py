@@ -4,34 +4,34 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.scheduler.core.test_scheduler import run, start
 from tests.scheduler.core.test_checkpoint import (
     TWO,
     moved,
     nodes,
     setup,
 )
+from tests.scheduler.core.test_scheduler import run, start
 from tests.small import core
 
-from fairlead.scheduler.core import invariants
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.checkpoint import state_of
-from fairlead.scheduler.core.snapshots import view
 from fairlead.errors import ProtocolError
+from fairlead.model.adaptation import Adaptation, Mode
+from fairlead.model.cluster import SlotType
 from fairlead.model.events import (
-    JobsHeld,
+    JobsPaused,
     JobsSubmitted,
     KindsLearned,
     RatesLearned,
     RequirementsChanged,
     RoundEnded,
 )
-from fairlead.scheduler.mechanism.settings import GAVEL
-from fairlead.model.adaptation import Adaptation, Mode
-from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
 from fairlead.model.plan import Change
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.checkpoint import take_checkpoint
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.snapshots import make_snapshot
+from fairlead.scheduler.mechanism.settings import GAVEL
 
 NET = (("net", 1),)
 
@@ -60,24 +60,24 @@ def learned(
         "kind": np.zeros(len(beliefs), np.int64),
         "rate": np.array(list(beliefs.values()), np.float64).reshape(-1, 2),
         "pair": np.array(list(pairs), np.int64).reshape(-1, 2),
-        "beside": np.array(list(pairs.values()), np.float64).reshape(-1, 2, 2),
+        "colocated_rate": np.array(list(pairs.values()), np.float64).reshape(-1, 2, 2),
     }
     return RatesLearned(time_s, **(values | more))
 
 
 def alone(s: Scheduler, job: int) -> list[float]:
     """What policies are shown."""
-    shown = view(s, s.now_s)
+    shown = make_snapshot(s, s.now_s)
     at = shown.jobs.tolist().index(job)
     assert shown.solo_rate[at].tolist() == shown.kind_rate[shown.kind[at]].tolist()
     return list(shown.solo_rate[at].tolist())
 
 
-def beside(s: Scheduler, one: int, two: int) -> list[float]:
-    shown = view(s, s.now_s)
-    assert shown.beside is not None
+def colocated_rate(s: Scheduler, one: int, two: int) -> list[float]:
+    shown = make_snapshot(s, s.now_s)
+    assert shown.colocated_rate is not None
     a, b = (shown.kind[shown.jobs.tolist().index(job)] for job in (one, two))
-    return list(shown.beside[a, b].tolist())
+    return list(shown.colocated_rate[a, b].tolist())
 
 
 def test_jobs_go_by_what_is_believed_of_them_from_their_submission_on() -> None:
@@ -116,11 +116,11 @@ def test_pairs_that_nobody_names_follow_from_those_of_their_kinds() -> None:
     s = scheduler()
     s.handle(learned({1: 0, 2: 1}, {0: [2.0, 20.0], 1: [4.0, 0.0]}))
     run(s, submit(1, 2, 3))
-    assert beside(s, 3, 3) == [3.0, 8.0]
-    assert beside(s, 1, 3) == [1.5, 16.0]
-    assert beside(s, 3, 1) == [3.0, 8.0]
-    assert beside(s, 1, 2) == [1.5, 16.0]
-    assert beside(s, 2, 1) == [3.0, 0.0]
+    assert colocated_rate(s, 3, 3) == [3.0, 8.0]
+    assert colocated_rate(s, 1, 3) == [1.5, 16.0]
+    assert colocated_rate(s, 3, 1) == [3.0, 8.0]
+    assert colocated_rate(s, 1, 2) == [1.5, 16.0]
+    assert colocated_rate(s, 2, 1) == [3.0, 0.0]
 
 
 def test_what_is_said_of_a_pair_holds_until_one_of_it_is_another() -> None:
@@ -128,13 +128,13 @@ def test_what_is_said_of_a_pair_holds_until_one_of_it_is_another() -> None:
     both = {0: [2.0, 20.0], 1: [4.0, 10.0]}
     s.handle(learned({1: 0, 2: 1}, both, {(1, 0): [[1.0, 1.5], [5.0, 6.0]]}))
     run(s, submit(1, 2, 3))
-    assert (beside(s, 2, 1), beside(s, 1, 2)) == ([1.0, 5.0], [1.5, 6.0])
+    assert (colocated_rate(s, 2, 1), colocated_rate(s, 1, 2)) == ([1.0, 5.0], [1.5, 6.0])
     run(s, learned({}, {2: [1.0, 1.0]}))
-    assert beside(s, 2, 1) == [1.0, 5.0]
+    assert colocated_rate(s, 2, 1) == [1.0, 5.0]
     run(s, learned({}, {}, {(0, 1): [[0.0, 0.0], [9.0, 7.0]]}))
-    assert (beside(s, 2, 1), beside(s, 1, 2)) == ([0.0, 7.0], [0.0, 9.0])
+    assert (colocated_rate(s, 2, 1), colocated_rate(s, 1, 2)) == ([0.0, 7.0], [0.0, 9.0])
     run(s, learned({}, {1: [4.0, 10.0]}))
-    assert beside(s, 2, 1) == [3.0, 8.0]
+    assert colocated_rate(s, 2, 1) == [3.0, 8.0]
 
 
 def test_units_that_are_pairs_follow() -> None:
@@ -156,14 +156,14 @@ def test_policies_that_do_not_pack_keep_no_pairs_of_beliefs() -> None:
 
 def test_held_jobs_follow_too() -> None:
     s = scheduler()
-    run(s, submit(1), JobsHeld(0.0, np.array([1]), True))
+    run(s, submit(1), JobsPaused(0.0, np.array([1]), True))
     round_ = s.in_force
     assert round_ is not None
     n = len(round_.units)
     steps, outcome = np.zeros(round_.units.shape), np.zeros(round_.units.shape, np.int64)
     run(s, RoundEnded(1.0, round_.round, steps, np.full(n, 1.0), outcome, np.zeros(n)))
     run(s, learned({1: 3}, {3: [2.0, 20.0]}, time_s=1.0))
-    run(s, JobsHeld(2.0, np.array([1]), False))
+    run(s, JobsPaused(2.0, np.array([1]), False))
     assert alone(s, 1) == [2.0, 20.0]
 
 
@@ -175,7 +175,7 @@ def test_kinds_that_are_learned_later_leave_beliefs_as_they_are() -> None:
     run(s, KindsLearned(1.0, (("own", 1), ("net", 1)), slots, np.array([[7.0, 7.0], [8.0, 5.0]])))
     run(s, JobsSubmitted(1.0, (Job(JobId(3), "own", 1, 1e6),)))
     assert [alone(s, job) for job in (1, 2, 3)] == [[2.0, 20.0], [8.0, 5.0], [7.0, 7.0]]
-    assert beside(s, 1, 2) == [0.75, 32.0]  # as much slower as the table now has it
+    assert colocated_rate(s, 1, 2) == [0.75, 32.0]  # as much slower as the table now has it
 
 
 def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> None:
@@ -189,7 +189,11 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
     kinds = (("net (batch size 8)", 1),)
     s.handle(
         learned(
-            {1: 0}, {0: [1.0, 1.0]}, kinds=kinds, rate=np.array([[9.0]]), beside=np.zeros((0, 1, 2))
+            {1: 0},
+            {0: [1.0, 1.0]},
+            kinds=kinds,
+            rate=np.array([[9.0]]),
+            colocated_rate=np.zeros((0, 1, 2)),
         )
     )
     run(s, JobsSubmitted(0.0, (Job(JobId(1), kinds[0][0], 1, 10_000.0, adaptation=adaptation),)))
@@ -203,7 +207,13 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
             kinds = (("net (batch size 16)", 1),)
             run(
                 s,
-                learned({1: 4}, {4: [0, 0]}, kinds=kinds, rate=np.array([[said]]), beside=nothing),
+                learned(
+                    {1: 4},
+                    {4: [0, 0]},
+                    kinds=kinds,
+                    rate=np.array([[said]]),
+                    colocated_rate=nothing,
+                ),
             )
         time_s = round_.time_s + 360.0
         report = (
@@ -224,10 +234,10 @@ def test_another_scheduler_takes_beliefs_over() -> None:
     for other in (1, 2, 3):
         assert alone(new, other) == alone(s, other)
         for one in (1, 2, 3):
-            assert beside(new, one, other) == beside(s, one, other)
+            assert colocated_rate(new, one, other) == colocated_rate(s, one, other)
     run(new, submit(7, time_s=1.0))
     assert alone(new, 7) == [1.0, 9.0]
-    again = state_of(new)
+    again = take_checkpoint(new)
     assert again.beliefs is not None
     assert again.beliefs.number.tolist() == [0, 5]
 
@@ -248,11 +258,13 @@ def test_beliefs_that_no_job_goes_by_are_not_handed_on() -> None:
 def test_beliefs_outlive_a_change_of_the_cluster_and_of_the_policy() -> None:
     """On slot types of which nothing was believed a job is as its kind."""
     small = core(nodes(a=2), TWO, "las_aware")
-    small.handle(learned({1: 0}, {0: [0, 0]}, rate=np.array([[20.0]]), beside=np.zeros((0, 1, 2))))
+    small.handle(
+        learned({1: 0}, {0: [0, 0]}, rate=np.array([[20.0]]), colocated_rate=np.zeros((0, 1, 2)))
+    )
     run(small, submit(1, 2))
     new = moved(small, setup(nodes(a=2, k=2), "las_packed"))
     assert alone(new, 1) == [4.0, 20.0]
-    assert beside(new, 1, 2) == [3.0, 16.0]
+    assert colocated_rate(new, 1, 2) == [3.0, 16.0]
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from tests.small import core
 
+from fairlead.errors import ProtocolError
+from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.commands import (
     Command,
-    End,
     EndJobs,
     EndRound,
+    JobEnd,
     Solve,
     StartRound,
 )
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.errors import ProtocolError
 from fairlead.model.events import (
     Event,
     JobsCancelled,
@@ -23,9 +23,9 @@ from fairlead.model.events import (
     RoundEnded,
     Solved,
 )
-from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core.scheduler import Scheduler
 
 RATES = Throughputs(
     (SlotType("v100"),), (("net", 1), ("net", 2)), np.array([[10.0], [18.0]]), None, "oracle"
@@ -121,7 +121,7 @@ def test_a_finished_job_leaves_with_the_time_of_its_finish() -> None:
     (left,) = [c for c in commands if isinstance(c, EndJobs)]
     assert (left.jobs.tolist(), left.end.tolist(), left.end_s.tolist()) == (
         [1],
-        [End.COMPLETED],
+        [JobEnd.COMPLETED],
         [10.0],
     )
 
@@ -132,7 +132,7 @@ def test_five_failed_attempts_in_a_row_drop_a_job() -> None:
     for attempt in range(5):
         commands = run(core, ended(start(commands), 360.0 * (attempt + 1), 50.0, outcome=1))
     (left,) = [c for c in commands if isinstance(c, EndJobs)]
-    assert left.end.tolist() == [End.DROPPED]
+    assert left.end.tolist() == [JobEnd.DROPPED]
 
 
 def test_a_good_round_forgives_failed_attempts() -> None:

@@ -11,10 +11,10 @@ from tests.small import TABLE, job, run
 
 import fairlead
 from fairlead.errors import AllocationError, ConfigError
-from fairlead.scheduler.journal import replay
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
+from fairlead.scheduler.journal import replay
 
 JOBS = [job(3, 0.0, 900.0), job(7, 0.0, 900.0, devices=2)]
 
@@ -31,9 +31,9 @@ class Mine:
 
     answer: Callable[[Snapshot], Any]
     name: str = "mine"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         return self.answer(snapshot)  # type: ignore[no-any-return]
@@ -104,7 +104,10 @@ def test_the_error_names_the_time() -> None:
     ("policy", "said"),
     [
         (None, "expected a policy or a planner, got None"),
-        (object(), "policy object: has no attribute 'name'; a policy has name, aware, packed"),
+        (
+            object(),
+            "policy object: has no attribute 'name'; a policy has name, heterogeneity_aware, packed",
+        ),
         (Mine(equal, name=3), "policy Mine: name must be a str, got 3"),  # type: ignore[arg-type]
         (Mine(equal, packed=None), "policy Mine: packed must be a bool, got None"),  # type: ignore[arg-type]
     ],

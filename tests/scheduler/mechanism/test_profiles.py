@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from tests.small import jct, job, run
 
-from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.model.job import RestartCosts
-from fairlead.simulator.ground_truth import World
+from fairlead.scheduler.mechanism.settings import DEFAULT
+from fairlead.simulator.ground_truth import GroundTruth
 
 
 def test_idle_gaps_are_not_charged() -> None:
@@ -63,7 +63,7 @@ def test_shares_are_realised_to_a_round() -> None:
 def test_a_start_that_costs_is_made_less_often() -> None:
     jobs = [job(number, 0.0, 50_000.0) for number in range(3)]
     free = run(jobs, fast=2)
-    dear = run(jobs, fast=2, world=World(RestartCosts(60.0)))
+    dear = run(jobs, fast=2, ground_truth=GroundTruth(RestartCosts(60.0)))
     assert dear.metrics["restarts"] < free.metrics["restarts"] / 2
     assert dear.metrics["restart_lost_s"] == pytest.approx(60.0 * dear.metrics["restarts"])
 
@@ -71,7 +71,7 @@ def test_a_start_that_costs_is_made_less_often() -> None:
 def test_a_job_does_not_wait_for_its_first_start() -> None:
     """However much a start costs, a newcomer is served as soon as it is owed more than one that runs."""
     jobs = [job(0, 0.0, 200_000.0), job(1, 0.0, 200_000.0), job(2, 7000.0, 3000.0)]
-    result = run(jobs, fast=2, world=World(RestartCosts(300.0)))
+    result = run(jobs, fast=2, ground_truth=GroundTruth(RestartCosts(300.0)))
     assert result.jobs["start_s"][2] <= 7200.0 + 360.0
     assert result.jobs["restarts"][2] == 0
 
@@ -79,7 +79,7 @@ def test_a_job_does_not_wait_for_its_first_start() -> None:
 def test_a_job_that_is_nearly_done_is_left_to_finish() -> None:
     """It would be done before its restart was worth while."""
     jobs = [job(0, 0.0, 30_000.0), job(1, 360.0, 30_000.0)]
-    stays = run(jobs, fast=1, world=World(RestartCosts(80.0)))
+    stays = run(jobs, fast=1, ground_truth=GroundTruth(RestartCosts(80.0)))
     assert stays.metrics["restarts"] == 0
     assert run(jobs, fast=1).metrics["restarts"] > 5
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.arrays import Ints
-from fairlead.scheduler.placement.by_device_id import in_order
+from fairlead.scheduler.placement.by_device_id import by_device_id
 from fairlead.scheduler.placement.servers import fewest_servers
 
 NODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3])  # two servers of four, two of two
@@ -43,10 +43,10 @@ def _ints(values: Any) -> Ints:
 
 
 def by_number(unit: Any, slot: Any, scale: Any, old: Old, works: Any = None) -> Placed:
-    """``in_order`` on the cluster above; slot 0 and 1 are its two types."""
+    """``by_device_id`` on the cluster above; slot 0 and 1 are its two types."""
     works = np.ones(12, np.bool_) if works is None else works
     unit, slot, scale = _ints(unit), _ints(slot), _ints(scale)
-    order, first, devices, kept = in_order(
+    order, first, devices, kept = by_device_id(
         unit, slot, scale, *old, TYPES, works, len(scale), np.arange(2)
     )
     return _placed(unit, order, first, devices, kept, slot[order])

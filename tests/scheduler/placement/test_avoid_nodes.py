@@ -1,17 +1,17 @@
 """Units leave nodes that they shall avoid, where others can take them."""
 
 import numpy as np
+from tests.scheduler.placement.places import (
+    FEWEST,
+    NODES,
+    TYPES,
+)
 
 from fairlead.model.arrays import Bools
 from fairlead.scheduler.placement.avoid_nodes import (
     Placement,
     Site,
     move_away,
-)
-from tests.scheduler.placement.places import (
-    FEWEST,
-    NODES,
-    TYPES,
 )
 
 SITE = Site(TYPES, NODES, np.ones(12, np.bool_), FEWEST, np.full(2, -1))

@@ -7,7 +7,6 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
-
 from tests.scheduler.placement.places import (
     NOBODY,
     NODES,

@@ -3,9 +3,6 @@
 import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
-
-from fairlead.model.cluster import Cluster, Node
-from fairlead.scheduler.placement.servers import are_spread
 from tests.scheduler.placement.places import (
     FEWEST,
     NOBODY,
@@ -14,6 +11,9 @@ from tests.scheduler.placement.places import (
     Old,
     on_servers,
 )
+
+from fairlead.model.cluster import Cluster, Node
+from fairlead.scheduler.placement.servers import are_spread
 
 TOGETHER, SPREAD = 0, 1
 

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.model.adaptation import Mode, steps_per_epoch
-from fairlead.model.cluster import SlotType
-from fairlead.model.job import Job, JobId
 from fairlead.model.batch_size_rules import (
     GNS,
     SAMPLES,
-    profile,
+    batch_schedule,
 )
+from fairlead.model.cluster import SlotType
+from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.shockwave_reference.rescaling import (
     RunRule,
@@ -40,7 +40,7 @@ def rule(
 ) -> RunRule:
     family = f"{model} (batch size {batch})"
     total = float(epochs * steps_per_epoch(SAMPLES[model], batch))
-    own = profile(family, scale, total, mode)
+    own = batch_schedule(family, scale, total, mode)
     return run_rule(Job(JobId(0), family, scale, total, adaptation=own), rates)
 
 
@@ -87,7 +87,7 @@ def test_gns_doubles_if_the_profile_is_larger_now_or_next(
     family = f"{model} (batch size {batch})"
     for epoch in (*range(230), 757, 758, 759, 760, 5000):
         total = max(760, epoch + 2) * steps_per_epoch(SAMPLES[model], batch)
-        schedule = profile(family, scale, total, Mode.GNS, released=True).schedule
+        schedule = batch_schedule(family, scale, total, Mode.GNS, released=True).schedule
         table_says = max(
             [b for first, b in schedule if first <= at][-1] for at in (epoch, epoch + 1)
         )
@@ -119,7 +119,7 @@ def test_a_batch_without_a_rate_cannot_be_asked_for() -> None:
 def test_a_schedule_is_followed_up_and_down() -> None:
     family = "LM (batch size 20)"
     stages = ((0, 20), (3, 5), (6, 80))
-    own = profile(family, 1, 30_000.0, Mode.SCHEDULE, schedule=stages)
+    own = batch_schedule(family, 1, 30_000.0, Mode.SCHEDULE, schedule=stages)
     made = run_rule(Job(JobId(0), family, 1, 30_000.0, adaptation=own), ALL)
     assert (made.batches, made.start) == ((5, 20, 80), 1)
     for now in made.batches:

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairlead.model.adaptation import Mode
+from fairlead.model.batch_size_rules import batch_schedule
+from fairlead.model.cluster import SlotType
 from fairlead.model.events import RequirementsChanged
+from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.journal import (
     decode,
     records,
     replay,
 )
 from fairlead.scheduler.mechanism.settings import SHOCKWAVE
-from fairlead.model.adaptation import Mode
-from fairlead.model.cluster import SlotType
-from fairlead.model.job import Arrival, Job, JobId, RestartCosts
-from fairlead.model.batch_size_rules import profile
-from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.ground_truth import World
 from fairlead.simulator.simulate import simulate
 
 LM = {5: 20.0, 10: 14.0, 20: 10.0, 40: 7.0, 80: 5.0}  # steps/s by batch size
@@ -36,7 +36,7 @@ def job(
 ) -> Arrival:
     """A language model of 5,968 steps (at batch size 10) to an epoch."""
     family = f"LM (batch size {batch})"
-    adaptation = None if mode is None else profile(family, 1, steps, mode)
+    adaptation = None if mode is None else batch_schedule(family, 1, steps, mode)
     return Arrival(time_s, Job(JobId(number), family, 1, steps, adaptation=adaptation))
 
 
@@ -69,7 +69,7 @@ def test_a_job_that_did_not_run_before_loses_20_s(tmp_path: Path) -> None:
 def test_another_loss_may_be_named(tmp_path: Path) -> None:
     jobs = [job(0, 1_680.0), job(1, 5_040.0)]
     policy = recorded(tmp_path, [0], *[[1]] * 4)
-    result = run(jobs, policy=policy, world=World(RestartCosts(60.0)))
+    result = run(jobs, policy=policy, ground_truth=GroundTruth(RestartCosts(60.0)))
     assert result.jobs["restart_lost_s"].to_list() == [0.0, 60.0]
 
 

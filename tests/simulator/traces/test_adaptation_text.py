@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fairlead.errors import TraceError
 from fairlead.model.adaptation import Adaptation, Mode
+from fairlead.model.batch_size_rules import batch_schedule
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
-from fairlead.model.batch_size_rules import profile
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.describe import describe
 from fairlead.simulator.traces.read_trace import read_trace
@@ -56,7 +56,7 @@ def adaptation(path: Path, table: Throughputs = BUILTIN) -> Adaptation | None:
 def test_modes_of_shockwave(tmp_path: Path, mode: Mode) -> None:
     """9,000 steps are 12.06 epochs of 746: GNS doubles at 11, Accordion may grow from 10 on."""
     found = adaptation(shockwave(tmp_path, "LM (batch size 80)", mode))
-    assert found == profile("LM (batch size 80)", 1, 9000.0, mode)
+    assert found == batch_schedule("LM (batch size 80)", 1, 9000.0, mode)
     stages = {Mode.STATIC: 1, Mode.ACCORDION: 2, Mode.GNS: 2}
     again = adaptation(shockwave(tmp_path, "LM (batch size 40)", mode, 18_000))
     assert again is not None
@@ -152,7 +152,7 @@ def adapting_jobs(draw: st.DrawFn) -> Job:
     schedule = [(0, batch)]
     for gap, size in draw(stages):
         schedule.append((schedule[-1][0] + gap, size))
-    made = profile(family, 1, total, mode, samples=samples, schedule=tuple(schedule))
+    made = batch_schedule(family, 1, total, mode, samples=samples, schedule=tuple(schedule))
     return Job(JobId(0), family, 1, total, adaptation=made)
 
 
@@ -179,7 +179,7 @@ def test_shockwave_traces_survive_every_format(tmp_path: Path, suffix: str, shar
 
 def test_deadlines_of_adapting_jobs_survive_shockwaves_format(tmp_path: Path) -> None:
     """They are multiples of the stated duration, or of the nominal one where none is stated."""
-    made = profile("LM (batch size 20)", 1, 3e4, Mode.GNS)
+    made = batch_schedule("LM (batch size 20)", 1, 3e4, Mode.GNS)
     jobs = [
         Job(JobId(n), "LM (batch size 20)", 1, 3e4, 1.0, "", slo_s, duration_s, made)
         for n, (slo_s, duration_s) in enumerate([(50.0, 100.0), (50.0, None), (None, 7.0)])
@@ -192,8 +192,8 @@ def test_deadlines_of_adapting_jobs_survive_shockwaves_format(tmp_path: Path) ->
 
 def test_what_shockwaves_format_cannot_say(tmp_path: Path) -> None:
     for made in (
-        profile(NET, 1, 50.0, Mode.STATIC, samples=320),
-        profile(NET, 1, 50.0, Mode.SCHEDULE, samples=320, schedule=((0, 32), (2, 64))),
+        batch_schedule(NET, 1, 50.0, Mode.STATIC, samples=320),
+        batch_schedule(NET, 1, 50.0, Mode.SCHEDULE, samples=320, schedule=((0, 32), (2, 64))),
     ):
         trace = Trace("x", "y", [Arrival(0.0, Job(JobId(0), NET, 1, 50.0, adaptation=made))])
         with pytest.raises(TraceError, match=r"x: job 0: adaptation .* cannot be written in Shock"):

@@ -15,8 +15,8 @@ from fairlead.errors import TraceError
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.traces.source import MAX_LINE
 from fairlead.simulator.traces.read_trace import read_trace
+from fairlead.simulator.traces.source import MAX_LINE
 from fairlead.simulator.traces.trace import (
     Skipped,
     skipped_summary,

@@ -16,9 +16,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from fairlead.model.arrays import Floats
 from fairlead.model.commands import Command, EndJobs
 from fairlead.model.events import Event, JobsSubmitted
-from fairlead.model.arrays import Floats
 
 CROWDED = 10.0  # jobs in the system for each device
 SPANS = 5
@@ -27,7 +27,7 @@ EVERY = 64  # submissions between two looks
 
 
 @dataclass
-class Divergence:
+class DivergenceDetector:
     """An observer of a run; ask it between events whether to stop."""
 
     devices: int

@@ -19,24 +19,24 @@ from typing import Protocol
 import msgspec
 import psutil
 
-from fairlead.errors import ConfigError, FairleadError
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
 from fairlead.analysis.experiments.result_store import (
-    Answer,
-    Store,
-    Timing,
+    PointAnswer,
+    PointTiming,
+    ResultStore,
 )
 from fairlead.analysis.experiments.worker import (
     READY,
-    Said,
-    Told,
+    ReportProgress,
+    WorkerMessage,
 )
+from fairlead.errors import ConfigError, FairleadError
 
-LOOK_S = 0.2  # between two looks at a worker's memory and time
+POLL_S = 0.2  # between two looks at a worker's memory and time
 START_S = 120.0  # to import everything, and to compile it where no compiled kernels are kept
 POINTS_EACH = 25  # of a worker, before another takes its place
 TRIES = 2  # of a point whose worker dies
@@ -70,20 +70,22 @@ class Limits:
 
 
 class Done(Protocol):
-    """Told of each answer, in the thread that called ``Engine.run``."""
+    """Told of each answer, in the thread that called ``SweepExecutor.run``."""
 
-    def __call__(self, number: int, answer: Answer) -> None:
+    def __call__(self, number: int, answer: PointAnswer) -> None:
         """number: position of the point."""
 
 
-class Engine(Protocol):
+class SweepExecutor(Protocol):
     """Something that runs points."""
 
-    def run(self, points: Sequence[Point], limits: Limits, done: Done, told: "Progress") -> None:
+    def run(
+        self, points: Sequence[Point], limits: Limits, done: Done, told: "SweepProgress"
+    ) -> None:
         """Run all of them; returns when ``done`` has been called for each."""
 
 
-class Progress:
+class SweepProgress:
     """How far the points under way have come, for whoever shows it; used by several threads."""
 
     def __init__(self, show: Callable[[float, str], None]) -> None:
@@ -114,27 +116,27 @@ class Progress:
 
 def run_points(
     points: Sequence[Point],
-    store: Store,
-    engine: Engine,
+    store: ResultStore,
+    engine: SweepExecutor,
     limits: Limits,
     show: Callable[[float, str], None] = lambda _done, _note: None,
-    ended: Callable[[Outcome], None] = lambda _outcome: None,
-) -> list[Outcome]:
+    ended: Callable[[PointResult], None] = lambda _outcome: None,
+) -> list[PointResult]:
     """Each point's outcome, in this order. What the store has is not run again, but for what failed, and
     for what ran out of a shorter time. Equal points are run once. Every answer is kept at once, so that
-    what is stopped goes on. show: as that of ``Progress``; ended: told of each new outcome."""
+    what is stopped goes on. show: as that of ``SweepProgress``; ended: told of each new outcome."""
     wanted = list(dict.fromkeys(map(_Hashed, points)))
-    known: dict[_Hashed, Outcome] = {}
+    known: dict[_Hashed, PointResult] = {}
     for one in wanted:
         outcome = _known(store, one.point, limits)
         if outcome is not None:
             known[one] = outcome
     missing = [one for one in wanted if one not in known]
-    progress = Progress(lambda done, note: show(len(known_before) + done, note))
+    progress = SweepProgress(lambda done, note: show(len(known_before) + done, note))
     known_before = tuple(known)
 
-    def done(number: int, answer: Answer) -> None:
-        timing = Timing(answer.seconds, _now(), limits.timeout_s)
+    def done(number: int, answer: PointAnswer) -> None:
+        timing = PointTiming(answer.seconds, _now(), limits.timeout_s)
         one = missing[number]
         known[one] = store.keep(one.point, replace(answer, seconds=0.0), timing)
         ended(known[one])
@@ -144,7 +146,7 @@ def run_points(
     return [known[_Hashed(point)] for point in points]
 
 
-def _known(store: Store, point: Point, limits: Limits) -> Outcome | None:
+def _known(store: ResultStore, point: Point, limits: Limits) -> PointResult | None:
     last = store.last(point)
     if last is None or last.status is Status.FAILED:
         return None
@@ -191,7 +193,7 @@ class Worker:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._child: _Child | None = None
+        self._child: _WorkerProcess | None = None
         self._lock = threading.Lock()
         self._closed = False
 
@@ -201,7 +203,7 @@ class Worker:
         child = self._child
         return None if child is None else child.process.pid
 
-    def run(self, point: Point, told: Told) -> Answer:
+    def run(self, point: Point, told: ReportProgress) -> PointAnswer:
         """The point's answer. Only a death that may be another's fault gives it a second try."""
         for number in range(TRIES):
             try:
@@ -209,7 +211,7 @@ class Worker:
             except _DeathError as death:
                 self.close()
                 if death.final or number == TRIES - 1:
-                    return Answer(death.status, reason=str(death), seconds=death.seconds)
+                    return PointAnswer(death.status, reason=str(death), seconds=death.seconds)
         raise AssertionError
 
     def kill(self) -> None:
@@ -226,7 +228,7 @@ class Worker:
                 self._child.close()
             self._child = None
 
-    def _tried(self, point: Point, told: Told) -> Answer:
+    def _tried(self, point: Point, told: ReportProgress) -> PointAnswer:
         child = self._living()
         child.points += 1
         try:
@@ -235,7 +237,7 @@ class Worker:
         except (EOFError, OSError):
             if self._closed:
                 raise StoppedError("stopped") from None
-            raise _DeathError(child.epitaph(), child.seconds()) from None
+            raise _DeathError(child.exit_reason(), child.seconds()) from None
         rss_mib = child.rss_mib()
         if child.points >= POINTS_EACH or (
             self.limits.memory_mib is not None and rss_mib > self.limits.memory_mib / 2
@@ -243,11 +245,11 @@ class Worker:
             self.close()
         return answer
 
-    def _heard(self, child: "_Child", told: Told) -> Answer:
+    def _heard(self, child: "_WorkerProcess", told: ReportProgress) -> PointAnswer:
         limits, began_s = self.limits, time.monotonic()
         while True:
-            if child.connection.poll(LOOK_S):
-                said = msgspec.msgpack.decode(child.connection.recv_bytes(), type=Said)
+            if child.connection.poll(POLL_S):
+                said = msgspec.msgpack.decode(child.connection.recv_bytes(), type=WorkerMessage)
                 if said.answer is not None:
                     return said.answer
                 told(said.done, said.note)
@@ -266,7 +268,7 @@ class Worker:
                     final=True,
                 )
 
-    def _living(self) -> "_Child":
+    def _living(self) -> "_WorkerProcess":
         with self._lock:
             if self._closed:
                 raise StoppedError("stopped")
@@ -274,7 +276,7 @@ class Worker:
                 self._child.close()
                 self._child = None
             if self._child is None:
-                self._child = _Child.start()
+                self._child = _WorkerProcess.start()
             child = self._child
         if not child.ready:
             try:
@@ -286,7 +288,7 @@ class Worker:
         if not child.ready:
             if self._closed:
                 raise StoppedError("stopped")
-            raise _DeathError(f"{child.epitaph()} before it was ready", child.seconds())
+            raise _DeathError(f"{child.exit_reason()} before it was ready", child.seconds())
         return child
 
 
@@ -300,7 +302,7 @@ class _DeathError(FairleadError):
         self.seconds, self.status, self.final = seconds, status, final
 
 
-class _Child:
+class _WorkerProcess:
     """The process and the socket to it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", connection: Connection) -> None:
@@ -312,18 +314,23 @@ class _Child:
         self._seconds = 0.0
 
     @staticmethod
-    def start() -> "_Child":
+    def start() -> "_WorkerProcess":
         """A new one, which begins at once to import."""
         ours, theirs = socket.socketpair()
         with theirs:
-            call = ["-m", "fairlead.analysis.experiments.worker", str(theirs.fileno()), str(os.getpid())]
+            call = [
+                "-m",
+                "fairlead.analysis.experiments.worker",
+                str(theirs.fileno()),
+                str(os.getpid()),
+            ]
             process = subprocess.Popen(
                 [sys.executable, *call],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 env=os.environ | SERIAL,
             )
-        return _Child(process, Connection(ours.detach()))
+        return _WorkerProcess(process, Connection(ours.detach()))
 
     def rss_mib(self) -> float:
         """Memory that it holds now."""
@@ -341,7 +348,7 @@ class _Child:
             pass
         return self._seconds
 
-    def epitaph(self) -> str:
+    def exit_reason(self) -> str:
         """How it ended, when nobody meant it to."""
         try:
             code = self.process.wait(1.0)
@@ -368,12 +375,12 @@ class Processes:
 
     count: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
-    def run(self, points: Sequence[Point], limits: Limits, done: Done, told: Progress) -> None:
+    def run(self, points: Sequence[Point], limits: Limits, done: Done, told: SweepProgress) -> None:
         """Run all points, the first ones first."""
         count = min(self.count, len(points))
         limits = limits.shared_by(count)
         todo: queue.SimpleQueue[int] = queue.SimpleQueue()
-        answers: queue.SimpleQueue[tuple[int, Answer | BaseException]] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[tuple[int, PointAnswer | BaseException]] = queue.SimpleQueue()
         for number in range(len(points)):
             todo.put(number)
         workers = [Worker(limits) for _ in range(count)]
@@ -393,7 +400,7 @@ class Processes:
             left = len(points)
             while left:
                 try:
-                    number, answer = answers.get(timeout=LOOK_S)
+                    number, answer = answers.get(timeout=POLL_S)
                 except queue.Empty:
                     told.show()
                     continue
@@ -404,7 +411,7 @@ class Processes:
                 told.show()
 
 
-def _with_progress(worker: Worker, point: Point, number: int, told: Progress) -> Answer:
+def _with_progress(worker: Worker, point: Point, number: int, told: SweepProgress) -> PointAnswer:
     name = f"{label(point)} [{number + 1}]"
     told.part(name, 0.0, "")
     try:

@@ -4,17 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fairlead.errors import ConfigError
-from fairlead.analysis.experiments.findings import Scale
-from fairlead.analysis.experiments.point import Outcome, Point
 from fairlead.analysis.experiments.executor import (
-    Engine,
     Limits,
     Processes,
+    SweepExecutor,
     run_points,
 )
-from fairlead.analysis.experiments.result_store import Store
+from fairlead.analysis.experiments.findings import Scale
+from fairlead.analysis.experiments.point import Point, PointResult
+from fairlead.analysis.experiments.result_store import ResultStore
 from fairlead.analysis.report import progress_bar as progress
+from fairlead.errors import ConfigError
 
 PLACES = (
     Path("data"),
@@ -26,26 +26,26 @@ MEASURED = {"builtin:gavel": "gavel/simulation_throughputs.json"}
 
 
 @dataclass
-class Bench:
+class RunContext:
     """The ``Workbench`` of ``fairlead reproduce``."""
 
     name: str
     scale: Scale
     folder: Path
-    store: Store
+    store: ResultStore
     data: Path | None = None
-    engine: Engine = field(default_factory=Processes)
+    engine: SweepExecutor = field(default_factory=Processes)
     limits: Limits = field(default_factory=Limits)
-    ended: Callable[[Outcome], None] = lambda _outcome: None
-    points: list[Outcome] = field(default_factory=list)  # all that were asked for
+    ended: Callable[[PointResult], None] = lambda _outcome: None
+    points: list[PointResult] = field(default_factory=list)  # all that were asked for
     notes: dict[str, str] = field(default_factory=dict)  # table -> what its lack means
     fresh: int = 0  # points that were not known before
     used_data: bool = False  # has a file of ``data`` been asked for, and found?
 
-    def run(self, points: Sequence[Point]) -> list[Outcome]:
+    def run(self, points: Sequence[Point]) -> list[PointResult]:
         """Each point's outcome, in this order; what is known already is not run again."""
 
-        def ended(outcome: Outcome) -> None:
+        def ended(outcome: PointResult) -> None:
             self.fresh += 1
             self.ended(outcome)
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
-from fairlead.analysis.experiments.point import Outcome, Point
+from fairlead.analysis.experiments.point import Point, PointResult
 from fairlead.analysis.report.chart import Chart
 
 Scale: TypeAlias = Literal["small", "paper"]
 
 
 @dataclass(frozen=True)
-class Row:
+class FindingRow:
     """A number."""
 
     what: str
@@ -30,29 +30,29 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class FindingTable:
     """Numbers that belong together."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[FindingRow, ...]
 
 
 @dataclass(frozen=True)
 class Findings:
     """All that goes into the figure, the tables and the page of results."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[FindingTable, ...]
     charts: tuple[Chart, ...]
     remarks: tuple[str, ...] = ()  # in sentences: what differs, and why
 
 
-class Workbench(Protocol):
+class ExperimentContext(Protocol):
     """Where an experiment runs: it keeps results, so that what is stopped goes on."""
 
     scale: Scale
     folder: Path  # for what an experiment writes besides
 
-    def run(self, points: Sequence[Point]) -> list[Outcome]:
+    def run(self, points: Sequence[Point]) -> list[PointResult]:
         """Each point's outcome, in this order; what is known already is not run again."""
 
     def shared(self, name: str) -> Path:
@@ -67,5 +67,5 @@ class Reproduction:
     name: str  # as ``fairlead reproduce`` takes it
     title: str
     source: str  # paper and figure
-    run: Callable[[Workbench], Findings]
-    needs_data: bool = False  # files that ``Workbench.shared`` finds
+    run: Callable[[ExperimentContext], Findings]
+    needs_data: bool = False  # files that ``ExperimentContext.shared`` finds

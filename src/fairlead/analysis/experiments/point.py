@@ -37,7 +37,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PointResult:
     """What came of a point. ``metrics`` are those of ``Result`` without what differs from run to run of
     the same point (times of processors); they are empty unless it is complete."""
 

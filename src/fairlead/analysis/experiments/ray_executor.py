@@ -14,18 +14,18 @@ from typing import Any
 
 import msgspec
 
-from fairlead.errors import ConfigError, RunError
-from fairlead.analysis.experiments.point import Point, Status
 from fairlead.analysis.experiments.executor import (
-    LOOK_S,
+    POLL_S,
     Done,
     Limits,
-    Progress,
+    SweepProgress,
     Worker,
     label,
 )
-from fairlead.analysis.experiments.result_store import Answer, code_version
+from fairlead.analysis.experiments.point import Point, Status
+from fairlead.analysis.experiments.result_store import PointAnswer, code_version
 from fairlead.cluster.protocol.quiet_grpc import grpc
+from fairlead.errors import ConfigError, RunError
 
 TRIES = 3  # of a point whose node is lost
 KNOCK_S = 15.0  # for a cluster to accept a connection
@@ -49,7 +49,7 @@ class Remote:
         return msgspec.msgpack.encode(answer)
 
 
-class RayEngine:
+class RayExecutor:
     """An engine: the cores of a Ray cluster."""
 
     def __init__(self, count: int | None = None, address: str | None = None) -> None:
@@ -58,7 +58,7 @@ class RayEngine:
         self.count = count
         self.address = address
 
-    def run(self, points: Sequence[Point], limits: Limits, done: Done, told: Progress) -> None:
+    def run(self, points: Sequence[Point], limits: Limits, done: Done, told: SweepProgress) -> None:
         """Run all points, the first ones first."""
         ray = _ray()
         with _connected(ray, self.address):
@@ -78,7 +78,7 @@ class _Crew:
         self.busy: dict[Any, tuple[Any, int]] = {}  # by the answer to come: actor and point
         self.tries: dict[int, int] = {}
 
-    def run(self, points: Sequence[Point], done: Done, told: Progress) -> None:
+    def run(self, points: Sequence[Point], done: Done, told: SweepProgress) -> None:
         """Give each actor a point, and another when it has answered."""
         todo = list(range(len(points)))[::-1]
         idle = [self._hired() for _ in range(self.count)]
@@ -87,7 +87,7 @@ class _Crew:
             while todo or self.busy:
                 while idle and todo:
                     self._give(idle.pop(), todo.pop(), points, told)
-                ready, _ = self.ray.wait(list(self.busy), timeout=LOOK_S * 5)
+                ready, _ = self.ray.wait(list(self.busy), timeout=POLL_S * 5)
                 told.show()
                 for answer in ready:
                     actor, number = self.busy.pop(answer)
@@ -99,7 +99,7 @@ class _Crew:
                         self._again(number, problem, todo, done)
                         continue
                     idle.append(actor)
-                    done(number, msgspec.msgpack.decode(content, type=Answer))
+                    done(number, msgspec.msgpack.decode(content, type=PointAnswer))
         finally:
             for actor in [*idle, *(actor for actor, _ in self.busy.values())]:
                 self.ray.kill(actor)
@@ -115,7 +115,7 @@ class _Crew:
                 "would differ"
             )
 
-    def _give(self, actor: Any, number: int, points: Sequence[Point], told: Progress) -> None:
+    def _give(self, actor: Any, number: int, points: Sequence[Point], told: SweepProgress) -> None:
         self.tries[number] = self.tries.get(number, 0) + 1
         told.part(_name(points, number), 0.0, "")
         answer = actor.run.remote(msgspec.msgpack.encode(points[number]))
@@ -127,7 +127,7 @@ class _Crew:
             todo.append(number)
             return
         said = str(problem).strip().partition("\n")[0]
-        done(number, Answer(Status.FAILED, reason=f"its node was lost {TRIES} times: {said}"))
+        done(number, PointAnswer(Status.FAILED, reason=f"its node was lost {TRIES} times: {said}"))
 
 
 def _name(points: Sequence[Point], number: int) -> str:

@@ -17,19 +17,19 @@ import msgspec
 import numpy as np
 
 import fairlead
-from fairlead.errors import ConfigError, RunError
 from fairlead.analysis.experiments import published
+from fairlead.analysis.experiments.experiment_context import RunContext
 from fairlead.analysis.experiments.findings import (
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
     Scale,
-    Table,
 )
 from fairlead.analysis.experiments.point import Point, Status
 from fairlead.analysis.experiments.result_store import code_version
-from fairlead.analysis.experiments.experiment_context import Bench
 from fairlead.analysis.report.chart_mpl import write_chart
+from fairlead.errors import ConfigError, RunError
 from fairlead.simulator.traces.atomic_write import write_atomically
 
 RECORD = "findings.json"
@@ -67,7 +67,7 @@ def wanted(names: Sequence[str]) -> list[Reproduction]:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunRecord:
     """A point as it was run."""
 
     key: str
@@ -78,7 +78,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Record:
+class ReproductionRecord:
     """``findings.json``."""
 
     name: str
@@ -94,19 +94,19 @@ class Record:
     cpu_s: float  # of all points, whenever they ran, and of the last command
     n_points: int
     n_known: int  # points that had been run before the last command
-    tables: tuple[Table, ...]
+    tables: tuple[FindingTable, ...]
     remarks: tuple[str, ...]
     figures: tuple[str, ...]
 
 
-def reproduce(one: Reproduction, bench: Bench) -> tuple[Findings, Record]:
+def reproduce(one: Reproduction, bench: RunContext) -> tuple[Findings, ReproductionRecord]:
     """Run it on the bench and write all of it to the bench's folder."""
     bench.folder.mkdir(parents=True, exist_ok=True)
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     findings = one.run(bench)
     findings = replace(findings, remarks=(*findings.remarks, *bench.notes.values()))
     points = {bench.store.key(outcome.point): outcome for outcome in bench.points}
-    record = Record(
+    record = ReproductionRecord(
         one.name,
         one.title,
         one.source,
@@ -129,7 +129,7 @@ def reproduce(one: Reproduction, bench: Bench) -> tuple[Findings, Record]:
     )
     if not bench.fresh:
         record = _as_run(record, bench.folder / RECORD)
-    ran = [Ran(key, o.point, o.status, o.reason, o.seconds) for key, o in points.items()]
+    ran = [RunRecord(key, o.point, o.status, o.reason, o.seconds) for key, o in points.items()]
     _write(bench.folder / "points.json", _json(ran))
     _write(bench.folder / "charts.json", _json(findings.charts))
     _write(bench.folder / "table.csv", as_csv(findings.tables))
@@ -138,7 +138,7 @@ def reproduce(one: Reproduction, bench: Bench) -> tuple[Findings, Record]:
     return findings, record
 
 
-def _as_run(record: Record, path: Path) -> Record:
+def _as_run(record: ReproductionRecord, path: Path) -> ReproductionRecord:
     """With when and how long the simulations ran, from the record of that command, if it is still there:
     whoever only writes the findings anew has not run them."""
     try:
@@ -151,7 +151,7 @@ def _as_run(record: Record, path: Path) -> Record:
     return replace(record, **{name: getattr(earlier, name) for name in told})
 
 
-def command(one: Reproduction, bench: Bench) -> str:
+def command(one: Reproduction, bench: RunContext) -> str:
     """What anybody would type to get it."""
     data = " --data DIR" if one.needs_data or bench.used_data else ""
     return f"fairlead reproduce {one.name} --scale {bench.scale}{data}"
@@ -176,14 +176,14 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def cells(row: Row) -> tuple[str, str, str, str, str]:
+def cells(row: FindingRow) -> tuple[str, str, str, str, str]:
     """A row for people: what, ours, published, ratio, remark."""
     what = f"{row.what} ({row.unit})" if row.unit else row.what
     ratio = "–" if row.ratio is None else f"{row.ratio:.3f}"
     return what, number(row.ours), number(row.published), ratio, row.remark
 
 
-def as_csv(tables: Iterable[Table]) -> str:
+def as_csv(tables: Iterable[FindingTable]) -> str:
     """All rows in one table, the numbers whole."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -196,7 +196,7 @@ def as_csv(tables: Iterable[Table]) -> str:
     return text.getvalue()
 
 
-def as_markdown(tables: Iterable[Table], level: int = 2) -> str:
+def as_markdown(tables: Iterable[FindingTable], level: int = 2) -> str:
     """A heading and a table each."""
     parts = []
     for table in tables:
@@ -230,7 +230,7 @@ def write_results(page: Path, folders: Sequence[Path]) -> None:
     _write(page, "\n".join(parts))
 
 
-def _contents(records: Iterable[Record]) -> str:
+def _contents(records: Iterable[ReproductionRecord]) -> str:
     lines = ["| | source | scale | version | date |", "|---|---|---|---|---|"]
     lines += [
         f"| [{one.title}](#{one.name}) | {_escaped(one.source)} | {one.scale} | {one.version} "
@@ -240,7 +240,7 @@ def _contents(records: Iterable[Record]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(record: Record, images: list[str]) -> str:
+def _section(record: ReproductionRecord, images: list[str]) -> str:
     lines = [f"## {record.name}\n", f"{record.title}. {record.source}.\n"]
     lines.append(f"    {record.command}\n")
     lines.append(
@@ -253,7 +253,7 @@ def _section(record: Record, images: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _took(record: Record) -> str:
+def _took(record: ReproductionRecord) -> str:
     points = f"{record.n_points} simulations" if record.n_points else "no simulations"
     if record.n_known:
         return f"{points}, {_minutes(record.cpu_s)} of processor time in several goes"
@@ -265,9 +265,9 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> ReproductionRecord:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
+        return msgspec.json.decode(path.read_bytes(), type=ReproductionRecord)
     except OSError as problem:
         raise RunError(f"{path}: cannot be read ({problem.strerror})") from None
     except msgspec.MsgspecError as problem:

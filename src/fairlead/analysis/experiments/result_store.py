@@ -15,20 +15,17 @@ from typing import Any, TypeVar
 import msgspec
 
 import fairlead
-from fairlead.errors import RunError
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
+from fairlead.errors import RunError
 from fairlead.simulator.traces.atomic_write import write_atomically
 
 SOURCES = (  # below the package: all that decides what comes out of a run
-    *("core", "data", "estimation", "mechanism", "model", "placement", "policies", "sim", "solve"),
-    *("traces", "commands.py", "driver.py", "events.py", "inputs.py", "jit.py", "setup.py"),
-    *("simulation.py", "simulator/recording/adaptation_columns.py", "simulator/recording/job_columns.py", "simulator/recording/contention.py"),
-    *("simulator/recording/fluid_recorder.py", "simulator/recording/recorder_kernels.py", "simulator/recording/metrics.py", "simulator/recording/recorder.py"),
-    *("simulator/recording/placement_intervals.py", "analysis/experiments/divergence.py", "analysis/experiments/point.py"),
+    *("estimation", "model", "policies", "scheduler", "simulator"),
+    *("analysis/experiments/divergence.py", "analysis/experiments/point.py"),
     *("analysis/experiments/worker.py",),
 )
 T = TypeVar("T")
@@ -67,7 +64,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Timing:
+class PointTiming:
     """``KEY.timing.json``."""
 
     seconds: float  # of processor time
@@ -76,7 +73,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PointAnswer:
     """What a worker says of a point: metrics, and the table of jobs as the bytes of a Parquet file."""
 
     status: Status
@@ -87,7 +84,7 @@ class Answer:
     trace: str = ""  # where in the code an unexpected error was raised
 
 
-class Store:
+class ResultStore:
     """Results in a directory; it is made when the first one is written."""
 
     def __init__(self, folder: Path, *, any_version: bool = False) -> None:
@@ -101,14 +98,14 @@ class Store:
         """Names the files of a point."""
         return _key(point, code_version(), digests(point))
 
-    def find(self, point: Point) -> Outcome | None:
+    def find(self, point: Point) -> PointResult | None:
         """The outcome of a point that has ended, if it is here with its table of jobs."""
         outcome = self.last(point)
         if outcome is None or outcome.status not in ENDED:
             return None
         return outcome if not outcome.jobs or Path(outcome.jobs).is_file() else None
 
-    def last(self, point: Point) -> Outcome | None:
+    def last(self, point: Point) -> PointResult | None:
         """What came of the point when it was last run, if it ever was."""
         key = self.key(point)
         kept = self._read(key)
@@ -119,11 +116,11 @@ class Store:
                 self.foreign[kept.version] = self.foreign.get(kept.version, 0) + 1
         return None if kept is None else self._outcome(key, point, kept)
 
-    def timing(self, point: Point) -> Timing | None:
+    def timing(self, point: Point) -> PointTiming | None:
         """How long it took."""
-        return _decoded(self._path(self.key(point), "timing.json"), Timing)
+        return _decoded(self._path(self.key(point), "timing.json"), PointTiming)
 
-    def keep(self, point: Point, answer: Answer, timing: Timing) -> Outcome:
+    def keep(self, point: Point, answer: PointAnswer, timing: PointTiming) -> PointResult:
         """Write what has come of a point."""
         self._folder.mkdir(parents=True, exist_ok=True)
         key = self.key(point)
@@ -159,9 +156,9 @@ class Store:
     def _read(self, key: str) -> Kept | None:
         return _decoded(self._path(key, "json"), Kept)
 
-    def _outcome(self, key: str, point: Point, kept: Kept) -> Outcome:
-        timing = _decoded(self._path(key, "timing.json"), Timing)
-        return Outcome(
+    def _outcome(self, key: str, point: Point, kept: Kept) -> PointResult:
+        timing = _decoded(self._path(key, "timing.json"), PointTiming)
+        return PointResult(
             point,
             kept.status,
             kept.metrics,

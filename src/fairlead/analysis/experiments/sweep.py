@@ -8,14 +8,14 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from fairlead.errors import RunError
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
-from fairlead.analysis.experiments.sweep_loads import step_of
 from fairlead.analysis.experiments.result_store import code_version
+from fairlead.analysis.experiments.sweep_loads import step_of
+from fairlead.errors import RunError
 from fairlead.simulator.inputs import Input
 
 Axis: TypeAlias = Literal["rates", "jobs", "none"]
@@ -24,7 +24,7 @@ SUSTAINED = (
 )
 MOST_STEPS = 200  # of automatic rates
 RESULT = "sweep.json"
-RunAll: TypeAlias = Callable[[Sequence[Point]], list[Outcome]]
+RunAll: TypeAlias = Callable[[Sequence[Point]], list[PointResult]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Automatic:
 
 
 @dataclass(frozen=True)
-class Line:
+class SweepLine:
     """What a curve has in common."""
 
     name: str
@@ -69,7 +69,7 @@ class Spec:
         default_factory=dict
     )  # by field of the input
 
-    def lines(self) -> dict[str, "tuple[Line, Input]"]:
+    def lines(self) -> dict[str, "tuple[SweepLine, Input]"]:
         """The curves by name, with the input that their points share."""
         many = len(self.profiles) > 1
         found = {}
@@ -80,7 +80,7 @@ class Spec:
                     words = [f"({profile})"] if many else []
                     words += [f"{key}={value}" for key, value in shown.items()]
                     name = " ".join([policy, *words])
-                    line = Line(name, policy, profile, shown)
+                    line = SweepLine(name, policy, profile, shown)
                     found[name] = (line, replace(self.input, **values))  # type: ignore[arg-type]
         return found
 
@@ -100,13 +100,13 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Cell:
+class SweepCell:
     """A point in its place."""
 
     line: str
     load: float | None
     seed: int
-    outcome: Outcome  # without seconds (the store has them); ``jobs`` relative to the folder
+    outcome: PointResult  # without seconds (the store has them); ``jobs`` relative to the folder
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class SweepResult:
 
     version: str
     spec: Spec
-    lines: tuple[Line, ...]
-    cells: tuple[Cell, ...]  # by line, load, seed
+    lines: tuple[SweepLine, ...]
+    cells: tuple[SweepCell, ...]  # by line, load, seed
 
 
 def run_sweep(spec: Spec, run: RunAll) -> SweepResult:
@@ -129,7 +129,7 @@ def run_sweep(spec: Spec, run: RunAll) -> SweepResult:
     )
 
 
-def _at_loads(spec: Spec, run: RunAll) -> list[Cell]:
+def _at_loads(spec: Spec, run: RunAll) -> list[SweepCell]:
     loads: tuple[float | None, ...] = spec.loads or (None,)
     places = [
         (line, load, seed)
@@ -141,7 +141,7 @@ def _at_loads(spec: Spec, run: RunAll) -> list[Cell]:
     return _cells(spec, run, places)
 
 
-def _climbed(spec: Spec, run: RunAll) -> list[Cell]:
+def _climbed(spec: Spec, run: RunAll) -> list[SweepCell]:
     """From low to high, all lines side by side; each ends where it is saturated."""
     automatic = spec.automatic
     assert automatic is not None
@@ -149,7 +149,7 @@ def _climbed(spec: Spec, run: RunAll) -> list[Cell]:
         name: automatic.step or step_of(spec.point(name, 1.0, spec.seeds[0]))
         for name in spec.lines()
     }
-    cells: list[Cell] = []
+    cells: list[SweepCell] = []
     climbing = list(step)
     for number in range(MOST_STEPS):
         at = {
@@ -170,16 +170,18 @@ def _climbed(spec: Spec, run: RunAll) -> list[Cell]:
     return cells
 
 
-def _saturated(outcomes: list[Outcome], threshold: float) -> bool:
+def _saturated(outcomes: list[PointResult], threshold: float) -> bool:
     if any(one.status is not Status.COMPLETE for one in outcomes):
         return True
     return fmean(one.metrics["utilization"] for one in outcomes) >= threshold
 
 
-def _cells(spec: Spec, run: RunAll, places: Sequence[tuple[str, float | None, int]]) -> list[Cell]:
+def _cells(
+    spec: Spec, run: RunAll, places: Sequence[tuple[str, float | None, int]]
+) -> list[SweepCell]:
     outcomes = run([spec.point(*place) for place in places])
     return [
-        Cell(*place, replace(one, seconds=0.0, jobs=_relative(one.jobs)))
+        SweepCell(*place, replace(one, seconds=0.0, jobs=_relative(one.jobs)))
         for place, one in zip(places, outcomes, strict=True)
     ]
 
@@ -189,7 +191,7 @@ def _relative(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class Summary:
+class LoadSummary:
     """A line at a load, over the seeds that are complete there."""
 
     line: str
@@ -204,19 +206,19 @@ class Summary:
     statuses: dict[Status, int]  # of all seeds
 
 
-def summarise(result: SweepResult) -> list[Summary]:
+def summarise(result: SweepResult) -> list[LoadSummary]:
     """A row for each line and load, in the order of the cells."""
-    groups: dict[tuple[str, float | None], list[Outcome]] = {}
+    groups: dict[tuple[str, float | None], list[PointResult]] = {}
     for cell in result.cells:
         groups.setdefault((cell.line, cell.load), []).append(cell.outcome)
     return [_summary(line, load, group) for (line, load), group in groups.items()]
 
 
-def _summary(line: str, load: float | None, outcomes: list[Outcome]) -> Summary:
+def _summary(line: str, load: float | None, outcomes: list[PointResult]) -> LoadSummary:
     done = [one.metrics for one in outcomes if one.status is Status.COMPLETE]
     jct = _values(done, "avg_jct_s")
     statuses = [one.status for one in outcomes]
-    return Summary(
+    return LoadSummary(
         line,
         load,
         len(done),
@@ -230,7 +232,7 @@ def _summary(line: str, load: float | None, outcomes: list[Outcome]) -> Summary:
     )
 
 
-def sustainable(rows: list[Summary], line: str) -> float | None:
+def sustainable(rows: list[LoadSummary], line: str) -> float | None:
     """The highest load up to which every seed is complete and the mean JCT is at most ``SUSTAINED`` times
     that at the line's lowest load; None where the lowest is not complete itself."""
     highest, lowest_s = None, None

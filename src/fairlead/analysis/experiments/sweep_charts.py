@@ -9,12 +9,10 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from fairlead.errors import ConfigError, RunError
-from fairlead.analysis.experiments.point import Outcome, Status
+from fairlead.analysis.experiments.point import PointResult, Status
 from fairlead.analysis.experiments.sweep import SweepResult
-from fairlead.model.arrays import Floats
+from fairlead.analysis.report.aggregate import rho_of
 from fairlead.analysis.report.chart import Chart, Series
-from fairlead.analysis.report.run_charts import distribution
 from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     COST,
@@ -23,13 +21,15 @@ from fairlead.analysis.report.metric_catalogue import (
     P99_JCT,
     QUEUEING,
     UTILIZATION,
-    Kind,
+    MetricKind,
     Unit,
     number,
     unit_for,
     worst_rho,
 )
-from fairlead.analysis.report.aggregate import rho_of
+from fairlead.analysis.report.run_charts import distribution
+from fairlead.errors import ConfigError, RunError
+from fairlead.model.arrays import Floats
 
 CEILING = 8.0  # times the least mean of a chart: what is above, near divergence, leaves it
 AXES = {"rates": "Jobs per hour", "jobs": "Number of jobs", "none": ""}
@@ -44,12 +44,12 @@ class Swept:
 
 
 @dataclass(frozen=True)
-class Curve:
+class SweepCurve:
     """A line of a sweep: its loads in rising order, and the outcomes of all seeds at each."""
 
     name: str
     loads: tuple[float | None, ...]
-    outcomes: tuple[tuple[Outcome, ...], ...]
+    outcomes: tuple[tuple[PointResult, ...], ...]
     folder: Path
 
 
@@ -60,7 +60,7 @@ class LoadFigure:
     name: str  # as ``--figure`` takes it
     title: str
     label: str
-    kind: Kind
+    kind: MetricKind
     of: Callable[[Mapping[str, object]], float | None]
     rises: bool = False  # without bound, near divergence
 
@@ -72,7 +72,7 @@ class SampleFigure:
     name: str
     title: str
     axis: str
-    kind: Kind
+    kind: MetricKind
     column: str  # of the table of jobs
 
 
@@ -99,24 +99,24 @@ def _missed(metrics: Mapping[str, object]) -> float | None:
 
 
 LOAD_FIGURES = (
-    LoadFigure("jct-load", "Average JCT", "Average JCT", Kind.TIME, AVERAGE_JCT.of, rises=True),
-    LoadFigure("p99-load", "99th percentile JCT", "p99 JCT", Kind.TIME, P99_JCT.of, rises=True),
-    LoadFigure("queueing-load", "Queueing delay", "Average queueing delay", Kind.TIME, QUEUEING.of),
-    LoadFigure("makespan-load", "Makespan", "Makespan", Kind.TIME, MAKESPAN.of),
-    LoadFigure("rho-load", "Finish-time fairness", "Mean rho, isolated", Kind.RATIO, _mean_rho),
-    LoadFigure("worst-rho-load", "Worst finish-time fairness", "Worst rho, isolated", Kind.RATIO,
+    LoadFigure("jct-load", "Average JCT", "Average JCT", MetricKind.TIME, AVERAGE_JCT.of, rises=True),
+    LoadFigure("p99-load", "99th percentile JCT", "p99 JCT", MetricKind.TIME, P99_JCT.of, rises=True),
+    LoadFigure("queueing-load", "Queueing delay", "Average queueing delay", MetricKind.TIME, QUEUEING.of),
+    LoadFigure("makespan-load", "Makespan", "Makespan", MetricKind.TIME, MAKESPAN.of),
+    LoadFigure("rho-load", "Finish-time fairness", "Mean rho, isolated", MetricKind.RATIO, _mean_rho),
+    LoadFigure("worst-rho-load", "Worst finish-time fairness", "Worst rho, isolated", MetricKind.RATIO,
                worst_rho("isolated").of),
-    LoadFigure("utilisation-load", "Utilisation", "Busy devices", Kind.SHARE, UTILIZATION.of),
-    LoadFigure("cost-load", "Cost", "Cost", Kind.MONEY, COST.of),
-    LoadFigure("deadlines-load", "Deadlines missed", "Jobs with a deadline that missed it", Kind.SHARE,
+    LoadFigure("utilisation-load", "Utilisation", "Busy devices", MetricKind.SHARE, UTILIZATION.of),
+    LoadFigure("cost-load", "Cost", "Cost", MetricKind.MONEY, COST.of),
+    LoadFigure("deadlines-load", "Deadlines missed", "Jobs with a deadline that missed it", MetricKind.SHARE,
                _missed),
-    LoadFigure("preemptions-load", "Preemptions", "Preemptions per job", Kind.RATIO,
+    LoadFigure("preemptions-load", "Preemptions", "Preemptions per job", MetricKind.RATIO,
                _per_job("preemptions")),
-    LoadFigure("lost-load", "Lost work", "Run time lost to restarts", Kind.SHARE, LOST.of),
+    LoadFigure("lost-load", "Lost work", "Run time lost to restarts", MetricKind.SHARE, LOST.of),
 )  # fmt: skip
 SAMPLE_FIGURES = (
-    SampleFigure("jct", "Job completion time", "Completion time", Kind.TIME, "jct_s"),
-    SampleFigure("rho", "Finish-time fairness", "Rho, isolated", Kind.RATIO, "rho_isolated"),
+    SampleFigure("jct", "Job completion time", "Completion time", MetricKind.TIME, "jct_s"),
+    SampleFigure("rho", "Finish-time fairness", "Rho, isolated", MetricKind.RATIO, "rho_isolated"),
 )
 
 
@@ -132,7 +132,7 @@ def axis_of(sweeps: Sequence[Swept]) -> str:
     return first.result.spec.axis
 
 
-def curves(sweeps: Sequence[Swept]) -> list[Curve]:
+def curves(sweeps: Sequence[Swept]) -> list[SweepCurve]:
     """All lines; of several sweeps with the names of their folders."""
     return [
         _curve(swept, line.name, f"{swept.folder.name}: " if len(sweeps) > 1 else "")
@@ -141,13 +141,15 @@ def curves(sweeps: Sequence[Swept]) -> list[Curve]:
     ]
 
 
-def _curve(swept: Swept, line: str, prefix: str) -> Curve:
-    found: dict[float | None, list[Outcome]] = {}
+def _curve(swept: Swept, line: str, prefix: str) -> SweepCurve:
+    found: dict[float | None, list[PointResult]] = {}
     for cell in swept.result.cells:
         if cell.line == line:
             found.setdefault(cell.load, []).append(cell.outcome)
     loads = sorted(found, key=lambda load: load or 0.0)
-    return Curve(prefix + line, tuple(loads), tuple(tuple(found[x]) for x in loads), swept.folder)
+    return SweepCurve(
+        prefix + line, tuple(loads), tuple(tuple(found[x]) for x in loads), swept.folder
+    )
 
 
 def sweep_charts(sweeps: Sequence[Swept], *names: str) -> list[tuple[str, Chart]]:
@@ -165,7 +167,7 @@ def _named(figures: Sequence[_Figure], names: Sequence[str]) -> list[_Figure]:
     return [figure for figure in figures if not names or figure.name in names]
 
 
-def load_chart(figure: LoadFigure, lines: Sequence[Curve], axis: str) -> Chart | None:
+def load_chart(figure: LoadFigure, lines: Sequence[SweepCurve], axis: str) -> Chart | None:
     """The mean over the seeds, with the least and the greatest of them as error bars. There is no point
     where a seed is not complete: the mean of the others would flatter."""
     values = [_over_seeds(figure, line) for line in lines]
@@ -186,7 +188,7 @@ def load_chart(figure: LoadFigure, lines: Sequence[Curve], axis: str) -> Chart |
     return Chart(figure.title, AXES[axis], label, series, y_most=cut)
 
 
-def _over_seeds(figure: LoadFigure, line: Curve) -> Floats:
+def _over_seeds(figure: LoadFigure, line: SweepCurve) -> Floats:
     """(3, loads) mean, least and greatest; nan where a seed is not complete or does not know."""
     found = []
     for outcomes in line.outcomes:
@@ -197,7 +199,7 @@ def _over_seeds(figure: LoadFigure, line: Curve) -> Floats:
     return np.array(found, np.float64).reshape(-1, 3).T
 
 
-def _series(line: Curve, values: Floats, unit: Unit) -> Series:
+def _series(line: SweepCurve, values: Floats, unit: Unit) -> Series:
     mean, low, high = values / unit.size
     several = any(len(outcomes) > 1 for outcomes in line.outcomes)
     loads = np.array(line.loads, np.float64)
@@ -212,7 +214,7 @@ def _bars(values: Sequence[Floats], unit: Unit) -> Series:
     return Series("", at, mean, low if several else None, high if several else None)
 
 
-def shared_load(lines: Sequence[Curve]) -> float | None:
+def shared_load(lines: Sequence[SweepCurve]) -> float | None:
     """The highest load at which every line is complete with every seed; None if there is none."""
     complete = [
         {
@@ -225,7 +227,7 @@ def shared_load(lines: Sequence[Curve]) -> float | None:
     return max(set.intersection(*complete), default=None) if complete else None
 
 
-def _sample_chart(figure: SampleFigure, lines: Sequence[Curve], axis: str) -> Chart | None:
+def _sample_chart(figure: SampleFigure, lines: Sequence[SweepCurve], axis: str) -> Chart | None:
     """The distribution over the jobs of all seeds, at the highest load that all lines sustain."""
     load = shared_load(lines)
     if axis != "none" and load is None:
@@ -238,14 +240,14 @@ def _sample_chart(figure: SampleFigure, lines: Sequence[Curve], axis: str) -> Ch
     return distribution(f"{figure.title}{where}", figure.axis, samples, figure.kind)
 
 
-def _sample(figure: SampleFigure, line: Curve, load: float | None) -> Floats:
+def _sample(figure: SampleFigure, line: SweepCurve, load: float | None) -> Floats:
     """(jobs,) increasing, of all seeds; RunError where a table of jobs cannot be read."""
     tables = [_jobs(path, figure.column) for path in _tables(line, load)]
     known = [rho_of(table, figure.column) for table in tables]
     return np.sort(np.concatenate(known)) if known else np.empty(0)
 
 
-def _tables(line: Curve, load: float | None) -> Iterator[Path]:
+def _tables(line: SweepCurve, load: float | None) -> Iterator[Path]:
     """The tables of jobs of all seeds at a load."""
     outcomes = line.outcomes[line.loads.index(load)] if load in line.loads else ()
     for one in outcomes:

@@ -8,12 +8,12 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from fairlead.errors import ClusterError, ConfigError, InputError
-from fairlead.analysis.experiments.sweep_loads import loads
 from fairlead.analysis.experiments.sweep import Automatic, Spec
-from fairlead.simulator.inputs import Input
-from fairlead.policies import registry
+from fairlead.analysis.experiments.sweep_loads import loads
+from fairlead.errors import ClusterError, ConfigError, InputError
 from fairlead.model.toml import read_toml
+from fairlead.policies import registry
+from fairlead.simulator.inputs import Input
 from fairlead.simulator.traces.cluster_files import parse_cluster
 
 OWN = ("policies", "profiles", "seeds", "rates", "jobs", "utilization_threshold", "cutoff")

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead.errors import ConfigError
 from fairlead.analysis.experiments.point import Point
+from fairlead.errors import ConfigError
 
-MOST = 1000  # points of a range
+MAX_LOADS = 1000  # points of a range
 SAMPLE = 2000  # jobs, to see how much work they are
 PARTS = 10  # of what the devices could do: the step of automatic rates
 
@@ -44,9 +44,11 @@ def _one(text: str | float, whole: bool) -> list[float]:
 def _range(text: str, whole: bool) -> list[float]:
     parts = text.split(":")
     low, high, points = map(_number, parts) if len(parts) == 3 else (math.nan,) * 3
-    if not (0 <= low <= high < math.inf and 1 <= points <= MOST and points % 1 == 0 and high > 0):
+    if not (
+        0 <= low <= high < math.inf and 1 <= points <= MAX_LOADS and points % 1 == 0 and high > 0
+    ):
         raise ConfigError(
-            f"expected LOW:HIGH:POINTS with 0 <= LOW <= HIGH and 1 <= POINTS <= {MOST}, got {text!r}"
+            f"expected LOW:HIGH:POINTS with 0 <= LOW <= HIGH and 1 <= POINTS <= {MAX_LOADS}, got {text!r}"
         )
     every = np.linspace(low, high, int(points)).tolist()
     return [float(round(one, 0 if whole else 10)) for one in every if one > 0]

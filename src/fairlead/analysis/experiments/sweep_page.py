@@ -22,12 +22,6 @@ from fairlead.analysis.report.downloads import (
     downloads,
     metric_table,
 )
-from fairlead.analysis.report.page import (
-    configuration,
-    note,
-    page,
-    section,
-)
 from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     COST,
@@ -35,10 +29,16 @@ from fairlead.analysis.report.metric_catalogue import (
     P99_JCT,
     UTILIZATION,
     WORST_RHO,
-    Kind,
+    MetricKind,
     counted,
 )
-from fairlead.analysis.report.sortable_tables import Column, sortable
+from fairlead.analysis.report.page import (
+    configuration,
+    note,
+    page,
+    section,
+)
+from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
 from fairlead.analysis.report.svg import clean
 
 MAIN = "jct-load"
@@ -123,7 +123,9 @@ def _sustained(sweeps: Sequence[Swept], axis: str) -> str:
         "at the line's lowest load. Near saturation it tells more than a ratio of completion times."
     )
     names, loads = zip(*found, strict=True) if found else ((), ())
-    table = sortable([Column("Line", names), Column(AXES[axis], loads, Kind.RATIO)])
+    table = sortable(
+        [SortableColumn("Line", names), SortableColumn(AXES[axis], loads, MetricKind.RATIO)]
+    )
     return section("Sustainable load", note(words) + table)
 
 
@@ -134,25 +136,27 @@ def _summary_table(sweeps: Sequence[Swept], axis: str) -> str:
         for row in summarise(swept.result)
     ]
     columns = [
-        Column("Line", [label for label, _ in rows]),
+        SortableColumn("Line", [label for label, _ in rows]),
         *_loads(axis, [row.load for _, row in rows]),
-        Column("Seeds complete", [row.seeds for _, row in rows], Kind.COUNT),
-        Column("Average JCT", [row.jct_s for _, row in rows], Kind.TIME),
-        Column("least", [row.jct_low_s for _, row in rows], Kind.TIME),
-        Column("greatest", [row.jct_high_s for _, row in rows], Kind.TIME),
-        Column("Makespan", [row.makespan_s for _, row in rows], Kind.TIME),
-        Column("Utilisation", [row.utilization for _, row in rows], Kind.SHARE),
-        Column("Cost", [row.cost for _, row in rows], Kind.MONEY),
+        SortableColumn("Seeds complete", [row.seeds for _, row in rows], MetricKind.COUNT),
+        SortableColumn("Average JCT", [row.jct_s for _, row in rows], MetricKind.TIME),
+        SortableColumn("least", [row.jct_low_s for _, row in rows], MetricKind.TIME),
+        SortableColumn("greatest", [row.jct_high_s for _, row in rows], MetricKind.TIME),
+        SortableColumn("Makespan", [row.makespan_s for _, row in rows], MetricKind.TIME),
+        SortableColumn("Utilisation", [row.utilization for _, row in rows], MetricKind.SHARE),
+        SortableColumn("Cost", [row.cost for _, row in rows], MetricKind.MONEY),
     ]
     return note("Click a heading to sort.") + sortable(columns)
 
 
-def _loads(axis: str, loads: Sequence[float | None]) -> list[Column]:
+def _loads(axis: str, loads: Sequence[float | None]) -> list[SortableColumn]:
     """The column of loads, where there are any."""
     if axis == "none":
         return []
     return [
-        Column(AXES[axis], [f"{load:g}" for load in loads if load is not None], Kind.COUNT, True)
+        SortableColumn(
+            AXES[axis], [f"{load:g}" for load in loads if load is not None], MetricKind.COUNT, True
+        )
     ]
 
 
@@ -167,11 +171,11 @@ def _incomplete(sweeps: Sequence[Swept], axis: str) -> str:
     if not cells:
         return ""
     columns = [
-        Column("Line", [label for label, _ in cells]),
+        SortableColumn("Line", [label for label, _ in cells]),
         *_loads(axis, [cell.load for _, cell in cells]),
-        Column("Seed", [cell.seed for _, cell in cells], Kind.COUNT, True),
-        Column("Ended", [cell.outcome.status.replace("_", " ") for _, cell in cells]),
-        Column("Why", [cell.outcome.reason for _, cell in cells]),
+        SortableColumn("Seed", [cell.seed for _, cell in cells], MetricKind.COUNT, True),
+        SortableColumn("Ended", [cell.outcome.status.replace("_", " ") for _, cell in cells]),
+        SortableColumn("Why", [cell.outcome.reason for _, cell in cells]),
     ]
     return section("Points that are not complete", sortable(columns))
 
@@ -188,13 +192,13 @@ def _point_table(sweeps: Sequence[Swept], axis: str) -> str:
     if len(shown) < len(cells):
         words = f"The first {len(shown):,} of {len(cells):,}; the download has all. {words}"
     columns = [
-        Column("Line", [label for label, _ in shown]),
+        SortableColumn("Line", [label for label, _ in shown]),
         *_loads(axis, [cell.load for _, cell in shown]),
-        Column("Seed", [cell.seed for _, cell in shown], Kind.COUNT, True),
+        SortableColumn("Seed", [cell.seed for _, cell in shown], MetricKind.COUNT, True),
     ]
     for quantity in _OF_POINTS:
         values = [quantity.of(cell.outcome.metrics) for _, cell in shown]
-        columns.append(Column(quantity.name, values, quantity.kind))
+        columns.append(SortableColumn(quantity.name, values, quantity.kind))
     return note(words) + sortable(columns)
 
 

@@ -19,26 +19,26 @@ from multiprocessing.connection import Connection
 import msgspec
 import polars as pl
 
-from fairlead.errors import FairleadError
-from fairlead.analysis.experiments.divergence import Divergence
+from fairlead.analysis.experiments.divergence import DivergenceDetector
 from fairlead.analysis.experiments.point import Point, Status
-from fairlead.analysis.experiments.result_store import Answer
-from fairlead.simulator.simulate import Run
+from fairlead.analysis.experiments.result_store import PointAnswer
+from fairlead.errors import FairleadError
+from fairlead.simulator.simulate import SimulationRun
 
 READY = b"ready"
 TOLD_EVERY_S = 0.5
 OF_THE_PROCESSOR = ("cpu_s", "solve_s")  # metrics that differ from run to run
 _PR_SET_PDEATHSIG = 1
 
-Told = Callable[[float, str], None]
+ReportProgress = Callable[[float, str], None]
 
 
-class Said(msgspec.Struct, array_like=True):
+class WorkerMessage(msgspec.Struct, array_like=True):
     """A message to the parent: how far a point has come or, at its end, the answer."""
 
     done: float = 0.0  # part of it; nan: nobody knows
     note: str = ""
-    answer: Answer | None = None
+    answer: PointAnswer | None = None
 
 
 def main(fd: int, parent: int) -> None:
@@ -51,29 +51,29 @@ def main(fd: int, parent: int) -> None:
         try:
             while True:
                 point = msgspec.msgpack.decode(socket.recv_bytes(), type=Point)
-                answer = answer_for(point, _Teller(socket))
-                socket.send_bytes(msgspec.msgpack.encode(Said(1.0, "", answer)))
+                answer = answer_for(point, _ProgressSender(socket))
+                socket.send_bytes(msgspec.msgpack.encode(WorkerMessage(1.0, "", answer)))
         except (EOFError, OSError):
             return
 
 
-def answer_for(point: Point, told: Told) -> Answer:
+def answer_for(point: Point, told: ReportProgress) -> PointAnswer:
     """Run a point; whatever goes wrong is the answer."""
     began = time.process_time()
     try:
         answer = _measured(point, told)
     except FairleadError as problem:
-        answer = Answer(Status.FAILED, reason=str(problem))
+        answer = PointAnswer(Status.FAILED, reason=str(problem))
     except MemoryError:
-        answer = Answer(Status.FAILED, reason="out of memory")
+        answer = PointAnswer(Status.FAILED, reason="out of memory")
     except Exception as problem:
         said = str(problem).partition("\n")[0]
         reason = type(problem).__name__ + (f": {said}" if said else "")
-        answer = Answer(Status.FAILED, reason=reason, trace=traceback.format_exc())
+        answer = PointAnswer(Status.FAILED, reason=reason, trace=traceback.format_exc())
     return replace(answer, seconds=time.process_time() - began)
 
 
-def _measured(point: Point, told: Told) -> Answer:
+def _measured(point: Point, told: ReportProgress) -> PointAnswer:
     run = point.input.run(point.policy, point.profile)
     total = run.n_measured
 
@@ -81,7 +81,7 @@ def _measured(point: Point, told: Told) -> Answer:
         told(done / total if total else nan, note)
 
     window = run.options.window
-    divergence = Divergence(int(run.cluster.capacity.sum()), window[1] if window else 0)
+    divergence = DivergenceDetector(int(run.cluster.capacity.sum()), window[1] if window else 0)
     endless = run.jobs.n is None and window is not None
     result = run.execute(
         stop=divergence,
@@ -90,12 +90,12 @@ def _measured(point: Point, told: Told) -> Answer:
         observers=[divergence] if endless else [],
     )
     if not result.complete:
-        return Answer(Status.DIVERGED, reason=divergence.reason)
+        return PointAnswer(Status.DIVERGED, reason=divergence.reason)
     metrics = {k: v for k, v in result.metrics.items() if k not in OF_THE_PROCESSOR}
-    return Answer(Status.COMPLETE, metrics, jobs=_parquet(_of_window(run, result.jobs)))
+    return PointAnswer(Status.COMPLETE, metrics, jobs=_parquet(_of_window(run, result.jobs)))
 
 
-def _of_window(run: Run, jobs: pl.DataFrame) -> pl.DataFrame:
+def _of_window(run: SimulationRun, jobs: pl.DataFrame) -> pl.DataFrame:
     window = run.options.window
     return jobs if window is None else jobs.slice(window[0], window[1] - window[0])
 
@@ -106,7 +106,7 @@ def _parquet(table: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-class _Teller:
+class _ProgressSender:
     """Tells the parent how far a point has come, but not at every round."""
 
     def __init__(self, socket: Connection) -> None:
@@ -117,7 +117,7 @@ class _Teller:
         now_s = time.monotonic()
         if now_s >= self.next_s:
             self.next_s = now_s + TOLD_EVERY_S
-            self.socket.send_bytes(msgspec.msgpack.encode(Said(done, note)))
+            self.socket.send_bytes(msgspec.msgpack.encode(WorkerMessage(done, note)))
 
 
 def _end_with(parent: int) -> None:

@@ -268,7 +268,7 @@ def _ratio(part: Floats, whole: Floats) -> Floats:
     return np.asarray(ratio, np.float64)
 
 
-def steps_of(values: Floats, most: int = 500) -> tuple[Floats, Floats]:
+def step_line_of(values: Floats, most: int = 500) -> tuple[Floats, Floats]:
     """The empirical distribution of increasing values: where it steps, and to what share."""
     n = values.size
     at: Ints = np.arange(n) if n <= most else np.linspace(0, n - 1, most).round().astype(np.int64)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from fairlead.model.arrays import Floats
 from fairlead.analysis.report.chart import (
     Chart,
     Series,
@@ -21,6 +20,7 @@ from fairlead.analysis.report.svg import (
     INK,
     colour,
 )
+from fairlead.model.arrays import Floats
 from fairlead.simulator.traces.atomic_write import write_atomically
 
 if TYPE_CHECKING:  # matplotlib takes a while to load, and few commands need it
@@ -31,7 +31,7 @@ Format: TypeAlias = Literal["png", "svg"]
 FORMATS: tuple[Format, ...] = ("png", "svg")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # tell series apart where colours do not
 DASHES = (0, (4, 2))
-FEW = 40  # a line of at most so many points has a marker at each
+MIN_MARKED_POINTS = 40  # a line of at most so many points has a marker at each
 WIDTH, HEIGHT = 5.4, 3.4  # inches: of the axes
 BAR_ROOM = 0.8  # of the distance between categories
 _STYLE: dict[str, Any] = {
@@ -113,7 +113,7 @@ def _bars(chart: Chart) -> int:
 def _draw_lines(axes: "Axes", chart: Chart) -> None:
     for series in chart.series:
         number = chart.names.index(series.name)
-        few = np.isfinite(series.y).sum() <= FEW and not series.steps
+        few = np.isfinite(series.y).sum() <= MIN_MARKED_POINTS and not series.steps
         axes.plot(
             series.x,
             series.y,
@@ -223,7 +223,7 @@ def _legend(axes: "Axes", chart: Chart) -> None:
             fill = "white" if dashed else color
             return Patch(facecolor=fill, edgecolor=color, linestyle="--" if dashed else "-")
         marker = "" if number is None else MARKERS[number % len(MARKERS)]
-        few = all(np.isfinite(s.y).sum() <= FEW and not s.steps for s in chart.series)
+        few = all(np.isfinite(s.y).sum() <= MIN_MARKED_POINTS and not s.steps for s in chart.series)
         return Line2D(
             [], [], color=color, linestyle=DASHES if dashed else "-", marker=marker if few else "",
             markerfacecolor="white" if dashed else color,

@@ -5,21 +5,20 @@ from zlib import crc32
 
 import numpy as np
 
-from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.analysis.report.chart import (
     Chart,
     Series,
     x_range,
     y_range,
 )
-from fairlead.analysis.report.page import section
 from fairlead.analysis.report.metric_catalogue import Unit
+from fairlead.analysis.report.page import section
 from fairlead.analysis.report.svg import (
     CHARACTER,
     FAINT,
     INK,
     Axis,
-    Frame,
+    PlotFrame,
     clean,
     colour,
     dashes,
@@ -33,10 +32,11 @@ from fairlead.analysis.report.svg import (
     ticks,
     write,
 )
+from fairlead.model.arrays import Bools, Floats, Ints
 
 BARE = Unit("", 1.0, 0)
-FEW = 40  # a line of at most so many points has a dot at each
-MOST = 1500  # points of a line that are drawn; of longer ones an even selection
+MIN_MARKED_POINTS = 40  # a line of at most so many points has a dot at each
+MAX_SERIES = 1500  # points of a line that are drawn; of longer ones an even selection
 PUBLISHED = "6 4"
 BAR_ROOM = 0.8  # of the distance between categories
 WIDE = (1120, 400)  # px; alone in a row
@@ -101,7 +101,7 @@ def draw(chart: Chart, *, size: tuple[int, int] = (560, 300)) -> str:
         pitch = (size[0] - left - 20) / max(len(chart.categories), 1)
         level = _level(chart, pitch)
         below = (22 if level else room_below(chart.categories)) + (22 if chart.x_label else 4)
-    frame = Frame(*size, left=left, top=26, bottom_margin=below)
+    frame = PlotFrame(*size, left=left, top=26, bottom_margin=below)
     x = Axis(*x_range(chart), frame.left, frame.right, chart.log_x and chart.kind == "lines")
     y = Axis(y_low, y_high, frame.bottom, frame.top, chart.log_y)
     clip = f"clip-{crc32(repr(frame).encode()):x}"
@@ -142,7 +142,7 @@ def _line(chart: Chart, series: Series, x: Axis, y: Axis) -> str:
         f"<title>{clean(name)}</title></path>",
         _whiskers(series, x.all(series.x), y, stroke),
     ]
-    if known.sum() <= FEW and not series.steps:
+    if known.sum() <= MIN_MARKED_POINTS and not series.steps:
         fill = "#fff" if series.published else stroke
         for i in np.flatnonzero(known):
             told = _told(name, brief(float(series.x[i])), series, int(i))
@@ -156,7 +156,11 @@ def _line(chart: Chart, series: Series, x: Axis, y: Axis) -> str:
 def _thinned(series: Series) -> Ints:
     """Positions of the points that are drawn."""
     n = len(series.x)
-    return np.arange(n) if n <= MOST else np.linspace(0, n - 1, MOST).round().astype(np.int64)
+    return (
+        np.arange(n)
+        if n <= MAX_SERIES
+        else np.linspace(0, n - 1, MAX_SERIES).round().astype(np.int64)
+    )
 
 
 def _stretches(known: Bools) -> list[tuple[int, int]]:
@@ -221,7 +225,7 @@ def _bars(chart: Chart, x: Axis, y: Axis) -> str:
     return "".join(parts)
 
 
-def _categories(chart: Chart, frame: Frame, x: Axis) -> str:
+def _categories(chart: Chart, frame: PlotFrame, x: Axis) -> str:
     """The horizontal axis of bars: names, and the label below them."""
     pitch = x.at(1.0) - x.at(0.0)
     level = _level(chart, pitch)
@@ -242,7 +246,7 @@ def _level(chart: Chart, pitch: float) -> bool:
     return max(map(len, chart.categories), default=0) * CHARACTER < pitch
 
 
-def _mark(frame: Frame, at: float, name: str) -> str:
+def _mark(frame: PlotFrame, at: float, name: str) -> str:
     """A vertical line with its name beside it."""
     near_end = at + 6 + len(name) * CHARACTER > frame.width
     words = write(

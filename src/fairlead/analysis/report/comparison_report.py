@@ -4,8 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from fairlead.model.arrays import Floats
-from fairlead.analysis.report import chart_svg as charts, report_figures as figures
+from fairlead.analysis.report import chart_svg as charts
+from fairlead.analysis.report import report_figures as figures
+from fairlead.analysis.report.aggregate import (
+    completion_times,
+    measured,
+    rho_of,
+    static_rho,
+)
 from fairlead.analysis.report.chart import Chart
 from fairlead.analysis.report.downloads import (
     MOST_ROWS,
@@ -14,24 +20,6 @@ from fairlead.analysis.report.downloads import (
     metric_table,
 )
 from fairlead.analysis.report.fairness import LIMITS
-from fairlead.analysis.report.report_figures import Bar
-from fairlead.analysis.report.page import (
-    GLOSSARY,
-    configurations,
-    gallery,
-    legend,
-    note,
-    page,
-    reproduce,
-    section,
-    setting,
-)
-from fairlead.analysis.report.run_charts import (
-    CHANGES,
-    SHARES,
-    Ran,
-    run_charts,
-)
 from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     COMPLETED,
@@ -43,28 +31,41 @@ from fairlead.analysis.report.metric_catalogue import (
     QUEUEING,
     UTILIZATION,
     WORST_RHO,
-    Better,
-    Kind,
-    Quantity,
+    Direction,
+    Metric,
+    MetricKind,
     keys_of,
-    quantities,
+    metrics_of,
     unit_for,
     utilization_of,
     worst_rho,
 )
-from fairlead.analysis.report.aggregate import (
-    completion_times,
-    measured,
-    rho_of,
-    static_rho,
+from fairlead.analysis.report.page import (
+    GLOSSARY,
+    configurations,
+    gallery,
+    legend,
+    note,
+    page,
+    reproduce,
+    section,
+    setting,
 )
 from fairlead.analysis.report.relative_metrics import (
     Relative,
     relative,
     times,
 )
-from fairlead.analysis.report.sortable_tables import Column, sortable
+from fairlead.analysis.report.report_figures import Bar
+from fairlead.analysis.report.run_charts import (
+    CHANGES,
+    SHARES,
+    PlottedRun,
+    run_charts,
+)
+from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
 from fairlead.analysis.report.svg import clean
+from fairlead.model.arrays import Floats
 
 _OVER_TIME = ("utilisation", "fragmentation", "spread", "queue")
 _OVERVIEW = (
@@ -83,7 +84,7 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> str:
     metrics = [run[2] for run in runs]
     configs = [run[1] for run in runs]
     given = setting(configs[0], metrics[0]) if runs else ""
-    drawn = run_charts([Ran(*run) for run in runs])
+    drawn = run_charts([PlottedRun(*run) for run in runs])
     apart = len({str(config.get("policy")) for config in configs}) == len(runs)
     return page(
         "Fairlead: comparison",
@@ -106,11 +107,11 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> str:
 
 def _overview(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
     """A row per run, to be sorted by any number."""
-    columns = [Column("Run", labels)]
+    columns = [SortableColumn("Run", labels)]
     for quantity in _OVERVIEW:
         values = [quantity.of(run) for run in metrics]
         if any(value is not None for value in values):
-            columns.append(Column(quantity.name, values, quantity.kind))
+            columns.append(SortableColumn(quantity.name, values, quantity.kind))
     return note("Click a heading to sort.") + sortable(columns)
 
 
@@ -199,7 +200,7 @@ def _comparison_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, objec
 
 
 def _bars(
-    quantity: Quantity,
+    quantity: Metric,
     labels: Sequence[str],
     metrics: Sequence[Mapping[str, object]],
     largest: float | None = None,
@@ -255,14 +256,14 @@ def _fairness(runs: Sequence[Run]) -> str:
 
 def _rho_figure(name: str, samples: Sequence[tuple[str, Floats]]) -> str:
     key = legend([(label, series) for series, (label, _) in enumerate(samples)])
-    picture = figures.cdf(samples, name, kind=Kind.RATIO, limits=LIMITS, size=(1120, 400))
+    picture = figures.cdf(samples, name, kind=MetricKind.RATIO, limits=LIMITS, size=(1120, 400))
     return f"<figure class='wide'>{key}<div class='scroll'>{picture}</div></figure>"
 
 
 def _comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
     """Numbers as rows, runs as columns, the best of each row marked."""
     body, group = [], ""
-    for quantity in quantities(metrics):
+    for quantity in metrics_of(metrics):
         if quantity.group != group:
             group = quantity.group
             span = len(labels) + 1
@@ -278,13 +279,15 @@ def _comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, obje
     )
 
 
-def _comparison_row(quantity: Quantity, metrics: Sequence[Mapping[str, object]]) -> str:
+def _comparison_row(quantity: Metric, metrics: Sequence[Mapping[str, object]]) -> str:
     values = [quantity.of(run) for run in metrics]
     unit = unit_for(quantity.kind, values)
     best = quantity.best(values, unit)
     least = min((value for value in values if value is not None), default=0.0)
     by_how_much = (
-        quantity.better is Better.LOWER and quantity.kind in (Kind.TIME, Kind.MONEY) and least > 0
+        quantity.better is Direction.LOWER
+        and quantity.kind in (MetricKind.TIME, MetricKind.MONEY)
+        and least > 0
     )
     cells = []
     for i, value in enumerate(values):

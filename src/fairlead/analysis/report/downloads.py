@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from fairlead.analysis.report.chart import Chart, Series
-from fairlead.analysis.report.page import note, section
 from fairlead.analysis.report.metric_catalogue import number
+from fairlead.analysis.report.page import note, section
 from fairlead.analysis.report.svg import clean
 
 DIGITS = 7  # significant ones of embedded numbers; the Parquet tables hold all

@@ -3,8 +3,8 @@
 import numpy as np
 import polars as pl
 
-from fairlead.model.arrays import Floats
 from fairlead.analysis.report.aggregate import accelerators
+from fairlead.model.arrays import Floats
 
 _NEEDED = ("arrival_s", "end_s", "weight", "run_s", "scale_factor", "tenant")
 
@@ -14,7 +14,7 @@ def received_s(jobs: pl.DataFrame) -> pl.Series:
     return jobs["run_s"] * jobs["scale_factor"]
 
 
-def entitled_s(jobs: pl.DataFrame, rounds: pl.DataFrame) -> Floats | None:
+def fair_share_s(jobs: pl.DataFrame, rounds: pl.DataFrame) -> Floats | None:
     """(jobs,) device-seconds that each would have had, had all devices been split at every moment among
     the jobs in the system, by weight, each taking no more than it can use. None where the tables do not
     tell."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fairlead.simulator.recording.adaptation_columns import in_words
-from fairlead.analysis.report.page import note
-from fairlead.analysis.report.metric_catalogue import Kind, number
 from fairlead.analysis.report.aggregate import worst_jobs
-from fairlead.analysis.report.sortable_tables import Column, sortable
+from fairlead.analysis.report.metric_catalogue import MetricKind, number
+from fairlead.analysis.report.page import note
+from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
+from fairlead.simulator.recording.adaptation_columns import in_words
 
 MOST_JOBS = 500  # rows of the table
 
@@ -33,7 +33,7 @@ class _Column:
 
     name: str
     of: Callable[[pl.DataFrame], list[object]]
-    kind: Kind | None = None  # None for words
+    kind: MetricKind | None = None  # None for words
     always: bool = False  # shown even if nothing is known
 
 
@@ -67,26 +67,26 @@ def _weight(jobs: pl.DataFrame) -> list[object]:
 
 
 JOB_COLUMNS = (
-    _Column("Job", _plain("job"), Kind.COUNT, always=True),
+    _Column("Job", _plain("job"), MetricKind.COUNT, always=True),
     _Column("Family", _plain("family"), always=True),
-    _Column("Devices", _plain("scale_factor"), Kind.COUNT, always=True),
+    _Column("Devices", _plain("scale_factor"), MetricKind.COUNT, always=True),
     _Column("Mode", _plain("mode")),
     _Column("Batch size from epoch", _batch_sizes),
     _Column("Tenant", _plain("tenant")),
-    _Column("Weight", _weight, Kind.RATIO),
-    _Column("Arrival", _plain("arrival_s"), Kind.TIME, always=True),
-    _Column("Waited", _waited, Kind.TIME),
-    _Column("Run time", _plain("run_s"), Kind.TIME),
-    _Column("JCT", _plain("jct_s"), Kind.TIME, always=True),
+    _Column("Weight", _weight, MetricKind.RATIO),
+    _Column("Arrival", _plain("arrival_s"), MetricKind.TIME, always=True),
+    _Column("Waited", _waited, MetricKind.TIME),
+    _Column("Run time", _plain("run_s"), MetricKind.TIME),
+    _Column("JCT", _plain("jct_s"), MetricKind.TIME, always=True),
     _Column("Ended", _plain("end"), always=True),
-    _Column("Steps done", _steps_done, Kind.SHARE),
-    _Column("Rho, isolated", _plain("rho_isolated"), Kind.RATIO),
-    _Column("Rho, static", _plain("rho_static"), Kind.RATIO),
-    _Column("Rho, Themis", _plain("rho_themis"), Kind.RATIO),
-    _Column("Cost", _plain("cost"), Kind.MONEY),
-    _Column("Restarts", _plain("restarts"), Kind.COUNT),
-    _Column("Moves", _plain("moves"), Kind.COUNT),
-    _Column("Lost to restarts", _plain("restart_lost_s"), Kind.TIME),
+    _Column("Steps done", _steps_done, MetricKind.SHARE),
+    _Column("Rho, isolated", _plain("rho_isolated"), MetricKind.RATIO),
+    _Column("Rho, static", _plain("rho_static"), MetricKind.RATIO),
+    _Column("Rho, Themis", _plain("rho_themis"), MetricKind.RATIO),
+    _Column("Cost", _plain("cost"), MetricKind.MONEY),
+    _Column("Restarts", _plain("restarts"), MetricKind.COUNT),
+    _Column("Moves", _plain("moves"), MetricKind.COUNT),
+    _Column("Lost to restarts", _plain("restart_lost_s"), MetricKind.TIME),
     _Column("Deadline", _deadline),
 )
 
@@ -106,9 +106,9 @@ def job_table(jobs: pl.DataFrame) -> str:
     return f"{note(words)}{sortable(columns)}"
 
 
-def _known(column: _Column, jobs: pl.DataFrame) -> Column | None:
+def _known(column: _Column, jobs: pl.DataFrame) -> SortableColumn | None:
     """One column; None where nobody knows anything about it."""
     values = column.of(jobs)
     if not column.always and all(value is None or value == "" for value in values):
         return None
-    return Column(column.name, values, column.kind, plain=column.name == "Job")
+    return SortableColumn(column.name, values, column.kind, plain=column.name == "Job")

@@ -9,7 +9,7 @@ from numbers import Real
 DASH = "-"  # what a missing number looks like
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What a number measures."""
 
     TIME = "time"  # seconds, shown in s, min, h or days
@@ -19,7 +19,7 @@ class Kind(Enum):
     RATIO = "ratio"
 
 
-class Better(Enum):
+class Direction(Enum):
     """Which of two values of a quantity is better."""
 
     LOWER = -1
@@ -64,24 +64,24 @@ def number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def unit_for(kind: Kind, values: Iterable[float | None], digits: int = 4) -> Unit:
+def unit_for(kind: MetricKind, values: Iterable[float | None], digits: int = 4) -> Unit:
     """The unit in which people read these numbers, with so many digits for the largest."""
     known = [value for value in values if value is not None]
     largest = max((abs(value) for value in known), default=0.0)
     match kind:
-        case Kind.TIME:
+        case MetricKind.TIME:
             return _time_unit(largest, digits)
-        case Kind.SHARE:
+        case MetricKind.SHARE:
             return Unit("%", 0.01, 1)
-        case Kind.MONEY:
+        case MetricKind.MONEY:
             return Unit("$", 1.0, 2 if largest < 1000 else 0)
-        case Kind.COUNT:
+        case MetricKind.COUNT:
             return Unit("", 1.0, 0 if all(value == round(value) for value in known) else 1)
-        case Kind.RATIO:
+        case MetricKind.RATIO:
             return Unit("", 1.0, max(_decimals(largest, digits), 2) if largest < 1000 else 0)
 
 
-def text(kind: Kind, value: object, digits: int = 4) -> str:
+def text(kind: MetricKind, value: object, digits: int = 4) -> str:
     """One number with its unit."""
     known = number(value)
     return unit_for(kind, [known], digits).full(known)
@@ -100,13 +100,13 @@ def _decimals(largest: float, digits: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class Metric:
     """A number of a report."""
 
     name: str
     path: tuple[object, ...]  # keys into the metrics, outermost first
-    kind: Kind
-    better: Better
+    kind: MetricKind
+    better: Direction
     group: str
     short: str = ""  # for narrow columns
     meaning: str = ""
@@ -125,9 +125,9 @@ class Quantity:
         """Positions of the best value as it is shown; none where nothing sets the runs apart."""
         known = [value for value in values if value is not None]
         shown = {unit.bare(value) for value in known}
-        if self.better is Better.NEITHER or len(shown) < 2:
+        if self.better is Direction.NEITHER or len(shown) < 2:
             return frozenset()
-        best = unit.bare(min(known) if self.better is Better.LOWER else max(known))
+        best = unit.bare(min(known) if self.better is Direction.LOWER else max(known))
         return frozenset(i for i, value in enumerate(values) if unit.bare(value) == best)
 
 
@@ -135,85 +135,91 @@ _ISOLATED = "completion time over the time under an equal, isolated share of the
 _STATIC = "completion time over exclusive run time x max(1, jobs of the trace / devices)"
 _THEMIS = "completion time over exclusive run time x max(1, jobs in the system / devices), over its rounds"
 
-AVERAGE_JCT = Quantity(
-    "Average JCT", ("avg_jct_s",), Kind.TIME, Better.LOWER, "Completion", "avg JCT",
+AVERAGE_JCT = Metric(
+    "Average JCT", ("avg_jct_s",), MetricKind.TIME, Direction.LOWER, "Completion", "avg JCT",
     "job completion time: from arrival to completion",
 )  # fmt: skip
-P99_JCT = Quantity(
-    "99th percentile JCT", ("jct_percentiles_s", "p99"), Kind.TIME, Better.LOWER, "Completion", "p99 JCT",
+P99_JCT = Metric(
+    "99th percentile JCT", ("jct_percentiles_s", "p99"), MetricKind.TIME, Direction.LOWER, "Completion",
+    "p99 JCT",
 )  # fmt: skip
-MAKESPAN = Quantity(
-    "Makespan", ("makespan_s",), Kind.TIME, Better.LOWER, "Completion", "makespan",
+MAKESPAN = Metric(
+    "Makespan", ("makespan_s",), MetricKind.TIME, Direction.LOWER, "Completion", "makespan",
     "when the run ended",
 )  # fmt: skip
-QUEUEING = Quantity(
-    "Average queueing delay", ("avg_queueing_delay_s",), Kind.TIME, Better.LOWER, "Completion", "queueing",
+QUEUEING = Metric(
+    "Average queueing delay", ("avg_queueing_delay_s",), MetricKind.TIME, Direction.LOWER, "Completion",
+    "queueing",
     "from arrival to the first start",
 )  # fmt: skip
-UTILIZATION = Quantity(
-    "Utilisation", ("utilization",), Kind.SHARE, Better.NEITHER, "Cluster", "util",
+UTILIZATION = Metric(
+    "Utilisation", ("utilization",), MetricKind.SHARE, Direction.NEITHER, "Cluster", "util",
     "busy device time over available device time; a slower policy keeps devices busy for longer",
 )  # fmt: skip
-COST = Quantity("Cost", ("cost",), Kind.MONEY, Better.LOWER, "Cluster", "cost")
-WORST_RHO = Quantity(
-    "Worst rho (isolated)", ("rho", "isolated", "max"), Kind.RATIO, Better.LOWER, "Finish-time fairness",
+COST = Metric("Cost", ("cost",), MetricKind.MONEY, Direction.LOWER, "Cluster", "cost")
+WORST_RHO = Metric(
+    "Worst rho (isolated)", ("rho", "isolated", "max"), MetricKind.RATIO, Direction.LOWER,
+    "Finish-time fairness",
     "worst\nrho", _ISOLATED,
 )  # fmt: skip
-MOVES = Quantity(
-    "Moves per job-hour", ("moves_per_job_hour",), Kind.RATIO, Better.LOWER, "Changes of place",
+MOVES = Metric(
+    "Moves per job-hour", ("moves_per_job_hour",), MetricKind.RATIO, Direction.LOWER, "Changes of place",
     "moves\n/job h", "changes of devices from one round to the next, per hour of run time",
 )  # fmt: skip
-LOST = Quantity(
-    "Run time lost to restarts", ("lost_share",), Kind.SHARE, Better.LOWER, "Changes of place", "lost",
+LOST = Metric(
+    "Run time lost to restarts", ("lost_share",), MetricKind.SHARE, Direction.LOWER, "Changes of place",
+    "lost",
 )  # fmt: skip
-COMPLETED = Quantity("Completed", ("n_completed",), Kind.COUNT, Better.HIGHER, "Jobs", "jobs\ndone")
+COMPLETED = Metric(
+    "Completed", ("n_completed",), MetricKind.COUNT, Direction.HIGHER, "Jobs", "jobs\ndone"
+)
 
 
-def _rho(which: str, meaning: str, optional: bool = False) -> tuple[Quantity, ...]:
-    def one(name: str, key: str, kind: Kind, short: str = "") -> Quantity:
+def _rho(which: str, meaning: str, optional: bool = False) -> tuple[Metric, ...]:
+    def one(name: str, key: str, kind: MetricKind, short: str = "") -> Metric:
         path, group = ("rho", which, key), "Finish-time fairness"
-        return Quantity(
-            f"{name} ({which})", path, kind, Better.LOWER, group, short, meaning, optional
+        return Metric(
+            f"{name} ({which})", path, kind, Direction.LOWER, group, short, meaning, optional
         )
 
     return (
-        one("Worst rho", "max", Kind.RATIO, f"worst\n{which}\nrho"),
-        one("Mean rho", "mean", Kind.RATIO),
-        one("Median rho", "p50", Kind.RATIO),
+        one("Worst rho", "max", MetricKind.RATIO, f"worst\n{which}\nrho"),
+        one("Mean rho", "mean", MetricKind.RATIO),
+        one("Median rho", "p50", MetricKind.RATIO),
         *(
-            one(f"Jobs with rho > {limit}", key, Kind.SHARE, f"{which}\nrho\n> {limit}")
+            one(f"Jobs with rho > {limit}", key, MetricKind.SHARE, f"{which}\nrho\n> {limit}")
             for key, limit in (("unfair_1", "1"), ("unfair_1_05", "1.05"), ("unfair_1_1", "1.1"))
         ),
     )
 
 
-def _envy() -> tuple[Quantity, ...]:
+def _envy() -> tuple[Metric, ...]:
     meaning = (
         "how far two jobs differ in the part of the rounds from arrival to end in which they ran"
     )
     return tuple(
-        Quantity(
-            f"{name} envy", ("envy", key), Kind.RATIO, Better.LOWER, "Finish-time fairness",
+        Metric(
+            f"{name} envy", ("envy", key), MetricKind.RATIO, Direction.LOWER, "Finish-time fairness",
             meaning=meaning, optional=True,
         )
         for name, key in (("Largest", "max"), ("Mean", "mean"))
     )  # fmt: skip
 
 
-def _fixed() -> tuple[Quantity, ...]:
-    low, neither = Better.LOWER, Better.NEITHER
+def _fixed() -> tuple[Metric, ...]:
+    low, neither = Direction.LOWER, Direction.NEITHER
     jct, cluster, changes = "Completion", "Cluster", "Changes of place"
     jobs, effort = "Jobs", "Scheduler"
     return (
         AVERAGE_JCT,
-        Quantity("Median JCT", ("jct_percentiles_s", "p50"), Kind.TIME, low, jct, "p50 JCT"),
-        Quantity("90th percentile JCT", ("jct_percentiles_s", "p90"), Kind.TIME, low, jct, "p90 JCT"),
+        Metric("Median JCT", ("jct_percentiles_s", "p50"), MetricKind.TIME, low, jct, "p50 JCT"),
+        Metric("90th percentile JCT", ("jct_percentiles_s", "p90"), MetricKind.TIME, low, jct, "p90 JCT"),
         P99_JCT,
         MAKESPAN,
         QUEUEING,
         UTILIZATION,
-        Quantity(
-            "Utilisation, Gavel's definition", ("gavel_utilization",), Kind.SHARE, neither, cluster,
+        Metric(
+            "Utilisation, Gavel's definition", ("gavel_utilization",), MetricKind.SHARE, neither, cluster,
             meaning="counts idle gaps between rounds as busy", optional=True,
         ),
         COST,
@@ -222,72 +228,74 @@ def _fixed() -> tuple[Quantity, ...]:
         *_rho("static", _STATIC),
         *_rho("themis", _THEMIS, optional=True),
         *_envy(),
-        Quantity("Preemptions", ("preemptions",), Kind.COUNT, low, changes),
-        Quantity("Moves", ("moves",), Kind.COUNT, low, changes),
+        Metric("Preemptions", ("preemptions",), MetricKind.COUNT, low, changes),
+        Metric("Moves", ("moves",), MetricKind.COUNT, low, changes),
         MOVES,
-        Quantity("Restarts", ("restarts",), Kind.COUNT, low, changes),
-        Quantity(
-            "Restarts per job-hour", ("restarts_per_job_hour",), Kind.RATIO, low, changes,
+        Metric("Restarts", ("restarts",), MetricKind.COUNT, low, changes),
+        Metric(
+            "Restarts per job-hour", ("restarts_per_job_hour",), MetricKind.RATIO, low, changes,
             meaning="moves, and starts after a pause, per hour of run time",
         ),
         LOST,
-        Quantity("the same in time", ("restart_lost_s",), Kind.TIME, low, changes),
-        Quantity(
-            "Device time that ran spread", ("spread_share",), Kind.SHARE, low, changes,
+        Metric("the same in time", ("restart_lost_s",), MetricKind.TIME, low, changes),
+        Metric(
+            "Device time that ran spread", ("spread_share",), MetricKind.SHARE, low, changes,
             meaning="of jobs on more servers than they need, over busy device time",
         ),
-        Quantity("Jobs", ("n_jobs",), Kind.COUNT, neither, jobs),
+        Metric("Jobs", ("n_jobs",), MetricKind.COUNT, neither, jobs),
         COMPLETED,
-        Quantity("Dropped", ("n_dropped",), Kind.COUNT, low, jobs),
-        Quantity(
-            "Ended before their last step", ("n_forced",), Kind.COUNT, low, jobs,
+        Metric("Dropped", ("n_dropped",), MetricKind.COUNT, low, jobs),
+        Metric(
+            "Ended before their last step", ("n_forced",), MetricKind.COUNT, low, jobs,
             meaning="completed all the same: they had run for longer than their profile allows",
             optional=True,
         ),
-        Quantity("Killed", ("n_killed",), Kind.COUNT, neither, jobs),
-        Quantity("Cancelled", ("n_cancelled",), Kind.COUNT, neither, jobs, optional=True),
-        Quantity("Unfinished", ("n_unfinished",), Kind.COUNT, neither, jobs, optional=True),
-        Quantity(
-            "Measured", ("n_measured",), Kind.COUNT, neither, jobs,
+        Metric("Killed", ("n_killed",), MetricKind.COUNT, neither, jobs),
+        Metric("Cancelled", ("n_cancelled",), MetricKind.COUNT, neither, jobs, optional=True),
+        Metric("Unfinished", ("n_unfinished",), MetricKind.COUNT, neither, jobs, optional=True),
+        Metric(
+            "Measured", ("n_measured",), MetricKind.COUNT, neither, jobs,
             meaning="jobs of the measurement window", optional=True,
         ),
-        Quantity("Jobs with a deadline", ("slo_jobs",), Kind.COUNT, neither, jobs),
-        Quantity("Deadlines missed", ("slo_violations",), Kind.COUNT, low, jobs),
-        Quantity("Rounds", ("n_rounds",), Kind.COUNT, neither, effort),
-        Quantity("Solves", ("n_solves",), Kind.COUNT, neither, effort),
-        Quantity("CPU time of the simulation", ("cpu_s",), Kind.TIME, neither, effort),
-        Quantity("of it in the solver", ("solve_s",), Kind.TIME, neither, effort),
+        Metric("Jobs with a deadline", ("slo_jobs",), MetricKind.COUNT, neither, jobs),
+        Metric("Deadlines missed", ("slo_violations",), MetricKind.COUNT, low, jobs),
+        Metric("Rounds", ("n_rounds",), MetricKind.COUNT, neither, effort),
+        Metric("Solves", ("n_solves",), MetricKind.COUNT, neither, effort),
+        Metric("CPU time of the simulation", ("cpu_s",), MetricKind.TIME, neither, effort),
+        Metric("of it in the solver", ("solve_s",), MetricKind.TIME, neither, effort),
     )  # fmt: skip
 
 
-QUANTITIES: tuple[Quantity, ...] = _fixed()
+METRICS: tuple[Metric, ...] = _fixed()
 
 
-def worst_rho(which: str) -> Quantity:
+def worst_rho(which: str) -> Metric:
     """The largest rho by one of the definitions."""
     return _at("rho", which, "max")
 
 
-def unfair(which: str) -> Quantity:
+def unfair(which: str) -> Metric:
     """The share of jobs whose rho, by one of the definitions, is above 1.05."""
     return _at("rho", which, "unfair_1_05")
 
 
-def _at(*path: str) -> Quantity:
-    return next(quantity for quantity in QUANTITIES if quantity.path == path)
+def _at(*path: str) -> Metric:
+    return next(quantity for quantity in METRICS if quantity.path == path)
 
 
-def quantities(runs: Sequence[Mapping[str, object]]) -> list[Quantity]:
+def metrics_of(runs: Sequence[Mapping[str, object]]) -> list[Metric]:
     """Every number that a report on these runs shows, in order and group by group."""
     parts = {MAKESPAN: _by_scale(runs), UTILIZATION: _by_type(runs)}
-    found = [part for quantity in QUANTITIES for part in (quantity, *parts.get(quantity, ()))]
+    found = [part for quantity in METRICS for part in (quantity, *parts.get(quantity, ()))]
     return [q for q in found if not q.optional or any(q.of(run) is not None for run in runs)]
 
 
-def utilization_of(accelerator: str) -> Quantity:
+def utilization_of(accelerator: str) -> Metric:
     """The utilisation of one accelerator type."""
     path = ("utilization_by_type", accelerator)
-    return Quantity(f"Utilisation of {accelerator}", path, Kind.SHARE, Better.NEITHER, "Cluster")
+    return Metric(
+        f"Utilisation of {accelerator}", path, MetricKind.SHARE, Direction.NEITHER, "Cluster"
+    )
 
 
 def keys_of(runs: Sequence[Mapping[str, object]], name: str) -> list[object]:
@@ -298,14 +306,14 @@ def keys_of(runs: Sequence[Mapping[str, object]], name: str) -> list[object]:
     )
 
 
-def _by_type(runs: Sequence[Mapping[str, object]]) -> list[Quantity]:
+def _by_type(runs: Sequence[Mapping[str, object]]) -> list[Metric]:
     return [utilization_of(str(key)) for key in keys_of(runs, "utilization_by_type")]
 
 
-def _by_scale(runs: Sequence[Mapping[str, object]]) -> list[Quantity]:
-    def quantity(scale: object) -> Quantity:
+def _by_scale(runs: Sequence[Mapping[str, object]]) -> list[Metric]:
+    def quantity(scale: object) -> Metric:
         name, path = f"Average JCT, {devices(scale)}", ("avg_jct_by_scale_s", scale)
-        return Quantity(name, path, Kind.TIME, Better.LOWER, "Completion")
+        return Metric(name, path, MetricKind.TIME, Direction.LOWER, "Completion")
 
     scales = keys_of(runs, "avg_jct_by_scale_s")
     return [quantity(scale) for scale in sorted(scales, key=lambda scale: int(str(scale)))]

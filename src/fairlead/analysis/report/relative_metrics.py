@@ -7,7 +7,7 @@ from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     DASH,
     MAKESPAN,
-    Quantity,
+    Metric,
     Unit,
     unfair,
     unit_for,
@@ -19,7 +19,7 @@ from fairlead.analysis.report.metric_catalogue import (
 class Relative:
     """One quantity over all runs."""
 
-    quantity: Quantity
+    quantity: Metric
     unit: Unit
     values: tuple[float | None, ...]  # (runs,)
     ratios: tuple[
@@ -43,7 +43,7 @@ def relative(runs: Sequence[Mapping[str, object]], reference: int) -> list[Relat
     return [_relative(quantity, runs, reference) for quantity in shown]
 
 
-def _relative(quantity: Quantity, runs: Sequence[Mapping[str, object]], reference: int) -> Relative:
+def _relative(quantity: Metric, runs: Sequence[Mapping[str, object]], reference: int) -> Relative:
     values = tuple(quantity.of(run) for run in runs)
     one = values[reference]
     ratios = tuple(value / one if value is not None and one else None for value in values)

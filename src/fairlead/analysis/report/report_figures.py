@@ -5,24 +5,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.arrays import Floats
-from fairlead.analysis.report.metric_catalogue import (
-    Kind,
-    Unit,
-    text,
-    unit_for,
-)
 from fairlead.analysis.report.aggregate import (
     OverTime,
     Timeline,
-    steps_of,
+    step_line_of,
+)
+from fairlead.analysis.report.metric_catalogue import (
+    MetricKind,
+    Unit,
+    text,
+    unit_for,
 )
 from fairlead.analysis.report.relative_metrics import Relative, times
 from fairlead.analysis.report.svg import (
     CHARACTER,
     FAINT,
     Axis,
-    Frame,
+    PlotFrame,
     clean,
     colour,
     dashes,
@@ -35,6 +34,7 @@ from fairlead.analysis.report.svg import (
     slanted,
     write,
 )
+from fairlead.model.arrays import Floats
 
 # Timelines need more colours than there are good ones: neighbours differ in hue or in lightness.
 JOB_COLOURS = (
@@ -50,7 +50,7 @@ def cdf(
     samples: Sequence[tuple[str, Floats]],
     axis: str,
     *,
-    kind: Kind = Kind.TIME,
+    kind: MetricKind = MetricKind.TIME,
     limits: Sequence[float] = (),
     size: tuple[int, int] = (560, 300),
 ) -> str:
@@ -61,7 +61,7 @@ def cdf(
     known = [(series, name, s) for series, (name, s) in enumerate(samples) if s.size]
     if not known:
         return empty("No job has completed.", size)
-    frame = Frame(*size)
+    frame = PlotFrame(*size)
     longest = max(float(s[-1]) for _, _, s in known)
     median = max(float(np.median(s)) for _, _, s in known)
     unit = unit_for(kind, [longest])
@@ -82,8 +82,8 @@ def cdf(
 
 def jobs_over_time(over: OverTime, *, size: tuple[int, int] = (560, 300)) -> str:
     """Jobs in the system as an area, and those that run as a line."""
-    frame = Frame(*size)
-    unit = unit_for(Kind.TIME, [float(over.edges_s[-1])])
+    frame = PlotFrame(*size)
+    unit = unit_for(MetricKind.TIME, [float(over.edges_s[-1])])
     x = Axis(float(over.edges_s[0]), float(over.edges_s[-1]), frame.left, frame.right)
     most = max(float(over.active.max()), float(over.running.max()), 1.0)
     y = Axis(0.0, most * 1.05, frame.bottom, frame.top)
@@ -102,15 +102,15 @@ def utilization_over_time(over: OverTime, *, width: int = 560, strip: int = 78) 
         return empty("No accelerator type was counted.", (width, strip))
     pitch = strip + 24
     size = (width, pitch * len(over.utilization) + 44)
-    frame = Frame(*size)
-    unit = unit_for(Kind.TIME, [float(over.edges_s[-1])])
+    frame = PlotFrame(*size)
+    unit = unit_for(MetricKind.TIME, [float(over.edges_s[-1])])
     x = Axis(float(over.edges_s[0]), float(over.edges_s[-1]), frame.left, frame.right)
     body = []
     for row, (name, busy) in enumerate(over.utilization.items()):
         top = 20 + row * pitch
         mean = over.average[name]
         y = Axis(0.0, 1.0, top + strip, top)
-        part = Frame(width, top + strip, top=top, bottom_margin=0)
+        part = PlotFrame(width, top + strip, top=top, bottom_margin=0)
         body += [
             grid_y(part, y, Unit("%", 0.01, 0), most_ticks=3),
             _area(
@@ -178,14 +178,16 @@ def panels(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> s
     body = []
     for i, row in enumerate(rows):
         left, top = (i % columns) * (each + gap), (i // columns) * (tall + gap)
-        inner = _panel(row, labels, reference, Frame(each, tall, 52, 8, 40, below), pitch)
+        inner = _panel(row, labels, reference, PlotFrame(each, tall, 52, 8, 40, below), pitch)
         body.append(f'<g transform="translate({left:.1f} {top:.1f})">{inner}</g>')
     height = -(-len(rows) // columns) * (tall + gap) - gap
     title = f"{', '.join(row.heading for row in rows)}: ratios to {labels[reference]}"
     return picture(width, round(height), title, "".join(body))
 
 
-def _panel(row: Relative, labels: Sequence[str], reference: int, frame: Frame, pitch: float) -> str:
+def _panel(
+    row: Relative, labels: Sequence[str], reference: int, frame: PlotFrame, pitch: float
+) -> str:
     unit = row.unit
     top = max((value for value in row.values if value is not None), default=0.0) or unit.size
     y = Axis(0.0, 1.05 * top, frame.bottom, frame.top)
@@ -218,8 +220,8 @@ def device_timeline(
     left, bottom = 92, tops[-1] + row_height
     scale = (width - left - TIMELINE_MARGIN) / shown.columns
     x = Axis(shown.start_s, shown.end_s, left, width - TIMELINE_MARGIN)
-    unit = unit_for(Kind.TIME, [shown.end_s])
-    frame = Frame(width, bottom + 44, left=left, right_margin=TIMELINE_MARGIN, top=4)
+    unit = unit_for(MetricKind.TIME, [shown.end_s])
+    frame = PlotFrame(width, bottom + 44, left=left, right_margin=TIMELINE_MARGIN, top=4)
     body = [_timeline_labels(shown, tops, row_height, left, width)]
     for (job,), part in shown.bars.group_by("job", maintain_order=True):
         name = names.get(job, f"job {job}")
@@ -245,7 +247,7 @@ def device_timeline(
 
 
 def _value_axis(
-    frame: Frame, samples: Sequence[Floats], log: bool, limits: Sequence[float]
+    frame: PlotFrame, samples: Sequence[Floats], log: bool, limits: Sequence[float]
 ) -> Axis:
     """From 0, or, if logarithmic, from the least value, to the largest value or limit."""
     longest = max(*(float(s[-1]) for s in samples), *(1.05 * limit for limit in limits), 0.0)
@@ -261,7 +263,7 @@ def _limit(x: Axis, y: Axis, limit: float, series: int) -> str:
 
 
 def _curve(x: Axis, y: Axis, sample: Floats, series: int, name: str) -> str:
-    values, shares = steps_of(sample)
+    values, shares = step_line_of(sample)
     points = zip(x.all(values), y.all(shares), strict=True)
     path = f"M{x.all(values)[0]:.1f} {y.at(0.0):.1f}" + "".join(
         f"H{a:.1f}V{b:.1f}" for a, b in points
@@ -278,7 +280,7 @@ def _percentiles(x: Axis, y: Axis, sample: Floats) -> str:
     for name, share in (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99)):
         value = float(np.quantile(sample, share))
         at, level = x.at(value), y.at(share)
-        words = f"{name}: {text(Kind.TIME, value, 3)}"
+        words = f"{name}: {text(MetricKind.TIME, value, 3)}"
         room = at + 8 + len(words) * CHARACTER < x.end + 10
         x_text, y_text, anchor = (at + 8, level + 16, "") if room else (x.end, level + 19, "end")
         marks.append(f'<circle cx="{at:.1f}" cy="{level:.1f}" r="4" fill="{colour(1)}"/>')

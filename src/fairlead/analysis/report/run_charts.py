@@ -6,15 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fairlead.model.arrays import Floats
-from fairlead.analysis.report.chart import Chart, Series
-from fairlead.analysis.report.fair_share import entitled_s, received_s
-from fairlead.analysis.report.metric_catalogue import (
-    Kind,
-    Unit,
-    number,
-    unit_for,
-)
 from fairlead.analysis.report.aggregate import (
     OverTime,
     accelerators,
@@ -23,8 +14,17 @@ from fairlead.analysis.report.aggregate import (
     over_time,
     rho_of,
     static_rho,
-    steps_of,
+    step_line_of,
 )
+from fairlead.analysis.report.chart import Chart, Series
+from fairlead.analysis.report.fair_share import fair_share_s, received_s
+from fairlead.analysis.report.metric_catalogue import (
+    MetricKind,
+    Unit,
+    number,
+    unit_for,
+)
+from fairlead.model.arrays import Floats
 
 MOST_RATIO = 2.0  # what received more is drawn here: a few short jobs would squeeze all others
 MOST_TENANTS = 12
@@ -32,7 +32,7 @@ _NONE: Floats = np.empty(0)
 
 
 @dataclass(frozen=True)
-class Ran:
+class PlottedRun:
     """A run, as it is in its folder."""
 
     label: str
@@ -48,11 +48,11 @@ class RunFigure:
 
     name: str  # as ``--figure`` takes it
     title: str
-    make: Callable[[Sequence[Ran]], Chart | None]  # None: the runs do not have what it shows
+    make: Callable[[Sequence[PlottedRun]], Chart | None]  # None: the runs do not have what it shows
 
 
 def distribution(
-    title: str, axis: str, samples: Sequence[tuple[str, Floats]], kind: Kind = Kind.TIME
+    title: str, axis: str, samples: Sequence[tuple[str, Floats]], kind: MetricKind = MetricKind.TIME
 ) -> Chart | None:
     """The share of each sample (increasing) up to each value. None where there are no values at all."""
     known = [(name, sample) for name, sample in samples if sample.size]
@@ -74,30 +74,30 @@ def distribution(
 def _stairs(name: str, sample: Floats, unit: Unit, until: float) -> Series:
     if not sample.size:
         return Series(name, sample, sample, steps=True)
-    values, shares = steps_of(sample)
+    values, shares = step_line_of(sample)
     x = np.concatenate([values[:1], values, [until]]) / unit.size
     return Series(name, x, 100 * np.concatenate([[0.0], shares, [1.0]]), steps=True)
 
 
-def _jct(runs: Sequence[Ran]) -> Chart | None:
+def _jct(runs: Sequence[PlottedRun]) -> Chart | None:
     samples = [(run.label, completion_times(measured(run.config, run.jobs))) for run in runs]
     return distribution("Job completion time", "Completion time", samples)
 
 
-def _rho(runs: Sequence[Ran]) -> Chart | None:
+def _rho(runs: Sequence[PlottedRun]) -> Chart | None:
     samples = [(run.label, rho_of(measured(run.config, run.jobs), "rho_isolated")) for run in runs]
     return _at_one(
-        distribution("Finish-time fairness (isolated)", "Rho, isolated", samples, Kind.RATIO)
+        distribution("Finish-time fairness (isolated)", "Rho, isolated", samples, MetricKind.RATIO)
     )
 
 
-def _static_rho(runs: Sequence[Ran]) -> Chart | None:
+def _static_rho(runs: Sequence[PlottedRun]) -> Chart | None:
     samples = [
         (run.label, static_rho(run.jobs) if run.config.get("window") is None else _NONE)
         for run in runs
     ]
     return _at_one(
-        distribution("Finish-time fairness (static)", "Rho, static", samples, Kind.RATIO)
+        distribution("Finish-time fairness (static)", "Rho, static", samples, MetricKind.RATIO)
     )
 
 
@@ -112,7 +112,7 @@ def _at_one(chart: Chart | None, name: str = "equal split") -> Chart | None:
 
 
 def _in_time(
-    runs: Sequence[Ran], title: str, label: str, values: Callable[[OverTime], Floats]
+    runs: Sequence[PlottedRun], title: str, label: str, values: Callable[[OverTime], Floats]
 ) -> Chart | None:
     """Something over time, a line per run. values: (bins,) or, of what adds up, (bins + 1,)."""
     bins = 300 if len(runs) == 1 else 120
@@ -120,7 +120,7 @@ def _in_time(
     known = [over for _, over in lines if over is not None]
     if not any(values(over).any() for over in known):
         return None
-    unit = unit_for(Kind.TIME, [float(over.edges_s[-1]) for over in known])
+    unit = unit_for(MetricKind.TIME, [float(over.edges_s[-1]) for over in known])
     series = tuple(
         Series(name, _NONE, _NONE)
         if over is None
@@ -141,13 +141,13 @@ def _sums(amount: Floats) -> Floats:
     return np.append(0.0, np.cumsum(amount))
 
 
-def _utilization(runs: Sequence[Ran]) -> Chart | None:
+def _utilization(runs: Sequence[PlottedRun]) -> Chart | None:
     return _in_time(
         runs, "Utilisation", "Busy devices (% of those there are)", lambda over: 100 * over.busy
     )
 
 
-def _stranded(runs: Sequence[Ran]) -> Chart | None:
+def _stranded(runs: Sequence[PlottedRun]) -> Chart | None:
     return _in_time(
         runs,
         "Fragmentation: devices idle while jobs wait",
@@ -156,7 +156,7 @@ def _stranded(runs: Sequence[Ran]) -> Chart | None:
     )
 
 
-def _spread(runs: Sequence[Ran]) -> Chart | None:
+def _spread(runs: Sequence[PlottedRun]) -> Chart | None:
     return _in_time(
         runs,
         "Fragmentation: jobs on more servers than they need",
@@ -165,11 +165,11 @@ def _spread(runs: Sequence[Ran]) -> Chart | None:
     )
 
 
-def _queue(runs: Sequence[Ran]) -> Chart | None:
+def _queue(runs: Sequence[PlottedRun]) -> Chart | None:
     return _in_time(runs, "Jobs in the system", "Jobs", lambda over: over.active)
 
 
-def _lost(runs: Sequence[Ran]) -> Chart | None:
+def _lost(runs: Sequence[PlottedRun]) -> Chart | None:
     return _in_time(
         runs,
         "Lost work: starts, failed attempts and lost nodes",
@@ -178,11 +178,11 @@ def _lost(runs: Sequence[Ran]) -> Chart | None:
     )
 
 
-def _preempted(runs: Sequence[Ran]) -> Chart | None:
+def _preempted(runs: Sequence[PlottedRun]) -> Chart | None:
     return _in_time(runs, "Preemptions", "Preemptions so far", lambda over: _sums(over.preempted))
 
 
-def _promised(runs: Sequence[Ran]) -> Chart | None:
+def _promised(runs: Sequence[PlottedRun]) -> Chart | None:
     """Time on devices over what the policy's shares promised."""
     samples = [
         (
@@ -201,11 +201,11 @@ def _promised(runs: Sequence[Ran]) -> Chart | None:
     )
 
 
-def _entitled(runs: Sequence[Ran]) -> Chart | None:
+def _entitled(runs: Sequence[PlottedRun]) -> Chart | None:
     """Device time over an equal share of the cluster."""
     samples = []
     for run in runs:
-        due_s = entitled_s(run.jobs, run.rounds)
+        due_s = fair_share_s(run.jobs, run.rounds)
         known = _NONE if due_s is None else _ratios(received_s(run.jobs), pl.Series(due_s))
         samples.append((run.label, known))
     return _ratio_chart(
@@ -226,7 +226,7 @@ def _ratios(got: pl.Series, due: pl.Series) -> Floats:
 def _ratio_chart(
     title: str, axis: str, samples: Sequence[tuple[str, Floats]], mark: str
 ) -> Chart | None:
-    chart = distribution(title, axis, samples, Kind.RATIO)
+    chart = distribution(title, axis, samples, MetricKind.RATIO)
     if chart is None:
         return None
     most = max(float(series.x[-1]) for series in chart.series if series.x.size)
@@ -234,7 +234,7 @@ def _ratio_chart(
     return Chart(title, axis + end, chart.y_label, chart.series, marks=((1.0, mark),), log_x=False)
 
 
-def _tenants(runs: Sequence[Ran]) -> Chart | None:
+def _tenants(runs: Sequence[PlottedRun]) -> Chart | None:
     """Each tenant's part of the device time, beside the part that the weights of its jobs promise."""
     parts = [(run.label, part) for run in runs if (part := _parts(run)) is not None]
     if not parts:
@@ -261,9 +261,9 @@ def _tenants(runs: Sequence[Ran]) -> Chart | None:
     )  # fmt: skip
 
 
-def _parts(run: Ran) -> pl.DataFrame | None:
+def _parts(run: PlottedRun) -> pl.DataFrame | None:
     """Tenant, and in % of all device time what it got and what was due to it."""
-    due_s = entitled_s(run.jobs, run.rounds)
+    due_s = fair_share_s(run.jobs, run.rounds)
     if due_s is None or run.jobs["tenant"].n_unique() < 2:
         return None
     both = pl.DataFrame({"tenant": run.jobs["tenant"], "got": received_s(run.jobs), "due": due_s})
@@ -279,7 +279,7 @@ def _part(parts: pl.DataFrame, tenant: str, column: str) -> float:
     return float(found[0]) if len(found) else 0.0
 
 
-def _changes(runs: Sequence[Ran]) -> Chart | None:
+def _changes(runs: Sequence[PlottedRun]) -> Chart | None:
     kinds = ("preemptions", "moves", "restarts")
     series = []
     for run in runs:
@@ -294,7 +294,7 @@ def _changes(runs: Sequence[Ran]) -> Chart | None:
     return Chart("Changes of place", "", "Times per job", tuple(series), "bars", names)
 
 
-def _cost(runs: Sequence[Ran]) -> Chart | None:
+def _cost(runs: Sequence[PlottedRun]) -> Chart | None:
     """What each accelerator type cost: its device time in use, at its price."""
     spent = [(run.label, _dollars(run)) for run in runs]
     names = list(dict.fromkeys(name for _, dollars in spent for name in dollars))
@@ -313,7 +313,7 @@ def _cost(runs: Sequence[Ran]) -> Chart | None:
                  "bars", kinds)  # fmt: skip
 
 
-def _dollars(run: Ran) -> dict[str, float]:
+def _dollars(run: PlottedRun) -> dict[str, float]:
     """Accelerator type -> $."""
     prices = run.config.get("prices")
     if not isinstance(prices, Mapping):
@@ -347,7 +347,7 @@ SHARES = ("promised", "equal-split", "tenants")
 CHANGES = ("preemptions", "lost-work", "changes", "cost")
 
 
-def run_charts(runs: Sequence[Ran], *names: str) -> list[tuple[str, Chart]]:
+def run_charts(runs: Sequence[PlottedRun], *names: str) -> list[tuple[str, Chart]]:
     """The figures of these names (all, where none is named) that the runs can give, by name."""
     chosen = [figure for figure in RUN_FIGURES if not names or figure.name in names]
     made = [(figure.name, figure.make(runs)) for figure in chosen]

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead.errors import RunError
 from fairlead.analysis.report import run_report as html
+from fairlead.errors import RunError
 from fairlead.simulator.recording.metrics import Result
 from fairlead.simulator.traces.atomic_write import write_atomically
 

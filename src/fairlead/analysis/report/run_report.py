@@ -4,7 +4,19 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from fairlead.analysis.report import chart_svg as charts, report_figures as figures
+from fairlead.analysis.report import chart_svg as charts
+from fairlead.analysis.report import report_figures as figures
+from fairlead.analysis.report.aggregate import (
+    OverTime,
+    accelerators,
+    busiest_window,
+    completion_times,
+    measured,
+    over_time,
+    static_rho,
+    timeline,
+    worst_jobs,
+)
 from fairlead.analysis.report.downloads import (
     MOST_ROWS,
     chart_table,
@@ -12,8 +24,25 @@ from fairlead.analysis.report.downloads import (
     metric_table,
 )
 from fairlead.analysis.report.fairness import LIMITS
-from fairlead.analysis.report.report_figures import Bar
 from fairlead.analysis.report.job_table import job_table, values_of
+from fairlead.analysis.report.metric_catalogue import (
+    AVERAGE_JCT,
+    COMPLETED,
+    COST,
+    DASH,
+    MAKESPAN,
+    P99_JCT,
+    UTILIZATION,
+    WORST_RHO,
+    Metric,
+    MetricKind,
+    devices,
+    keys_of,
+    metrics_of,
+    number,
+    unit_for,
+    worst_rho,
+)
 from fairlead.analysis.report.page import (
     GLOSSARY,
     configuration,
@@ -25,41 +54,13 @@ from fairlead.analysis.report.page import (
     section,
     setting,
 )
+from fairlead.analysis.report.report_figures import Bar
 from fairlead.analysis.report.run_charts import (
     CHANGES,
     OVER_TIME,
     SHARES,
-    Ran,
+    PlottedRun,
     run_charts,
-)
-from fairlead.analysis.report.metric_catalogue import (
-    AVERAGE_JCT,
-    COMPLETED,
-    COST,
-    DASH,
-    MAKESPAN,
-    P99_JCT,
-    UTILIZATION,
-    WORST_RHO,
-    Kind,
-    Quantity,
-    devices,
-    keys_of,
-    number,
-    quantities,
-    unit_for,
-    worst_rho,
-)
-from fairlead.analysis.report.aggregate import (
-    OverTime,
-    accelerators,
-    busiest_window,
-    completion_times,
-    measured,
-    over_time,
-    static_rho,
-    timeline,
-    worst_jobs,
 )
 from fairlead.analysis.report.svg import clean
 
@@ -81,7 +82,7 @@ def run_report(
     """
     over = over_time(rounds)
     policy = config.get("policy") or "a policy"
-    drawn = run_charts([Ran(str(policy), config, metrics, jobs, rounds)])
+    drawn = run_charts([PlottedRun(str(policy), config, metrics, jobs, rounds)])
     return page(
         f"Fairlead: {policy}",
         f"<h1>{clean(policy)}</h1><p class='lead'>{clean(setting(config, metrics))}</p>",
@@ -112,7 +113,7 @@ def run_report(
     )
 
 
-def _shown(quantity: Quantity, metrics: Mapping[str, object], digits: int = 4) -> str:
+def _shown(quantity: Metric, metrics: Mapping[str, object], digits: int = 4) -> str:
     value = quantity.of(metrics)
     return unit_for(quantity.kind, [value], digits).full(value)
 
@@ -138,7 +139,7 @@ def _completion(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Iterator[t
     scales = keys_of([metrics], "avg_jct_by_scale_s")
     if scales:
         found = [_scale_jct(metrics, key) for key in scales]
-        unit = unit_for(Kind.TIME, found, 3)
+        unit = unit_for(MetricKind.TIME, found, 3)
         rows = [Bar(devices(k), v, unit.full(v)) for k, v in zip(scales, found, strict=True)]
         yield (
             "Average completion time by number of devices",
@@ -151,7 +152,7 @@ def _fairness(metrics: Mapping[str, object], jobs: pl.DataFrame) -> str:
     if worst_rho("static").of(metrics) is None:
         return ""
     sample = ("all jobs", static_rho(jobs))
-    picture = figures.cdf([sample], "static rho", kind=Kind.RATIO, limits=LIMITS)
+    picture = figures.cdf([sample], "static rho", kind=MetricKind.RATIO, limits=LIMITS)
     groups = [(name, _worst_by(jobs, column)) for name, column in _GROUPS]
     worst = "".join(
         f"<h3>Worst static rho by {name}</h3>{figures.bars(rows, f'Worst static rho by {name}')}"
@@ -177,7 +178,7 @@ def _worst_by(jobs: pl.DataFrame, column: str) -> list[Bar]:
         return []
     known = jobs.filter(pl.col("rho_static").is_not_null() & pl.col(column).is_not_null())
     found = known.group_by(column).agg(pl.col("rho_static").max()).sort(column).rows()
-    unit = unit_for(Kind.RATIO, [value for _, value in found])
+    unit = unit_for(MetricKind.RATIO, [value for _, value in found])
     name = devices if column == "scale_factor" else str
     return [Bar(name(kind), value, unit.full(value)) for kind, value in found]
 
@@ -244,7 +245,7 @@ def _sizes(config: Mapping[str, object], rounds: pl.DataFrame) -> dict[str, int]
 def _names(jobs: pl.DataFrame, shown: pl.Series) -> dict[int, str]:
     """What the timeline says of each job that it shows."""
     rows = jobs.filter(pl.col("job").is_in(shown.unique().to_list()))
-    times = unit_for(Kind.TIME, [number(value) for value in values_of(rows, "jct_s")], 3)
+    times = unit_for(MetricKind.TIME, [number(value) for value in values_of(rows, "jct_s")], 3)
     names: dict[int, str] = {}
     for row in rows.iter_rows(named=True):
         jct = number(row.get("jct_s"))
@@ -261,7 +262,7 @@ def _names(jobs: pl.DataFrame, shown: pl.Series) -> dict[int, str]:
 
 def _numbers(metrics: Mapping[str, object]) -> str:
     groups: dict[str, list[str]] = {}
-    for quantity in quantities([metrics]):
+    for quantity in metrics_of([metrics]):
         meaning = f" title='{clean(quantity.meaning)}'" if quantity.meaning else ""
         value = _shown(quantity, metrics)
         row = f"<tr><td{meaning}>{clean(quantity.name)}</td><td class='n'>{value}</td></tr>"

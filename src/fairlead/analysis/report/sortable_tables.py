@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fairlead.analysis.report.metric_catalogue import (
     DASH,
-    Kind,
+    MetricKind,
     number,
     unit_for,
 )
@@ -13,16 +13,16 @@ from fairlead.analysis.report.svg import clean
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SortableColumn:
     """A column: its heading and its values; numbers are of a kind, and share a unit."""
 
     name: str
     values: Sequence[object]
-    kind: Kind | None = None  # None for words
+    kind: MetricKind | None = None  # None for words
     plain: bool = False  # a name that is a number: without a unit, as it is
 
 
-def sortable(columns: Sequence[Column]) -> str:
+def sortable(columns: Sequence[SortableColumn]) -> str:
     """The table, in a box of limited height."""
     made = [_column(column) for column in columns]
     head = "".join(head for head, _ in made)
@@ -34,7 +34,7 @@ def sortable(columns: Sequence[Column]) -> str:
     )
 
 
-def _column(column: Column) -> tuple[str, list[str]]:
+def _column(column: SortableColumn) -> tuple[str, list[str]]:
     """Heading and cells."""
     if column.kind is None:
         words = [f"<td class='name'>{clean(value or DASH)}</td>" for value in column.values]

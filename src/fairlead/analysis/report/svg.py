@@ -12,8 +12,8 @@ from math import degrees, radians, sin
 
 import numpy as np
 
-from fairlead.model.arrays import Floats
 from fairlead.analysis.report.metric_catalogue import Unit
+from fairlead.model.arrays import Floats
 
 COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d", "#882255",
@@ -43,7 +43,7 @@ def clean(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PlotFrame:
     """The part of a picture that holds the data; px."""
 
     width: float
@@ -103,7 +103,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [m * 10.0**p for p in powers for m in parts if low <= m * 10.0**p <= high]
 
 
-def grid_x(frame: Frame, x: Axis, unit: Unit, label: str, *, lines: bool = True) -> str:
+def grid_x(frame: PlotFrame, x: Axis, unit: Unit, label: str, *, lines: bool = True) -> str:
     """The horizontal axis with its label; ``lines``: with a line of the grid at every tick."""
     low, high = x.low / unit.size, x.high / unit.size
     most = int((frame.right - frame.left) // 70)
@@ -120,7 +120,7 @@ def grid_x(frame: Frame, x: Axis, unit: Unit, label: str, *, lines: bool = True)
     return "".join(marks) + base + write(middle, frame.bottom + 36, label, anchor="middle")
 
 
-def grid_y(frame: Frame, y: Axis, unit: Unit, most_ticks: int = 6) -> str:
+def grid_y(frame: PlotFrame, y: Axis, unit: Unit, most_ticks: int = 6) -> str:
     """Lines and numbers of the vertical axis."""
     marks = []
     low, high = y.low / unit.size, y.high / unit.size

@@ -20,8 +20,8 @@ from fairlead.analysis.report.metric_catalogue import (
     QUEUEING,
     UTILIZATION,
     WORST_RHO,
-    Quantity,
-    quantities,
+    Metric,
+    metrics_of,
     unit_for,
 )
 from fairlead.analysis.report.relative_metrics import relative, times
@@ -47,7 +47,7 @@ def summary_table(config: Mapping[str, object], metrics: Mapping[str, object]) -
     table.add_column("number")
     table.add_column("value", justify="right")
     group = ""
-    for quantity in quantities([metrics]):
+    for quantity in metrics_of([metrics]):
         value = quantity.of(metrics)
         if value is None and quantity not in COMPARED:
             continue
@@ -114,9 +114,7 @@ def _width(table: Table) -> int:
     return console.measure(table, options=console.options.update(width=1_000_000)).maximum
 
 
-def _comparison(
-    runs: Sequence[tuple[str, Mapping[str, object]]], shown: Sequence[Quantity]
-) -> Table:
+def _comparison(runs: Sequence[tuple[str, Mapping[str, object]]], shown: Sequence[Metric]) -> Table:
     table = Table(box=box.SIMPLE, padding=(0, 1), caption=Text("* best of its column"))
     table.add_column("policy", overflow="fold", vertical="bottom")
     columns = [_column(quantity, [metrics for _, metrics in runs]) for quantity in shown]
@@ -128,7 +126,7 @@ def _comparison(
     return table
 
 
-def _column(quantity: Quantity, runs: Sequence[Mapping[str, object]]) -> tuple[str, list[Text]]:
+def _column(quantity: Metric, runs: Sequence[Mapping[str, object]]) -> tuple[str, list[Text]]:
     """The unit of a column, and its cells."""
     values = [quantity.of(metrics) for metrics in runs]
     unit = unit_for(quantity.kind, values)

@@ -14,49 +14,49 @@ from pathlib import Path
 import fairlead
 from fairlead.cluster.agent import locks
 from fairlead.cluster.agent.client_files import offer_client
-from fairlead.cluster.agent.devices import Devices
-from fairlead.cluster.agent.rank_failures import one_line
+from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.health import (
     CheckResult,
     HealthChecks,
     HealthOptions,
     try_start,
 )
-from fairlead.cluster.agent.launch import Place, logs_path
+from fairlead.cluster.agent.launch import LaunchSite, logs_path
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.machine import (
-    RunRecord,
+    AgentFiles,
     machine_identity,
     record_of,
     remove_old,
 )
-from fairlead.cluster.agent.node import Node
+from fairlead.cluster.agent.node import NodeController
+from fairlead.cluster.agent.rank_failures import one_line
 from fairlead.cluster.agent.rank_server import RankServer
 from fairlead.cluster.agent.runtimes import agents_environment
+from fairlead.cluster.agent.server_client import (
+    AgentClient,
+    MalformedError,
+    RefusedError,
+    RegisterAgainError,
+    ServerUnreachableError,
+)
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.untrusted_files import (
     make_folder,
     read_regular,
     write_anew,
 )
-from fairlead.errors import ConfigError
-from fairlead.cluster.agent.server_client import (
-    AgentClient,
-    MalformedError,
-    RefusedError,
-    RegisterAgainError,
-    UnreachableError,
-)
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
+    NodeReport,
     Orders,
     Register,
-    Report,
     StartCheck,
     WatchRequest,
     Welcome,
 )
 from fairlead.cluster.protocol.runtime import Runtime
+from fairlead.errors import ConfigError
 
 _LOGS_S = 0.5  # between looks at the output of ranks
 _TELL_S = 2.0  # for the server to take output; files may grow meanwhile
@@ -73,12 +73,12 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Options:
+class AgentOptions:
     """How an agent runs."""
 
     server: str  # host:port
     node: str
-    devices: Devices
+    devices: NodeDevices
     state: Path
     token: str = ""
     ca: Path | None = None
@@ -90,14 +90,14 @@ class Options:
 class Agent:
     """``run`` until a signal comes."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: AgentOptions) -> None:
         self._options = options
         self._incarnation = ""  # of the state directory, and of this run
         self._client = AgentClient(options.server, options.token, options.ca)
         self._spawner = SpawnerLink(options.state, options.prefork, options.devices)
-        self._record: RunRecord | None = None  # of this run, on this machine
+        self._record: AgentFiles | None = None  # of this run, on this machine
         self._logs = Logs(options.state)
-        self._node = Node(self._spawner, self._logs, self._wake, self.ask)
+        self._node = NodeController(self._spawner, self._logs, self._wake, self.ask)
         self._ranks = RankServer(options.state, self._node)
         self._health = HealthChecks(
             options.health,
@@ -154,7 +154,7 @@ class Agent:
     async def _serve(self) -> None:
         options = self._options
         self._node.ranks = self._ranks
-        self._node.place = Place(
+        self._node.place = LaunchSite(
             state=options.state,
             host=options.host,
             socket_path=self._ranks.path,
@@ -215,7 +215,7 @@ class Agent:
                     await self._report_once(patience)
             except RegisterAgainError:
                 _log.info("registering again")
-            except UnreachableError as problem:
+            except ServerUnreachableError as problem:
                 patience.complain(problem)
                 await patience.sleep()
 
@@ -267,7 +267,7 @@ class Agent:
         try:
             await self._report()
             patience.reset()
-        except (UnreachableError, MalformedError) as problem:
+        except (ServerUnreachableError, MalformedError) as problem:
             patience.complain(problem)
             if isinstance(problem, MalformedError):  # a server of another version: tell it less
                 self._node.sendable.details = False
@@ -287,7 +287,7 @@ class Agent:
         asked = time.monotonic()
         try:
             orders = await self._client.report(
-                Report(
+                NodeReport(
                     node=self._options.node,
                     incarnation=self._incarnation,
                     seq=self._seq,
@@ -329,7 +329,7 @@ class Agent:
                 async for orders in self._client.watch(request):
                     patience.reset()
                     self._follow(orders, None)
-            except (UnreachableError, RegisterAgainError):
+            except (ServerUnreachableError, RegisterAgainError):
                 self._wake()  # the next report finds out which it is
             await patience.sleep()
 
@@ -363,7 +363,7 @@ class Agent:
         while True:
             done = True
             if self._registered.is_set():
-                with contextlib.suppress(UnreachableError, RegisterAgainError, TimeoutError):
+                with contextlib.suppress(ServerUnreachableError, RegisterAgainError, TimeoutError):
                     async with asyncio.timeout(_TELL_S):
                         done = await self._logs.tell(
                             self._client, self._options.node, self._incarnation
@@ -396,7 +396,9 @@ class Agent:
 
     async def _farewell(self) -> None:
         """The server shall hear at once how its jobs ended; their leases would tell it later."""
-        with contextlib.suppress(TimeoutError, UnreachableError, RegisterAgainError, RefusedError):
+        with contextlib.suppress(
+            TimeoutError, ServerUnreachableError, RegisterAgainError, RefusedError
+        ):
             async with asyncio.timeout(_FAREWELL_S):
                 await self._logs.tell(self._client, self._options.node, self._incarnation)
                 await self._report()

@@ -3,32 +3,32 @@
 import signal
 from typing import Literal
 
-from fairlead.cluster.agent.rank_failures import first_to_fail, sentence
-from fairlead.cluster.agent.lease import Lease
-from fairlead.cluster.agent.proc import oom_kills
-from fairlead.cluster.agent.stalls import StallWatch
 from fairlead.client.messages import (
     Adapt,
-    Ended,
     Loaded,
     Progress,
+    RankEnded,
 )
+from fairlead.cluster.agent.lease import NodeLease
+from fairlead.cluster.agent.proc import oom_kills
+from fairlead.cluster.agent.rank_failures import first_to_fail, sentence
+from fairlead.cluster.agent.stalls import StallWatch
 from fairlead.cluster.protocol.messages import (
     Assignment,
+    AttemptStatus,
     Failure,
-    Held,
 )
 
 State = Literal["starting", "running", "stopping", "ended"]
 _REASON = 1000  # characters of a reason
-STALLED = 124  # of a start that was ended because it made no progress, as of ``timeout``
+STALL_EXIT = 124  # of a start that was ended because it made no progress, as of ``timeout``
 NOT_FOUND = 127  # exit code of a command that cannot be started, as in shells
 
 
-class Start:
+class NodeAttempt:
     """One start. Times (``now``) are monotonic seconds; ``held`` is what the server is told."""
 
-    def __init__(self, assignment: Assignment, token: str, lease: Lease, now: float) -> None:
+    def __init__(self, assignment: Assignment, token: str, lease: NodeLease, now: float) -> None:
         self.assignment = assignment
         self.token = token
         self.lease = lease
@@ -145,7 +145,7 @@ class Start:
             self.watch.loaded(message.step, now)
         self._train(now)
 
-    def progress(self, message: Progress | Ended, now: float) -> None:
+    def progress(self, message: Progress | RankEnded, now: float) -> None:
         """Steps are done. A job that changes its batch size may count fewer than before."""
         self._step, self._step_at = message.step, now
         self._saved_step = message.saved_step
@@ -153,7 +153,7 @@ class Start:
             self.watch.told(message.step, now, saving=message.saving)
         if message.saved_step > 0:
             self._save_s = message.save_s
-        if isinstance(message, Ended):
+        if isinstance(message, RankEnded):
             self._said_complete = message.completed
             self._pause(now)
 
@@ -220,13 +220,13 @@ class Start:
         self.failures.append(
             Failure(
                 kind="stalled",
-                exit_code=STALLED,
+                exit_code=STALL_EXIT,
                 message=self.stall,
                 step=self._step,
                 traceback=self.stacks,
             )
         )
-        self.exit_code, self.reason, self.state = STALLED, self.stall, "stopping"
+        self.exit_code, self.reason, self.state = STALL_EXIT, self.stall, "stopping"
         self._pause(now)
 
     def gone(self, now: float) -> None:
@@ -237,10 +237,10 @@ class Start:
         self._gone, self.state = now, "ended"
 
     # --- what is told ----------------------------------------------------------------------------
-    def held(self, now: float) -> Held:
+    def held(self, now: float) -> AttemptStatus:
         """All of it."""
         loaded = self._loaded
-        return Held(
+        return AttemptStatus(
             job=self.assignment.job,
             epoch=self.assignment.epoch,
             state=self.state,

@@ -4,19 +4,15 @@ import shutil
 from pathlib import Path
 
 import fairlead
-from fairlead.errors import ConfigError
 from fairlead.client.version import __version__
+from fairlead.errors import ConfigError
 
 # Below the package: what the distribution fairlead-client consists of (client/pyproject.toml).
 CLIENT_FILES = (
     "__init__.py",
     "client",
     "errors.py",
-    "lightning.py",
     "py.typed",
-    "torch.py",
-    "transformers.py",
-    "version.py",
 )
 
 

@@ -15,7 +15,7 @@ _MEMORY = re.compile(r"(\d+)\s*gb")
 
 
 @dataclass(frozen=True)
-class Devices:
+class NodeDevices:
     """Devices of one accelerator type."""
 
     accelerator: str
@@ -23,7 +23,7 @@ class Devices:
     fake: bool
 
 
-def find_devices(wanted: str, fake: bool = False) -> Devices:
+def find_devices(wanted: str, fake: bool = False) -> NodeDevices:
     """wanted: ``v100=4``, or ``nvml`` or "" for all that NVML finds. fake: without hardware.
 
     Raises ConfigError where there are none, several types, or fewer than wanted.
@@ -35,12 +35,12 @@ def find_devices(wanted: str, fake: bool = False) -> Devices:
     accelerator, count = parse_devices(wanted)
     found = [] if fake else _nvml()
     if not found:
-        return Devices(accelerator, tuple(range(count)), fake=True)
+        return NodeDevices(accelerator, tuple(range(count)), fake=True)
     if len(found) < count:
         raise ConfigError(
             f"--devices {wanted}: NVML finds {len(found)} device(s) here; --fake pretends others"
         )
-    return Devices(accelerator, tuple(index for index, _ in found[:count]), fake=False)
+    return NodeDevices(accelerator, tuple(index for index, _ in found[:count]), fake=False)
 
 
 def parse_devices(text: str) -> tuple[str, int]:
@@ -71,7 +71,7 @@ def accelerator_type(name: str) -> str:
     return "-".join([*kept, *size]) or "gpu"
 
 
-def _all_of(found: Sequence[tuple[int, str]]) -> Devices:
+def _all_of(found: Sequence[tuple[int, str]]) -> NodeDevices:
     if not found:
         raise ConfigError("NVML finds no devices here; name them, as --devices v100=4")
     types = sorted({accelerator_type(name) for _, name in found})
@@ -80,7 +80,7 @@ def _all_of(found: Sequence[tuple[int, str]]) -> Devices:
             f"this host has devices of several types ({', '.join(types)}): start one agent per type, "
             "each with CUDA_VISIBLE_DEVICES, a --node and a --state of its own"
         )
-    return Devices(types[0], tuple(index for index, _ in found), fake=False)
+    return NodeDevices(types[0], tuple(index for index, _ in found), fake=False)
 
 
 def _nvml() -> list[tuple[int, str]]:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.cluster.agent.devices import Devices
+from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.gpu_health import GpuHealth
 from fairlead.cluster.agent.untrusted_files import write_anew
 from fairlead.cluster.protocol.messages import StartCheck
@@ -143,7 +143,7 @@ class HealthChecks:
     def __init__(
         self,
         options: HealthOptions,
-        devices: Devices,
+        devices: NodeDevices,
         directories: Callable[[], set[Path]],
         troubles: Callable[[], list[str]],
         of_jobs: Callable[[], set[Path]] = set,

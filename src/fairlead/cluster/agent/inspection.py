@@ -17,8 +17,8 @@ from fairlead.cluster.agent.untrusted_files import (
 )
 
 if TYPE_CHECKING:
+    from fairlead.cluster.agent.attempts import NodeAttempt
     from fairlead.cluster.agent.spawner_link import SpawnerLink
-    from fairlead.cluster.agent.attempts import Start
 
 ANSWER_S = 5.0  # for the spawner
 WRITE_S = 1.0  # for a rank to write its stacks; the interpreter does it at once
@@ -39,7 +39,7 @@ class Inspector:
             answer.set_result(message)
 
     async def look(
-        self, start: "Start", spawner: "SpawnerLink", files: dict[int, Path]
+        self, start: "NodeAttempt", spawner: "SpawnerLink", files: dict[int, Path]
     ) -> dict[int, RankStack]:
         """Rank -> where it stands, of the ranks here of which that can be found out.
 
@@ -58,7 +58,7 @@ class Inspector:
         stacks |= await _spy((r, pid) for r, pid in found.pids.items() if r not in stacks)
         return stacks
 
-    async def _ask(self, start: "Start", spawner: "SpawnerLink") -> Inspected | None:
+    async def _ask(self, start: "NodeAttempt", spawner: "SpawnerLink") -> Inspected | None:
         job, epoch = start.key
         answer: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
         self._answers[start.key] = answer

@@ -6,33 +6,33 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.cluster.agent.devices import Devices
-from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.ports import free_ports
 from fairlead.cluster.agent.runtimes import (
     Mounts,
     agents_environment,
     run_in,
 )
-from fairlead.cluster.agent.attempts import Start
-from fairlead.errors import ConfigError
+from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
 from fairlead.cluster.protocol.messages import Assignment, Rank
+from fairlead.errors import ConfigError
 
 _LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Place:
+class LaunchSite:
     """Where ranks run: what does not change while the agent lives."""
 
     state: Path
     host: str  # where other nodes reach the ranks
     socket_path: str
-    devices: Devices
+    devices: NodeDevices
     client: str  # directory that offers fairlead-client to ranks
 
 
-def check(assignment: Assignment, devices: Devices) -> None:
+def check(assignment: Assignment, devices: NodeDevices) -> None:
     """Raises ConfigError for an assignment that this node cannot follow."""
     job = f"job {assignment.job}"
     if not assignment.command or not assignment.ranks:
@@ -89,7 +89,9 @@ def ports_of(master: str) -> set[int]:
     return {int(port) for port in master.split(":")[-3:-1]}
 
 
-def launch(place: Place, start: Start, master: str, beside: tuple[tuple[int, int], ...]) -> Launch:
+def launch(
+    place: LaunchSite, start: NodeAttempt, master: str, beside: tuple[tuple[int, int], ...]
+) -> Launch:
     """The order to the spawner. Raises ConfigError where the checkpoint directory cannot be made."""
     assignment = start.assignment
     ranks = tuple(
@@ -106,7 +108,7 @@ def launch(place: Place, start: Start, master: str, beside: tuple[tuple[int, int
     )
 
 
-def _rank(place: Place, start: Start, rank: Rank, local: int, master: str) -> RankLaunch:
+def _rank(place: LaunchSite, start: NodeAttempt, rank: Rank, local: int, master: str) -> RankLaunch:
     assignment = start.assignment
     checkpoints = str(_checkpoint_dir(place.state, assignment))
     cwd = assignment.cwd or checkpoints
@@ -156,11 +158,11 @@ def _checkpoint_dir(state: Path, assignment: Assignment) -> Path:
     return path
 
 
-def _identity(place: Place, start: Start, checkpoints: str) -> dict[str, str]:
+def _identity(place: LaunchSite, start: NodeAttempt, checkpoints: str) -> dict[str, str]:
     assignment = start.assignment
     env = {
         "FAIRLEAD_JOB": str(assignment.job),
-        "FAIRLEAD_EPOCH": str(assignment.epoch),
+        "FAIRLEAD_ATTEMPT": str(assignment.epoch),
         "FAIRLEAD_TOKEN": start.token,
         "FAIRLEAD_CHECKPOINT_DIR": checkpoints,
         "FAIRLEAD_TOTAL_STEPS": str(assignment.total_steps),
@@ -173,7 +175,7 @@ def _identity(place: Place, start: Start, checkpoints: str) -> dict[str, str]:
     return env
 
 
-def _progress(state: Path, start: Start, rank: Rank) -> dict[str, str]:
+def _progress(state: Path, start: NodeAttempt, rank: Rank) -> dict[str, str]:
     """Where an unmanaged job may say how far it is; one rank speaks for all."""
     if not start.may_tell or rank.rank != 0:
         return {}
@@ -183,7 +185,7 @@ def _progress(state: Path, start: Start, rank: Rank) -> dict[str, str]:
     return env
 
 
-def _devices(devices: Devices, ranks: tuple[Rank, ...], rank: Rank) -> dict[str, str]:
+def _devices(devices: NodeDevices, ranks: tuple[Rank, ...], rank: Rank) -> dict[str, str]:
     """As torchrun has it, each rank sees the devices of all the job's ranks here, and ``LOCAL_RANK`` is the
     index of its own. NVML counts in the order of the PCI bus; CUDA does so only when asked to."""
     here = [] if devices.fake else [devices.indices[d] for one in ranks for d in one.devices]
@@ -210,5 +212,5 @@ def _rendezvous(assignment: Assignment, rank: Rank, local: int, master: str) -> 
         "MASTER_PORT": port,
     }
     if assignment.world_size > 1:
-        env |= {"FAIRLEAD_GANG": f"{host}:{gang}", "FAIRLEAD_GANG_TOKEN": secret}
+        env |= {"FAIRLEAD_RANK_SYNC": f"{host}:{gang}", "FAIRLEAD_RANK_SYNC_TOKEN": secret}
     return env

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Lease:
+class NodeLease:
     """Permission to run one job. Times are monotonic seconds of this machine."""
 
     length_s: float  # of a whole lease

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-SEATS = 2  # of a device: a packed pair may share it
+SLOTS = 2  # of a device: a packed pair may share it
 
 
 def take(path: Path) -> int | None:
@@ -44,7 +44,7 @@ def release(descriptors: Iterable[int]) -> None:
             os.close(descriptor)
 
 
-def take_seats(folder: Path, job: int, devices: Iterable[int]) -> dict[int | None, int] | None:
+def lock_slots(folder: Path, job: int, devices: Iterable[int]) -> dict[int | None, int] | None:
     """One seat on each device, and the job itself (under None): all of them, or None of them."""
     held: dict[int | None, int] = {}
     try:
@@ -69,7 +69,7 @@ def forget_job(folder: Path, job: int) -> None:
 def _files(folder: Path, job: int, device: int | None) -> list[Path]:
     if device is None:
         return [folder / f"job-{job}.lock"]
-    return [folder / f"device-{device}-{seat}.lock" for seat in range(SEATS)]
+    return [folder / f"device-{device}-{seat}.lock" for seat in range(SLOTS)]
 
 
 def _take_any(files: Iterable[Path]) -> int | None:

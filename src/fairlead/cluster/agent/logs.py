@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.cluster.agent.launch import log_path, logs_path
+from fairlead.cluster.agent.server_client import AgentClient, RefusedError
 from fairlead.cluster.agent.untrusted_files import (
     opened,
     read_end,
     read_from,
     size_of,
 )
-from fairlead.cluster.agent.server_client import AgentClient, RefusedError
 from fairlead.cluster.protocol.messages import Assignment, LogChunk
 
 CHUNK = 1 << 18  # bytes told at once
@@ -26,7 +26,7 @@ TAIL = 1 << 17  # bytes in which the reason of an end is looked for
 
 
 @dataclass
-class _Log:
+class _RankLog:
     job: int
     epoch: int
     rank: int
@@ -71,7 +71,7 @@ class Logs:
 
     def __init__(self, state: Path) -> None:
         self._state = state
-        self._logs: dict[tuple[int, int, int], _Log] = {}
+        self._logs: dict[tuple[int, int, int], _RankLog] = {}
 
     def remove_old(self) -> None:
         """Files of agents that died long ago."""
@@ -86,7 +86,7 @@ class Logs:
         job, epoch = assignment.job, assignment.epoch
         for rank in assignment.ranks:
             path = log_path(self._state, job, epoch, rank.rank)
-            log = _Log(job, epoch, rank.rank, path, assignment.log_bytes)
+            log = _RankLog(job, epoch, rank.rank, path, assignment.log_bytes)
             self._logs[job, epoch, rank.rank] = log
 
     def forget(self, job: int, epoch: int, now: float) -> None:

@@ -49,7 +49,7 @@ def machine_identity() -> str:
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class AgentFiles:
     """The directory of one run of an agent: ``path`` ends with its incarnation."""
 
     path: Path
@@ -102,23 +102,23 @@ class RunRecord:
             for path in (self.path, *self.path.rglob("*")):
                 os.utime(path)
 
-    def predecessors(self) -> "list[RunRecord]":
+    def predecessors(self) -> "list[AgentFiles]":
         """The other runs of agents of this node that left something here."""
         found = [path for path in self.path.parent.iterdir() if (path / "agent.lock").exists()]
-        return [RunRecord(path) for path in sorted(found) if path != self.path]
+        return [AgentFiles(path) for path in sorted(found) if path != self.path]
 
     def forget(self) -> None:
         """Remove what there is of it; no error if that cannot be."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def record_of(node: str, server: str, incarnation: str) -> RunRecord:
+def record_of(node: str, server: str, incarnation: str) -> AgentFiles:
     """The record of a run of an agent. Nodes of several clusters may have one name on one machine."""
     cluster = hashlib.sha256(server.encode()).hexdigest()[:12]
-    return RunRecord(run_directory() / "nodes" / f"{node}-{cluster}" / incarnation)
+    return AgentFiles(run_directory() / "nodes" / f"{node}-{cluster}" / incarnation)
 
 
-def clear(record: RunRecord) -> int | None:
+def clear(record: AgentFiles) -> int | None:
     """Make sure that nothing of a run of an agent lives: agent and spawner have let go of their locks, the
     process table has nothing of its starts, and the locks of their devices are free. Returns how many
     processes were ended for it; None: something lives. The record stays, so that it can be said again."""
@@ -139,7 +139,7 @@ def clear(record: RunRecord) -> int | None:
         os.close(agent)
 
 
-def _end_all(record: RunRecord) -> int | None:
+def _end_all(record: AgentFiles) -> int | None:
     """None: something holds on, whatever it is told."""
     files = len(list(record.starts.glob("*.json")))
     known = read_records(record.starts, keep=True)
@@ -159,7 +159,7 @@ def _is_free(path: Path) -> bool:
     return lock is not None
 
 
-def remove_old(record: RunRecord) -> None:
+def remove_old(record: AgentFiles) -> None:
     """Forget runs of this node that ended long ago; nobody asks for them any more."""
     for old in record.predecessors():
         with contextlib.suppress(OSError):

@@ -10,10 +10,22 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.cluster.agent.rank_failures import exit_failure, read_report
+from fairlead.client.messages import (
+    Adapt,
+    FromAgent,
+    FromRank,
+    Grant,
+    Hello,
+    Loaded,
+    Progress,
+    RankEnded,
+    RankRefused,
+    StopRank,
+)
+from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.inspection import Inspector
 from fairlead.cluster.agent.launch import (
-    Place,
+    LaunchSite,
     addresses,
     check,
     failure_path,
@@ -22,10 +34,18 @@ from fairlead.cluster.agent.launch import (
     ports_of,
     progress_path,
 )
-from fairlead.cluster.agent.lease import Lease
+from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.logs import Logs
+from fairlead.cluster.agent.ports import free_ports
+from fairlead.cluster.agent.proc import oom_kills
+from fairlead.cluster.agent.progress_reader import ProgressReader
+from fairlead.cluster.agent.rank_failures import exit_failure, read_report
+from fairlead.cluster.agent.rank_server import Key, RankServer
+from fairlead.cluster.agent.report_limits import SendableCheck
+from fairlead.cluster.agent.script_imports import ScriptImports
+from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_messages import (
-    End,
+    EndAttempt,
     Exited,
     Failed,
     FromSpawner,
@@ -38,40 +58,20 @@ from fairlead.cluster.agent.spawner_messages import (
     Until,
     Waits,
 )
-from fairlead.cluster.agent.ports import free_ports
-from fairlead.cluster.agent.proc import oom_kills
-from fairlead.cluster.agent.progress_reader import ProgressReader
-from fairlead.cluster.agent.rank_server import Key, RankServer
-from fairlead.cluster.agent.script_imports import ScriptImports
-from fairlead.cluster.agent.report_limits import SendableCheck
-from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.stacks import together, where
-from fairlead.cluster.agent.attempts import Start
 from fairlead.cluster.agent.survivors import make_token
-from fairlead.client.messages import (
-    Adapt,
-    Ended,
-    FromAgent,
-    FromRank,
-    Grant,
-    Hello,
-    Loaded,
-    Progress,
-    Refused,
-    Stop,
-)
-from fairlead.errors import ConfigError
-from fairlead.cluster.protocol.progress_url import PORT
 from fairlead.cluster.protocol.messages import (
     EXPIRED,
     LEAVES,
     ORPHANED,
     Assignment,
+    AttemptStatus,
     Failure,
-    Held,
     Orders,
     Welcome,
 )
+from fairlead.cluster.protocol.progress_url import PORT
+from fairlead.errors import ConfigError
 
 _RECENT_S = 600.0  # within which
 _MANY_LOST = 3  # deaths of the spawner are no accident
@@ -80,7 +80,7 @@ _OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may 
 _log = logging.getLogger(__name__)
 
 
-class Node:
+class NodeController:
     """The starts of a node. ``changed`` is called when there is news for the server, ``ask`` waits until
     the server has answered to all that the node holds now."""
 
@@ -95,7 +95,7 @@ class Node:
         self._logs = logs
         self._changed = changed
         self._ask = ask
-        self._starts: dict[Key, Start] = {}
+        self._starts: dict[Key, NodeAttempt] = {}
         self._newest: dict[int, int] = {}  # job -> highest epoch ever held
         self._wanted: set[Key] = set()
         self._spawners_lost: deque[float] = deque()  # when
@@ -110,10 +110,10 @@ class Node:
         self.sendable = SendableCheck()
         self.orders_seq = -1
         self.run = ""  # incarnation of the agent
-        self.place: Place | None = None
+        self.place: LaunchSite | None = None
         self.ranks: RankServer | None = None
 
-    def holds(self) -> tuple[Held, ...]:
+    def holds(self) -> tuple[AttemptStatus, ...]:
         """All starts."""
         now = time.monotonic()
         return tuple(self.sendable(start.held(now)) for start in self._starts.values())
@@ -170,7 +170,7 @@ class Node:
                 start.lease.extend(asked, seconds, self._rate_bound)
                 self._tell_until(start)
 
-    def _tell_until(self, start: Start) -> None:
+    def _tell_until(self, start: NodeAttempt) -> None:
         """The spawner ends what has no lease, should this process hang."""
         if start.launched and not start.ended:
             job, epoch = start.key
@@ -196,7 +196,7 @@ class Node:
             elif not self._leaving and assignment.epoch > self._newest.get(assignment.job, -1):
                 self._hold(assignment)
 
-    def _update(self, start: Start, new: Assignment) -> None:
+    def _update(self, start: NodeAttempt, new: Assignment) -> None:
         """What may still change in an assignment."""
         start.assignment = msgspec.structs.replace(
             start.assignment,
@@ -209,7 +209,7 @@ class Node:
     def _hold(self, assignment: Assignment) -> None:
         """A new start. It is launched when the server, hearing of it, has granted its lease."""
         now = time.monotonic()
-        start = Start(assignment, make_token(self.run), Lease(self._lease_s), now)
+        start = NodeAttempt(assignment, make_token(self.run), NodeLease(self._lease_s), now)
         self._starts[start.key] = start
         self._newest[assignment.job] = assignment.epoch
         assert self.place is not None
@@ -235,7 +235,7 @@ class Node:
             if start.state == "starting" and not start.launched and start.lease.granted:
                 self._launch(start)
 
-    def _launch(self, start: Start) -> None:
+    def _launch(self, start: NodeAttempt) -> None:
         master = start.master or start.assignment.master
         if start.assignment.world_size > 1 and not master:
             return  # rank 0's node has not said yet where it is
@@ -251,7 +251,7 @@ class Node:
         start.launched = self._spawner.send(self._with_modules(start, order))
         self._tell_until(start)
 
-    def _with_modules(self, start: Start, order: Launch) -> Launch:
+    def _with_modules(self, start: NodeAttempt, order: Launch) -> Launch:
         """With what its script imports, as far as that is known, where it is to be prepared."""
         if not start.assignment.prepare:
             return order
@@ -259,7 +259,7 @@ class Node:
         modules = self._imports.of(rank.argv, rank.env, rank.cwd, start.assignment.env)
         return msgspec.structs.replace(order, modules=modules)
 
-    def _beside(self, start: Start) -> tuple[Key, ...]:
+    def _beside(self, start: NodeAttempt) -> tuple[Key, ...]:
         """Other starts that are wanted on its devices: it shares them."""
         mine = _devices(start)
         return tuple(
@@ -269,7 +269,7 @@ class Node:
         )
 
     # --- the end ---------------------------------------------------------------------------------
-    def _stop(self, start: Start, reason: str) -> None:
+    def _stop(self, start: NodeAttempt, reason: str) -> None:
         if start.state in ("stopping", "ended"):
             return
         now = time.monotonic()
@@ -277,17 +277,19 @@ class Node:
         if not start.launched:
             start.gone(now)
         elif start.speaks:
-            told = self.ranks is not None and self.ranks.tell(start.key, Stop(reason=reason))
+            told = self.ranks is not None and self.ranks.tell(start.key, StopRank(reason=reason))
             # After its loop a script that does not ask goes on for its grace, and may come to its end.
             self._end(start, terminate=not told and not start.finishing)
         else:
             self._end(start, terminate=start.assignment.plain)
         self._changed()
 
-    def _end(self, start: Start, terminate: bool) -> None:
+    def _end(self, start: NodeAttempt, terminate: bool) -> None:
         job, epoch = start.key
         grace_s = start.grace_s
-        self._spawner.send(End(job=job, epoch=epoch, terminate=terminate, kill_after_s=grace_s))
+        self._spawner.send(
+            EndAttempt(job=job, epoch=epoch, terminate=terminate, kill_after_s=grace_s)
+        )
 
     def expire(self) -> None:
         """Stop what has no lease any more."""
@@ -303,7 +305,7 @@ class Node:
             if start.launched and start.watched and start.key not in self._inspections:
                 self._watch(start, now)
 
-    def _watch(self, start: Start, now: float) -> None:
+    def _watch(self, start: NodeAttempt, now: float) -> None:
         watch, assignment = start.watch, start.assignment
         if watch is not None and watch.over(assignment, now):
             start.stalled(now)
@@ -315,7 +317,7 @@ class Node:
             start.stall = start.stacks = ""  # it has come along
             self._changed()
 
-    async def _look(self, start: Start) -> None:
+    async def _look(self, start: NodeAttempt) -> None:
         """Find out where its ranks stand."""
         assert self.place is not None
         state, ranks = self.place.state, [rank.rank for rank in start.assignment.ranks]
@@ -343,7 +345,7 @@ class Node:
             if start.may_tell and start.state in ("running", "stopping"):
                 self._take_progress(start, now)
 
-    def _take_progress(self, start: Start, now: float, *, last: bool = False) -> None:
+    def _take_progress(self, start: NodeAttempt, now: float, *, last: bool = False) -> None:
         assert self.place is not None
         path = progress_path(self.place.state, *start.key)
         log = log_path(self.place.state, *start.key, 0)
@@ -355,9 +357,9 @@ class Node:
         if start.tells_progress and not before:
             self._changed()
 
-    def _kill(self, start: Start) -> None:
+    def _kill(self, start: NodeAttempt) -> None:
         job, epoch = start.key
-        self._spawner.send(End(job=job, epoch=epoch, terminate=False, kill_after_s=0.0))
+        self._spawner.send(EndAttempt(job=job, epoch=epoch, terminate=False, kill_after_s=0.0))
 
     def leave(self) -> float:
         """The agent is told to end: stop everything, start nothing. Returns the longest grace, seconds."""
@@ -407,13 +409,13 @@ class Node:
                 self._disown(start)
         self._changed()
 
-    def _disown(self, start: Start) -> None:
+    def _disown(self, start: NodeAttempt) -> None:
         """Who still speaks for a start that is over is none of our processes, and could not be ended: a
         container of a daemon, whose command was killed. It may not go on."""
         if self.ranks is not None:
-            self.ranks.tell(start.key, Refused(reason="this start of the job is over"))
+            self.ranks.tell(start.key, RankRefused(reason="this start of the job is over"))
 
-    def _failure(self, start: Start, rank: int, code: int) -> Failure | None:
+    def _failure(self, start: NodeAttempt, rank: int, code: int) -> Failure | None:
         """How a rank ended, None: well."""
         if not code:
             return None
@@ -464,7 +466,7 @@ class Node:
         start = self._starts[key]
         answers: list[FromAgent] = [self._grant(start)]
         if start.stopping_for and isinstance(answers[0], Grant):
-            answers.append(Stop(reason=start.stopping_for))
+            answers.append(StopRank(reason=start.stopping_for))
         return answers
 
     def hear(self, key: Key, message: FromRank) -> None:
@@ -482,7 +484,7 @@ class Node:
                 start.adapt(message)
             case Progress():
                 start.progress(message, now)
-            case Ended():
+            case RankEnded():
                 start.progress(message, now)
                 if not message.completed and start.lease.is_short(now):
                     start.stop(EXPIRED, now)  # it came to the end of its lease a moment before us
@@ -493,18 +495,18 @@ class Node:
         """What is left of our own lease, after asking for more when that is little."""
         start = self._starts.get(key)
         if start is None:
-            return Stop(reason=EXPIRED)
+            return StopRank(reason=EXPIRED)
         if start.lease.is_short(time.monotonic()):
             await self._ask()
         return self._grant(start)
 
-    def _grant(self, start: Start) -> FromAgent:
+    def _grant(self, start: NodeAttempt) -> FromAgent:
         left_s = start.lease.left_s(time.monotonic())
         if left_s <= 0.0:
             self._stop(start, EXPIRED)
-            return Stop(reason=EXPIRED)
+            return StopRank(reason=EXPIRED)
         return Grant(lease_s=left_s, checkpoint_s=start.assignment.checkpoint_s)
 
 
-def _devices(start: Start) -> set[int]:
+def _devices(start: NodeAttempt) -> set[int]:
     return {device for rank in start.assignment.ranks for device in rank.devices}

@@ -9,7 +9,7 @@ from fairlead.cluster.agent.environment import base_environment
 from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
 from fairlead.cluster.agent.zygote import Zygote, script_of
 
-MOST = 3  # for scripts, at a time
+MAX_PREPARED = 3  # for scripts, at a time
 _ENTRIES = 5000  # of a script's folder that are looked at
 
 
@@ -43,7 +43,7 @@ class PreparedProcesses:
     @property
     def full(self) -> bool:
         """Are there as many as there may be?"""
-        return len(self._by_modules) >= MOST
+        return len(self._by_modules) >= MAX_PREPARED
 
     def start(self, modules: str) -> tuple[Zygote, socket.socket]:
         """One more; its answers arrive there. Raises OSError."""

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.rank_server import Key
-from fairlead.cluster.agent.attempts import Start
 from fairlead.cluster.agent.untrusted_files import (
     NotRegularError,
     opened,
@@ -44,7 +44,7 @@ class UnansweredError(ProgressError):
     """Nobody answers there, or not in time."""
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _Reported(msgspec.Struct, frozen=True):
     step: int | float | str
     saved_step: int | float | str | None = None
 
@@ -68,7 +68,7 @@ def parse_progress(text: str, total_steps: int) -> tuple[int, int] | None:
 
 def _json_words(text: str) -> list[str]:
     try:
-        told = msgspec.json.decode(text, type=_Told)
+        told = msgspec.json.decode(text, type=_Reported)
     except UNREADABLE as problem:
         raise ProgressError(f"expected {{'step': N, 'saved_step': N}}: {problem}") from None
     return [str(word) for word in (told.step, told.saved_step) if word is not None]
@@ -169,7 +169,7 @@ class ProgressReader:
         self._asked: dict[Key, float] = {}  # when its endpoint was asked first
         self._warned: set[Key] = set()
 
-    def look(self, start: Start, path: Path, log: Path, now: float) -> None:
+    def look(self, start: NodeAttempt, path: Path, log: Path, now: float) -> None:
         """Take over what the start's file says, and ask its endpoint if it has one, without waiting.
 
         log: output of its rank 0, where it is told what cannot be used.
@@ -181,7 +181,7 @@ class ProgressReader:
             self._asked.setdefault(start.key, now)
             self._questions[start.key] = asyncio.create_task(self._ask(start, url, log))
 
-    def read(self, start: Start, path: Path, log: Path, now: float) -> None:
+    def read(self, start: NodeAttempt, path: Path, log: Path, now: float) -> None:
         """Take over what its file says, if it is new."""
         file = self._files.setdefault(start.key, ProgressFile(path))
         try:
@@ -197,7 +197,7 @@ class ProgressReader:
         if (question := self._questions.pop(key, None)) is not None:
             question.cancel()
 
-    async def _ask(self, start: Start, url: str, log: Path) -> None:
+    async def _ask(self, start: NodeAttempt, url: str, log: Path) -> None:
         try:
             answer = await ask_progress(parse_progress_url(url, start.progress_port or 1))
             self._take(start, answer, time.monotonic())
@@ -210,12 +210,12 @@ class ProgressReader:
         finally:
             self._questions.pop(start.key, None)
 
-    def _take(self, start: Start, text: str, now: float) -> None:
+    def _take(self, start: NodeAttempt, text: str, now: float) -> None:
         told = parse_progress(text, start.assignment.total_steps)
         if told is not None and not start.ended:
             start.told(*told, now)
 
-    def _warn(self, start: Start, problem: str, log: Path) -> None:
+    def _warn(self, start: NodeAttempt, problem: str, log: Path) -> None:
         """Once for each start, where its user and the node's operator look."""
         if start.key in self._warned:
             return

@@ -10,10 +10,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from fairlead.client.rank_environment import EXIT_RANK_SYNC
 from fairlead.cluster.agent.proc import signal_name
 from fairlead.cluster.agent.tracebacks import last_traceback
 from fairlead.cluster.agent.untrusted_files import read_regular
-from fairlead.client.rank_environment import EXIT_GANG
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 
@@ -65,7 +65,7 @@ BROKEN_TYPES = frozenset(
 _Whole = Annotated[int, Meta(ge=-(1 << 53), le=1 << 53)]
 
 
-class Report(msgspec.Struct, frozen=True):
+class FailureReport(msgspec.Struct, frozen=True):
     """What ``fairlead.client.crash`` leaves behind. It is the job's: nothing but its bounds is certain."""
 
     type: str = ""
@@ -78,10 +78,10 @@ class Report(msgspec.Struct, frozen=True):
     traceback: str = ""
 
 
-def read_report(path: Path) -> Report | None:
+def read_report(path: Path) -> FailureReport | None:
     """None: the process has left none, or nothing that can be used."""
     try:
-        return msgspec.json.decode(read_regular(path, LARGEST_REPORT), type=Report)
+        return msgspec.json.decode(read_regular(path, LARGEST_REPORT), type=FailureReport)
     except FileNotFoundError:
         return None
     except OSError as problem:
@@ -95,7 +95,7 @@ def read_report(path: Path) -> Report | None:
 def exit_failure(
     rank: int,
     code: int,
-    report: Report | None,
+    report: FailureReport | None,
     output: str,
     *,
     world_size: int,
@@ -110,7 +110,7 @@ def exit_failure(
     if report is None and code > 0:
         found = last_traceback(output)
         if found is not None:
-            report = Report(
+            report = FailureReport(
                 found.type,
                 found.message,
                 found.file,
@@ -138,10 +138,10 @@ def exit_failure(
             exit_code=code,
             message=line,
             traceback="" if report is None else clean(report.traceback, MOST_TRACEBACK),
-            secondary=world_size > 1 and (code == EXIT_GANG or bool(BROKEN.search(line))),
+            secondary=world_size > 1 and (code == EXIT_RANK_SYNC or bool(BROKEN.search(line))),
         )
     name = report.type.rpartition(".")[2]
-    broken = name in BROKEN_TYPES or bool(BROKEN.search(report.message)) or code == EXIT_GANG
+    broken = name in BROKEN_TYPES or bool(BROKEN.search(report.message)) or code == EXIT_RANK_SYNC
     return Failure(
         kind="exception",
         rank=rank,

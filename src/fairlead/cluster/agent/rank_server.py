@@ -19,7 +19,7 @@ from fairlead.client.messages import (
     Hello,
     Loaded,
     Progress,
-    Refused,
+    RankRefused,
     frame,
 )
 from fairlead.client.version import __version__
@@ -48,7 +48,7 @@ class RankHandler(Protocol):
         """The answer to a request for more time."""
 
 
-class _StrangerError(Exception):
+class _UnknownRankError(Exception):
     """What came is no message of a rank."""
 
 
@@ -105,7 +105,7 @@ class RankServer:
         self._tasks.add(task)
         try:
             await self._serve(reader, writer)
-        except (_StrangerError, asyncio.IncompleteReadError, TimeoutError, OSError):
+        except (_UnknownRankError, asyncio.IncompleteReadError, TimeoutError, OSError):
             pass
         except asyncio.CancelledError:
             pass  # from ``close``; asyncio's own callback would report it as an error
@@ -165,14 +165,14 @@ class RankServer:
 async def _read(reader: asyncio.StreamReader) -> FromRank:
     (length,) = HEAD.unpack(await reader.readexactly(HEAD.size))
     if length > LARGEST:
-        raise _StrangerError
+        raise _UnknownRankError
     body = await reader.readexactly(length)
     try:
         message: FromRank = decode(body, FromRank)
     except DecodeError:
-        raise _StrangerError from None
+        raise _UnknownRankError from None
     if not _is_sane(message):
-        raise _StrangerError
+        raise _UnknownRankError
     return message
 
 
@@ -205,6 +205,6 @@ def _other_protocol(hello: Hello) -> str:
 
 
 async def _refuse(writer: asyncio.StreamWriter, reason: str) -> None:
-    writer.write(frame(Refused(reason=reason)))
+    writer.write(frame(RankRefused(reason=reason)))
     with contextlib.suppress(OSError):
         await writer.drain()

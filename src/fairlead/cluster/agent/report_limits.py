@@ -5,12 +5,12 @@ import logging
 
 import msgspec
 
-from fairlead.cluster.protocol.messages import Held
+from fairlead.cluster.protocol.messages import AttemptStatus
 
 _REQUIRED = ("job", "epoch", "state")
 _DETAILS = ("reason", "failure", "stall", "stacks")
 _BAD = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
-_DECODER = msgspec.msgpack.Decoder(Held)
+_DECODER = msgspec.msgpack.Decoder(AttemptStatus)
 _log = logging.getLogger(__name__)
 
 
@@ -21,7 +21,7 @@ class SendableCheck:
         self._warned: set[tuple[int, int]] = set()
         self.details = True  # False: tell nothing that is text of the job's own
 
-    def __call__(self, held: Held) -> Held:
+    def __call__(self, held: AttemptStatus) -> AttemptStatus:
         """The same without the fields that the server would refuse, with a warning, once for each start."""
         if not self.details:
             held = msgspec.structs.replace(held, **_defaults(_DETAILS))
@@ -29,14 +29,16 @@ class SendableCheck:
         if not why:
             return held
         good = {name: getattr(held, name) for name in _REQUIRED}
-        for name in Held.__struct_fields__:
-            if name not in good and not _why_not(Held(**good | {name: getattr(held, name)})):
+        for name in AttemptStatus.__struct_fields__:
+            if name not in good and not _why_not(
+                AttemptStatus(**good | {name: getattr(held, name)})
+            ):
                 good[name] = getattr(held, name)
         key = held.job, held.epoch
         if key not in self._warned:
             self._warned.add(key)
             _log.warning("job %d: not all can be told of start %d: %s", *key, why)
-        return Held(**good)
+        return AttemptStatus(**good)
 
     def forget(self, key: tuple[int, int]) -> None:
         """This start, (job, epoch), is told of no more."""
@@ -44,10 +46,10 @@ class SendableCheck:
 
 
 def _defaults(names: tuple[str, ...]) -> dict[str, object]:
-    return {f.name: f.default for f in msgspec.structs.fields(Held) if f.name in names}
+    return {f.name: f.default for f in msgspec.structs.fields(AttemptStatus) if f.name in names}
 
 
-def _why_not(held: Held) -> str:
+def _why_not(held: AttemptStatus) -> str:
     """ "" = it can be told."""
     try:
         _DECODER.decode(msgspec.msgpack.encode(held))

@@ -14,7 +14,7 @@ from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
 from fairlead.cluster.agent.survivors import (
-    Record,
+    AttemptRecord,
     boot_id,
     write_record,
 )
@@ -48,7 +48,7 @@ class NotStartedError(Exception):
 
 
 @dataclass
-class Running:
+class SpawnedAttempt:
     """``take_devices``, then ``start`` each rank."""
 
     launch: Launch
@@ -76,7 +76,7 @@ class Running:
         """Of all its ranks here."""
         return {device for rank in self.launch.ranks for device in rank.devices}
 
-    def may_run_beside(self, other: "Running") -> bool:
+    def may_run_beside(self, other: "SpawnedAttempt") -> bool:
         """Are their devices different, or are they to share them? A job never runs beside itself."""
         if other.launch.job == self.launch.job:
             return False
@@ -85,7 +85,7 @@ class Running:
 
     def take_devices(self, ground: Ground) -> str:
         """Take the locks; "" = done, else why not. Raises OSError."""
-        held = locks.take_seats(ground.state / "locks", self.launch.job, self.devices)
+        held = locks.lock_slots(ground.state / "locks", self.launch.job, self.devices)
         if held is None:
             return "what ran there before has not ended"
         try:
@@ -111,9 +111,9 @@ class Running:
         record = msgspec.structs.replace(self._as_record(ground), terminated=self.terminated)
         return Watched(record=record, until_s=self.until_s, kill_s=self.kill_s)
 
-    def _as_record(self, ground: Ground) -> Record:
+    def _as_record(self, ground: Ground) -> AttemptRecord:
         launch = self.launch
-        return Record(
+        return AttemptRecord(
             job=launch.job,
             epoch=launch.epoch,
             token=launch.token,

@@ -7,12 +7,12 @@ from pathlib import Path, PurePath
 
 from fairlead.cluster.agent.environment import base_environment
 from fairlead.cluster.agent.untrusted_files import read_linked
-from fairlead.errors import ConfigError
 from fairlead.cluster.protocol.runtime import (
     OPTIONS,
     PLACEHOLDER,
     Runtime,
 )
+from fairlead.errors import ConfigError
 
 _PYTHONS = frozenset({"python", "python3"})  # words of a command that mean the environment's own
 _OURS = frozenset({"PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"})  # of no use to another interpreter

@@ -6,19 +6,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairlead.errors import ConfigError, FairleadError
 from fairlead.cluster.protocol.messages import (
     SERVICE,
     LogChunk,
     LogWanted,
+    NodeReport,
     Orders,
     Register,
-    Report,
     WatchRequest,
     Welcome,
 )
-from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.cluster.protocol.quiet_grpc import grpc
+from fairlead.cluster.protocol.validation_messages import UNREADABLE
+from fairlead.errors import ConfigError, FairleadError
 
 LARGEST = 16 << 20  # bytes of orders, with the environments of all jobs of a node
 CONNECT_S = 2.0  # longest wait between two attempts to connect
@@ -46,7 +46,7 @@ class MalformedError(RefusedError):
     """The server cannot understand the message, or finds something in it that cannot be."""
 
 
-class UnreachableError(FairleadError):
+class ServerUnreachableError(FairleadError):
     """No answer: the server is away, too slow or in trouble. Try again."""
 
 
@@ -104,7 +104,7 @@ class AgentClient:
         """See ``protocol``, as for the others."""
         return await self._unary("Register", message, _WELCOME)
 
-    async def report(self, message: Report) -> Orders:
+    async def report(self, message: NodeReport) -> Orders:
         """Heartbeat and renewal."""
         return await self._unary("Report", message, _ORDERS)
 
@@ -138,7 +138,7 @@ class AgentClient:
 
     def _call(self, name: str) -> Any:
         if not self._calls:
-            raise UnreachableError(f"{self.address}: the channel is closed")
+            raise ServerUnreachableError(f"{self.address}: the channel is closed")
         return self._calls[name]
 
 
@@ -157,7 +157,7 @@ def _error(address: str, problem: grpc.aio.AioRpcError) -> FairleadError:
         return MalformedError(f"{address}: {said}")
     if code in _REFUSALS:
         return RefusedError(f"{address}: {said}")
-    return UnreachableError(f"{address}: {code.name.lower().replace('_', ' ')} ({said})")
+    return ServerUnreachableError(f"{address}: {code.name.lower().replace('_', ' ')} ({said})")
 
 
 def _read(ca: Path) -> bytes:

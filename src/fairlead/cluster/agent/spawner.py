@@ -21,13 +21,19 @@ import msgspec
 
 from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.device_locks import DeviceLocks
-from fairlead.cluster.agent.devices import Devices
-from fairlead.cluster.agent.machine import RunRecord, clear
+from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.machine import AgentFiles, clear
+from fairlead.cluster.agent.prepared_processes import PreparedProcesses
+from fairlead.cluster.agent.running_attempts import (
+    Ground,
+    Key,
+    NotStartedError,
+    SpawnedAttempt,
+)
 from fairlead.cluster.agent.spawner_messages import (
-    End,
+    EndAttempt,
     Exited,
     Failed,
-    Frames,
     FromSpawner,
     Gone,
     Inspect,
@@ -35,6 +41,7 @@ from fairlead.cluster.agent.spawner_messages import (
     Launch,
     Prepare,
     Ready,
+    SpawnerFrames,
     Started,
     ToSpawner,
     Until,
@@ -42,20 +49,13 @@ from fairlead.cluster.agent.spawner_messages import (
     framed,
     receive,
 )
-from fairlead.cluster.agent.prepared_processes import PreparedProcesses
-from fairlead.cluster.agent.running_attempts import (
-    Ground,
-    Key,
-    NotStartedError,
-    Running,
-)
 from fairlead.cluster.agent.survivors import (
     end_survivors,
     read_records,
     remove_record,
 )
 from fairlead.cluster.agent.untrusted_files import open_to_append
-from fairlead.cluster.agent.warden import Ended, WardenLink
+from fairlead.cluster.agent.warden import AttemptEnded, WardenLink
 from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
 
 _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
@@ -69,7 +69,12 @@ class Spawner:
     """``run`` until the agent has gone and nothing is left."""
 
     def __init__(
-        self, state: Path, agent: socket.socket, prefork: str, record: RunRecord, devices: Devices
+        self,
+        state: Path,
+        agent: socket.socket,
+        prefork: str,
+        record: AgentFiles,
+        devices: NodeDevices,
     ) -> None:
         """record: of the agent's run on this machine; devices: of the node."""
         self._state = state
@@ -80,8 +85,8 @@ class Spawner:
             DeviceLocks(lambda d: record.device_lock(devices.indices[d], devices.fake)),
         )
         self._agent = agent
-        self._frames = Frames()
-        self._starts: dict[Key, Running] = {}
+        self._frames = SpawnerFrames()
+        self._starts: dict[Key, SpawnedAttempt] = {}
         self._prepared = PreparedProcesses(prefork)
         self._selector = selectors.DefaultSelector()
         self._warden = WardenLink(state, record)
@@ -178,8 +183,8 @@ class Spawner:
             match msgspec.msgpack.decode(body, type=ToSpawner):
                 case Launch() as launch:
                     if (launch.job, launch.epoch) not in self._starts:
-                        self._starts[launch.job, launch.epoch] = Running(launch)
-                case End() as end:
+                        self._starts[launch.job, launch.epoch] = SpawnedAttempt(launch)
+                case EndAttempt() as end:
                     self._end(end)
                 case Prepare(modules=modules):
                     self._prepare(modules)
@@ -200,7 +205,7 @@ class Spawner:
     def _keep_warden(self) -> None:
         self._warden.keep(s.watched(self._ground) for s in self._starts.values() if s.held)
 
-    def _watch(self, start: Running) -> None:
+    def _watch(self, start: SpawnedAttempt) -> None:
         """Tell the warden how it is now, if it has begun."""
         if start.held is not None:
             self._warden.tell(start.watched(self._ground))
@@ -219,13 +224,13 @@ class Spawner:
         for start in list(self._starts.values()):
             self._end(_end(start.launch, start.launch.grace_s))
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: EndAttempt) -> None:
         start = self._starts.get((end.job, end.epoch))
         if start is None:  # never heard of, or gone already
             self._tell(Gone(job=end.job, epoch=end.epoch))
             return
         if start.held is None:
-            self._bury(start)
+            self._reap_attempt(start)
             return
         start.terminated |= end.terminate
         if end.terminate:
@@ -244,7 +249,7 @@ class Spawner:
                 start.signal(signal.SIGKILL)
                 start.kill_s = now + 1.0  # once more: a group may have grown meanwhile
 
-    def _expire(self, start: Running, until_s: float, now: float) -> None:
+    def _expire(self, start: SpawnedAttempt, until_s: float, now: float) -> None:
         """The lease is over, and the agent, which should have seen to that, does not stir. The grace counts
         from the end of the lease: the server reckons with it."""
         start.until_s = None
@@ -269,19 +274,19 @@ class Spawner:
                 where = f"{problem.filename}: " if problem.filename else ""
                 self._say_waits(start, f"{where}{problem.strerror or problem}")
 
-    def _say_waits(self, start: Running, reason: str, *, obstacle: bool = True) -> None:
+    def _say_waits(self, start: SpawnedAttempt, reason: str, *, obstacle: bool = True) -> None:
         if reason == start.waits_for:  # once: it is tried again many times a second
             return
         start.waits_for = reason
         job, epoch = start.key
         self._tell(Waits(job=job, epoch=epoch, reason=reason, obstacle=obstacle))
 
-    def _has_room(self, start: Running) -> bool:
+    def _has_room(self, start: SpawnedAttempt) -> bool:
         """Nobody else on its devices but those it may share them with."""
         others = [s for s in self._starts.values() if s is not start and s.held is not None]
         return all(start.may_run_beside(other) for other in others)
 
-    def _launch(self, start: Running) -> None:
+    def _launch(self, start: SpawnedAttempt) -> None:
         """Raises OSError, before the first rank is started, where nothing can be written."""
         if why := start.take_devices(self._ground):
             self._say_waits(start, why, obstacle=False)
@@ -297,7 +302,7 @@ class Spawner:
         if not start.leaders and not start.forking:
             start.dead_s = time.monotonic()
 
-    def _start_ranks(self, start: Running, logs: list[int]) -> None:
+    def _start_ranks(self, start: SpawnedAttempt, logs: list[int]) -> None:
         start.zygote = self._prepared.of(start.launch)
         for rank, log in zip(start.launch.ranks, logs, strict=True):
             try:
@@ -310,12 +315,12 @@ class Spawner:
         self._say_started(start)
         self._prepare(start.launch.modules)  # for the next one
 
-    def _fail(self, start: Running, rank: int, reason: str) -> None:
+    def _fail(self, start: SpawnedAttempt, rank: int, reason: str) -> None:
         job, epoch = start.key
         self._tell(Failed(job=job, epoch=epoch, rank=rank, reason=reason))
         self._end(_end(start.launch, 0.0))
 
-    def _say_started(self, start: Running) -> None:
+    def _say_started(self, start: SpawnedAttempt) -> None:
         if not start.forking:
             job, epoch = start.key
             self._tell(Started(job=job, epoch=epoch, free_s=start.free_s))
@@ -390,7 +395,7 @@ class Spawner:
             elif any(s.forking for s in self._starts.values()):
                 self._early[pid] = os.waitstatus_to_exitcode(status)
 
-    def _buried(self, start: Running, pid: int, code: int) -> None:
+    def _buried(self, start: SpawnedAttempt, pid: int, code: int) -> None:
         rank = start.leaders.pop(pid)
         job, epoch = start.key
         self._tell(Exited(job=job, epoch=epoch, rank=rank, code=code))
@@ -406,12 +411,12 @@ class Spawner:
                 self._lose_zygote(start.zygote)
                 break
         ended = [s for s in self._starts.values() if s.dead_s is not None]
-        if not ended or self._kill_strays():
+        if not ended or self._reap_orphans():
             ended = [s for s in ended if time.monotonic() - (s.dead_s or 0.0) > _HOPELESS_S]
         for start in ended:
-            self._bury(start)
+            self._reap_attempt(start)
 
-    def _kill_strays(self) -> bool:
+    def _reap_orphans(self) -> bool:
         """Were there any? Orphans have become our children, so all strays hang below these."""
         living = [s for s in self._starts.values() if s.dead_s is None and s.held is not None]
         leaders = {pid for s in living for pid in s.leaders}
@@ -420,19 +425,19 @@ class Spawner:
         tokens = {s.launch.token for s in living} | (
             {PLACEHOLDER} if self._prepared.used else set()
         )
-        strays = []
+        orphans = []
         for pid in proc.children():
             found = None if pid in leaders else proc.process(pid)
             if found is None or found.state in "ZX" or found.session in sessions:
                 continue
             if proc.token_of(pid) not in tokens:
-                strays.append(pid)
-        for pid in strays:
+                orphans.append(pid)
+        for pid in orphans:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)  # our child, not waited for: its pid is its own
-        return bool(strays)
+        return bool(orphans)
 
-    def _bury(self, start: Running) -> None:
+    def _reap_attempt(self, start: SpawnedAttempt) -> None:
         job, epoch = start.key
         del self._starts[start.key]
         if start.held is not None:
@@ -440,14 +445,14 @@ class Spawner:
             start.give_back(self._ground)
         for folder in self._ground.starts:
             remove_record(folder, job, epoch)
-        self._warden.tell(Ended(job=job, epoch=epoch))
+        self._warden.tell(AttemptEnded(job=job, epoch=epoch))
         for other in self._starts.values():
             other.retry_s = 0.0
         self._tell(Gone(job=job, epoch=epoch))
 
 
-def _end(launch: Launch, after_s: float) -> End:
-    return End(job=launch.job, epoch=launch.epoch, terminate=True, kill_after_s=after_s)
+def _end(launch: Launch, after_s: float) -> EndAttempt:
+    return EndAttempt(job=launch.job, epoch=launch.epoch, terminate=True, kill_after_s=after_s)
 
 
 def main() -> None:
@@ -455,8 +460,8 @@ def main() -> None:
     descriptor, state, prefork, record, devices = sys.argv[1:6]
     proc.become_subreaper()
     with socket.socket(fileno=int(descriptor)) as agent:
-        found = msgspec.json.decode(devices, type=Devices)
-        Spawner(Path(state), agent, prefork, RunRecord(Path(record)), found).run()
+        found = msgspec.json.decode(devices, type=NodeDevices)
+        Spawner(Path(state), agent, prefork, AgentFiles(Path(record)), found).run()
 
 
 if __name__ == "__main__":

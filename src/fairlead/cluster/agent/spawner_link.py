@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.cluster.agent.devices import Devices
-from fairlead.cluster.agent.machine import RunRecord
+from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.spawner_messages import (
-    Frames,
     FromSpawner,
     Ready,
+    SpawnerFrames,
     ToSpawner,
     framed,
 )
@@ -26,17 +26,17 @@ _AGAIN_S = 0.1  # before another is started
 class SpawnerLink:
     """``start`` it before anything else of the agent; ``close`` ends it, and with it all ranks."""
 
-    def __init__(self, state: Path, prefork: str, devices: Devices) -> None:
+    def __init__(self, state: Path, prefork: str, devices: NodeDevices) -> None:
         """devices: of the node. ``record`` is to be set before the start."""
         self._state = state
         self._devices = devices
-        self.record: RunRecord | None = None  # of this run of the agent
+        self.record: AgentFiles | None = None  # of this run of the agent
         self.cleared: tuple[str, ...] = ()  # incarnations of earlier agents of which nothing lives
         self._prefork = prefork
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._frames = Frames()
+        self._frames = SpawnerFrames()
 
     @property
     def pid(self) -> int:
@@ -58,7 +58,7 @@ class SpawnerLink:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._frames = Frames()
+        self._frames = SpawnerFrames()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
     def send(self, message: ToSpawner) -> bool:

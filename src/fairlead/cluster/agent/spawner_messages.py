@@ -36,7 +36,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     modules: str = ""  # comma-separated: from a process that has imported these, if there is one
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class EndAttempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """End this start. One that still waits for devices is forgotten at once."""
 
     job: int
@@ -125,7 +125,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     cleared: tuple[str, ...] = ()  # incarnations of agents of this node of which nothing lives
 
 
-ToSpawner: TypeAlias = Launch | End | Until | Inspect | Prepare
+ToSpawner: TypeAlias = Launch | EndAttempt | Until | Inspect | Prepare
 FromSpawner: TypeAlias = Inspected | Started | Waits | Failed | Exited | Gone | Ready
 
 encode = msgspec.msgpack.encode
@@ -137,7 +137,7 @@ def framed(message: msgspec.Struct) -> bytes:
     return HEAD.pack(len(body)) + body
 
 
-class Frames:
+class SpawnerFrames:
     """Cuts what arrives on a stream into messages."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class Frames:
             yield body
 
 
-def receive(peer: socket.socket, frames: Frames) -> list[bytes] | None:
+def receive(peer: socket.socket, frames: SpawnerFrames) -> list[bytes] | None:
     """Whole messages that have arrived; None when the peer has gone."""
     try:
         data = peer.recv(1 << 16)

@@ -9,7 +9,7 @@ from fairlead.cluster.agent.rank_failures import clean, one_line
 from fairlead.cluster.agent.tracebacks import LIBRARIES
 
 MOST_OF_RANK = 12_000  # characters of the stacks of one rank
-MOST = 32_000  # of all of them
+MAX_TEXT_BYTES = 32_000  # of all of them
 _FAULTHANDLER = re.compile(
     r'^\s+File "(?P<file>.+)", line (?P<line>[0-9]{1,9}) in (?P<function>.+)$'
 )
@@ -28,7 +28,7 @@ _WAITING_FUNCTION = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class StackFrame:
     """A line of code."""
 
     file: str
@@ -46,7 +46,7 @@ class RankStack:
     """Where a rank stands: the frames of its main thread, innermost first."""
 
     rank: int
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
     text: str  # of all its threads
 
     @property
@@ -61,14 +61,14 @@ class RankStack:
 
 def read_stack(rank: int, text: str) -> RankStack | None:
     """From what ``faulthandler`` or ``py-spy dump`` has written; None where there is no stack in it."""
-    threads: list[list[Frame]] = []
+    threads: list[list[StackFrame]] = []
     for line in text.splitlines():
         if len(line) > _LONGEST:
             continue
         if _THREAD.match(line):
             threads.append([])
         elif (found := _FAULTHANDLER.match(line) or _PY_SPY.match(line)) and threads:
-            frame = Frame(found["file"], int(found["line"]), found["function"])
+            frame = StackFrame(found["file"], int(found["line"]), found["function"])
             threads[-1].append(frame)
     threads = [frames for frames in threads if frames]
     if not threads:
@@ -90,7 +90,9 @@ def where(stacks: Sequence[RankStack]) -> str:
 def together(stacks: Sequence[RankStack]) -> str:
     """The stacks of all ranks, one below the other."""
     ordered = sorted(stacks, key=lambda stack: stack.rank)
-    return clean("\n\n".join(f"Rank {stack.rank}:\n{stack.text}" for stack in ordered), MOST)
+    return clean(
+        "\n\n".join(f"Rank {stack.rank}:\n{stack.text}" for stack in ordered), MAX_TEXT_BYTES
+    )
 
 
 def same_places(one: Mapping[int, RankStack], other: Mapping[int, RankStack]) -> bool:
@@ -107,7 +109,7 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"ranks {shown} are"
 
 
-def _place(frames: Sequence[Frame]) -> str:
+def _place(frames: Sequence[StackFrame]) -> str:
     inner = frames[0]
     own = next((frame for frame in frames if frame.is_own), None)
     if own is None or own is inner:
@@ -115,7 +117,7 @@ def _place(frames: Sequence[Frame]) -> str:
     return f"{_dotted(inner)} ({PurePath(own.file).name}:{own.line})"
 
 
-def _dotted(frame: Frame) -> str:
+def _dotted(frame: StackFrame) -> str:
     """A function of a library by the package that people know it by: ``torch.distributed.all_reduce``."""
     path = PurePath(frame.file)
     parts = path.parts

@@ -38,7 +38,7 @@ _POLL_S = 0.02
 _HOPELESS_S = 10.0  # SIGKILL takes effect at once, but for a process inside the kernel
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One start."""
 
     job: int
@@ -66,7 +66,7 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def write_record(folder: Path, record: Record) -> None:
+def write_record(folder: Path, record: AttemptRecord) -> None:
     """Written whole or not at all. Raises OSError."""
     path = _path(folder, record.job, record.epoch)
     partial = path.with_suffix(".partial")
@@ -88,12 +88,12 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def read_records(folder: Path, *, keep: bool = False) -> list[Record]:
+def read_records(folder: Path, *, keep: bool = False) -> list[AttemptRecord]:
     """All that can be read; a file that cannot is removed, with a warning, unless it is to be kept."""
     records = []
     for path in sorted(folder.glob("*.json")):
         try:
-            records.append(msgspec.json.decode(read_regular(path, _LARGEST), type=Record))
+            records.append(msgspec.json.decode(read_regular(path, _LARGEST), type=AttemptRecord))
         except (OSError, *UNREADABLE) as problem:
             if keep:
                 continue
@@ -106,7 +106,7 @@ def read_records(folder: Path, *, keep: bool = False) -> list[Record]:
     return records
 
 
-def end_survivors(folder: Path, records: Iterable[Record], run: str = "") -> int:
+def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "") -> int:
     """SIGTERM, grace, SIGKILL to all that is left of these starts; returns how many processes there were.
     Where one does not die, inside the kernel, the records stay.
     run: incarnation of an agent of which nothing shall be left, whether there is a record of it or not."""
@@ -131,7 +131,7 @@ def end_survivors(folder: Path, records: Iterable[Record], run: str = "") -> int
     return count
 
 
-def _look_twice(records: list[Record], run: str) -> dict[Process, Record]:
+def _look_twice(records: list[AttemptRecord], run: str) -> dict[Process, AttemptRecord]:
     """A process that executes a program at this moment shows no environment, and so no token."""
     found = find_survivors(records, run)
     if not found and (records or run):
@@ -140,7 +140,7 @@ def _look_twice(records: list[Record], run: str) -> dict[Process, Record]:
     return found
 
 
-def find_survivors(records: Iterable[Record], run: str = "") -> dict[Process, Record]:
+def find_survivors(records: Iterable[AttemptRecord], run: str = "") -> dict[Process, AttemptRecord]:
     """Processes of these starts, and of a run of an agent, with the record of their start. Those of the run
     that no record tells of get one with what is known of them."""
     records = list(records)
@@ -161,15 +161,15 @@ def find_survivors(records: Iterable[Record], run: str = "") -> dict[Process, Re
         token = token_of(one.pid)
         known = sessions.get(one.session) or by_token.get(token)
         if known is None and mark and token.startswith(mark):
-            known = Record(job=0, epoch=0, token=token, grace_s=UNKNOWN_GRACE_S)
+            known = AttemptRecord(job=0, epoch=0, token=token, grace_s=UNKNOWN_GRACE_S)
         if known is not None:
             found[one] = known
     return _with_descendants(found, everyone)
 
 
 def _with_descendants(
-    found: dict[Process, Record], everyone: list[Process]
-) -> dict[Process, Record]:
+    found: dict[Process, AttemptRecord], everyone: list[Process]
+) -> dict[Process, AttemptRecord]:
     """A child that has left the session and cleared its environment is known by its parent, if that lives."""
     records = {one.pid: record for one, record in found.items()}
     grown = True
@@ -185,7 +185,7 @@ def _with_descendants(
     return found
 
 
-def _alive(known: dict[Process, Record]) -> dict[Process, Record]:
+def _alive(known: dict[Process, AttemptRecord]) -> dict[Process, AttemptRecord]:
     now = {(one.pid, one.start_time) for one in processes()} if known else set()
     return {one: r for one, r in known.items() if (one.pid, one.start_time) in now}
 

@@ -22,11 +22,11 @@ from typing import TypeAlias
 import msgspec
 
 from fairlead.cluster.agent import locks
-from fairlead.cluster.agent.machine import RunRecord
-from fairlead.cluster.agent.spawner_messages import Frames, framed
+from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.proc import kill_exactly
+from fairlead.cluster.agent.spawner_messages import SpawnerFrames, framed
 from fairlead.cluster.agent.survivors import (
-    Record,
+    AttemptRecord,
     end_survivors,
     find_survivors,
     read_records,
@@ -54,7 +54,7 @@ _DEAF = (
 class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A start, as it is now. Times are monotonic."""
 
-    record: Record
+    record: AttemptRecord
     until_s: float | None = None  # the end of its lease
     kill_s: float | None = None  # when it is to be killed: it is being ended
 
@@ -78,7 +78,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Watched(record=record, kill_s=until_s + self.record.grace_s)
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Nothing is left of a start."""
 
     job: int
@@ -89,13 +89,13 @@ class Farewell(msgspec.Struct, frozen=True, tag=True):
     """The spawner ends in order, and leaves nothing behind."""
 
 
-Told: TypeAlias = Watched | Ended | Farewell
+FromWarden: TypeAlias = Watched | AttemptEnded | Farewell
 
 
 class WardenLink:
     """The spawner's side: it starts the process, and another when that one dies."""
 
-    def __init__(self, state: Path, record: RunRecord) -> None:
+    def __init__(self, state: Path, record: AgentFiles) -> None:
         """state, record: of the agent."""
         self._state = state
         self._record = record
@@ -151,7 +151,7 @@ class WardenLink:
         os.set_blocking(ours, False)
         self._pipe = ours
 
-    def tell(self, message: Told) -> None:
+    def tell(self, message: FromWarden) -> None:
         """Never blocks. One that does not hear is killed, and replaced by ``keep``."""
         if self._process is None:
             return
@@ -184,7 +184,7 @@ class WardenLink:
 class Warden:
     """``run`` until the spawner has ended, and nothing is left of what it started."""
 
-    def __init__(self, pipe: int, state: Path, record: RunRecord) -> None:
+    def __init__(self, pipe: int, state: Path, record: AgentFiles) -> None:
         """pipe: what the spawner says; it alone has the other end. state, record: of the agent."""
         self._pipe = pipe
         self._locks = (state / "spawner.lock", record.path / "spawner.lock")
@@ -248,7 +248,7 @@ class Warden:
 
     def _listen(self) -> bool:
         """Returns when the spawner has ended. Was that in order?"""
-        frames = Frames()
+        frames = SpawnerFrames()
         while True:
             # What the spawner has said is read first: only where it says nothing more it stands still.
             if not select.select([self._pipe], [], [], self._patience())[0]:
@@ -257,10 +257,10 @@ class Warden:
             if not (data := os.read(self._pipe, 1 << 16)):
                 return False
             for body in frames.feed(data):
-                match msgspec.msgpack.decode(body, type=Told):
+                match msgspec.msgpack.decode(body, type=FromWarden):
                     case Watched(record=record) as watched:
                         self._watched[record.job, record.epoch] = watched
-                    case Ended(job=job, epoch=epoch):
+                    case AttemptEnded(job=job, epoch=epoch):
                         self._watched.pop((job, epoch), None)
                         self._killed_s.pop((job, epoch), None)
                     case Farewell():
@@ -308,7 +308,7 @@ def main() -> None:
     with contextlib.suppress(OSError):  # needs a privilege
         Path("/proc/self/oom_score_adj").write_text("-1000")
     descriptor, state, record = sys.argv[1:4]
-    Warden(int(descriptor), Path(state), RunRecord(Path(record))).run()
+    Warden(int(descriptor), Path(state), AgentFiles(Path(record))).run()
 
 
 if __name__ == "__main__":

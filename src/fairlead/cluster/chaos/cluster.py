@@ -18,9 +18,9 @@ from fairlead.cluster.chaos.disk import (
     who_mentions,
 )
 from fairlead.cluster.chaos.proxy import Loop, Proxy
-from fairlead.errors import CheckError, FairleadError
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import NodeView
+from fairlead.errors import CheckError, FairleadError
 
 NODES = {"node-a": "v100=2", "node-b": "v100=2", "node-c": "k80=2"}
 ROUND_S = 1.0
@@ -38,7 +38,7 @@ _SERVE = (
 _Process = subprocess.Popen[bytes]
 
 
-class Cluster:
+class ChaosCluster:
     """``start``, hurt, ``stop``, ``clean_up``. All below one folder, whose name marks the processes."""
 
     def __init__(self, directory: Path, rng: random.Random, lease_s: float = LEASE_S) -> None:

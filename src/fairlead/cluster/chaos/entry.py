@@ -1,4 +1,5 @@
-"""``python -m fairlead.cluster.chaos.entry CONTROL ARGUMENTS``: the command, with a wall clock that can be set and,
+"""``python -m fairlead.cluster.chaos.entry CONTROL ARGUMENTS``: the command, with a wall clock that can
+be set and,
 in an agent, messages that come twice, late and in another order.
 
 CONTROL is a folder. In it ``clock`` holds the seconds by which the wall clock is off; as long as
@@ -52,15 +53,15 @@ def make_unruly(control: Path, node: str) -> None:
     """Reports of the agent that is about to start are sent again, later ones first, and orders are pushed
     to it twice and out of order, as long as the control file is there."""
     from fairlead.cluster.agent import agent
-    from fairlead.errors import FairleadError
     from fairlead.cluster.agent.server_client import AgentClient
     from fairlead.cluster.protocol.messages import (
+        NodeReport,
         Orders,
         Register,
-        Report,
         WatchRequest,
         Welcome,
     )
+    from fairlead.errors import FairleadError
 
     mark = control / f"unruly-{node}"
     late: set[asyncio.Task[None]] = set()
@@ -68,7 +69,7 @@ def make_unruly(control: Path, node: str) -> None:
     class Unruly(AgentClient):
         """Says things more than once."""
 
-        async def report(self, message: Report) -> Orders:
+        async def report(self, message: NodeReport) -> Orders:
             if mark.exists():
                 self._again(message)
                 await asyncio.sleep(random.uniform(0.0, 0.2))
@@ -87,12 +88,12 @@ def make_unruly(control: Path, node: str) -> None:
                     yield orders
                 before = orders
 
-        def _again(self, message: Report) -> None:
+        def _again(self, message: NodeReport) -> None:
             task = asyncio.ensure_future(self._later(message))
             late.add(task)
             task.add_done_callback(late.discard)
 
-        async def _later(self, message: Report) -> None:
+        async def _later(self, message: NodeReport) -> None:
             for _ in range(random.randint(1, 3)):
                 await asyncio.sleep(random.uniform(0.0, LATEST_S))
                 with contextlib.suppress(FairleadError):
@@ -117,8 +118,8 @@ def main() -> None:
     if arguments[0] == "agent":
         make_unruly(control, arguments[arguments.index("--node") + 1])
     if arguments[0] == "serve":
-        from fairlead.cluster.server import restored
         from fairlead.cluster.server import front_supervisor as supervisor
+        from fairlead.cluster.server import restored
 
         vars(restored)["GRACE_S"] = 3.0  # as all jobs here have it
         vars(supervisor)["FRONT"] = ("fairlead.cluster.chaos.entry", sys.argv[1], *supervisor.FRONT)

@@ -10,7 +10,7 @@ from fairlead.cluster.chaos.cluster import (
     NODES,
     SOLVE_S,
 )
-from fairlead.cluster.chaos.faults import Kind
+from fairlead.cluster.chaos.faults import Fault
 from fairlead.cluster.chaos.workload import GRACE_S
 
 _NODES = tuple(NODES)
@@ -31,29 +31,29 @@ _OTHERS = (
 )  # what is no process of ours
 
 
-def _once(name: str, about: str, hurt: faults.DoHurt, target: str) -> Kind:
+def _once(name: str, about: str, hurt: faults.DoHurt, target: str) -> Fault:
     """What is put right at once, by the cluster itself."""
-    return Kind(name, about, (target,), _SHORT, hurt)
+    return Fault(name, about, (target,), _SHORT, hurt)
 
 
-def _node(name: str, about: str, hurt: faults.DoHurt) -> Kind:
+def _node(name: str, about: str, hurt: faults.DoHurt) -> Fault:
     """A node, put right at once."""
-    return Kind(name, about, _NODES, _SHORT, hurt)
+    return Fault(name, about, _NODES, _SHORT, hurt)
 
 
-def _lasting(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Kind:
+def _lasting(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Fault:
     """Something that lasts up to some leases; a node unless a target is named."""
-    return Kind(name, about, targets or _NODES, _LEASE, hurt, leases=True)
+    return Fault(name, about, targets or _NODES, _LEASE, hurt, leases=True)
 
 
-def _brief(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Kind:
+def _brief(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Fault:
     """Something that lasts a lease at most; a node unless a target is named."""
-    return Kind(name, about, targets or _NODES, _PART, hurt)
+    return Fault(name, about, targets or _NODES, _PART, hurt)
 
 
-def _alone(name: str, about: str, hurt: faults.DoHurt, *more: str) -> Kind:
+def _alone(name: str, about: str, hurt: faults.DoHurt, *more: str) -> Fault:
     """The whole cluster, and no other fault beside it."""
-    return Kind(name, about, ("server", *_NODES, *more), _SHORT, hurt, alone=True)
+    return Fault(name, about, ("server", *_NODES, *more), _SHORT, hurt, alone=True)
 
 
 _FULL = (0.5, LEASE_S * 2)
@@ -73,9 +73,9 @@ _ALL = (
     _lasting("freeze-agent", "SIGSTOP, longer than a lease", faults.freeze_agent),
     _lasting("freeze-node", "agent and jobs: zombies", faults.freeze_node),
     _lasting("freeze-rank", "SIGSTOP, longer than a lease", faults.freeze_rank),
-    Kind("freeze-solver", "", ("solver",), (0.0, SOLVE_S * 2), faults.freeze_solver),
-    Kind("fill-state", "disk of the server", ("state",), _FULL, faults.fill_state),
-    Kind("fill-checkpoints", "disk", ("checkpoints",), _FULL, faults.fill_checkpoints),
+    Fault("freeze-solver", "", ("solver",), (0.0, SOLVE_S * 2), faults.freeze_solver),
+    Fault("fill-state", "disk of the server", ("state",), _FULL, faults.fill_state),
+    Fault("fill-checkpoints", "disk", ("checkpoints",), _FULL, faults.fill_checkpoints),
     _node("cut", "connections of an agent", faults.cut),
     _lasting("slow", "network of an agent", faults.slow),
     _lasting("partition", "agent and server, longer than a lease", faults.partition),
@@ -90,7 +90,7 @@ _ALL = (
         "an agent of the same name while the first one is frozen",
         node_faults.twin_takeover,
     ),
-    Kind("kill-node", "agent and spawner", _NODES, _LOST, node_faults.kill_node, leases=True),
+    Fault("kill-node", "agent and spawner", _NODES, _LOST, node_faults.kill_node, leases=True),
     _brief("lose-agent-state", "kill -9, its files deleted", node_faults.lose_agent_state),
     _brief("damage-agent-state", "kill -9, its files damaged", node_faults.damage_agent_state),
     _brief("fill-agent", "disk of an agent", node_faults.fill_agent),
@@ -104,4 +104,4 @@ _ALL = (
         *_OTHERS,
     ),
 )
-KINDS = {kind.name: kind for kind in _ALL}
+FAULTS = {kind.name: kind for kind in _ALL}

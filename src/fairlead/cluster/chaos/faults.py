@@ -15,11 +15,11 @@ from fairlead.cluster.agent.proc import (
     kill_exactly,
     process,
 )
-from fairlead.cluster.agent.survivors import Record
+from fairlead.cluster.agent.survivors import AttemptRecord
 from fairlead.cluster.chaos.cluster import (
     LEASE_S,
     NODES,
-    Cluster,
+    ChaosCluster,
 )
 from fairlead.errors import FairleadError, InputError
 
@@ -28,7 +28,7 @@ DAY_S = 86_400.0
 POLICIES = ("las_aware", "fifo_aware", "finish_time_aware", "makespan_aware", "srtf")
 
 Repair: TypeAlias = Callable[[], None]
-DoHurt: TypeAlias = Callable[[Cluster, str, random.Random], "Hurt | None"]
+DoHurt: TypeAlias = Callable[[ChaosCluster, str, random.Random], "Hurt | None"]
 
 
 class Hurt(NamedTuple):
@@ -39,7 +39,7 @@ class Hurt(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kind:
+class Fault:
     """A kind of fault."""
 
     name: str
@@ -60,27 +60,27 @@ def nothing() -> None:
     return
 
 
-def kill_server(cluster: Cluster, _: str, __: random.Random) -> Hurt:
+def kill_server(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
     """The server dies."""
     cluster.kill("server")
     return Hurt("kill -9 of the server", lambda: persist(cluster.start_server))
 
 
-def freeze_server(cluster: Cluster, _: str, __: random.Random) -> Hurt:
+def freeze_server(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
     """The server stands still, driver and front."""
     pids = [cluster.processes["server"].pid, *cluster.part("server", FRONT)]
     cluster.signal(pids, signal.SIGSTOP)
     return Hurt("server frozen", lambda: cluster.signal(pids, signal.SIGCONT))
 
 
-def freeze_driver(cluster: Cluster, _: str, __: random.Random) -> Hurt:
+def freeze_driver(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
     """What decides and writes stands still; what renews leases goes on."""
     pid = cluster.processes["server"].pid
     cluster.signal([pid], signal.SIGSTOP)
     return Hurt("driver frozen", lambda: cluster.signal([pid], signal.SIGCONT))
 
 
-def freeze_front(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+def freeze_front(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """What agents and people talk to stands still; what decides goes on."""
     found = cluster.part("server", FRONT)
     cluster.signal(found, signal.SIGSTOP)
@@ -88,14 +88,14 @@ def freeze_front(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
     return Hurt(what, lambda: cluster.signal(found, signal.SIGCONT)) if found else None
 
 
-def kill_front(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+def kill_front(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """What agents and people talk to dies; the server starts it anew."""
     found = cluster.part("server", FRONT)
     cluster.signal(found, signal.SIGKILL)
     return Hurt("kill -9 of the front", nothing) if found else None
 
 
-def kill_agent(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+def kill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """An agent dies; its spawner lives on."""
     cluster.kill(node)
 
@@ -105,14 +105,14 @@ def kill_agent(cluster: Cluster, node: str, _: random.Random) -> Hurt:
     return Hurt(f"kill -9 of the agent of {node}", repair)
 
 
-def freeze_agent(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+def freeze_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """An agent stands still; its ranks go on."""
     pid = cluster.processes[node].pid
     cluster.signal([pid], signal.SIGSTOP)
     return Hurt(f"agent of {node} frozen", lambda: cluster.signal([pid], signal.SIGCONT))
 
 
-def freeze_node(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
+def freeze_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """As a virtual machine that is paused: its jobs wake up long after they were started elsewhere."""
     running = len(ranks_of(cluster, node))
     if not running:
@@ -123,14 +123,14 @@ def freeze_node(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
     return Hurt(what, lambda: cluster.signal(frozen, signal.SIGCONT))
 
 
-def kill_spawner(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
+def kill_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """The parent of all ranks of a node dies."""
     found = cluster.part(node, "fairlead.cluster.agent.spawner")
     cluster.signal(found, signal.SIGKILL)
     return Hurt(f"kill -9 of the spawner of {node}", nothing) if found else None
 
 
-def kill_zygote(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
+def kill_zygote(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """The process that ranks are forked from dies."""
     ranks = {one.pid for record in ranks_of(cluster, node) for one in record.alive}
     found = [pid for pid in cluster.part(node, "fairlead.cluster.agent.zygote") if pid not in ranks]
@@ -138,7 +138,7 @@ def kill_zygote(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
     return Hurt(f"kill -9 of the prefork process of {node}", nothing) if found else None
 
 
-def kill_rank(cluster: Cluster, node: str, rng: random.Random) -> Hurt | None:
+def kill_rank(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt | None:
     """One process of a job dies."""
     running = ranks_of(cluster, node)
     if not running:
@@ -148,7 +148,7 @@ def kill_rank(cluster: Cluster, node: str, rng: random.Random) -> Hurt | None:
     return Hurt(f"kill -9 of a rank of job {one.job} on {node}", nothing)
 
 
-def kill_job(cluster: Cluster, node: str, rng: random.Random) -> Hurt | None:
+def kill_job(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt | None:
     """All processes of a job die."""
     running = ranks_of(cluster, node)
     if not running:
@@ -161,7 +161,7 @@ def kill_job(cluster: Cluster, node: str, rng: random.Random) -> Hurt | None:
     return Hurt(f"kill -9 of all ranks of job {job}", nothing)
 
 
-def freeze_rank(cluster: Cluster, node: str, rng: random.Random) -> Hurt | None:
+def freeze_rank(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt | None:
     """One process of a job stands still."""
     running = ranks_of(cluster, node)
     if not running:
@@ -173,7 +173,7 @@ def freeze_rank(cluster: Cluster, node: str, rng: random.Random) -> Hurt | None:
     return Hurt(what, lambda: kill_exactly(rank, signal.SIGCONT))
 
 
-def kill_all(cluster: Cluster, _: str, __: random.Random) -> Hurt:
+def kill_all(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
     """Server and agents die at once."""
     nodes = [node for node in NODES if node not in cluster.dead]
     for name in ("server", *nodes):
@@ -187,7 +187,7 @@ def kill_all(cluster: Cluster, _: str, __: random.Random) -> Hurt:
     return Hurt("kill -9 of the server and all agents", repair)
 
 
-def fill_state(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+def fill_state(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """No byte left for the server's state."""
     if not cluster.state.mounted:
         return None
@@ -195,7 +195,7 @@ def fill_state(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
     return Hurt("no space left for the server's state", cluster.state.empty)
 
 
-def fill_checkpoints(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+def fill_checkpoints(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """No byte left for checkpoints."""
     if not cluster.checkpoints.mounted:
         return None
@@ -203,7 +203,7 @@ def fill_checkpoints(cluster: Cluster, _: str, __: random.Random) -> Hurt | None
     return Hurt("no space left for checkpoints", cluster.checkpoints.empty)
 
 
-def cut(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
+def cut(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """Connections of an agent break, a few times."""
     for _ in range(rng.randint(1, 4)):
         cluster.cut(node)
@@ -211,7 +211,7 @@ def cut(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
     return Hurt(f"connections of {node} cut", nothing)
 
 
-def slow(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
+def slow(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """Each piece of an agent's traffic is late."""
     proxy = cluster.proxies[node]
     proxy.slow_s = rng.uniform(0.1, 0.8)
@@ -222,7 +222,7 @@ def slow(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
     return Hurt(f"network of {node} slow: up to {proxy.slow_s:.1f} s", repair)
 
 
-def partition(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
+def partition(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """Nothing passes; what was under way arrives in the end, or is lost."""
     proxy = cluster.proxies[node]
     proxy.held = True
@@ -236,7 +236,7 @@ def partition(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
     return Hurt(f"{node} cut off", repair)
 
 
-def unruly(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+def unruly(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """Messages come twice, late and in another order."""
     mark = cluster.control / f"unruly-{node}"
     mark.touch()
@@ -244,7 +244,7 @@ def unruly(cluster: Cluster, node: str, _: random.Random) -> Hurt:
     return Hurt(what, lambda: mark.unlink())
 
 
-def set_clock(cluster: Cluster, _: str, rng: random.Random) -> Hurt:
+def set_clock(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
     """The wall clock jumps."""
     offset_s = rng.choice((-1, 1)) * rng.uniform(0.01, 30.0) * DAY_S
     _write(cluster, offset_s)
@@ -256,20 +256,20 @@ def set_clock(cluster: Cluster, _: str, rng: random.Random) -> Hurt:
     return Hurt(f"wall clock set by {offset_s / DAY_S:+.1f} days", repair)
 
 
-def _write(cluster: Cluster, offset_s: float) -> None:
+def _write(cluster: ChaosCluster, offset_s: float) -> None:
     partial = cluster.control / "clock.partial"
     partial.write_text(f"{offset_s}")
     partial.replace(cluster.control / "clock")
 
 
-def kill_solver(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+def kill_solver(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """The process that solves for shares dies."""
     found = cluster.part("server", "solver_child")
     cluster.signal(found, signal.SIGKILL)
     return Hurt("kill -9 of the solver", nothing) if found else None
 
 
-def freeze_solver(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
+def freeze_solver(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """The process that solves for shares stands still."""
     found = cluster.part("server", "solver_child")
     cluster.signal(found, signal.SIGSTOP)
@@ -277,7 +277,7 @@ def freeze_solver(cluster: Cluster, _: str, __: random.Random) -> Hurt | None:
     return Hurt(what, lambda: cluster.signal(found, signal.SIGCONT)) if found else None
 
 
-def pause(cluster: Cluster, _: str, rng: random.Random) -> Hurt | None:
+def pause(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt | None:
     """A user pauses a job, and resumes it."""
     with cluster.client() as client:
         running = [job.id for job in client.jobs(state="open") if job.state != "paused"]
@@ -291,12 +291,12 @@ def pause(cluster: Cluster, _: str, rng: random.Random) -> Hurt | None:
     return Hurt(f"job {job} paused", lambda: persist(lambda: _resume(cluster, job)))
 
 
-def _resume(cluster: Cluster, job: int) -> None:
+def _resume(cluster: ChaosCluster, job: int) -> None:
     with cluster.client() as client, suppress(InputError):  # it has ended, or never was paused
         client.resume(job)
 
 
-def drain(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+def drain(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """An admin drains a node, and undrains it."""
     with cluster.client() as client:
         client.drain(node)
@@ -308,7 +308,7 @@ def drain(cluster: Cluster, node: str, _: random.Random) -> Hurt:
     return Hurt(f"{node} drained", lambda: persist(undrain))
 
 
-def policy(cluster: Cluster, _: str, rng: random.Random) -> Hurt:
+def policy(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
     """An admin chooses another policy."""
     chosen = rng.choice(POLICIES)
     with cluster.client() as client:
@@ -330,21 +330,21 @@ def persist(do: Repair, limit_s: float = 60.0) -> None:
 
 
 @dataclass(frozen=True)
-class RunningStart:
+class RunningAttempt:
     """A start whose ranks live on a node."""
 
     job: int
     alive: list[Process]
 
 
-def ranks_of(cluster: Cluster, node: str) -> list[RunningStart]:
+def ranks_of(cluster: ChaosCluster, node: str) -> list[RunningAttempt]:
     """By the records of the node's spawner; nothing but its own processes can be in them."""
     found = []
     for path in (cluster.agent_states[node] / "starts").glob("*.json"):
         with suppress(OSError, msgspec.DecodeError):  # it has just ended
-            record = msgspec.json.decode(path.read_bytes(), type=Record)
+            record = msgspec.json.decode(path.read_bytes(), type=AttemptRecord)
             known = [(process(pid), began) for pid, began in record.leaders]
             alive = [one for one, began in known if one is not None and one.start_time == began]
             if alive:
-                found.append(RunningStart(record.job, alive))
+                found.append(RunningAttempt(record.job, alive))
     return sorted(found, key=lambda one: one.job)

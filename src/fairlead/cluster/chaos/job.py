@@ -19,9 +19,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from fairlead.client.lease import Lease
 from fairlead.cluster.agent.proc import process
 from fairlead.cluster.chaos.entry import shift_clock
-from fairlead.client.lease import Lease
 
 PADDING = b"\0" * 20_000  # bytes of a checkpoint beside the digest
 SAVED_EVERY = 10  # steps, by a job without a lease
@@ -35,16 +35,16 @@ def digest_of(before: str, step: int) -> str:
     return hashlib.blake2b(f"{before} {step}".encode(), digest_size=8).hexdigest()
 
 
-class Ledger:
+class JobLedger:
     """Of one rank of one start."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / (
-            f"{os.environ['FAIRLEAD_JOB']}.{os.environ['FAIRLEAD_EPOCH']}.{os.environ.get('RANK', '0')}"
+            f"{os.environ['FAIRLEAD_JOB']}.{os.environ['FAIRLEAD_ATTEMPT']}.{os.environ.get('RANK', '0')}"
         )
         self._file = -1
 
-    def open(self) -> "Ledger":
+    def open(self) -> "JobLedger":
         """Begin it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -90,10 +90,10 @@ def _is_written(path: Path) -> bool:
     return found is not None and found.state not in "TtZX"
 
 
-class Work:
+class JobWork:
     """What is trained."""
 
-    def __init__(self, ledger: Ledger, step_s: float) -> None:
+    def __init__(self, ledger: JobLedger, step_s: float) -> None:
         self.ledger = ledger
         self.step_s = step_s
         self.step = 0
@@ -126,7 +126,7 @@ class Work:
         self.ledger.write("S", self.step, self.digest, f"{interval_s:.3f}")
 
 
-def hold_devices(folder: Path, ledger: Ledger) -> None:
+def hold_devices(folder: Path, ledger: JobLedger) -> None:
     """A second proof beside the agent's own locks; they are free when this process has ended."""
     node = Path(os.environ["FAIRLEAD_SOCKET"]).parent.name
     for device in os.environ["FAIRLEAD_DEVICES"].split(","):
@@ -164,8 +164,8 @@ def main() -> None:
     shift_clock(control)
     folder = Path(os.environ["CHAOS_LEDGER"])
     slow = SLOW if os.environ["FAIRLEAD_ACCELERATOR"] == "k80" else 1.0
-    ledger = Ledger(folder).open()
-    work = Work(ledger, float(os.environ["CHAOS_STEP_S"]) * slow)
+    ledger = JobLedger(folder).open()
+    work = JobWork(ledger, float(os.environ["CHAOS_STEP_S"]) * slow)
     ledger.write("B", os.getpid(), f"{age_s():.2f}")
     for epoch in ledger.living():
         ledger.write("A", epoch)
@@ -181,7 +181,7 @@ def main() -> None:
         raise
 
 
-def _train(work: Work) -> None:
+def _train(work: JobWork) -> None:
     with Lease(load=work.load, save=work.save) as lease:
         work.step = lease.step
         work.ledger.write("L", work.step, work.digest)
@@ -193,7 +193,7 @@ def _train(work: Work) -> None:
         _evaluate(work)
 
 
-def _evaluate(work: Work) -> None:
+def _evaluate(work: JobWork) -> None:
     """What comes after the loop: it may be stopped anywhere, and is then done again."""
     seconds = float(os.environ.get("CHAOS_EVALUATION_S", "0"))
     if not seconds or os.environ.get("RANK", "0") != "0":
@@ -211,7 +211,7 @@ def evaluation_path(folder: Path) -> Path:
     return folder.with_suffix(".evaluation")
 
 
-def _run_plain(work: Work, own: Path) -> None:
+def _run_plain(work: JobWork, own: Path) -> None:
     """Without a lease: goes on from a file of its own, and is stopped by SIGTERM wherever it is."""
     if own.is_file():
         work.load(own)

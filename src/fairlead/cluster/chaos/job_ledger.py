@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.cluster.chaos.job import digest_of, evaluation_path
-from fairlead.cluster.protocol.api_models import JobView, StintView
+from fairlead.cluster.protocol.api_models import AttemptView, JobView
 
 GANG_S = 1.0  # ranks of one job agree at most so far ahead on when to save
 
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
 
 @dataclass
-class Start:
+class AttemptLog:
     """The ledger of one rank of one start."""
 
     job: int
@@ -47,19 +47,19 @@ class Start:
         return -1 if self.loaded is None else self.loaded[0]
 
 
-def read_starts(folder: Path) -> list[Start]:
+def read_starts(folder: Path) -> list[AttemptLog]:
     """All starts of all ranks of a job, by epoch and rank."""
     found = []
     for path in folder.iterdir() if folder.is_dir() else ():
         job, epoch, rank = map(int, path.name.split("."))
-        start = Start(job, epoch, rank)
+        start = AttemptLog(job, epoch, rank)
         for line in path.read_text().splitlines():
             _take(start, line.split(" "))
         found.append(start)
     return sorted(found, key=lambda start: (start.job, start.epoch, start.rank))
 
 
-def _take(start: Start, words: list[str]) -> None:
+def _take(start: AttemptLog, words: list[str]) -> None:
     letter, at, *rest = words
     match letter:
         case "B":
@@ -95,7 +95,7 @@ class Expected:
 
 
 def check_job(
-    expected: Expected, folder: Path, view: JobView, stints: list[StintView], disk_was_full: bool
+    expected: Expected, folder: Path, view: JobView, stints: list[AttemptView], disk_was_full: bool
 ) -> Iterator[str]:
     """Every way in which a completed job is not as it must be."""
     starts = read_starts(folder)
@@ -129,7 +129,7 @@ def _digests(total: int) -> list[str]:
     return chain
 
 
-def _check_view(expected: Expected, view: JobView, stints: list[StintView]) -> Iterator[str]:
+def _check_view(expected: Expected, view: JobView, stints: list[AttemptView]) -> Iterator[str]:
     if view.state != "completed":
         yield f"is {view.state} ({view.reason})"
     if view.steps != expected.total_steps:
@@ -140,7 +140,7 @@ def _check_view(expected: Expected, view: JobView, stints: list[StintView]) -> I
         yield f"steps are counted for two starts ({shown})"
 
 
-def _check_steps(start: Start, chain: list[str]) -> Iterator[str]:
+def _check_steps(start: AttemptLog, chain: list[str]) -> Iterator[str]:
     """Did it do one step after the other, from where it had been saved?"""
     if start.loaded is None:
         if start.steps:
@@ -157,7 +157,9 @@ def _check_steps(start: Start, chain: list[str]) -> Iterator[str]:
         step = done.step
 
 
-def _check_chain(leaders: list[Start], expected: Expected, disk_was_full: bool) -> Iterator[str]:
+def _check_chain(
+    leaders: list[AttemptLog], expected: Expected, disk_was_full: bool
+) -> Iterator[str]:
     """Did every start go on from the newest checkpoint, with no more lost than may be?"""
     saved = 0
     loaded = [start for start in leaders if start.loaded is not None]
@@ -174,14 +176,14 @@ def _check_chain(leaders: list[Start], expected: Expected, disk_was_full: bool) 
             yield f"start {before.epoch} was told to stop, ended well, and lost {lost} steps"
 
 
-def _check_end(leaders: list[Start], expected: Expected) -> Iterator[str]:
+def _check_end(leaders: list[AttemptLog], expected: Expected) -> Iterator[str]:
     loaded = [start for start in leaders if start.loaded is not None]
     if not loaded or loaded[-1].last != expected.total_steps or loaded[-1].ended != "E":
         yield "its last start did not do its last step"
 
 
 def _check_evaluation(
-    leaders: list[Start], expected: Expected, folder: Path, chain: list[str]
+    leaders: list[AttemptLog], expected: Expected, folder: Path, chain: list[str]
 ) -> Iterator[str]:
     """Did what comes after the loop run to its end, after the last step?"""
     if not expected.evaluation_s:
@@ -196,21 +198,21 @@ def _check_evaluation(
     yield from (f"start {epoch} evaluated before the last step" for epoch in early)
 
 
-def _lost(leaders: list[Start]) -> list[int]:
+def _lost(leaders: list[AttemptLog]) -> list[int]:
     """Steps that each start but the first did again."""
     loaded = [start for start in leaders if start.loaded is not None]
     pairs = [(a.last, b.loaded[0]) for a, b in pairwise(loaded) if b.loaded is not None]
     return [max(last - begin, 0) for last, begin in pairs]
 
 
-def _allowed(start: Start, expected: Expected) -> int:
+def _allowed(start: AttemptLog, expected: Expected) -> int:
     """Steps of one checkpoint interval and one more; several ranks agree ahead on when to save."""
     interval_s = max((step.interval_s for step in start.steps), default=0.0)
     gang_s = GANG_S if expected.ranks > 1 else 0.0
     return ceil((interval_s + gang_s) / expected.step_s) + 1
 
 
-def _check_alone(starts: list[Start]) -> Iterator[str]:
+def _check_alone(starts: list[AttemptLog]) -> Iterator[str]:
     """Was an earlier start over when a later one did its first step?"""
     over = {start.epoch: 0.0 for start in starts}
     began: dict[int, float] = {}
@@ -224,7 +226,7 @@ def _check_alone(starts: list[Start]) -> Iterator[str]:
         yield from (f"starts {other} and {epoch} trained at the same time" for other in late)
 
 
-def _check_gangs(starts: list[Start], expected: Expected) -> Iterator[str]:
+def _check_gangs(starts: list[AttemptLog], expected: Expected) -> Iterator[str]:
     """Did all ranks stop on one step when they ended well?"""
     for epoch in sorted({start.epoch for start in starts}):
         ranks = [start for start in starts if start.epoch == epoch]

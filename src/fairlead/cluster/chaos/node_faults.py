@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from fairlead.cluster.chaos.cluster import Cluster
+from fairlead.cluster.chaos.cluster import ChaosCluster
 from fairlead.cluster.chaos.faults import Hurt, nothing
 from fairlead.errors import CheckError
 
@@ -17,14 +17,14 @@ NOWHERE = "/nonexistent"
 _Agent = subprocess.Popen[bytes]
 
 
-def twin_beside(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+def twin_beside(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """The second one is refused while the first one is alive."""
     twin, folder = cluster.start_twin(node)
     what = f"a second agent of {node} beside the first"
     return Hurt(what, lambda: _leave_one(cluster, node, twin, folder))
 
 
-def twin_takeover(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+def twin_takeover(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """The second one may take the name over; the first one then wakes up beside it."""
     first = cluster.processes[node]
     cluster.signal([first.pid], signal.SIGSTOP)
@@ -37,7 +37,7 @@ def twin_takeover(cluster: Cluster, node: str, _: random.Random) -> Hurt:
     return Hurt(f"agent of {node} frozen, a second one started", repair)
 
 
-def _leave_one(cluster: Cluster, node: str, twin: _Agent, folder: Path) -> None:
+def _leave_one(cluster: ChaosCluster, node: str, twin: _Agent, folder: Path) -> None:
     """Wait until the server has refused one of the two; the other one is the node's from here on."""
     first = cluster.processes[node]
     until = time.monotonic() + ONE_LEFT_S
@@ -54,7 +54,7 @@ def _leave_one(cluster: Cluster, node: str, twin: _Agent, folder: Path) -> None:
         raise CheckError(f"{node}: both agents of the name have ended (exit codes {codes})")
 
 
-def lose_agent_state(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
+def lose_agent_state(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """All that the agent wrote below its state directory is gone."""
     _kill(cluster, node, rng)
     shutil.rmtree(cluster.agent_states[node], ignore_errors=True)
@@ -62,7 +62,7 @@ def lose_agent_state(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
     return Hurt(what, lambda: _restart(cluster, node))
 
 
-def damage_agent_state(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
+def damage_agent_state(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """Its identity and the records of its starts, in its state directory and in that of the machine."""
     _kill(cluster, node, rng)
     state = cluster.agent_states[node]
@@ -94,7 +94,7 @@ def damage(path: Path, rng: random.Random) -> str:
     return how
 
 
-def fill_agent(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
+def fill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """No byte left for what the agent writes."""
     disk = cluster.disks[node]
     if not disk.mounted:
@@ -103,7 +103,7 @@ def fill_agent(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
     return Hurt(f"no space left for the agent of {node}", disk.empty)
 
 
-def kill_node(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
+def kill_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """Agent and spawner die, and nobody starts an agent before its jobs have been started elsewhere."""
     spawners = cluster.part(node, "fairlead.cluster.agent.spawner")
     if not spawners:
@@ -115,14 +115,14 @@ def kill_node(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
     return Hurt(what, lambda: _restart(cluster, node))
 
 
-def break_starts(cluster: Cluster, node: str, _: random.Random) -> Hurt:
+def break_starts(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """Every start with a lease ends at once, as where a library is missing."""
     mark = cluster.control / f"broken-{node}"
     mark.touch()
     return Hurt(f"starts on {node} fail", mark.unlink)
 
 
-def break_path(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
+def break_path(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """Some of the jobs name a command that is found on the PATH."""
     _kill(cluster, node, rng)
     cluster.start_agent(node, env={"PATH": NOWHERE})
@@ -130,7 +130,7 @@ def break_path(cluster: Cluster, node: str, rng: random.Random) -> Hurt:
     return Hurt(what, lambda: _restart(cluster, node))
 
 
-def bury_node(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
+def bury_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """The machine dies with all that runs on it, and stays dead. One at a time."""
     if cluster.dead:
         return None
@@ -141,14 +141,14 @@ def bury_node(cluster: Cluster, node: str, _: random.Random) -> Hurt | None:
     return Hurt(f"{node} dead for good", nothing)
 
 
-def _kill(cluster: Cluster, node: str, rng: random.Random) -> None:
+def _kill(cluster: ChaosCluster, node: str, rng: random.Random) -> None:
     """The agent, and at times its spawner: then its warden ends the ranks, or the next agent."""
     spawners = cluster.part(node, "fairlead.cluster.agent.spawner") if rng.random() < 0.5 else []
     cluster.kill(node)
     cluster.signal(spawners, signal.SIGKILL)
 
 
-def _restart(cluster: Cluster, node: str) -> None:
+def _restart(cluster: ChaosCluster, node: str) -> None:
     if cluster.processes[node].poll() is None:
         cluster.kill(node)
     cluster.start_agent(node)

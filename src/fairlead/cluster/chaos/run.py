@@ -15,12 +15,12 @@ from pathlib import Path
 from fairlead.cluster.chaos.cluster import (
     LEASE_S,
     NODES,
-    Cluster,
+    ChaosCluster,
 )
 from fairlead.cluster.chaos.disk import command_of, footprint
-from fairlead.cluster.chaos.faults import Kind
-from fairlead.cluster.chaos.fault_kinds import KINDS
-from fairlead.cluster.chaos.workload import Work
+from fairlead.cluster.chaos.fault_kinds import FAULTS
+from fairlead.cluster.chaos.faults import Fault
+from fairlead.cluster.chaos.workload import JobLoad
 from fairlead.errors import CheckError, FairleadError
 
 PER_CLUSTER = 20  # trials, before all is checked and a new cluster begins
@@ -46,7 +46,7 @@ class Trial:
 
 
 @dataclass
-class Outcome:
+class TrialSummary:
     """What came of all trials."""
 
     trials: list[Trial] = field(default_factory=list)
@@ -64,10 +64,10 @@ def run_trials(
     keep: Path | None,
     say: Say,
     lease_s: float = LEASE_S,
-) -> Outcome:
+) -> TrialSummary:
     """Hurt clusters so many times. kinds: of KINDS; keep: folder for what is left where something is
     wrong (None: it is removed); say: told of each trial; lease_s: of the clusters."""
-    outcome = Outcome()
+    outcome = TrialSummary()
     number = 0
     while number < trials and not outcome.wrong:
         count = min(PER_CLUSTER, trials - number)
@@ -83,12 +83,12 @@ def _run_cluster(
     kinds: Sequence[str],
     keep: Path | None,
     say: Say,
-    out: Outcome,
+    out: TrialSummary,
     lease_s: float,
 ) -> None:
     rng = random.Random(f"{seed} {first}")
     directory = Path(tempfile.mkdtemp(prefix="fairlead-chaos-"))
-    cluster = Cluster(directory, rng, lease_s)
+    cluster = ChaosCluster(directory, rng, lease_s)
     try:
         cluster.start()
         session = _Session(cluster, rng, first, count, kinds, say, out)
@@ -114,16 +114,16 @@ class _Session:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ChaosCluster,
         rng: random.Random,
         first: int,
         count: int,
         kinds: Sequence[str],
         say: Say,
-        outcome: Outcome,
+        outcome: TrialSummary,
     ) -> None:
         self.cluster = cluster
-        self.work = Work(cluster, random.Random(rng.random()))
+        self.work = JobLoad(cluster, random.Random(rng.random()))
         self.outcome = outcome
         self.say = say
         self._rng = rng
@@ -131,7 +131,7 @@ class _Session:
         for number in range(first, first + count):
             self._todo.put(number)
         self._kinds = self._possible(kinds)
-        self._deck: list[Kind] = []  # kinds in a random order, each once before any comes again
+        self._deck: list[Fault] = []  # kinds in a random order, each once before any comes again
         self._hurt: set[str] = set()  # targets of faults in force
         self._lock = threading.Lock()
         self._filled = False
@@ -174,7 +174,7 @@ class _Session:
     def _heal_s(self) -> float:
         return HEAL_S + SLOWER * self.cluster.lease_s
 
-    def _possible(self, names: Sequence[str]) -> list[Kind]:
+    def _possible(self, names: Sequence[str]) -> list[Fault]:
         disks = {
             "fill-state": self.cluster.state,
             "fill-checkpoints": self.cluster.checkpoints,
@@ -183,7 +183,7 @@ class _Session:
         for name in names:
             if name in disks and not disks[name].mounted:
                 self.outcome.skipped[name] = "no file system can be mounted (not root)"
-        return [KINDS[name] for name in names if name not in self.outcome.skipped]
+        return [FAULTS[name] for name in names if name not in self.outcome.skipped]
 
     def _saboteur(self) -> None:
         """Trials until there are none left."""
@@ -220,7 +220,7 @@ class _Session:
         raise CheckError(f"trial {number}: nothing to hurt in {ATTEMPTS} attempts")
 
     def _do(
-        self, kind: Kind, targets: tuple[str, ...], rng: random.Random
+        self, kind: Fault, targets: tuple[str, ...], rng: random.Random
     ) -> tuple[str, float, float] | None:
         began = time.monotonic()
         try:
@@ -245,7 +245,7 @@ class _Session:
         concerned = not left or any(name in left for name in targets) or "server" in left
         return left if concerned else ""
 
-    def _draw(self, number: int) -> tuple[Kind, tuple[str, ...], random.Random]:
+    def _draw(self, number: int) -> tuple[Fault, tuple[str, ...], random.Random]:
         """A kind and its target, none that is hurt already."""
         while True:
             with self._lock:
@@ -263,11 +263,11 @@ class _Session:
             time.sleep(0.1)
 
 
-def _footprints(cluster: Cluster) -> dict[str, tuple[int, int]]:
+def _footprints(cluster: ChaosCluster) -> dict[str, tuple[int, int]]:
     return {name: footprint(one.pid) for name, one in cluster.processes.items()}
 
 
-def _leaks(cluster: Cluster, before: dict[str, tuple[int, int]]) -> Iterator[str]:
+def _leaks(cluster: ChaosCluster, before: dict[str, tuple[int, int]]) -> Iterator[str]:
     """Files and threads that server and agents hold beyond what they began with."""
     until = time.monotonic() + 10.0
     found = list(_grown(cluster, before))
@@ -277,7 +277,7 @@ def _leaks(cluster: Cluster, before: dict[str, tuple[int, int]]) -> Iterator[str
     yield from found
 
 
-def _grown(cluster: Cluster, before: dict[str, tuple[int, int]]) -> Iterator[str]:
+def _grown(cluster: ChaosCluster, before: dict[str, tuple[int, int]]) -> Iterator[str]:
     for name, now in _footprints(cluster).items():
         for what, was, has, slack in zip(
             ("files", "threads"), before[name], now, SLACK, strict=True
@@ -286,7 +286,7 @@ def _grown(cluster: Cluster, before: dict[str, tuple[int, int]]) -> Iterator[str
                 yield f"{name} has {has} {what} open, {was} in the beginning"
 
 
-def _leftovers(cluster: Cluster) -> Iterator[str]:
+def _leftovers(cluster: ChaosCluster) -> Iterator[str]:
     """What a cluster that has ended must not leave."""
     until = time.monotonic() + GONE_S
     while cluster.orphans() and time.monotonic() < until:

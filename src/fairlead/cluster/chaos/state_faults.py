@@ -4,21 +4,21 @@ import random
 import shutil
 from pathlib import Path
 
-from fairlead.cluster.chaos.cluster import Cluster
+from fairlead.cluster.chaos.cluster import ChaosCluster
 from fairlead.cluster.chaos.faults import Hurt
 from fairlead.cluster.chaos.node_faults import damage
-from fairlead.errors import CheckError
 from fairlead.cluster.store.backup import (
     accept_loss,
     back_up,
     receive,
     restore,
 )
+from fairlead.errors import CheckError
 
 FILES = ("state.db", "state.db-wal", "state.mark")
 
 
-def damage_state(cluster: Cluster, _: str, rng: random.Random) -> Hurt:
+def damage_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
     """A backup is taken from the running server, and then one of its files is damaged or deleted. What was
     acknowledged in between is no submission: the harness waits with these."""
     state = cluster.state.folder / "state"
@@ -32,7 +32,7 @@ def damage_state(cluster: Cluster, _: str, rng: random.Random) -> Hurt:
     return Hurt(what, lambda: _start_again(cluster, state, backup, name == "state.mark"))
 
 
-def _take_backup(cluster: Cluster, state: Path, backup: Path, rng: random.Random) -> None:
+def _take_backup(cluster: ChaosCluster, state: Path, backup: Path, rng: random.Random) -> None:
     if rng.random() < 0.5:
         back_up(state, backup)
         return
@@ -47,7 +47,7 @@ def _damage(path: Path, rng: random.Random) -> str:
     return damage(path, rng) or "was not there"
 
 
-def _start_again(cluster: Cluster, state: Path, backup: Path, whole: bool) -> None:
+def _start_again(cluster: ChaosCluster, state: Path, backup: Path, whole: bool) -> None:
     """whole: all that is wrong is the marker, so what is there may be accepted."""
     try:
         cluster.start_server()

@@ -6,15 +6,15 @@ import threading
 import time
 from collections.abc import Iterator
 
-from fairlead.cluster.chaos.cluster import PYTHON, Cluster
+from fairlead.cluster.chaos.cluster import PYTHON, ChaosCluster
 from fairlead.cluster.chaos.job_ledger import (
     Expected,
     check_job,
     read_starts,
 )
-from fairlead.errors import FairleadError
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.errors import FairleadError
 
 OPEN = 7  # jobs in the system
 STEP_S = 0.02
@@ -27,10 +27,10 @@ EVALUATION_S = (0.1, 2.0)
 PLAIN = 0.3  # of those of one rank: without a lease
 
 
-class Work:
+class JobLoad:
     """A thread that submits jobs as others end. What goes wrong is in ``wrong``."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: ChaosCluster, rng: random.Random) -> None:
         self.cluster = cluster
         self.jobs: dict[str, Expected] = {}  # by name, which is the key of the submission too
         self.ids: dict[str, int] = {}  # as acknowledged

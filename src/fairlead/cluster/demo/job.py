@@ -23,7 +23,7 @@ def main() -> None:
     about.add_argument("--step-ms", default="10", help="as v100=10,k80=30")
     about.add_argument("--seed", type=int, default=0)
     options = about.parse_args()
-    model, step_s = Model(options.seed), step_seconds(options.step_ms)
+    model, step_s = ToyModel(options.seed), step_seconds(options.step_ms)
     due = time.monotonic()
     for rows in fairlead.Iterator(model.batches, load=model.load, save=model.save):
         model.train(rows)
@@ -32,7 +32,7 @@ def main() -> None:
     print(f"done: loss {model.loss():.4f}", flush=True)
 
 
-class Model:
+class ToyModel:
     """Data made from a seed, and the weights."""
 
     def __init__(self, seed: int) -> None:

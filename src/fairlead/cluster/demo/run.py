@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.cluster.demo.jobs import JOBS, Family
-from fairlead.errors import FairleadError
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     JobView,
     StatusView,
-    StintView,
     TenantView,
 )
+from fairlead.errors import FairleadError
 
-LOOK_S = 0.25  # between two looks at the cluster
+POLL_S = 0.25  # between two looks at the cluster
 LIMIT_S = 110.0  # something is wrong if it takes longer
 PARTS = ("wait_s", "start_s", "load_s", "save_s", "stop_s")  # of what a stint costs beside training
 
@@ -24,21 +24,21 @@ Watch = Callable[[StatusView, list[JobView]], None]
 
 
 @dataclass
-class Summary:
+class DemoSummary:
     """What has come of the demonstration. All lists in order of job ids."""
 
     seconds: float
     jobs: list[JobView]
-    stints: list[StintView]
+    stints: list[AttemptView]
     tenants: tuple[TenantView, ...]
     promised: dict[str, float]  # tenant -> part of the device time, while it was handed out
 
     @property
-    def preempted(self) -> list[StintView]:
+    def preempted(self) -> list[AttemptView]:
         """Stints that ended because the scheduler wanted it so."""
         return [stint for stint in self.stints if stint.why in ("preempted", "moved")]
 
-    def mean_s(self, part: str, stints: Iterable[StintView]) -> float | None:
+    def mean_s(self, part: str, stints: Iterable[AttemptView]) -> float | None:
         """Mean seconds of one of ``PARTS`` where it is known; None = nowhere."""
         known = [getattr(stint, part) for stint in stints if getattr(stint, part) >= 0]
         return sum(known) / len(known) if known else None
@@ -68,7 +68,7 @@ def play(
     watch: Watch,
     broken: Callable[[], str],
     plan: Sequence[tuple[float, Family, float]] = JOBS,
-) -> Summary:
+) -> DemoSummary:
     """Submit the jobs when their time has come, watch until all have ended.
 
     checkpoints: a directory for them; watch: told of every look; broken: the name of a process of the
@@ -92,6 +92,6 @@ def play(
             raise FairleadError(f"{name}: ended by itself")
         if now - began > LIMIT_S:
             raise FairleadError(f"the jobs are not done after {LIMIT_S:.0f} s")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     stints = [stint for job in ids for stint in client.stints(job)]
-    return Summary(now - began, jobs, stints, status.tenants, promises.shares())
+    return DemoSummary(now - began, jobs, stints, status.tenants, promises.shares())

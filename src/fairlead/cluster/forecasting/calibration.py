@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import msgspec
 import numpy as np
 
-Kind: TypeAlias = Literal["exact", "coarse"]
+ForecastKind: TypeAlias = Literal["exact", "coarse"]
 
 COVERAGE = 0.8  # that intervals aim at
 NEWEST = 200  # scores of a class that count
@@ -28,7 +28,7 @@ NEAR_ROUNDS, FAR_ROUNDS = 4.0, 30.0  # forecasts of so many rounds: near, middle
 LEAST_S = 1.0  # what is shorter counts as this
 SHIFT = 0.5  # the most that the median of scores may move a forecast by
 # Median and standard deviation of scores at the beginning: near, middle, far.
-PRIOR: Mapping[Kind, Sequence[tuple[float, float]]] = {
+PRIOR: Mapping[ForecastKind, Sequence[tuple[float, float]]] = {
     "exact": ((0.05, 0.22), (0.05, 0.27), (0.0, 0.4)),
     "coarse": ((-0.4, 0.6), (-0.2, 0.5), (-0.1, 0.4)),
 }
@@ -39,7 +39,7 @@ class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     job: int
     made_s: float
-    kind: Kind
+    kind: ForecastKind
     left_s: float  # that was forecast, before it was calibrated
     low_s: float  # the interval that was given
     high_s: float
@@ -93,12 +93,12 @@ class _Class:
         return *bounds, float(np.median(np.abs(np.expm1(scores - middle))))
 
 
-class Calibration:
+class IntervalCalibration:
     """See the module. round_s: what near and far are measured by."""
 
     def __init__(self, round_s: float, known: Iterable[ForecastOutcome] = ()) -> None:
         self.round_s = round_s
-        self._classes: dict[tuple[Kind, int], _Class] = {}
+        self._classes: dict[tuple[ForecastKind, int], _Class] = {}
         for outcome in known:
             self.learn(outcome)
 
@@ -107,7 +107,7 @@ class Calibration:
         mine = self._class(outcome.kind, outcome.left_s)
         mine.learn(outcome.score, 0.0 if outcome.inside else 1.0)
 
-    def of(self, kind: Kind, left_s: float) -> Calibrated:
+    def of(self, kind: ForecastKind, left_s: float) -> Calibrated:
         """A forecast of so many seconds, put right by how others were off."""
         mine = self._class(kind, left_s)
         if mine.factors is None:
@@ -115,7 +115,7 @@ class Calibration:
         middle, low, high, error = mine.factors
         return Calibrated(left_s * middle, left_s * low, max(left_s * high, LEAST_S), error)
 
-    def _class(self, kind: Kind, left_s: float) -> _Class:
+    def _class(self, kind: ForecastKind, left_s: float) -> _Class:
         rounds = left_s / self.round_s
         at = 0 if rounds < NEAR_ROUNDS else 1 if rounds < FAR_ROUNDS else 2
         key = (kind, at)
@@ -132,9 +132,13 @@ class Pending:
     """Forecasts about jobs that have not ended. Of one job only those count that see less than half of what
     the one before saw, so that all horizons count alike however often it is asked."""
 
-    _made: dict[int, list[tuple[float, Kind, float, Calibrated]]] = field(default_factory=dict)
+    _made: dict[int, list[tuple[float, ForecastKind, float, Calibrated]]] = field(
+        default_factory=dict
+    )
 
-    def add(self, job: int, made_s: float, kind: Kind, left_s: float, given: Calibrated) -> None:
+    def add(
+        self, job: int, made_s: float, kind: ForecastKind, left_s: float, given: Calibrated
+    ) -> None:
         """A forecast was made at a time of the cluster's clock."""
         before = self._made.setdefault(job, [])
         if not before or left_s < before[-1][2] / 2:

@@ -17,22 +17,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fairlead.model.commands import (
-    Command,
-    End,
-    EndJobs,
-    StartRound,
-)
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.checkpoint import SchedulerState
-from fairlead.scheduler.driver import drive
-from fairlead.errors import SimulationError
-from fairlead.model.events import (
-    Event,
-    JobsSubmitted,
-    ProgressCorrected,
-    RoundEnded,
-)
 from fairlead.cluster.forecasting.arrivals import History
 from fairlead.cluster.forecasting.fluid_forecast import (
     FluidJobs,
@@ -41,14 +25,30 @@ from fairlead.cluster.forecasting.fluid_forecast import (
     joined,
 )
 from fairlead.cluster.server.restart_costs import STAYS_S
+from fairlead.errors import SimulationError
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
+from fairlead.model.commands import (
+    Command,
+    EndJobs,
+    JobEnd,
+    StartRound,
+)
+from fairlead.model.events import (
+    Event,
+    JobsSubmitted,
+    ProgressCorrected,
+    RoundEnded,
+)
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.driver import drive
 from fairlead.scheduler.setup import Setup, restore
-from fairlead.simulator.backend import SimBackend, Window
+from fairlead.simulator.backend import MeasuredJobs, SimBackend
+from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.true_jobs import Adopted
-from fairlead.simulator.ground_truth import World
 
 DAY_S = 86_400.0
 MORE, MORE_PER_JOB = 1_000, 2  # jobs to come that a forecast without rounds looks at
@@ -61,7 +61,7 @@ class Question:
     now_s: float | None = None  # None: the time of the state
     horizon_s: float = 30 * DAY_S
     steps_done: Mapping[int, float] = field(default_factory=dict)  # what is known beyond the state
-    rate_noise: float = 0.0  # as in ``World``
+    rate_noise: float = 0.0  # as in ``GroundTruth``
     rate_bias: float = 0.0
     restart_costs: RestartCosts | None = None  # None: those of the setup
     add_jobs: Sequence[Job] = ()  # submitted now; ids above all others
@@ -75,7 +75,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ForecastRun:
     """One possible future."""
 
     finish_s: Mapping[int, float]  # job -> seconds from now; missing: not within the horizon
@@ -107,10 +107,10 @@ class Eta:
 
 def forecast(
     setup: Setup,
-    state: SchedulerState,
+    state: SchedulerCheckpoint,
     question: Question | None = None,
     seeds: Sequence[int] = (0,),
-) -> list[Outcome]:
+) -> list[ForecastRun]:
     """One outcome for each seed; without noise and bias they are all the same.
 
     Raises InputError where the question's cluster, policy or jobs do not go with the state.
@@ -119,7 +119,7 @@ def forecast(
     return [_future(setup, state, asked, seed) for seed in seeds]
 
 
-def eta(outcomes: Sequence[Outcome], job: int) -> Eta:
+def eta(outcomes: Sequence[ForecastRun], job: int) -> Eta:
     """When a job will be done, from several outcomes."""
     times = np.array([outcome.finish_s.get(job, np.inf) for outcome in outcomes])
     if not len(times):
@@ -129,7 +129,7 @@ def eta(outcomes: Sequence[Outcome], job: int) -> Eta:
     return Eta(middle, low, high, len(times))
 
 
-def middle_s(outcomes: Sequence[Outcome], job: int) -> float | None:
+def median_s(outcomes: Sequence[ForecastRun], job: int) -> float | None:
     """The median of when a job will be done, as ``eta`` has it."""
     times = sorted(outcome.finish_s.get(job, np.inf) for outcome in outcomes)
     found = times[(len(times) - 1) // 2] if times else np.inf
@@ -138,12 +138,12 @@ def middle_s(outcomes: Sequence[Outcome], job: int) -> float | None:
 
 def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
     """Who keeps its devices for now shall not do so for ever, for nobody will say here that it need not."""
-    for books in (scheduler.ledger, scheduler.held):
-        told = books.jobs.restart_s
+    for ledger in (scheduler.ledger, scheduler.held):
+        told = ledger.jobs.restart_s
         told[told >= STAYS_S] = costs.default_s
 
 
-def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> Outcome:
+def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int) -> ForecastRun:
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     costs = asked.restart_costs or setup.restart_costs
     ahead = replace(
@@ -175,8 +175,8 @@ def _future(setup: Setup, state: SchedulerState, asked: Question, seed: int) -> 
         ahead.cluster,
         _truth(scheduler, setup),
         scheduler.planner.solve,
-        World(costs, asked.rate_noise, asked.rate_bias, seed=seed),
-        window=Window(0, len(adopted)),
+        GroundTruth(costs, asked.rate_noise, asked.rate_bias, seed=seed),
+        window=MeasuredJobs(0, len(adopted)),
         until_s=now_s + asked.horizon_s,
         now_s=now_s,
         adopted=adopted,
@@ -232,7 +232,7 @@ class _ToCome:
         rows = [s.throughputs.row(one.job.family, one.job.scale_factor) or 0 for one in found]
         steps = s.throughputs.rate[np.array(rows, np.int64)]
         rate = np.zeros((len(found), len(s.capacity)))
-        for slot, type_ in enumerate(s.running.draws_on.tolist()):
+        for slot, type_ in enumerate(s.running.accelerator_of_slot.tolist()):
             rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
         return FluidJobs(
             job=np.array([one.job.id for one in found], np.int64),
@@ -246,7 +246,9 @@ class _ToCome:
         )
 
 
-def _rest(s: Scheduler, policy: str, watch: "_Watch", asked: Question, to_come: _ToCome) -> Outcome:
+def _rest(
+    s: Scheduler, policy: str, watch: "_Watch", asked: Question, to_come: _ToCome
+) -> ForecastRun:
     """What follows without rounds on what was simulated."""
     there = fluid_jobs(s)
     exact_s = max(s.now_s - watch.now_s, 0.0)
@@ -261,18 +263,18 @@ def _rest(s: Scheduler, policy: str, watch: "_Watch", asked: Question, to_come: 
     work_s = float((there.scale * there.left / fastest)[times[: len(there.job)] < np.inf].sum())
     there_s = float(s.capacity.sum()) * makespan_s
     used = min((watch.held_s + work_s) / there_s, 1.0) if there_s > 0 else 0.0
-    return Outcome(finish_s, makespan_s, used, complete, exact_s)
+    return ForecastRun(finish_s, makespan_s, used, complete, exact_s)
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
+class _NextStart:
     """A job in the round in force: how long its start there took up to now, and how long it still takes."""
 
     took_s: float = 0.0
     left_s: float = 0.0
 
 
-def _starts(s: Scheduler, now_s: float, costs: RestartCosts) -> dict[int, _Start]:
+def _starts(s: Scheduler, now_s: float, costs: RestartCosts) -> dict[int, _NextStart]:
     """The jobs of the round in force. The first start of a job is free, as in the simulator."""
     command, jobs = s.in_force, s.ledger.jobs
     if not s.active or command is None:
@@ -287,12 +289,12 @@ def _starts(s: Scheduler, now_s: float, costs: RestartCosts) -> dict[int, _Start
             free = kept or jobs.ran_s[row[job]] == 0
             cost_s = 0.0 if free else costs.of(_job(s, row[job]))
             took_s = min(cost_s, lasted_s)
-            out[job] = _Start(took_s, cost_s - took_s)
+            out[job] = _NextStart(took_s, cost_s - took_s)
     return out
 
 
 def _done(
-    s: Scheduler, now_s: float, known: Mapping[int, float], starts: Mapping[int, _Start]
+    s: Scheduler, now_s: float, known: Mapping[int, float], starts: Mapping[int, _NextStart]
 ) -> dict[int, float]:
     """Steps of the jobs in the round in force up to now: as they are known, or by rate and time."""
     command, jobs = s.in_force, s.ledger.jobs
@@ -323,7 +325,7 @@ def _goes_on(s: Scheduler, now_s: float) -> StartRound | None:
     return rest if rest_s > 0 else None
 
 
-def _cut(s: Scheduler, now_s: float, starts: Mapping[int, _Start]) -> RoundEnded:
+def _cut(s: Scheduler, now_s: float, starts: Mapping[int, _NextStart]) -> RoundEnded:
     """The end of the round in force, now; its steps are counted already."""
     command = s.in_force
     assert command is not None
@@ -369,7 +371,7 @@ def _job(s: Scheduler, row: int) -> Job:
     )
 
 
-def _adopted(s: Scheduler, starts: Mapping[int, _Start]) -> list[Adopted]:
+def _adopted(s: Scheduler, starts: Mapping[int, _NextStart]) -> list[Adopted]:
     """The jobs that take part, as they are now."""
     jobs = s.ledger.jobs
     found = []
@@ -406,12 +408,12 @@ class _Watch:
             self._scale = np.diff(command.first).astype(np.float64)
         elif isinstance(command, EndJobs):
             for job, end, end_s in zip(command.jobs, command.end, command.end_s, strict=True):
-                if end == End.COMPLETED and job < self.first_id:
+                if end == JobEnd.COMPLETED and job < self.first_id:
                     self.finish_s[int(job)] = float(end_s) - self.now_s
 
-    def outcome(self, complete: bool, horizon_s: float) -> Outcome:
+    def outcome(self, complete: bool, horizon_s: float) -> ForecastRun:
         """What has been seen."""
         makespan_s = max(self.finish_s.values(), default=0.0) if complete else horizon_s
         there_s = self.devices * makespan_s
         used = self.held_s / there_s if there_s > 0 else 0.0
-        return Outcome(self.finish_s, makespan_s, used, complete)
+        return ForecastRun(self.finish_s, makespan_s, used, complete)

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.errors import RunError, StoreError
 from fairlead.cluster.forecasting.calibration import ForecastOutcome
 from fairlead.cluster.store.database import (
-    Layout,
+    DatabaseLayout,
     connect,
     readable,
     written_whole,
 )
+from fairlead.errors import RunError, StoreError
 
 APPLICATION = 0x464C4446  # "FLDF"
 VERSION = 1
@@ -35,7 +35,7 @@ def _created(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('schema', ?)", (str(VERSION),))
 
 
-_LAYOUT = Layout(application=APPLICATION, version=VERSION, schema=_SCHEMA, created=_created)
+_LAYOUT = DatabaseLayout(application=APPLICATION, version=VERSION, schema=_SCHEMA, created=_created)
 
 
 class Outcomes:

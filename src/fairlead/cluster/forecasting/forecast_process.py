@@ -20,20 +20,20 @@ from pathlib import Path
 
 import numpy as np
 
-from fairlead.scheduler.core.checkpoint import SchedulerState
-from fairlead.errors import FairleadError
 from fairlead.cluster.forecasting.forecast import (
-    Outcome,
+    ForecastRun,
     Question,
     forecast,
 )
+from fairlead.errors import FairleadError
 from fairlead.model.arrays import Floats
+from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.setup import Setup
 
 _log = logging.getLogger(__name__)
-PATIENCE = 3.0  # times its CPU time that a task may really take, and
+CPU_LIMIT_FACTOR = 3.0  # times its CPU time that a task may really take, and
 STARTING_CPU_S = 30.0  # seconds more: the process imports and compiles first
-LOOK_S = 0.25  # between looks at the process
+POLL_S = 0.25  # between looks at the process
 WALL_S = 5.0  # for which rounds are simulated at most, on a busy machine too
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -42,16 +42,16 @@ class ForecastError(FairleadError):
     """No forecast could be made."""
 
 
-def _ignore(_: list[Outcome]) -> None:
+def _ignore(_: list[ForecastRun]) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ForecastTask:
     """A state, and what is asked of it."""
 
     setup: Setup
-    state: SchedulerState
+    state: SchedulerCheckpoint
     question: Question
     seeds: tuple[int, ...] = (0,)
     cpu_s: float = 4.0  # of all seeds together; 0 = without rounds
@@ -79,10 +79,10 @@ class ForecastProcess:
 
     def run(
         self,
-        task: Task,
+        task: ForecastTask,
         patience_s: float = float("inf"),
-        early: Callable[[list[Outcome]], None] = _ignore,
-    ) -> list[Outcome]:
+        early: Callable[[list[ForecastRun]], None] = _ignore,
+    ) -> list[ForecastRun]:
         """One outcome for each seed that the time was enough for, one at least. patience_s: after which the
         coarse forecast will do, as soon as there is one; early: told of that one. Raises ForecastError where
         the process fails, and the task's own error where it cannot be answered."""
@@ -106,14 +106,14 @@ class ForecastProcess:
         self,
         process: BaseProcess,
         connection: Connection,
-        task: Task,
+        task: ForecastTask,
         until: float,
-        early: Callable[[list[Outcome]], None],
-    ) -> list[Outcome]:
-        most_s = _cpu_s(process.pid) + STARTING_CPU_S + PATIENCE * task.cpu_s
-        coarse: list[Outcome] = []
+        early: Callable[[list[ForecastRun]], None],
+    ) -> list[ForecastRun]:
+        most_s = _cpu_s(process.pid) + STARTING_CPU_S + CPU_LIMIT_FACTOR * task.cpu_s
+        coarse: list[ForecastRun] = []
         while True:
-            if connection.poll(LOOK_S):
+            if connection.poll(POLL_S):
                 number, said, value = connection.recv()
                 if number != self._number:
                     continue
@@ -184,15 +184,15 @@ def _serve(connection: Connection, parent: int, niceness: int) -> None:
             connection.send((number, "failed", failure))
 
 
-def without_rounds(task: Task) -> list[Outcome]:
+def without_rounds(task: ForecastTask) -> list[ForecastRun]:
     """At once."""
     asked = replace(task.question, cpu_s=0.0)
     return forecast(task.setup, task.state, asked, task.seeds[:1])
 
 
-def within_time(task: Task) -> list[Outcome]:
+def within_time(task: ForecastTask) -> list[ForecastRun]:
     """With rounds, for as many seeds as there is time for; the first may take all of it."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ForecastRun] = []
     left = np.array([task.cpu_s, task.wall_s])
     for seed in task.seeds:
         before = _clocks()

@@ -13,21 +13,21 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fairlead.model.commands import End, EndJobs
-from fairlead.errors import FairleadError, StoreError
 from fairlead.cluster.forecasting.calibration import (
     Calibrated,
-    Calibration,
-    Kind,
+    ForecastKind,
+    IntervalCalibration,
     Pending,
 )
-from fairlead.cluster.forecasting.forecast import Outcome, middle_s
+from fairlead.cluster.forecasting.forecast import ForecastRun, median_s
+from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.forecasting.forecast_process import (
     ForecastError,
     ForecastProcess,
-    Task,
+    ForecastTask,
 )
-from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
+from fairlead.errors import FairleadError, StoreError
+from fairlead.model.commands import EndJobs, JobEnd
 
 _log = logging.getLogger(__name__)
 SEEDS = 3  # futures of a forecast, where there is time for them
@@ -45,12 +45,12 @@ class Latest:
 
     at: float
     now_s: float  # that time on the cluster's clock
-    task: Task
+    task: ForecastTask
     jobs: frozenset[int]  # that it speaks of
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ForecastRun, ...]
     cost_s: float
     final: bool  # False: a better one is being made
-    coarse: Outcome  # the one without rounds, of the same state
+    coarse: ForecastRun  # the one without rounds, of the same state
 
     @property
     def age_s(self) -> float:
@@ -58,7 +58,7 @@ class Latest:
         return max(time.monotonic() - self.at, 0.0)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ForecastKind:
         """Were rounds simulated to the end?"""
         return "coarse" if self.outcomes[0].coarse else "exact"
 
@@ -67,7 +67,7 @@ class Latest:
 class JobForecast:
     """What the latest forecast says of a job, from now on."""
 
-    kind: Kind
+    kind: ForecastKind
     age_s: float
     exact_s: float | None  # for so long from now rounds were simulated; None = to the end
     forecasts: int
@@ -79,7 +79,7 @@ class Forecaster:
 
     def __init__(
         self,
-        copy: Callable[[], tuple[float, Task]],
+        copy: Callable[[], tuple[float, ForecastTask]],
         round_s: float,
         outcomes: Outcomes,
         process: ForecastProcess | None = None,
@@ -87,7 +87,7 @@ class Forecaster:
         """copy: the present state and its time, as a task for the process; may wait for the driver. process:
         None = one of its own; closed with this."""
         self.latest: Latest | None = None
-        self.calibration = Calibration(round_s)
+        self.calibration = IntervalCalibration(round_s)
         self._copy = copy
         self._outcomes = outcomes
         self._pending = Pending()
@@ -134,7 +134,7 @@ class Forecaster:
             return None
         age_s = latest.age_s
         exact_s = latest.outcomes[0].exact_s - age_s if latest.kind == "coarse" else None
-        left_s = middle_s(latest.outcomes, job)
+        left_s = median_s(latest.outcomes, job)
         given = None
         if left_s is not None:
             then = self.calibration.of(latest.kind, left_s)
@@ -147,7 +147,7 @@ class Forecaster:
         known_s = None if exact_s is None else max(exact_s, 0.0)
         return JobForecast(latest.kind, age_s, known_s, len(latest.outcomes), given)
 
-    def error(self, kind: Kind, left_s: float) -> float:
+    def error(self, kind: ForecastKind, left_s: float) -> float:
         """Relative: half of such forecasts were further off."""
         return self.calibration.of(kind, max(left_s, 1.0)).error
 
@@ -200,7 +200,7 @@ class Forecaster:
         for job, end, end_s in zip(
             command.jobs.tolist(), command.end.tolist(), command.end_s.tolist(), strict=True
         ):
-            self._ended.append((job, end_s if end == End.COMPLETED else None))
+            self._ended.append((job, end_s if end == JobEnd.COMPLETED else None))
 
     def interrupted(self, job: int) -> None:
         """A person has stopped it: what was forecast says nothing about forecasts."""
@@ -264,15 +264,15 @@ class Forecaster:
             self._wanted = False
         began = time.monotonic()
         now_s, task = self._copy()
-        jobs = frozenset(task.state.books.jobs["id"].tolist())
+        jobs = frozenset(task.state.ledger.jobs["id"].tolist())
 
-        at_once: list[Outcome] = []
+        at_once: list[ForecastRun] = []
 
-        def latest(outcomes: list[Outcome], final: bool) -> Latest:
+        def latest(outcomes: list[ForecastRun], final: bool) -> Latest:
             cost_s, coarse = time.monotonic() - began, (at_once or outcomes)[0]
             return Latest(began, now_s, task, jobs, tuple(outcomes), cost_s, final, coarse)
 
-        def early(coarse: list[Outcome]) -> None:
+        def early(coarse: list[ForecastRun]) -> None:
             at_once.extend(coarse)
             if self.latest is None or self.latest.kind == "coarse":
                 self._publish(latest(coarse, False))
@@ -290,7 +290,7 @@ class Forecaster:
     def _note(self, latest: Latest) -> None:
         """Keep what is forecast, to hold it against what will be."""
         for job in latest.jobs:
-            left_s = middle_s(latest.outcomes, job)
+            left_s = median_s(latest.outcomes, job)
             if left_s is not None:
                 given = self.calibration.of(latest.kind, left_s)
                 self._pending.add(job, latest.now_s, latest.kind, left_s, given)

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.store.database import readable, reader
 from fairlead.cluster.front.facade import NotFoundError
 from fairlead.cluster.front.leases import LeaseTable
-from fairlead.cluster.store.job_views import (
-    cannot_start,
-    job_view,
-    stint_views,
-    story,
-)
-from fairlead.cluster.protocol.messages import Held
-from fairlead.cluster.store.rows import JobRow, StintRow
-from fairlead.cluster.store.store import Store
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     Explanation,
     JobView,
     Sample,
-    StintView,
 )
+from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.store.database import readable, reader
+from fairlead.cluster.store.job_views import (
+    attempt_views,
+    cannot_start,
+    job_view,
+    story,
+)
+from fairlead.cluster.store.rows import AttemptRow, JobRow
+from fairlead.cluster.store.store import Store
 
 _SAMPLE = msgspec.msgpack.Decoder(Sample)
 
@@ -63,10 +63,10 @@ class Committed:
         open_ = [stint for stint in stints if stint.ended_s is None]
         return self._view(row, open_[-1] if open_ else None)
 
-    def stints(self, caller: Caller, job: int) -> list[StintView]:
+    def stints(self, caller: Caller, job: int) -> list[AttemptView]:
         """Its starts, oldest first."""
         self._row(caller, job)
-        return stint_views(self._reading().stints(job), lambda row: row.to_step)
+        return attempt_views(self._reading().stints(job), lambda row: row.to_step)
 
     def explain(self, caller: Caller, job: int, silent_s: float) -> Explanation:
         """Its story without a forecast. silent_s: for so long the driver has not answered."""
@@ -114,7 +114,7 @@ class Committed:
             raise NotFoundError(f"job {job}: there is none")
         return row
 
-    def _view(self, row: JobRow, stint: StintRow | None) -> JobView:
+    def _view(self, row: JobRow, stint: AttemptRow | None) -> JobView:
         held = None if stint is None else self._held(stint)
         obstacle = None
         if stint is not None and held is not None and held.obstacle:
@@ -134,7 +134,7 @@ class Committed:
             measured_on=row.measured_on,
         )
 
-    def _held(self, stint: StintRow) -> Held | None:
+    def _held(self, stint: AttemptRow) -> AttemptStatus | None:
         node = self._table.nodes.get(stint.node.split(",")[0])
         said = () if node is None else node.said
         return next((h for h in said if (h.job, h.epoch) == (stint.job, stint.epoch)), None)

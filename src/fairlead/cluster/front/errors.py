@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator
 
-from fairlead.errors import FairleadError
 from fairlead.cluster.front import facade  # noqa: F401  # defines classes of errors
-from fairlead.cluster.front.messages import Problem
+from fairlead.cluster.front.messages import CallProblem
+from fairlead.errors import FairleadError
 
 
-def pack(problem: BaseException) -> Problem:
+def pack(problem: BaseException) -> CallProblem:
     """The error as a message. What was not raised on purpose is told without its sentence."""
     if not isinstance(problem, FairleadError):
-        return Problem(kinds=(), sentence="the driver made a mistake; the server's log says more")
+        return CallProblem(
+            kinds=(), sentence="the driver made a mistake; the server's log says more"
+        )
     kinds = [kind.__name__ for kind in type(problem).__mro__ if issubclass(kind, FairleadError)]
-    return Problem(kinds=tuple(kinds), sentence=str(problem))
+    return CallProblem(kinds=tuple(kinds), sentence=str(problem))
 
 
-def unpack(problem: Problem) -> Exception:
+def unpack(problem: CallProblem) -> Exception:
     """The error again: of its own class, or of the nearest above it that this process knows."""
     known = {kind.__name__: kind for kind in _kinds(FairleadError)}
     for name in problem.kinds:

@@ -1,6 +1,7 @@
 """What the live cluster offers to its HTTP API, its page and its metrics: one narrow door.
 
-``Service`` (fairlead.cluster.server.service) is the real one. Every method may be called from any thread; those that
+``Service`` (fairlead.cluster.server.service) is the real one. Every method may be called from any
+thread; those that
 change something return when the change is durable, and raise InputError, with one sentence, for what
 cannot be done, ``NotFoundError`` for a job or node that is not there or that the caller may not see.
 """
@@ -8,19 +9,19 @@ cannot be done, ``NotFoundError`` for a job or node that is not there or that th
 from collections.abc import Iterator
 from typing import Protocol
 
-from fairlead.errors import InputError
 from fairlead.cluster.protocol.access import Caller, Role
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     Comparison,
     Explanation,
     JobView,
     NodeView,
     Sample,
     StatusView,
-    StintView,
     WhatIf,
 )
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.errors import InputError
 
 
 class NotFoundError(InputError):
@@ -63,7 +64,7 @@ class Facade(Protocol):
         """In order of id, those behind ``after``. state: "" = all, "open" = not ended."""
 
     def job(self, caller: Caller, job: int) -> JobView: ...
-    def stints(self, caller: Caller, job: int) -> list[StintView]: ...
+    def stints(self, caller: Caller, job: int) -> list[AttemptView]: ...
     def explain(self, caller: Caller, job: int) -> Explanation: ...
     def log(
         self, caller: Caller, job: int, cursor: str = "", limit: int = 1 << 16

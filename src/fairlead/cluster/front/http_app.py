@@ -16,14 +16,14 @@ from fairlead.cluster.front.api import (
     jobs,
     users,
 )
+from fairlead.cluster.front.api.bodies import Health
 from fairlead.cluster.front.api.dependencies import (
-    Desk,
+    Context,
     admin,
     answer,
 )
 from fairlead.cluster.front.api.errors import add_handlers
-from fairlead.cluster.front.api.middleware import SecurityHeaders, Timed
-from fairlead.cluster.front.api.bodies import Health
+from fairlead.cluster.front.api.middleware import RequestTimer, SecurityHeaders
 from fairlead.cluster.front.api.schema import answers, describe
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.metrics import FrontCounters, cluster_registry
@@ -57,7 +57,7 @@ def create_app(
     app.state.facade = facade
     app.state.turns = threading.Semaphore(QUESTIONS)
     app.add_middleware(SecurityHeaders)
-    app.add_middleware(Timed, seconds=counters.http_seconds)
+    app.add_middleware(RequestTimer, seconds=counters.http_seconds)
     add_handlers(app)
     registries = (counters.registry, cluster_registry(facade))
     for router in (
@@ -98,7 +98,7 @@ def _server(
         return Response(text + more_metrics().encode(), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/openapi.json", summary="This description", responses=answers(dict[str, Any]))
-    def openapi(_desk: Desk) -> Response:
+    def openapi(_desk: Context) -> Response:
         """What the API takes and gives, as OpenAPI 3.1."""
         return answer(describe(app))
 

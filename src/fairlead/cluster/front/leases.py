@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from fairlead.errors import StaleError
 from fairlead.cluster.front.messages import (
     AskLoss,
     NodeRemoved,
+    NodeStanding,
     PublishedNode,
     PublishedOrders,
     Reported,
-    Standing,
 )
 from fairlead.cluster.protocol.messages import (
-    Held,
+    AttemptStatus,
+    NodeReport,
     Register,
-    Report,
 )
+from fairlead.errors import StaleError
 
 Start = tuple[int, int]  # (job, epoch): one start of a job
 RENEWALS = 250.0  # reports a second, of all nodes, that heartbeats alone shall bring at most
@@ -54,7 +54,7 @@ class LeasedNode:
     seen: float = 0.0
     lease_until: float = 0.0  # every lease that it was granted is over by then
     granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
-    said: tuple[Held, ...] = ()  # all that it holds, as it said last
+    said: tuple[AttemptStatus, ...] = ()  # all that it holds, as it said last
     health: tuple[object, ...] = ((), (), 0)  # what it said last of problems and test starts
     contested: int = 0  # registrations of another incarnation that are being decided
     holds: dict[Start, tuple[object, ...]] = field(default_factory=dict)  # without progress
@@ -73,7 +73,7 @@ class LeaseTable:
         lease_s: float,
         rate_bound: float,
         monotonic: Callable[[], float],
-        forward: Callable[[Reported | Standing], None],
+        forward: Callable[[Reported | NodeStanding], None],
         shortest_s: float = 0.0,
     ) -> None:
         """forward: is given what the driver should hear of; shortest_s: between heartbeats of a node."""
@@ -95,7 +95,7 @@ class LeaseTable:
 
     # --- what agents say ---------------------------------------------------------------------------
 
-    def report(self, message: Report) -> PublishedOrders:
+    def report(self, message: NodeReport) -> PublishedOrders:
         """The orders of a node, with its leases renewed. Raises StaleError."""
         self.look()
         node = self.known(message.node, message.incarnation)
@@ -175,7 +175,7 @@ class LeaseTable:
             raise StaleError(f"node {name!r}: register again")
         return node
 
-    def _take(self, node: LeasedNode, holds: tuple[Held, ...]) -> bool:
+    def _take(self, node: LeasedNode, holds: tuple[AttemptStatus, ...]) -> bool:
         """Store what the node holds; is there more to it than progress?"""
         node.said = holds
         before, node.holds = node.holds, {(h.job, h.epoch): _without_progress(h) for h in holds}
@@ -183,7 +183,7 @@ class LeaseTable:
 
     # --- what the driver says ----------------------------------------------------------------------
 
-    def publish(self, state: PublishedNode) -> Standing | None:
+    def publish(self, state: PublishedNode) -> NodeStanding | None:
         """The node as the driver has it. Returns what it was granted before a new registration."""
         node = self.nodes.get(state.node)
         if node is None:
@@ -217,7 +217,7 @@ class LeaseTable:
         """Forget a node."""
         self.nodes.pop(message.node, None)
 
-    def ask_loss(self, asked: AskLoss) -> Standing | None:
+    def ask_loss(self, asked: AskLoss) -> NodeStanding | None:
         """May the driver give up this node? If so, nothing is renewed for it from now on. None: it has
         registered again, or is not there."""
         self.look()
@@ -234,16 +234,16 @@ class LeaseTable:
         now = self.monotonic()
         away_s, self._looked = now - self._looked, now
         if away_s > AWAY_S:
-            self.pardon(away_s)
+            self.extend_deadlines(away_s)
 
-    def pardon(self, seconds: float) -> None:
+    def extend_deadlines(self, seconds: float) -> None:
         """Silence in so many seconds just past is no node's fault."""
         now = self.monotonic()
         for node in self.nodes.values():
             node.seen = min(now, node.quiet_since + seconds)
 
 
-def _without_progress(held: Held) -> tuple[object, ...]:
+def _without_progress(held: AttemptStatus) -> tuple[object, ...]:
     """What of a start the driver must hear of at once."""
     return (
         held.state,
@@ -257,8 +257,8 @@ def _without_progress(held: Held) -> tuple[object, ...]:
     )
 
 
-def _standing(node: LeasedNode, anew: bool = False, broke: float = 0.0) -> Standing:
-    return Standing(
+def _standing(node: LeasedNode, anew: bool = False, broke: float = 0.0) -> NodeStanding:
+    return NodeStanding(
         node=node.name,
         registration=node.registration,
         lost=node.lost,

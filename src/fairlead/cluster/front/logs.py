@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead.errors import ConfigError
-from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.store.database import readable, reader
 from fairlead.cluster.front.facade import NotFoundError
-from fairlead.cluster.store.log_store import LogStore
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import LogChunk, LogWanted
+from fairlead.cluster.store.database import readable, reader
+from fairlead.cluster.store.log_store import LogStore
 from fairlead.cluster.store.rows import JobRow
 from fairlead.cluster.store.schema import JOBS
 from fairlead.cluster.store.verification import check_row
+from fairlead.errors import ConfigError
 
 KNOWN = 20_000  # jobs whose owners are remembered
 _ROW = msgspec.msgpack.Decoder(JobRow)
@@ -32,7 +32,7 @@ class LoggedJob(NamedTuple):
     epoch: int  # its newest start
 
 
-class LogDesk:
+class LogService:
     """Takes pieces of output on one thread, in their order; any thread may read."""
 
     def __init__(self, directory: Path) -> None:

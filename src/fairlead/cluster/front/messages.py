@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
+from fairlead.cluster.protocol.api_models import NodeView, StatusView
 from fairlead.cluster.protocol.messages import StartCheck
 from fairlead.cluster.store.rows import UserRow
-from fairlead.cluster.protocol.api_models import NodeView, StatusView
 
 _HEAD = struct.Struct("!I")  # length of a frame
 _EMPTY = msgspec.Raw(msgspec.msgpack.encode(()))
@@ -108,7 +108,7 @@ class AskLoss(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return f"loss {self.node}"
 
 
-class Users(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+class UserList(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Who may call."""
 
     rows: tuple[UserRow, ...]
@@ -145,19 +145,19 @@ class ShownNode(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return f"shown {self.node}"
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
     """An error: the names of its class and of those above it, most particular first, and its sentence."""
 
     kinds: tuple[str, ...]
     sentence: str
 
 
-class Answer(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+class CallAnswer(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Of a ``Call``."""
 
     number: int
     result: msgspec.Raw = msgspec.Raw(b"\xc0")  # nil
-    problem: Problem | None = None
+    problem: CallProblem | None = None
 
     @property
     def key(self) -> str:
@@ -165,7 +165,7 @@ class Answer(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return ""
 
 
-class Stop(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+class StopFront(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """The server ends."""
 
     @property
@@ -179,9 +179,9 @@ ToFront: TypeAlias = (
     | PublishedNode
     | NodeRemoved
     | AskLoss
-    | Users
-    | Answer
-    | Stop
+    | UserList
+    | CallAnswer
+    | StopFront
     | ShownStatus
     | ShownNode
 )
@@ -200,7 +200,7 @@ class Listens(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return ""
 
 
-class Refused(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+class FrontRefused(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """The front cannot listen, and ends."""
 
     sentence: str
@@ -240,7 +240,7 @@ class Reported(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, changed=True)
 
 
-class Standing(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+class NodeStanding(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Answers ``AskLoss`` and a new registration. lost: nothing is renewed for this registration of the
     node from now on; lease_until: of all its registrations."""
 
@@ -256,7 +256,7 @@ class Standing(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     orders_seq: int = -1  # the orders that the front goes by
     granted: tuple[tuple[int, int], ...] = ()  # starts that ever got a lease
 
-    def over(self, older: "Standing") -> "Standing":
+    def over(self, older: "NodeStanding") -> "NodeStanding":
         """This in place of one that the driver has not been sent."""
         if older.registration != self.registration:
             return self
@@ -282,7 +282,7 @@ class Call(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return ""
 
 
-ToDriver: TypeAlias = Listens | Refused | Reported | Standing | Call
+ToDriver: TypeAlias = Listens | FrontRefused | Reported | NodeStanding | Call
 _Message: TypeAlias = ToFront | ToDriver
 
 
@@ -292,7 +292,7 @@ def frame(message: _Message) -> bytes:
     return _HEAD.pack(len(body)) + body
 
 
-class Frames:
+class FrontFrames:
     """Cuts what arrives into the bodies of frames."""
 
     def __init__(self) -> None:

@@ -12,14 +12,14 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.facade import Facade
-from fairlead.cluster.protocol.node_states import NODE_STATES
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     NodeView,
     StatusView,
     TenantView,
 )
+from fairlead.cluster.protocol.node_states import NODE_STATES
 
 SCRAPER = Caller(user="metrics", tenant="", role="admin")
 _ENDED = ("completed", "dropped", "killed", "cancelled")

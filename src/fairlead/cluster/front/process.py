@@ -15,28 +15,28 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from fairlead.errors import FairleadError
-from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.front.http_app import create_app
 from fairlead.cluster.front.leases import LeaseTable
-from fairlead.cluster.front.logs import LogDesk
+from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
-    Answer,
     AskLoss,
+    CallAnswer,
     Configure,
-    Frames,
+    FrontFrames,
+    FrontRefused,
     Listens,
     NodeRemoved,
     PublishedNode,
     PublishedOrders,
-    Refused,
     Reported,
     ShownNode,
     ShownStatus,
-    Stop,
+    StopFront,
     ToDriver,
     ToFront,
-    Users,
+    UserList,
 )
+from fairlead.cluster.front.metrics import FrontCounters
 from fairlead.cluster.front.outbox import Outbox
 from fairlead.cluster.front.pushing import Pushing
 from fairlead.cluster.front.relay import REGISTER
@@ -45,18 +45,18 @@ from fairlead.cluster.front.remote import (
     RemoteFacade,
     facade_of,
 )
-from fairlead.cluster.front.http_app import create_app
-from fairlead.cluster.front.metrics import FrontCounters
+from fairlead.cluster.front.transport import AgentServer, Tls
+from fairlead.cluster.front.web import add_pages
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import (
     LogChunk,
     LogWanted,
+    NodeReport,
     Register,
-    Report,
     WatchRequest,
     Welcome,
 )
-from fairlead.cluster.front.transport import AgentServer, Tls
-from fairlead.cluster.front.web import add_pages
+from fairlead.errors import FairleadError
 
 SWITCH_S = (
     0.0005  # requests of people are answered on other threads: leases shall not wait for them
@@ -91,7 +91,7 @@ async def _run(sock: socket.socket) -> None:
     try:
         await front.start()
     except FairleadError as problem:
-        link.send(Refused(sentence=str(problem)))
+        link.send(FrontRefused(sentence=str(problem)))
         link.flush()
     else:
         await front.serve()
@@ -108,7 +108,7 @@ class FrontLink(asyncio.Protocol):
         self.ended: asyncio.Future[None] = loop.create_future()
         self._early: list[Any] = []
         self._take: Any = None
-        self._frames = Frames()
+        self._frames = FrontFrames()
         self._outbox = Outbox()
         self._paused = False
         self._scheduled: asyncio.Handle | None = None
@@ -214,7 +214,7 @@ class Front:
         self._table.told = self._pushing.has_news
         self._table.is_pushing = self._pushing.is_under_way
         self._calls = DriverCalls(link.send_from_thread)
-        self._logs = LogDesk(Path(configure.directory))
+        self._logs = LogService(Path(configure.directory))
         self._facade = RemoteFacade(self._calls, self._logs, Path(configure.directory), self._table)
         self._counters = FrontCounters()
         self._table.followed_s = self._counters.orders_seconds.observe
@@ -283,13 +283,13 @@ class Front:
                 answer = self._table.ask_loss(message)
                 if answer is not None:
                     self._link.send(answer)
-            case Answer():
+            case CallAnswer():
                 self._calls.answer(message)
             case ShownStatus() | ShownNode():
                 self._facade.shown.take(message)
-            case Users():
+            case UserList():
                 self._facade.learn_users(message)
-            case Stop():
+            case StopFront():
                 self._ended.set()
 
     # --- transport.AgentHandler ----------------------------------------------------------------------
@@ -310,7 +310,7 @@ class Front:
             if contested:
                 self._table.uncontest(message.node)
 
-    async def report(self, message: Report) -> PublishedOrders:
+    async def report(self, message: NodeReport) -> PublishedOrders:
         """What a node holds; its orders."""
         began = time.perf_counter()
         orders = self._table.report(message)

@@ -12,7 +12,7 @@ WINDOW = 16  # nodes that have been told and have not answered yet
 DEAF_S = 1.0  # a node that does not answer for so long holds up the others no more
 
 
-class _Told(NamedTuple):
+class _Pushed(NamedTuple):
     seq: int  # of the orders
     at: float  # monotonic seconds
 
@@ -30,7 +30,7 @@ class Pushing:
         self._window = window
         self._streams: dict[str, set[asyncio.Event]] = {}
         self._waiting: dict[str, None] = {}  # names, in the order in which they are to be told
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _Pushed] = {}
 
     async def watch(self, message: WatchRequest) -> AsyncGenerator[PublishedOrders, None]:
         """The orders of a node now, and whenever they are new to it. Raises StaleError."""
@@ -83,6 +83,6 @@ class Pushing:
             node, streams = self._table.nodes.get(name), self._streams.get(name)
             # An answer to a report may have brought them already.
             if node is not None and streams and node.answered < node.orders.seq:
-                self._told[name] = _Told(node.orders.seq, self._table.monotonic())
+                self._told[name] = _Pushed(node.orders.seq, self._table.monotonic())
                 for event in streams:
                     event.set()

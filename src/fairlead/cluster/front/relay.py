@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fairlead.errors import ConfigError, FairleadError
-from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.errors import pack
-from fairlead.cluster.front.messages import Answer, Call
+from fairlead.cluster.front.facade import Facade
+from fairlead.cluster.front.messages import Call, CallAnswer
 from fairlead.cluster.protocol.messages import Register, Welcome
+from fairlead.errors import ConfigError, FairleadError
 
 _log = logging.getLogger(__name__)
 THREADS = 64  # calls that wait for the driver at once
@@ -69,13 +69,13 @@ def encode_arguments(method: str, given: tuple[Any, ...], named: dict[str, Any])
         raise ConfigError(f"{method}: a number is larger than 2^64") from None
 
 
-class CallDesk:
+class CallService:
     """Answers the calls of the front, in the driver's process; each waits on a thread of its own."""
 
     def __init__(
         self,
         driver: DriverDoor,
-        tell: Callable[[Answer], None],
+        tell: Callable[[CallAnswer], None],
         wait: Callable[[], None],
     ) -> None:
         """wait: for the driver's thread, before a question is answered beside it."""
@@ -123,8 +123,8 @@ class CallDesk:
     def _refuse(self, call: Call, problem: BaseException) -> None:
         if not isinstance(problem, FairleadError):
             _log.error("a call of %s failed", call.method, exc_info=problem)
-        self._tell(Answer(number=call.number, problem=pack(problem)))
+        self._tell(CallAnswer(number=call.number, problem=pack(problem)))
 
 
-def _answer_of(call: Call, result: object) -> Answer:
-    return Answer(number=call.number, result=msgspec.Raw(msgspec.msgpack.encode(result)))
+def _answer_of(call: Call, result: object) -> CallAnswer:
+    return CallAnswer(number=call.number, result=msgspec.Raw(msgspec.msgpack.encode(result)))

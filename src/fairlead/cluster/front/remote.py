@@ -11,33 +11,33 @@ from typing import Any, cast
 
 import msgspec
 
-from fairlead.errors import StoreError
-from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.store.backup import backup_age_s, stream
-from fairlead.cluster.front.facade import Facade, ForbiddenError
 from fairlead.cluster.front.committed import Committed
 from fairlead.cluster.front.errors import unpack
+from fairlead.cluster.front.facade import Facade, ForbiddenError
 from fairlead.cluster.front.leases import LeaseTable
-from fairlead.cluster.front.logs import LogDesk
+from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
-    Answer,
     Call,
-    Users,
+    CallAnswer,
+    UserList,
 )
 from fairlead.cluster.front.relay import encode_arguments, signature
 from fairlead.cluster.front.shown import Shown
 from fairlead.cluster.front.tenants_shown import without_others
-from fairlead.cluster.store.tokens import TokenTable
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     Comparison,
     Explanation,
     JobView,
     NodeView,
     Sample,
     StatusView,
-    StintView,
     WhatIf,
 )
+from fairlead.cluster.store.backup import backup_age_s, stream
+from fairlead.cluster.store.tokens import TokenTable
+from fairlead.errors import StoreError
 
 LIMIT_S = 40.0  # of an answer: longer than the driver itself waits for the disk
 LONG_S = 150.0  # of a forecast
@@ -77,7 +77,7 @@ class DriverCalls:
         """Nobody waits for this answer any more."""
         self._waiting.pop(number, None)
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: CallAnswer) -> None:
         """The driver has answered."""
         method, future = self._waiting.pop(answer.number, ("", None))
         if future is None or not future.set_running_or_notify_cancel():
@@ -134,7 +134,7 @@ class RemoteFacade:
     """``facade.Facade``: what is kept here is answered at once, the rest by the driver."""
 
     def __init__(
-        self, calls: DriverCalls, logs: LogDesk, directory: Path, table: LeaseTable
+        self, calls: DriverCalls, logs: LogService, directory: Path, table: LeaseTable
     ) -> None:
         """directory: of the cluster's state."""
         self._calls = calls
@@ -145,7 +145,7 @@ class RemoteFacade:
         self._driver_metrics = ""
         self._tokens = TokenTable(())
 
-    def learn_users(self, message: Users) -> None:
+    def learn_users(self, message: UserList) -> None:
         """Who may call from now on."""
         self._tokens = TokenTable(message.rows)
 
@@ -194,9 +194,9 @@ class RemoteFacade:
         view: JobView = self._best("job", caller, job)
         return view
 
-    def stints(self, caller: Caller, job: int) -> list[StintView]:
+    def stints(self, caller: Caller, job: int) -> list[AttemptView]:
         """Its starts, oldest first."""
-        stints: list[StintView] = self._best("stints", caller, job)
+        stints: list[AttemptView] = self._best("stints", caller, job)
         return stints
 
     def explain(self, caller: Caller, job: int) -> Explanation:

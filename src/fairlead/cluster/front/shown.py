@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.messages import ShownNode, ShownStatus
 from fairlead.cluster.front.tenants_shown import tenants_for
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import NodeView, StatusView
 
 STALE_S = 3.0  # a driver that has not published its status for so long does not answer now

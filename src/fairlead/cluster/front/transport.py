@@ -13,22 +13,22 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from fairlead.errors import ConfigError, InputError, StaleError, StoreError
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.messages import PublishedOrders
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
     SERVICE,
     LogChunk,
     LogWanted,
+    NodeReport,
     Orders,
     Register,
-    Report,
     WatchRequest,
     Welcome,
 )
-from fairlead.cluster.protocol.validation_messages import UNREADABLE, wrong
 from fairlead.cluster.protocol.quiet_grpc import grpc
+from fairlead.cluster.protocol.validation_messages import UNREADABLE, describe_decode_error
+from fairlead.errors import ConfigError, InputError, StaleError, StoreError
 
 LARGEST = 4 << 20  # bytes of a message
 KEEPALIVE_MS = 10_000
@@ -52,7 +52,7 @@ class AgentHandler(Protocol):
     async def register(self, message: Register) -> Welcome:
         """See ``protocol``, as for the other three."""
 
-    async def report(self, message: Report) -> Orders | PublishedOrders: ...
+    async def report(self, message: NodeReport) -> Orders | PublishedOrders: ...
     async def log(self, message: LogChunk) -> LogWanted: ...
     def watch(self, message: WatchRequest) -> AsyncGenerator[Orders | PublishedOrders, None]:
         """Closed when the agent goes away; may also end by itself."""
@@ -135,7 +135,7 @@ class AgentServer:
             SERVICE,
             {
                 "Register": unary(self._unary(Register, handler.register)),
-                "Report": unary(self._unary(Report, handler.report)),
+                "Report": unary(self._unary(NodeReport, handler.report)),
                 "Log": unary(self._unary(LogChunk, handler.log)),
                 "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
             },
@@ -173,12 +173,12 @@ class AgentServer:
         scheme, _, token = given.partition(" ") if isinstance(given, str) else ("", "", "")
         caller = self.handler.authenticate(token) if scheme.lower() == "bearer" else None
         if caller is None:
-            raise _StrangerError("no valid token came with the call")
+            raise _UnknownAgentError("no valid token came with the call")
         if caller.role == "user":
             raise _NotAllowedError(f"the token of user {caller.user!r} is not one for agents")
 
 
-class _StrangerError(Exception):
+class _UnknownAgentError(Exception):
     """A call without a valid token."""
 
 
@@ -191,7 +191,7 @@ class _VersionError(Exception):
 
 
 _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
-    (_StrangerError, grpc.StatusCode.UNAUTHENTICATED),
+    (_UnknownAgentError, grpc.StatusCode.UNAUTHENTICATED),
     (_NotAllowedError, grpc.StatusCode.PERMISSION_DENIED),
     (_VersionError, grpc.StatusCode.FAILED_PRECONDITION),
     (StaleError, grpc.StatusCode.ABORTED),
@@ -225,7 +225,7 @@ def decode(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message:
         if decoder.type is Register:
             _check_version(_spoken(data))
         name = getattr(decoder.type, "__name__", "message")
-        raise ConfigError(wrong(name, data, problem)) from None
+        raise ConfigError(describe_decode_error(name, data, problem)) from None
     if isinstance(message, Register):
         _check_version(message.protocol)
     return message

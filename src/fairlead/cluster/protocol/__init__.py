@@ -1,0 +1,1 @@
+"""What server, agents, command line and page say to one another."""

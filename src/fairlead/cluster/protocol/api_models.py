@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from fairlead.cluster.protocol.node_states import NodeState
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.node_states import NodeState
 
 JobState = Literal[
     "waiting",
@@ -76,7 +76,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     queued_s: float = 0.0  # since it was submitted, or until it ended, without devices
 
 
-class StintView(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     """One start of a job, from order to end. What was decided on and withdrawn before it was ordered of its
     nodes is none, and has no number here."""
 
@@ -178,7 +178,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     finish_low_s: float | None  # 8 of 10 such forecasts came true between here
     finish_high_s: float | None  # and here
     forecasts: int  # futures that were simulated
-    stints: tuple[StintView, ...]
+    stints: tuple[AttemptView, ...]
     events: tuple[tuple[float, str], ...]  # (seconds, sentence), oldest first
     facts: tuple[str, ...] = ()  # why_here, sentence by sentence
     # "" = it takes no part; "coarse": simulated without rounds, from ``forecast_exact_s`` on
@@ -198,7 +198,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     policy: str = ""
 
 
-class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+class ForecastSummary(msgspec.Struct, frozen=True, kw_only=True):
     """When the jobs in the system would be done."""
 
     makespan_s: float
@@ -210,8 +210,8 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a WhatIf."""
 
-    now: Outlook
-    then: Outlook
+    now: ForecastSummary
+    then: ForecastSummary
     changed: tuple[tuple[int, float, float], ...]  # (job, now, then), those that change most first
     notes: tuple[str, ...]
     forecast_kind: Literal["exact", "coarse"] = "exact"  # as in ``Explanation``

@@ -8,7 +8,7 @@ newest, and ``incarnation`` tells a restarted agent from its predecessor.
 Calls of the service ``fairlead.Agents``, all with the metadata ``authorization: Bearer TOKEN``:
 
 - ``Register(Register) -> Welcome``
-- ``Report(Report) -> Orders``: heartbeat, progress and renewal of leases in one. Sent every
+- ``NodeReport(Report) -> Orders``: heartbeat, progress and renewal of leases in one. Sent every
   ``heartbeat_s``, as the newest answer says, and whenever something changes on the node.
 - ``Watch(WatchRequest) -> stream of Orders``: pushed whenever the orders of the node change.
 - ``Log(LogChunk) -> LogWanted``: output of ranks, as it grows; the server keeps it where its owner may
@@ -59,7 +59,7 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
     accelerator: Text
     devices: Annotated[int, Meta(ge=1, le=65536)]
     fake: bool = False  # devices that exist by configuration only
-    holds: tuple["Held", ...] = ()  # after a restart of the server: what goes on running
+    holds: tuple["AttemptStatus", ...] = ()  # after a restart of the server: what goes on running
     machine: Text = ""  # the running kernel and its process table; "" = not told
     cleared: tuple[Name, ...] = ()  # incarnations of which it has made sure that nothing runs there
 
@@ -99,7 +99,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.type}@{self.file}:{self.line}" if self.type else ""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a node knows of one start of a job: its ranks there. Kept until the orders say ``forget``."""
 
     job: Count
@@ -136,13 +136,13 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stacks: Traceback = ""  # of those ranks
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class NodeReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a node holds."""
 
     node: Name
     incarnation: Name
     seq: Count  # ascending within an incarnation
-    holds: tuple[Held, ...]
+    holds: tuple[AttemptStatus, ...]
     orders_seq: CountOrNone = -1  # the newest orders that it follows
     problems: Problems = ()  # what is wrong with the node, a sentence each
     dead: tuple[Count, ...] = ()  # devices that do not work any more

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from fairlead.errors import InputError
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.progress_url import parse_progress_url
 from fairlead.cluster.protocol.runtime import (
     CONDA_NAME,
     named,
     wrong_container,
 )
-from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.errors import InputError
 from fairlead.model.toml import parse_toml
 
 # Smallest and largest value of each number; the OpenAPI description shows them too.
@@ -71,7 +71,7 @@ def read_spec(path: str | Path) -> JobSpec:
     try:
         spec = msgspec.convert(content, JobSpec)
     except msgspec.ValidationError as problem:
-        raise InputError(f"{path}: {told(problem, content)}") from None
+        raise InputError(f"{path}: {describe_error(problem, content)}") from None
     check_spec(spec, str(path))
     return spec
 
@@ -95,7 +95,7 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
     _check_env(where, spec.env)
 
 
-def told(problem: msgspec.MsgspecError, content: Any) -> str:
+def describe_error(problem: msgspec.MsgspecError, content: Any) -> str:
     """msgspec's complaint as ``field: what was expected, got value``. content: what was decoded."""
     text, _, path = str(problem).partition(" - at `")
     path = path.rstrip("`").removeprefix("key in ")

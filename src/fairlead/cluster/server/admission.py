@@ -4,37 +4,37 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairlead.model.events import (
-    JobsHeld,
-    JobsSubmitted,
-    KindsLearned,
-)
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import usable
+from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.rates import (
     colocated,
     extended,
     fits,
     own_rates,
 )
-from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.store.rows import JobRow
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.model.adaptation import batch_of, with_batch
+from fairlead.model.events import (
+    JobsPaused,
+    JobsSubmitted,
+    KindsLearned,
+)
 from fairlead.model.job import Job, JobId
-from fairlead.model.throughputs import Kind
+from fairlead.model.throughputs import JobType
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 
 class Admission:
     """Part of the engine, on the driver's thread; ``rates`` may be called from any."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "ServerLoop") -> None:
         self.engine = engine
         self.unplaced: set[int] = set()  # jobs that fit nowhere, and that the core does not know
         self.unfit: set[int] = set()  # jobs that fit nowhere any more; the core holds them aside
-        self.learning: set[Kind] = set()  # kinds that the core is about to be told of
+        self.learning: set[JobType] = set()  # kinds that the core is about to be told of
 
     def outside(self, job: int) -> bool:
         """Does the job wait for a cluster that it fits?"""
@@ -45,7 +45,7 @@ class Admission:
         free = self._free()
         if not any(free.values()):
             return False
-        fitting: dict[Kind, bool] = {}
+        fitting: dict[JobType, bool] = {}
         for row in self.engine.book.jobs.values():
             kind = (row.kind, row.spec.scale_factor)
             waits = row.state in ("waiting", "preempted") and row.retry_s is None
@@ -88,11 +88,11 @@ class Admission:
                 self.admit([row], now)
             elif job in self.unfit and good:
                 self.unfit.discard(job)
-                self.engine.backend.events.append(JobsHeld(now, np.array([job]), False))
+                self.engine.backend.events.append(JobsPaused(now, np.array([job]), False))
             elif not good and job not in self.unplaced and job not in self.unfit:
                 self.unfit.add(job)
                 row.reason = no_room(row)
-                self.engine.backend.events.append(JobsHeld(now, np.array([job]), True))
+                self.engine.backend.events.append(JobsPaused(now, np.array([job]), True))
 
     def admit(self, rows: list[JobRow], now: float) -> None:
         """Hand jobs to the core, if they fit the cluster; else they wait for one that they fit."""
@@ -142,7 +142,7 @@ class Admission:
             return
         assert self.engine.scheduler is not None
         known = self.engine.scheduler.believed.known
-        jobs, specs = self.engine.book.jobs, dict[Kind, JobSpec]()
+        jobs, specs = self.engine.book.jobs, dict[JobType, JobSpec]()
         for other in jobs.values():
             name = (other.kind, other.spec.scale_factor)
             if self.engine.options.catalogue.row(*name) is None:

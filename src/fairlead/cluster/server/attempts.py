@@ -3,19 +3,19 @@
 import math
 from dataclasses import dataclass, field
 
-from fairlead.cluster.server.fleet import Start
 from fairlead.cluster.protocol.messages import (
     EXPIRED,
     LEAVES,
     ORPHANED,
     Assignment,
+    AttemptStatus,
     Failure,
-    Held,
     Rank,
 )
+from fairlead.cluster.server.fleet import Start
 from fairlead.cluster.store.rows import (
+    AttemptRow,
     JobRow,
-    StintRow,
     TenantSums,
 )
 
@@ -24,17 +24,17 @@ STALE_S = 4.0  # nothing is expected of a job beyond so much time without news
 
 
 @dataclass(slots=True)
-class LiveStart:
+class Attempt:
     """One start of a job that has not ended."""
 
     row: JobRow
-    stint: StintRow
+    stint: AttemptRow
     nodes: dict[str, tuple[Rank, ...]]
     rate: float  # steps/s believed: a plain job's seconds are worth so much
     from_step: float  # what counted when it was ordered
     ordered: bool = False  # do the nodes know of it?
     stopping: str = ""  # why it was told to stop
-    held: dict[str, Held] = field(default_factory=dict)  # what each node said last
+    held: dict[str, AttemptStatus] = field(default_factory=dict)  # what each node said last
     gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
     heard: float = 0.0  # monotonic time of the report in which rank 0's node said that
     lost: bool = False  # a node of it was lost
@@ -54,7 +54,7 @@ class LiveStart:
         )
 
     @property
-    def leader(self) -> Held | None:
+    def leader(self) -> AttemptStatus | None:
         """What the node of rank 0 said last."""
         return self.held.get(self.first_node)
 
@@ -245,7 +245,7 @@ class LiveStart:
 
 
 def measured_rate(
-    held: Held, plain: bool, since: tuple[float, float] | None = None
+    held: AttemptStatus, plain: bool, since: tuple[float, float] | None = None
 ) -> float | None:
     """steps/s of a start so far, as rank 0's node tells; None = not known. A plain job may tell seldom: what
     it has done since it did so last is not counted, neither is the time. since: step and seconds trained
@@ -257,7 +257,7 @@ def measured_rate(
     return (held.step - step) / trained_s
 
 
-def _trained_s(held: Held, plain: bool) -> float:
+def _trained_s(held: AttemptStatus, plain: bool) -> float:
     return held.ran_s - max(held.step_age_s, 0.0) if plain else held.ran_s
 
 
@@ -276,18 +276,16 @@ def ranks_on(placement: dict[str, tuple[int, ...]]) -> dict[str, tuple[Rank, ...
 
 
 @dataclass(slots=True)
-class Book:
+class JobRegistry:
     """The open jobs and live starts in memory; what changed since the last commit is marked."""
 
     jobs: dict[int, JobRow] = field(
         default_factory=dict
     )  # open, or with a start that has not ended
-    live: dict[int, list[LiveStart]] = field(
-        default_factory=dict
-    )  # job -> its starts, oldest first
-    on_node: dict[str, dict[Start, LiveStart]] = field(default_factory=dict)
+    live: dict[int, list[Attempt]] = field(default_factory=dict)  # job -> its starts, oldest first
+    on_node: dict[str, dict[Start, Attempt]] = field(default_factory=dict)
     dirty_jobs: set[int] = field(default_factory=set)
-    dirty_stints: dict[Start, StintRow] = field(default_factory=dict)
+    dirty_stints: dict[Start, AttemptRow] = field(default_factory=dict)
     tenants: dict[str, TenantSums] = field(default_factory=dict)
     tenants_changed: bool = False
 
@@ -296,7 +294,7 @@ class Book:
         self.tenants_changed = True
         return self.tenants.setdefault(tenant, TenantSums())
 
-    def add(self, start: LiveStart) -> None:
+    def add(self, start: Attempt) -> None:
         """A start begins."""
         self.live.setdefault(start.row.id, []).append(start)
         for node in start.nodes:
@@ -304,7 +302,7 @@ class Book:
         self.dirty_stints[start.key] = start.stint
         self.dirty_jobs.add(start.row.id)
 
-    def drop(self, start: LiveStart) -> None:
+    def drop(self, start: Attempt) -> None:
         """A start has ended and is booked."""
         starts = self.live[start.row.id]
         starts.remove(start)
@@ -329,7 +327,7 @@ class Book:
         self.dirty_jobs.clear()
         self.dirty_stints.clear()
 
-    def newest(self, job: int) -> LiveStart | None:
+    def newest(self, job: int) -> Attempt | None:
         """The newest start of a job that has not ended."""
         starts = self.live.get(job)
         return starts[-1] if starts else None

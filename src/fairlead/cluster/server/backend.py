@@ -15,11 +15,33 @@ from typing import Protocol
 
 import numpy as np
 
+from fairlead.cluster.protocol.api_models import JobState
+from fairlead.cluster.protocol.messages import (
+    EXPIRED,
+    LEAVES,
+    ORPHANED,
+    AttemptStatus,
+)
+from fairlead.cluster.server.attempts import (
+    ENDED,
+    Attempt,
+    JobRegistry,
+    ranks_on,
+)
+from fairlead.cluster.server.fleet import Fleet, LiveNode
+from fairlead.cluster.server.precedence import MAX_WAITING, Yielder
+from fairlead.cluster.store.rows import (
+    ON_DEVICES,
+    AttemptRow,
+    JobRow,
+)
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
     Command,
-    End,
     EndJobs,
     EndRound,
+    JobEnd,
     Solve,
     StartRound,
 )
@@ -27,51 +49,29 @@ from fairlead.model.events import (
     Event,
     JobsCancelled,
     JobsDropped,
-    JobsHeld,
+    JobsPaused,
     JobsReweighted,
     NodeLost,
     NodeRecovered,
     NodesAvoided,
-    Outcome,
     ProgressCorrected,
     RequirementsChanged,
     RoundEnded,
+    RoundOutcome,
     Stalled,
 )
-from fairlead.cluster.server.fleet import Fleet, LiveNode
-from fairlead.cluster.server.precedence import MANY, Precedence
-from fairlead.cluster.protocol.messages import (
-    EXPIRED,
-    LEAVES,
-    ORPHANED,
-    Held,
-)
-from fairlead.cluster.store.rows import (
-    ON_DEVICES,
-    JobRow,
-    StintRow,
-)
-from fairlead.cluster.server.attempts import (
-    ENDED,
-    Book,
-    LiveStart,
-    ranks_on,
-)
-from fairlead.cluster.protocol.api_models import JobState
-from fairlead.model.arrays import Floats, Ints
-from fairlead.model.cluster import Cluster
 
-LONGEST = 5  # times its length a round may last, for jobs that still start
+MAX_ROUND_S = 5  # times its length a round may last, for jobs that still start
 STALL_S = 1.0  # nothing runs and jobs wait: tell the core after so long
-LOOK_S = 0.5  # between looks for lost nodes
+POLL_S = 0.5  # between looks for lost nodes
 REASON = 4000  # characters of one
 BATCH = 1000  # callables from the inbox that are committed together
 PACE_S = 0.02  # and at least so long apart: the first is not held up, what follows at once is
 _END: dict[int, str] = {
-    End.COMPLETED: "completed",
-    End.DROPPED: "dropped",
-    End.KILLED: "killed",
-    End.CANCELLED: "cancelled",
+    JobEnd.COMPLETED: "completed",
+    JobEnd.DROPPED: "dropped",
+    JobEnd.KILLED: "killed",
+    JobEnd.CANCELLED: "cancelled",
 }
 
 
@@ -83,8 +83,8 @@ class LiveRound:
     started_s: float
     length_s: float
     units: Ints  # (units, width) job ids, -1 = none
-    starts: dict[int, LiveStart]  # job -> its start in this round
-    ended: dict[int, "Ended"] = field(default_factory=dict)  # of those starts that are over
+    starts: dict[int, Attempt]  # job -> its start in this round
+    ended: dict[int, "EndedAttempt"] = field(default_factory=dict)  # of those starts that are over
 
     @property
     def end_s(self) -> float:
@@ -93,11 +93,11 @@ class LiveRound:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedAttempt:
     """How a start came out, for the report of its round."""
 
     time_s: float
-    outcome: Outcome
+    outcome: RoundOutcome
     completed: bool
 
 
@@ -108,15 +108,15 @@ class LiveBackend:
 
     def __init__(
         self,
-        book: Book,
+        book: JobRegistry,
         fleet: Fleet,
         now_s: Callable[[], float],
         commit: Callable[[], None],
         ask: Callable[[Solve], None],
-        checkpoint_s: Callable[[LiveStart], float],
+        checkpoint_s: Callable[[Attempt], float],
         rate: Callable[[JobRow, str], float],
         at_end: Callable[[JobRow, float], None],
-        at_stop: Callable[[LiveStart, str], None],
+        at_stop: Callable[[Attempt, str], None],
     ) -> None:
         """commit: make durable what was handled, then publish it; ask: hand a problem to the solver;
         rate: steps/s believed of a job on an accelerator type; at_end: told of jobs that complete, before
@@ -130,7 +130,7 @@ class LiveBackend:
         self.rate = rate
         self.at_end = at_end
         self.at_stop = at_stop
-        self.precedence = Precedence()  # over questions, while a round is reported and published
+        self.precedence = Yielder()  # over questions, while a round is reported and published
         self.inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.events: deque[Event] = deque()
         self.round: LiveRound | None = None
@@ -193,7 +193,7 @@ class LiveBackend:
                 return replace(event, jobs=jobs) if jobs else None
             case NodesAvoided():
                 return event if self._is_open(event.job) else None
-            case JobsHeld() | JobsReweighted() | RequirementsChanged():
+            case JobsPaused() | JobsReweighted() | RequirementsChanged():
                 good = np.array([self._is_open(job) for job in event.jobs.tolist()], np.bool_)
                 if good.all():
                     return event
@@ -231,7 +231,7 @@ class LiveBackend:
         except queue.Empty:
             pass
         noticed, self.noticed = self.noticed, set()
-        if len(noticed) >= MANY:
+        if len(noticed) >= MAX_WAITING:
             self.precedence.take()
         for node in noticed:
             self._fold(node)
@@ -256,7 +256,7 @@ class LiveBackend:
         """What time alone brings: lost nodes, the end of the round, a stall, another try."""
         now = self.now_s()
         self.retries.look(now)
-        if now - self._looked_s >= LOOK_S:
+        if now - self._looked_s >= POLL_S:
             self._looked_s = now
             for name in self.fleet.silent(self._death_s):
                 self.lose(name, "node lost")
@@ -273,7 +273,7 @@ class LiveBackend:
     def _begins(self, current: LiveRound, now: float) -> bool:
         """Is a start of the round young? Where starts take longer than rounds, jobs that take turns would
         never train otherwise."""
-        limit_s = LONGEST * current.length_s
+        limit_s = MAX_ROUND_S * current.length_s
         if now >= current.started_s + limit_s:
             return False
         return any(
@@ -341,7 +341,7 @@ class LiveBackend:
     def _report(self, current: LiveRound, now: float) -> RoundEnded:
         shape = current.units.shape
         steps: Floats = np.zeros(shape)
-        outcome: Ints = np.full(shape, int(Outcome.RAN), np.int64)
+        outcome: Ints = np.full(shape, int(RoundOutcome.RAN), np.int64)
         finish_s: Floats = np.full(shape[0], now)
         restart_s: Floats = np.zeros(shape[0])
         for u, unit in enumerate(current.units.tolist()):
@@ -350,7 +350,7 @@ class LiveBackend:
             if over and len(over) == len(members):
                 finish_s[u] = min(max(end.time_s for end in over), now)
             self._charge(members, float(finish_s[u]) - current.started_s, current)
-            booked = all(end.outcome is Outcome.RAN for end in over)
+            booked = all(end.outcome is RoundOutcome.RAN for end in over)
             for k, job in enumerate(members):
                 restart_s[u] = max(restart_s[u], self._starting_s(current, job, now))
                 if job in current.ended:
@@ -366,7 +366,7 @@ class LiveBackend:
             row.device_s += device_s
             self.book.sums(row.tenant).device_s += device_s
 
-    def _lost_device_s(self, start: LiveStart, seconds: float) -> None:
+    def _lost_device_s(self, start: Attempt, seconds: float) -> None:
         row = start.row
         more = seconds * row.spec.scale_factor
         row.lost_device_s += more
@@ -389,7 +389,9 @@ class LiveBackend:
         end = current.ended.get(job)
         if end is not None and end.completed:
             self.adapted.discard(job)
-            counts = row.told_total  # what it may have changed at the last does not matter any more
+            counts = (
+                row.acknowledged_total
+            )  # what it may have changed at the last does not matter any more
         elif end is not None:
             counts = row.countable(row.steps)
         else:
@@ -448,7 +450,7 @@ class LiveBackend:
             if node in start.gone and len(start.gone) == len(start.nodes):
                 self._ended(start)
 
-    def _heard(self, start: LiveStart, node: str, held: Held) -> None:
+    def _heard(self, start: Attempt, node: str, held: AttemptStatus) -> None:
         before = start.held.get(node)
         if before is not None and before.state != "ended" and held.state == "ended":
             del start.held[node]  # in the order in which they end: the first one is to blame
@@ -487,9 +489,9 @@ class LiveBackend:
             start.gone.add(node)
             if start.broken:
                 for other in start.nodes:
-                    self.fleet.unwant(other, *start.key, held.reason or "other ranks ended")
+                    self.fleet.revoke(other, *start.key, held.reason or "other ranks ended")
 
-    def _heard_stall(self, start: LiveStart, node: str, held: Held) -> None:
+    def _heard_stall(self, start: Attempt, node: str, held: AttemptStatus) -> None:
         """A start makes no progress, or does again; its other nodes are asked where their ranks stand."""
         row, first = start.row, node == start.first_node
         if first and start.stalled != bool(held.stall):
@@ -505,7 +507,7 @@ class LiveBackend:
         self.book.dirty_jobs.add(row.id)
         self.book.dirty_stints[start.key] = start.stint
 
-    def _loaded(self, start: LiveStart, held: Held) -> None:
+    def _loaded(self, start: Attempt, held: AttemptStatus) -> None:
         """Training goes on from a checkpoint: what was done beyond it is lost, and done again. Only now is
         that known, for the newest checkpoint may be one that nobody could tell of, or damaged. The job
         counts its steps itself; what was heard of them counts where it cannot (its folder was removed)."""
@@ -520,7 +522,7 @@ class LiveBackend:
         row.reached_step, row.saved_step = step, held.loaded_step
         self.correct(row, step)
 
-    def _told(self, start: LiveStart, held: Held) -> None:
+    def _told(self, start: Attempt, held: AttemptStatus) -> None:
         """A job without the iterator says how far it is: from its first word on its steps count, not its
         time; what an earlier start did beyond that is lost."""
         row, stint = start.row, start.stint
@@ -539,7 +541,7 @@ class LiveBackend:
         self.correct(row, float(held.step))
         self.book.dirty_stints[start.key] = stint
 
-    def _lose_steps(self, start: LiveStart, steps: float) -> None:
+    def _lose_steps(self, start: Attempt, steps: float) -> None:
         row = start.row
         done = (
             row.steps + row.lost_steps + steps
@@ -559,7 +561,7 @@ class LiveBackend:
             return
         for row in rows:
             self.learn_batch(row)
-            row.told_total = row.total_steps
+            row.acknowledged_total = row.total_steps
         self.events.append(
             RequirementsChanged(
                 now,
@@ -570,7 +572,7 @@ class LiveBackend:
             )
         )
 
-    def _ended(self, start: LiveStart) -> None:
+    def _ended(self, start: Attempt) -> None:
         """All ranks of a start are gone: book it."""
         now, row = self.now_s(), start.row
         failure, completed = start.failure(), start.completed()
@@ -588,7 +590,7 @@ class LiveBackend:
             self.fleet.forget(
                 node, start.key
             )  # not before: a restarted server asks what came of it
-            self.fleet.unwant(node, *start.key, start.stint.why)
+            self.fleet.revoke(node, *start.key, start.stint.why)
         row.stall = ""
         if failure:
             row.failures += 1
@@ -602,8 +604,10 @@ class LiveBackend:
                 start.lost or start.interrupted or (failure and not self._packed(current, row.id))
             )
             # What fails alone is judged here, not by the core; that of a pair must learn of it.
-            outcome = Outcome.LOST if lost else Outcome.FAILED if failure else Outcome.RAN
-            current.ended[row.id] = Ended(now, outcome, completed)
+            outcome = (
+                RoundOutcome.LOST if lost else RoundOutcome.FAILED if failure else RoundOutcome.RAN
+            )
+            current.ended[row.id] = EndedAttempt(now, outcome, completed)
             row.steps = keeps
             self.chance = True
             self.book.dirty_jobs.add(row.id)
@@ -614,10 +618,10 @@ class LiveBackend:
         """Does a job share its devices with another in this round?"""
         return bool((current.units[(current.units == job).any(axis=1)] >= 0).sum() > 1)
 
-    def _ended_late(self, start: LiveStart, now: float, keeps: float, completed: bool) -> None:
+    def _ended_late(self, start: Attempt, now: float, keeps: float, completed: bool) -> None:
         """A start that was told to stop is over; the next one of its job, if any, may begin."""
         row = start.row
-        self.correct(row, row.told_total if completed else keeps, completed)
+        self.correct(row, row.acknowledged_total if completed else keeps, completed)
         row.steps = keeps
         following = self.book.newest(row.id)
         if following is None:
@@ -631,9 +635,9 @@ class LiveBackend:
         self._write_stint(following, now, keeps, "", True)
         self.book.drop(following)
         if current is not None and current.starts.get(row.id) is following:
-            current.ended[row.id] = Ended(now, Outcome.RAN, True)
+            current.ended[row.id] = EndedAttempt(now, RoundOutcome.RAN, True)
 
-    def _measure(self, start: LiveStart) -> None:
+    def _measure(self, start: Attempt) -> None:
         measured, row = start.measured(), start.row
         if measured is None:
             return
@@ -642,7 +646,7 @@ class LiveBackend:
         row.measured_rate, row.measured_on = measured, start.stint.accelerator
 
     def _write_stint(
-        self, start: LiveStart, now: float, step: float, failure: str, completed: bool
+        self, start: Attempt, now: float, step: float, failure: str, completed: bool
     ) -> None:
         stint, row, leader = start.stint, start.row, start.leader
         stint.ended_s, stint.to_step = now, step
@@ -688,7 +692,7 @@ class LiveBackend:
                 self._end_jobs(command)
 
     def _start_round(self, command: StartRound) -> None:
-        starts: dict[int, LiveStart] = {}
+        starts: dict[int, Attempt] = {}
         kinds, places = self.cluster.device_type[command.devices], self._place(command.devices)
         bounds = itertools.pairwise(command.first.tolist())
         for unit, (first, behind) in zip(command.units.tolist(), bounds, strict=True):
@@ -707,7 +711,7 @@ class LiveBackend:
                 command.round, command.time_s, command.length_s, command.units, starts
             )
 
-    def _stop_others(self, starts: dict[int, LiveStart]) -> None:
+    def _stop_others(self, starts: dict[int, Attempt]) -> None:
         """Stop what has no place in a round. Detained jobs run on outside of it, and so do those let go that
         the core has not decided on: it takes their devices for free, and may just have given them away."""
         taken = {(n, d) for s in starts.values() for n, ds in s.placement().items() for d in ds}
@@ -726,15 +730,13 @@ class LiveBackend:
             for device in devices
         )
 
-    def _share(self, start: LiveStart, packed: bool) -> None:
+    def _share(self, start: Attempt, packed: bool) -> None:
         """What a start does beside another job is not its rate: up to then it is measured."""
         if packed and not start.packed:
             self._measure(start)
         start.shares(packed)
 
-    def resume_round(
-        self, command: StartRound, starts: dict[int, LiveStart]
-    ) -> dict[int, LiveStart]:
+    def resume_round(self, command: StartRound, starts: dict[int, Attempt]) -> dict[int, Attempt]:
         """After a restart of the server: the round goes on, with what of it had ended already."""
         self.round = LiveRound(
             command.round, command.time_s, command.length_s, command.units, starts
@@ -746,8 +748,14 @@ class LiveBackend:
                 failed = why.startswith("failed")
                 lost = why in ("node lost", EXPIRED, LEAVES, ORPHANED)
                 lost = lost or (failed and not self._packed(self.round, job))
-                outcome = Outcome.LOST if lost else Outcome.FAILED if failed else Outcome.RAN
-                self.round.ended[job] = Ended(ended_s, outcome, why == "completed")
+                outcome = (
+                    RoundOutcome.LOST
+                    if lost
+                    else RoundOutcome.FAILED
+                    if failed
+                    else RoundOutcome.RAN
+                )
+                self.round.ended[job] = EndedAttempt(ended_s, outcome, why == "completed")
         return starts
 
     def _place(self, devices: Ints) -> list[tuple[str, int]]:
@@ -759,7 +767,7 @@ class LiveBackend:
 
     def _run(
         self, job: int, placement: dict[str, tuple[int, ...]], accelerator: str, now: float
-    ) -> LiveStart:
+    ) -> Attempt:
         """The start of a job on these devices: the one that runs there already, or a new one."""
         current = self.book.newest(job)
         goes_on = current is not None and not current.stopping and not current.lost
@@ -768,7 +776,7 @@ class LiveBackend:
         self._stop(job, "moved")
         row = self.book.jobs[job]
         row.epoch += 1
-        stint = StintRow(
+        stint = AttemptRow(
             job=job,
             epoch=row.epoch,
             node=",".join(placement),
@@ -779,12 +787,12 @@ class LiveBackend:
             ordered=False,
             from_step=row.steps,
         )
-        start = LiveStart(row, stint, ranks_on(placement), self.rate(row, accelerator), row.steps)
+        start = Attempt(row, stint, ranks_on(placement), self.rate(row, accelerator), row.steps)
         self.book.add(start)
         self.order(start)
         return start
 
-    def order(self, start: LiveStart) -> None:
+    def order(self, start: Attempt) -> None:
         """Order a start of its nodes, unless an earlier one of the job is not over yet."""
         if (
             start.stopping
@@ -801,7 +809,7 @@ class LiveBackend:
                     node, start.assignment(node, self.checkpoint_s(start), self.checkpoints)
                 )
 
-    def _first_order(self, start: LiveStart) -> None:
+    def _first_order(self, start: Attempt) -> None:
         """From now on it is one that a process may run of."""
         start.ordered = start.stint.ordered = True
         start.stint.ordered_s = self.now_s()
@@ -831,9 +839,9 @@ class LiveBackend:
                 self.book.drop(start)
                 continue
             for node in start.nodes:
-                self.fleet.unwant(node, job, start.stint.epoch, reason)
+                self.fleet.revoke(node, job, start.stint.epoch, reason)
 
-    def _set_states(self, starts: dict[int, LiveStart]) -> None:
+    def _set_states(self, starts: dict[int, Attempt]) -> None:
         for job, row in self.book.jobs.items():
             if row.reason_node and not self.detained(job):
                 # It is where it is for what was decided now, not for what became of a node before.
@@ -855,11 +863,11 @@ class LiveBackend:
             row = self.book.jobs[job]
             row.state = _END[end]  # type: ignore[assignment]
             row.ended_s = end_s
-            if end == End.COMPLETED:
+            if end == JobEnd.COMPLETED:
                 row.reason = ""
             sums = self.book.sums(row.tenant)
-            sums.done += end == End.COMPLETED
-            if row.rho is not None and end == End.COMPLETED:
+            sums.done += end == JobEnd.COMPLETED
+            if row.rho is not None and end == JobEnd.COMPLETED:
                 sums.rho_sum += row.rho
                 sums.rho_count += 1
             self.corrections.pop(job, None)
@@ -873,30 +881,30 @@ class LiveBackend:
         self.hear(name)
         self.fleet.lose(name)
         self.abandon(name, list(self.book.on_node.get(name, {}).values()), reason)
-        self.take_out(name)
+        self.disable(name)
 
-    def abandon(self, name: str, starts: list[LiveStart], reason: str) -> None:
+    def abandon(self, name: str, starts: list[Attempt], reason: str) -> None:
         """These starts no longer exist on a node; on their other nodes they must stop."""
         self.doom(starts, reason, name)
         for start in starts:
             self.part_over(name, start)
 
-    def part_over(self, name: str, start: LiveStart) -> None:
+    def part_over(self, name: str, start: Attempt) -> None:
         """Nothing of a start is on this node, and nothing will be."""
         start.gone.add(name)
         if len(start.gone) == len(start.nodes):
             self._ended(start)
 
-    def doom(self, starts: list[LiveStart], reason: str, node: str) -> None:
+    def doom(self, starts: list[Attempt], reason: str, node: str) -> None:
         """These starts cannot go on, though parts of them may still run: all of them must stop.
         node: what the reason is about."""
         for start in starts:
             start.lost = True
             for other in start.nodes:
-                self.fleet.unwant(other, start.row.id, start.stint.epoch, reason)
+                self.fleet.revoke(other, start.row.id, start.stint.epoch, reason)
             start.row.reason, start.row.reason_node = reason, node
 
-    def take_out(self, name: str) -> None:
+    def disable(self, name: str) -> None:
         """The core may no longer use a node."""
         if name not in self.lost_nodes:
             self.lost_nodes.add(name)
@@ -928,8 +936,8 @@ def _by_node(places: list[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
 class RetriesLike(Protocol):
     """What is done about starts that fail: see ``retries``."""
 
-    def trains(self, start: LiveStart) -> None: ...
-    def began(self, start: LiveStart) -> None: ...
+    def trains(self, start: Attempt) -> None: ...
+    def began(self, start: Attempt) -> None: ...
     def look(self, now: float) -> None: ...
     def hold(self, now: float) -> None: ...
 
@@ -937,10 +945,10 @@ class RetriesLike(Protocol):
 class NoRetries:
     """Nothing is done."""
 
-    def trains(self, start: LiveStart) -> None:
+    def trains(self, start: Attempt) -> None:
         """Passed over."""
 
-    def began(self, start: LiveStart) -> None:
+    def began(self, start: Attempt) -> None:
         """Passed over."""
 
     def look(self, now: float) -> None:

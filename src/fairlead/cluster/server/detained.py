@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairlead.model.events import JobsHeld
-from fairlead.cluster.server.fleet import LiveNode
 from fairlead.cluster.protocol.node_states import NodeState, condition
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.fleet import LiveNode
 from fairlead.cluster.store.rows import JobRow
-from fairlead.cluster.server.attempts import LiveStart
+from fairlead.model.events import JobsPaused
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 # Where starts are left alone. From a node that is drained and answers, jobs go elsewhere at once, saved.
 _DETAINING: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "waiting"))
@@ -25,7 +25,7 @@ _DETAINING: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "waiting")
 class Detained:
     """Part of the engine, on the driver's thread; ``reason`` may be called from any."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "ServerLoop") -> None:
         self.engine = engine
         self.nodes: dict[int, str] = {}  # job -> the node that it is detained by
         self._releasing: set[int] = set()  # let go, and not in a decision of the core yet
@@ -65,7 +65,7 @@ class Detained:
             state == "drained" and (node.suspect or bool(node.inherited))
         )
 
-    def _keep(self, node: LiveNode, start: LiveStart) -> bool:
+    def _keep(self, node: LiveNode, start: Attempt) -> bool:
         """May a start that the node was given still run there, and is its job to wait for that? One that has
         not begun is given up, and a gang of which another node is well stops there."""
         backend, row = self.engine.backend, start.row
@@ -82,7 +82,7 @@ class Detained:
             return node.suspect or bool(node.inherited)
         return True
 
-    def _give_up(self, node: LiveNode, start: LiveStart) -> None:
+    def _give_up(self, node: LiveNode, start: Attempt) -> None:
         """No lease was granted for it, so it has not begun; once the orders are without it none will be."""
         backend = self.engine.backend
         if not start.stopping:
@@ -99,7 +99,7 @@ class Detained:
             self.engine.backend.chance = True
             self.engine.backend.tell_corrections()
             now = self.engine.clock.now_s()
-            self.engine.backend.events.append(JobsHeld(now, np.array(sorted(told)), held))
+            self.engine.backend.events.append(JobsPaused(now, np.array(sorted(told)), held))
             if not held:
                 self._releasing.update(told)
 

@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairlead.scheduler.driver import Backend
-from fairlead.estimation.estimator import Estimator, Remembering, make_estimator
-from fairlead.estimation.estimating_backend import Feed
-from fairlead.model.events import RatesLearned
-from fairlead.cluster.server.rates import own_rates, table_for
 from fairlead.cluster.server.attempts import KNOWN_S
+from fairlead.cluster.server.rates import own_rates, table_for
+from fairlead.estimation.estimating_backend import EstimatingBackend
+from fairlead.estimation.estimator import CheckpointableEstimator, Estimator, make_estimator
 from fairlead.model.arrays import Floats
+from fairlead.model.events import RatesLearned
 from fairlead.model.job import Job, JobId
+from fairlead.scheduler.driver import Backend
 
 if TYPE_CHECKING:
+    from fairlead.cluster.server.server_loop import ServerLoop
     from fairlead.scheduler.core.scheduler import Scheduler
-    from fairlead.cluster.server.server_loop import Engine
 
 INEXACT = 0.1  # of a round's seconds that reports may be late for it to count as a measurement
 KEEP_S = 60.0  # between two times that what was learned is written down
 
 
-class Estimating:
+class EstimatorSession:
     """Part of the engine, on the driver's thread; ``rate`` may be read from any."""
 
-    def __init__(self, engine: "Engine", spec: str) -> None:
+    def __init__(self, engine: "ServerLoop", spec: str) -> None:
         self.engine = engine
         self.spec = spec
-        self.feed: Feed | None = None
+        self.feed: EstimatingBackend | None = None
         self.rate: dict[
             int, Floats
         ] = {}  # (slots,) steps/s believed of jobs alone, if not their kind's
@@ -56,7 +56,9 @@ class Estimating:
             if estimator is None:
                 return
             estimator.table(known)
-            self.feed = Feed(self.engine.backend, estimator, known, self._claims, self._measured)
+            self.feed = EstimatingBackend(
+                self.engine.backend, estimator, known, self._claims, self._measured
+            )
             self.feed.adopt(now, self._there(core), core.in_force)
         else:
             self.feed.move(now, known, core.in_force)
@@ -69,7 +71,7 @@ class Estimating:
         catalogue = table_for(options.catalogue, setup.cluster, {}).columns(core.slots)
         made = make_estimator(self.spec, catalogue, setup.cluster, options.seed)
         kept = self.engine.store.meta("estimator")
-        if isinstance(made, Remembering) and kept is not None:
+        if isinstance(made, CheckpointableEstimator) and kept is not None:
             spec, _, text = kept.partition(" ")
             if spec == self.spec:
                 with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as arrays:
@@ -157,7 +159,7 @@ class Estimating:
         if self.feed is None or now - self._written_s < KEEP_S:
             return
         self._written_s = now
-        if isinstance(self.feed.estimator, Remembering):
+        if isinstance(self.feed.estimator, CheckpointableEstimator):
             file = io.BytesIO()
             np.savez_compressed(file, allow_pickle=False, **self.feed.estimator.kept())
             text = f"{self.spec} {base64.b64encode(file.getvalue()).decode()}"

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from fairlead.cluster.store.job_views import cannot_start
+from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.node_states import condition
-from fairlead.cluster.server.pairing import why_unpaired
 from fairlead.cluster.protocol.read_job_spec import colocates
-from fairlead.cluster.server.attempts import LiveStart
-from fairlead.cluster.protocol.api_models import JobView, StintView
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.pairing import why_unpaired
+from fairlead.cluster.store.job_views import cannot_start
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 WORTH_SAYING = 0.1  # relative difference of a stated rate from the measured one
 STUCK_S = 30.0  # without a step, and
@@ -30,7 +30,7 @@ Doing: TypeAlias = Literal["training", "starting", "stopping", "stuck", "finishi
 
 
 @dataclass(frozen=True, slots=True)
-class Devices:
+class DeviceUse:
     """The devices on which a job could run, by what is in their way. Each counts once."""
 
     free: int
@@ -52,7 +52,7 @@ class Holding:
 class Reader:
     """For whom it is told: jobs of other tenants are not named to users."""
 
-    engine: "Engine"
+    engine: "ServerLoop"
     tenant: str | None  # None = sees all
 
     def names(self, jobs: Iterable[int]) -> str:
@@ -70,8 +70,11 @@ class Reader:
         return self.tenant is None or (row is not None and row.tenant == self.tenant)
 
 
-def facts(
-    engine: "Engine", job: JobView, stints: Sequence[StintView] = (), tenant: str | None = None
+def explanation_facts(
+    engine: "ServerLoop",
+    job: JobView,
+    stints: Sequence[AttemptView] = (),
+    tenant: str | None = None,
 ) -> list[str]:
     """Sentences, the most important first, for a job in any state. tenant: of the user who is told, None =
     may see all jobs."""
@@ -79,7 +82,7 @@ def facts(
     return [sentence for sentence in _facts(reader, job, stints) if sentence]
 
 
-def _facts(reader: Reader, job: JobView, stints: Sequence[StintView]) -> Iterator[str]:
+def _facts(reader: Reader, job: JobView, stints: Sequence[AttemptView]) -> Iterator[str]:
     engine = reader.engine
     if job.state in ("completed", "cancelled"):
         yield f"It is {job.state}."
@@ -126,7 +129,7 @@ def stated(job: JobView) -> str:
     return f"You said {claimed:.3g} steps/s on {job.measured_on}, measured {measured:.3g}."
 
 
-def past(job: JobView, stints: Sequence[StintView], now_s: float) -> str:
+def past(job: JobView, stints: Sequence[AttemptView], now_s: float) -> str:
     """What went wrong last, and when; "" where nothing did since it last trained."""
     ended = [stint for stint in stints if stint.ended_s is not None]
     if not ended or job.state in ("running", "finishing"):
@@ -140,7 +143,7 @@ def past(job: JobView, stints: Sequence[StintView], now_s: float) -> str:
 # --- a job that has devices ------------------------------------------------------------------------------
 
 
-def _placed(reader: Reader, job: JobView, start: LiveStart) -> Iterator[str]:
+def _placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
     """Where it is, and what it does there."""
     engine = reader.engine
     place = f"{len(start.stint.devices)} x {start.stint.accelerator} of {start.stint.node}"
@@ -164,7 +167,7 @@ def _placed(reader: Reader, job: JobView, start: LiveStart) -> Iterator[str]:
             yield f"Node {name} is {state.state}: {state.reason}."
 
 
-def _standstill(engine: "Engine", start: LiveStart) -> str:
+def _standstill(engine: "ServerLoop", start: Attempt) -> str:
     """For how long it has come no further, and where its ranks are, if its agents say so."""
     held = engine.fleet.held(start.first_node, start.key)
     if held is None or not held.stall:
@@ -173,13 +176,13 @@ def _standstill(engine: "Engine", start: LiveStart) -> str:
     return "; ".join(dict.fromkeys([held.stall, *filter(None, others)]))
 
 
-def stands_still(engine: "Engine", job: int) -> bool:
+def stands_still(engine: "ServerLoop", job: int) -> bool:
     """Does the start of a job hang, as far as can be told? Nothing can be said of its end then."""
     start = engine.book.newest(job)
     return start is not None and what_it_does(engine, start) == "stuck"
 
 
-def _start_up(reader: Reader, job: JobView, start: LiveStart) -> str:
+def _start_up(reader: Reader, job: JobView, start: Attempt) -> str:
     """How far a start has come that does not train yet."""
     engine = reader.engine
     earlier = [one for one in engine.book.live.get(job.id, ()) if one is not start]
@@ -198,7 +201,7 @@ def _start_up(reader: Reader, job: JobView, start: LiveStart) -> str:
     return f"It was ordered {begun_s} ago and is starting."
 
 
-def _sharers(engine: "Engine", start: LiveStart) -> dict[Doing, list[int]]:
+def _sharers(engine: "ServerLoop", start: Attempt) -> dict[Doing, list[int]]:
     """Other jobs that hold devices of a start, by what they do."""
     found: dict[Doing, list[int]] = {}
     for node, devices in start.placement().items():
@@ -209,7 +212,7 @@ def _sharers(engine: "Engine", start: LiveStart) -> dict[Doing, list[int]]:
     return found
 
 
-def what_it_does(engine: "Engine", start: LiveStart) -> Doing:
+def what_it_does(engine: "ServerLoop", start: Attempt) -> Doing:
     """A start that has not ended, by what its node said last."""
     if start.stopping:
         return "stopping"
@@ -235,7 +238,7 @@ def what_it_does(engine: "Engine", start: LiveStart) -> Doing:
     return "training"
 
 
-def waits_for_devices(engine: "Engine", start: LiveStart) -> bool:
+def waits_for_devices(engine: "ServerLoop", start: Attempt) -> bool:
     """Has the node of rank 0 not said yet that the devices of a start are free for it?"""
     held = engine.fleet.held(start.first_node, start.key)
     return held is None or (held.state == "starting" and held.wait_s < 0)
@@ -255,7 +258,7 @@ def _faster(job: JobView) -> str:
 # --- a job that has none ---------------------------------------------------------------------------------
 
 
-def _waiting(reader: Reader, job: JobView, start: LiveStart | None) -> Iterator[str]:
+def _waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[str]:
     """What is in its way."""
     engine = reader.engine
     if start is not None:
@@ -269,10 +272,10 @@ def _waiting(reader: Reader, job: JobView, start: LiveStart | None) -> Iterator[
     yield _next_chance(reader, job, found)
 
 
-def devices(engine: "Engine", types: set[str], job: int) -> Devices:
+def devices(engine: "ServerLoop", types: set[str], job: int) -> DeviceUse:
     """Those of these accelerator types. job: whose own starts do not count as others."""
     now = engine.fleet.monotonic()
-    found = Devices(0, {}, {}, {})
+    found = DeviceUse(0, {}, {}, {})
     free = 0
     for node in list(engine.fleet.nodes.values()):
         if node.accelerator not in types:
@@ -288,16 +291,16 @@ def devices(engine: "Engine", types: set[str], job: int) -> Devices:
     return replace(found, free=free)
 
 
-def _by_device(engine: "Engine", node: str) -> dict[int, list[LiveStart]]:
+def _by_device(engine: "ServerLoop", node: str) -> dict[int, list[Attempt]]:
     """Index of a device of a node -> starts that have it or wait for it; those of free ones are left out."""
-    found: dict[int, list[LiveStart]] = {}
+    found: dict[int, list[Attempt]] = {}
     for start in list(engine.book.on_node.get(node, {}).values()):
         for device in start.placement().get(node, ()) if start.ordered else ():
             found.setdefault(device, []).append(start)
     return found
 
 
-def _hold(engine: "Engine", found: Devices, starts: list[LiveStart], job: int) -> None:
+def _hold(engine: "ServerLoop", found: DeviceUse, starts: list[Attempt], job: int) -> None:
     """Count a device that these starts have or wait for. It is held by those that have it, while there are
     any: a start that it is passed on to has yet to get it."""
     have = [start for start in starts if not waits_for_devices(engine, start) or start.stopping]
@@ -317,7 +320,7 @@ def _hold(engine: "Engine", found: Devices, starts: list[LiveStart], job: int) -
     holding.next.update(passed - doing.keys())
 
 
-def _occupied(reader: Reader, found: Devices, usable: list[str]) -> str:
+def _occupied(reader: Reader, found: DeviceUse, usable: list[str]) -> str:
     """Who holds the devices, and what they do."""
     names = (
         " and ".join(usable) if len(usable) <= 2 else f"{', '.join(usable[:-1])} and {usable[-1]}"
@@ -356,7 +359,7 @@ def _by(reader: Reader, jobs: list[int], doing: Doing) -> str:
     return _WORDS[doing].format(f"{len(jobs)} jobs" if many else reader.names(jobs))
 
 
-def _next_chance(reader: Reader, job: JobView, found: Devices) -> str:
+def _next_chance(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """When it is decided anew, and what that waits for."""
     engine = reader.engine
     current = engine.backend.round
@@ -372,7 +375,7 @@ def _next_chance(reader: Reader, job: JobView, found: Devices) -> str:
     return f"The round has been over for {_span(-left_s)} and has not ended yet{waits}."
 
 
-def _early(reader: Reader, job: JobView, found: Devices) -> str:
+def _early(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """What may end the round before its time; "" where nothing is free, or rounds run to their end."""
     backend = reader.engine.backend
     if found.free < job.scale_factor or backend.early_s == float("inf"):
@@ -385,7 +388,7 @@ def _early(reader: Reader, job: JobView, found: Devices) -> str:
     return f", or earlier, once {reader.names(late)} {have} trained for as long as {whose} took"
 
 
-def _begins(engine: "Engine", job: int, doing: Doing) -> bool:
+def _begins(engine: "ServerLoop", job: int, doing: Doing) -> bool:
     """Has it not begun to train, whether it still starts or hangs in doing so?"""
     start = engine.book.newest(job)
     if doing != "stuck" or start is None:
@@ -397,7 +400,7 @@ def _begins(engine: "Engine", job: int, doing: Doing) -> bool:
 # --- what was decided -----------------------------------------------------------------------------------
 
 
-def _share(engine: "Engine", job: JobView) -> str:
+def _share(engine: "ServerLoop", job: JobView) -> str:
     """Its share of the time, or why it has none."""
     standing, solve = engine.standing, engine.solving.state
     shares = standing.shares(job.id)

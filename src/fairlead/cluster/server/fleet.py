@@ -18,32 +18,32 @@ from fairlead.cluster.front.leases import heartbeat_s
 from fairlead.cluster.front.messages import (
     AskLoss,
     NodeRemoved,
+    NodeStanding,
     PublishedNode,
     PublishedOrders,
     Reported,
-    Standing,
 )
 from fairlead.cluster.protocol.messages import (
     Assignment,
-    Held,
+    AttemptStatus,
+    NodeReport,
     Orders,
     Register,
-    Report,
     StartCheck,
 )
 
 Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
 REMEMBERED = 16  # incarnations of a node that are known to be superseded
-ToldOfNodes: TypeAlias = PublishedNode | NodeRemoved | AskLoss
-SUSPECT_S = 1.0  # silence that raises no suspicion, however short heartbeats are
+NodeNotices: TypeAlias = PublishedNode | NodeRemoved | AskLoss
+SUSPECT_AFTER_S = 1.0  # silence that raises no suspicion, however short heartbeats are
 RECONNECT_S = 6.0  # for agents to find a front that was started anew
 BROKEN_S = 0.5  # for an agent whose connection broke to come back
 _NONE = Orders(seq=0, wanted=())
-_REPORT = msgspec.msgpack.Decoder(Report)
+_REPORT = msgspec.msgpack.Decoder(NodeReport)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def _tell_nobody(message: ToldOfNodes) -> None:
+def _tell_nobody(message: NodeNotices) -> None:
     del message
 
 
@@ -102,11 +102,11 @@ class LiveNode:
     changed: bool = False  # something is wanted, or no longer wanted
     forgets: bool = False  # ends are booked
     told: PublishedNode | None = None  # as the front has it
-    _holds: dict[Start, Held] = field(default_factory=dict)
+    _holds: dict[Start, AttemptStatus] = field(default_factory=dict)
     _unread: msgspec.Raw | None = None  # its newest report
 
     @property
-    def holds(self) -> dict[Start, Held]:
+    def holds(self) -> dict[Start, AttemptStatus]:
         """What it said last that it holds. For whoever has the lock of the fleet."""
         if self._unread is not None:
             report = _REPORT.decode(self._unread)
@@ -114,7 +114,7 @@ class LiveNode:
         return self._holds
 
     @holds.setter
-    def holds(self, holds: dict[Start, Held]) -> None:
+    def holds(self, holds: dict[Start, AttemptStatus]) -> None:
         self._holds, self._unread = holds, None
 
     def said(self, report: msgspec.Raw) -> None:
@@ -151,7 +151,7 @@ class Fleet:
         self.notice = notice
         self.shortest_s = shortest_s
         self.nodes: dict[str, LiveNode] = {}
-        self.tell: Callable[[ToldOfNodes], None] = _tell_nobody
+        self.tell: Callable[[NodeNotices], None] = _tell_nobody
         self.lock = threading.RLock()
         self.hold_until = 0.0  # monotonic; no node is given a job before
         self.hold_reason = ""
@@ -197,7 +197,7 @@ class Fleet:
         if message.changed or recovered:
             self.notice(message.node)
 
-    def stands(self, message: Standing) -> None:
+    def stands(self, message: NodeStanding) -> None:
         """Whether the front has given up a node, and what it has granted it."""
         with self.lock:
             node = self.nodes.get(message.node)
@@ -340,7 +340,7 @@ class Fleet:
             node.reasons.pop(assignment.job, None)
             self._change(node)
 
-    def unwant(self, name: str, job: int, epoch: int, reason: str) -> None:
+    def revoke(self, name: str, job: int, epoch: int, reason: str) -> None:
         """The node shall no longer hold this, from the next publication on."""
         with self.lock:
             node = self.nodes.get(name)
@@ -439,11 +439,11 @@ class Fleet:
         with self.lock:
             return self.nodes[name].orders
 
-    def held(self, name: str, start: Start) -> Held | None:
+    def held(self, name: str, start: Start) -> AttemptStatus | None:
         """What the node said last of a start of a job."""
         return self.holds(name).get(start)
 
-    def holds(self, name: str) -> Mapping[Start, Held]:
+    def holds(self, name: str) -> Mapping[Start, AttemptStatus]:
         """What the node said last that it holds; a later report is another mapping."""
         with self.lock:
             node = self.nodes.get(name)
@@ -495,7 +495,7 @@ class Fleet:
     def find_suspects(self) -> None:
         """Mark nodes that have been silent for two heartbeats, or whose connection broke."""
         now = self.monotonic()
-        patience_s = max(2 * self.heartbeat_s, SUSPECT_S)
+        patience_s = max(2 * self.heartbeat_s, SUSPECT_AFTER_S)
         for node in list(self.nodes.values()):
             heard = max(node.seen, self._excused)
             broke = node.broke > heard and now - node.broke > BROKEN_S

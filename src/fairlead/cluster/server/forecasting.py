@@ -14,22 +14,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairlead.scheduler.core.checkpoint import SchedulerState, state_of
-from fairlead.errors import ConfigError
-from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.forecasting.arrivals import History
-from fairlead.cluster.front.facade import ConflictError
-from fairlead.cluster.forecasting.forecast import Outcome, Question
-from fairlead.cluster.forecasting.forecast_process import ForecastProcess, Task
+from fairlead.cluster.forecasting.forecast import ForecastRun, Question
+from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
+from fairlead.cluster.forecasting.forecast_process import ForecastProcess, ForecastTask
 from fairlead.cluster.forecasting.forecaster import (
     CPU_S,
     SEEDS,
     Forecaster,
     JobForecast,
 )
-from fairlead.cluster.store.job_views import story
-from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
+from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.api_models import (
+    AttemptView,
+    Comparison,
+    Explanation,
+    ForecastSummary,
+    JobView,
+    WhatIf,
+)
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.admission import job_of
+from fairlead.cluster.server.explain import explanation_facts, stands_still
 from fairlead.cluster.server.rates import (
     extended,
     fits,
@@ -38,25 +45,18 @@ from fairlead.cluster.server.rates import (
     table_for,
     with_kinds_of,
 )
-from fairlead.cluster.server.explain import facts, stands_still
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.turns import Turns
-from fairlead.cluster.protocol.api_models import (
-    Comparison,
-    Explanation,
-    JobView,
-    Outlook,
-    StintView,
-    WhatIf,
-)
+from fairlead.cluster.server.turns import QuestionQueue
+from fairlead.cluster.store.job_views import story
+from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import Job, JobId, RestartCosts
-from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.model.throughputs import JobType, Throughputs
 from fairlead.policies import registry
+from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
 from fairlead.scheduler.setup import Setup
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 HORIZON_S = 30 * 86_400.0
 COPY_S = 120.0  # that the driver may take until it copies the state; it may be writing
@@ -76,24 +76,24 @@ class Present:
 
     now_s: float
     setup: Setup
-    state: SchedulerState
+    state: SchedulerCheckpoint
     steps_done: dict[int, float]
     restart_s: float
     history: History
     measured: tuple[
-        tuple[Kind, str, float], ...
+        tuple[JobType, str, float], ...
     ]  # (kind, accelerator type, steps/s) of jobs that ran
 
 
-class Outlooks:
+class Forecasting:
     """Answers questions about what will be. Any thread may ask."""
 
-    def __init__(self, engine: "Engine", directory: Path) -> None:
+    def __init__(self, engine: "ServerLoop", directory: Path) -> None:
         self.engine = engine
         self._outcomes = Outcomes(directory / "forecasts.db")
         self.forecaster = Forecaster(self._task, engine.options.profile.round_s, self._outcomes)
         self._questions = ForecastProcess("what-if", niceness=0)
-        self._turns = Turns()
+        self._turns = QuestionQueue()
 
     def start(self) -> None:
         """Take up what is known of earlier jobs and forecasts; before the driver starts."""
@@ -110,7 +110,7 @@ class Outlooks:
         self._questions.close()
         self._outcomes.close()
 
-    def explain(self, caller: Caller, job: JobView, stints: list[StintView]) -> Explanation:
+    def explain(self, caller: Caller, job: JobView, stints: list[AttemptView]) -> Explanation:
         """The story of a job."""
         still = stands_still(self.engine, job.id)
         known = job.state in ("running", "finishing", "waiting", "preempted") and not still
@@ -120,7 +120,9 @@ class Outlooks:
             told = self.forecaster.of(job.id, WAIT_S)
             kind = "none yet" if told is None else told.kind
         given = None if told is None else told.given
-        found = facts(self.engine, job, stints, None if caller.role == "admin" else caller.tenant)
+        found = explanation_facts(
+            self.engine, job, stints, None if caller.role == "admin" else caller.tenant
+        )
         return Explanation(
             job=job,
             why_here=" ".join(found),
@@ -159,7 +161,9 @@ class Outlooks:
             )
             then = now
             if question != WhatIf():
-                then = self._then(Task(setup, base.state, asked), asked_at + WITHIN_S, waiting)
+                then = self._then(
+                    ForecastTask(setup, base.state, asked), asked_at + WITHIN_S, waiting
+                )
                 now = now if then.exact_s > 0 else latest.coarse
         changed = [
             (job, now.finish_s[job], then.finish_s[job])
@@ -180,7 +184,7 @@ class Outlooks:
             forecast_error=self.forecaster.error(kind, now.mean_left_s),  # type: ignore[arg-type]
         )
 
-    def _then(self, task: Task, until: float, waiting: int) -> Outcome:
+    def _then(self, task: ForecastTask, until: float, waiting: int) -> ForecastRun:
         """What would be. until: when a coarse answer will do (monotonic); waiting: how many others do."""
         left_s = until - time.monotonic()
         wall_s = left_s - ENDING_S
@@ -188,7 +192,7 @@ class Outlooks:
         cpu_s = QUESTION_CPU_S / (1 + waiting) if rounds else 0.0
         return self._questions.run(replace(task, cpu_s=cpu_s, wall_s=wall_s), max(left_s, 0.0))[0]
 
-    def _task(self) -> tuple[float, Task]:
+    def _task(self) -> tuple[float, ForecastTask]:
         """The present state, to be run forward as it is."""
         present = self.present()
         asked = Question(
@@ -200,7 +204,7 @@ class Outlooks:
             early_s=self.engine.options.early_s,
         )
         setup = replace(present.setup, throughputs=_measured(present))
-        return present.now_s, Task(setup, present.state, asked, tuple(range(SEEDS)), CPU_S)
+        return present.now_s, ForecastTask(setup, present.state, asked, tuple(range(SEEDS)), CPU_S)
 
     def present(self) -> Present:
         """The live state, copied on the driver's thread: arrays, and what has moved since the core heard of
@@ -215,7 +219,7 @@ class Outlooks:
             return Present(
                 engine.clock.now_s(),
                 replace(engine.setup, throughputs=believed),
-                state_of(engine.scheduler),
+                take_checkpoint(engine.scheduler),
                 {s.row.id: s.progress() for s in starts},
                 engine.restart_s(),
                 engine.recent.history(),
@@ -224,7 +228,7 @@ class Outlooks:
 
         return engine.call(copy).result(COPY_S)
 
-    def _rates(self) -> tuple[tuple[Kind, str, float], ...]:
+    def _rates(self) -> tuple[tuple[JobType, str, float], ...]:
         """What jobs were measured to do. Where there is an estimator it is in the state: beliefs."""
         found = []
         for row in self.engine.book.jobs.values():
@@ -282,7 +286,7 @@ class Outlooks:
         jobs, notes, kinds = [], [], {}
         table = setup.throughputs
         for number, spec in enumerate(specs):
-            kind: Kind = (kind_of(spec, self.engine.options.catalogue), spec.scale_factor)
+            kind: JobType = (kind_of(spec, self.engine.options.catalogue), spec.scale_factor)
             row = table.row(*kind)
             rate = own_rates(spec, table.slots) if row is None else table.rate[row]
             by_type = {s.accelerator: r for s, r in zip(table.slots, rate.tolist(), strict=True)}
@@ -317,7 +321,7 @@ def _measured(present: Present) -> Throughputs:
     return believed.learned(kinds, believed.slots, np.array(rows))
 
 
-def _coarse_note(now: Outcome, then: Outcome) -> tuple[str, ...]:
+def _coarse_note(now: ForecastRun, then: ForecastRun) -> tuple[str, ...]:
     """What of the answer is not exact."""
     exact_s = min(now.exact_s, then.exact_s)
     if exact_s == np.inf:
@@ -329,8 +333,8 @@ def _coarse_note(now: Outcome, then: Outcome) -> tuple[str, ...]:
     )
 
 
-def _outlook(outcome: Outcome) -> Outlook:
-    return Outlook(
+def _outlook(outcome: ForecastRun) -> ForecastSummary:
+    return ForecastSummary(
         makespan_s=outcome.makespan_s,
         mean_left_s=outcome.mean_left_s,
         finish_s=dict(outcome.finish_s),

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead.cluster.front.messages import (
-    Frames,
+    FrontFrames,
     ToDriver,
     ToFront,
 )
@@ -44,7 +44,7 @@ class DriverLink:
     def listen(self) -> None:
         """Hand on what comes until the front ends."""
         self._writer.start()
-        frames = Frames()
+        frames = FrontFrames()
         try:
             while data := self._receive():
                 for body in frames.feed(data):

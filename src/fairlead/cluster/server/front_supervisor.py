@@ -14,22 +14,22 @@ from typing import Any
 
 import msgspec
 
-from fairlead.errors import ConfigError, FairleadError
-from fairlead.cluster.server.fleet import Fleet
-from fairlead.cluster.server.front_link import DriverLink
 from fairlead.cluster.front.messages import (
     Call,
     Configure,
+    FrontRefused,
     Listens,
-    Refused,
+    NodeStanding,
     Reported,
     ShownNode,
     ShownStatus,
-    Standing,
-    Stop,
+    StopFront,
     ToFront,
-    Users,
+    UserList,
 )
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.front_link import DriverLink
+from fairlead.errors import ConfigError, FairleadError
 
 AGAIN_S = 0.5  # before the front is started anew, once it has ended soon after its start
 SOON_S = 5.0
@@ -76,7 +76,7 @@ class FrontSupervisor:
     def tell(self, message: ToFront) -> None:
         """What the front shall know. Any thread; returns at once."""
         with self._lock:
-            if isinstance(message, Users | ShownStatus | ShownNode):
+            if isinstance(message, UserList | ShownStatus | ShownNode):
                 self._kept[message.key] = message
             if self._link is not None:
                 self._link.put(message)
@@ -86,7 +86,7 @@ class FrontSupervisor:
         self._stopping = True
         self._begun.set()
         process = self.process
-        self.tell(Stop())
+        self.tell(StopFront())
         if process is not None and self._configure is None:
             process.kill()
         if not self._thread.is_alive():
@@ -136,7 +136,7 @@ class FrontSupervisor:
             link.put(self._configure)
             self._open(link)
         if self._stopping:
-            link.put(Stop())
+            link.put(StopFront())
         link.listen()
 
     def _open(self, link: DriverLink) -> None:
@@ -162,7 +162,7 @@ class FrontSupervisor:
         match message:
             case Reported():
                 self.fleet.heard(message)
-            case Standing():
+            case NodeStanding():
                 self.fleet.stands(message)
             case Call():
                 self.answer(message)
@@ -174,7 +174,7 @@ class FrontSupervisor:
                 )
                 if not self.port.done():
                     self.port.set_result(message.agent_port)
-            case Refused():
+            case FrontRefused():
                 if not self.port.done():
                     self.port.set_exception(ConfigError(message.sentence))
                 else:

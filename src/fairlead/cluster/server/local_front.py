@@ -2,17 +2,17 @@
 
 import msgspec
 
-from fairlead.cluster.server.fleet import Fleet, ToldOfNodes
 from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.messages import (
     AskLoss,
     NodeRemoved,
+    NodeStanding,
     PublishedNode,
     PublishedOrders,
     Reported,
-    Standing,
 )
-from fairlead.cluster.protocol.messages import Orders, Report
+from fairlead.cluster.protocol.messages import NodeReport, Orders
+from fairlead.cluster.server.fleet import Fleet, NodeNotices
 
 _ORDERS = msgspec.msgpack.Decoder(Orders)
 
@@ -31,13 +31,13 @@ class LocalFront:
         )
         fleet.tell = self._take
 
-    def _forward(self, message: Reported | Standing) -> None:
+    def _forward(self, message: Reported | NodeStanding) -> None:
         if isinstance(message, Reported):
             self._fleet.heard(message)
         else:
             self._fleet.stands(message)
 
-    def report(self, message: Report) -> Orders:
+    def report(self, message: NodeReport) -> Orders:
         """The orders of the node, with its leases renewed. Raises StaleError."""
         with self._fleet.lock:
             return _plain(self.table.report(message))
@@ -47,7 +47,7 @@ class LocalFront:
         with self._fleet.lock:
             return _plain(self.table.known(node, incarnation).orders)
 
-    def _take(self, message: ToldOfNodes) -> None:
+    def _take(self, message: NodeNotices) -> None:
         match message:
             case PublishedNode():
                 standing = self.table.publish(message)

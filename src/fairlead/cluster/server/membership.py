@@ -3,24 +3,24 @@
 import time
 from typing import TYPE_CHECKING
 
-from fairlead.errors import ConfigError
-from fairlead.cluster.server.detained import Detained
 from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.protocol.messages import Register, Welcome
+from fairlead.cluster.server.detained import Detained
 from fairlead.cluster.server.fleet import LiveNode, has_cleared
 from fairlead.cluster.server.node_recovery import NodeRecovery
 from fairlead.cluster.server.node_watch import NodeWatch
-from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.cluster.server.restored import learn_jobs
 from fairlead.cluster.store.rows import NodeRow
+from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 
 class Membership:
-    """Part of the engine, on the driver's thread (through ``Engine.call``)."""
+    """Part of the engine, on the driver's thread (through ``ServerLoop.call``)."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "ServerLoop") -> None:
         self.engine = engine
         self.detained = Detained(engine)
         self.recovery = NodeRecovery(engine)
@@ -120,7 +120,7 @@ class Membership:
             self.recovery.trust(node)
         self.keep_node(node)
         if drained:
-            self.engine.backend.take_out(name)
+            self.engine.backend.disable(name)
         self.watch.settle(node)
 
     def cordon(self, name: str, reason: str) -> None:

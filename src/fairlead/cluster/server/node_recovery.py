@@ -7,11 +7,11 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairlead.cluster.server.fleet import LiveNode
 from fairlead.cluster.protocol.messages import StartCheck
+from fairlead.cluster.server.fleet import LiveNode
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 FIRST_S = 30.0  # from a cordon to the first test start, and between tests that fail
 LONGEST_S = 3600.0
@@ -34,7 +34,7 @@ class _History:
 class NodeRecovery:
     """Part of the engine, on the driver's thread."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "ServerLoop") -> None:
         self.engine = engine
         self.first_s = FIRST_S
         self._history: dict[str, _History] = {}

@@ -3,14 +3,14 @@
 import logging
 from typing import TYPE_CHECKING
 
+from fairlead.cluster.protocol.node_states import condition
 from fairlead.cluster.server.detained import Detained
 from fairlead.cluster.server.fleet import LiveNode
 from fairlead.cluster.server.node_recovery import NodeRecovery
-from fairlead.cluster.protocol.node_states import condition
 from fairlead.cluster.server.restored import release
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 AWAY_S = 2.0  # without a look for so long: the driver stood still, and has heard nobody
 _log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 class NodeWatch:
     """Part of the engine, on the driver's thread."""
 
-    def __init__(self, engine: "Engine", detained: Detained, recovery: NodeRecovery) -> None:
+    def __init__(self, engine: "ServerLoop", detained: Detained, recovery: NodeRecovery) -> None:
         self.engine = engine
         self.detained = detained
         self.recovery = recovery
@@ -75,7 +75,7 @@ class NodeWatch:
         elif node.registered and (
             current.state != "suspect" or deciding or self._presses(node, now)
         ):
-            backend.take_out(node.name)  # of a lost one it has been told
+            backend.disable(node.name)  # of a lost one it has been told
 
     def obstructed(self, name: str, job: int, obstacle: str) -> None:
         """A node says what of it keeps a start from beginning there; "" = nothing any more."""

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+from fairlead.cluster.front.transport import Tls
+from fairlead.cluster.server.recovery import DEFAULT_POLICY
+from fairlead.cluster.server.server_loop import LiveOptions
 from fairlead.errors import ConfigError
 from fairlead.estimation.estimator import check_spec
-from fairlead.cluster.server.server_loop import LiveOptions
-from fairlead.cluster.server.recovery import DEFAULT_POLICY
-from fairlead.cluster.front.transport import Tls
-from fairlead.scheduler.mechanism.settings import PROFILES
 from fairlead.policies import registry
+from fairlead.scheduler.mechanism.settings import PROFILES
 from fairlead.simulator.traces.cluster_files import DEFAULT_PRICES, parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -37,7 +37,7 @@ def live_options(
     if profile not in PROFILES:
         raise ConfigError(f"profile: must be one of {', '.join(PROFILES)}, got {profile!r}")
     chosen = PROFILES[profile]
-    if chosen.released_world or chosen.keep_in_order:
+    if chosen.released_world or chosen.place_by_device_id:
         raise ConfigError(
             f"profile: {profile!r} imitates a simulator, and is not for live clusters"
         )

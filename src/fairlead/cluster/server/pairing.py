@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fairlead.cluster.server.standing import Standing
+from fairlead.cluster.server.standing import DecidedShares
 
 
-def why_unpaired(standing: Standing, job: int, policy: str, states_rates: bool = False) -> str:
+def why_unpaired(standing: DecidedShares, job: int, policy: str, states_rates: bool = False) -> str:
     """One sentence; "" where nobody would expect a pair. states_rates: does the job say how fast it is
     beside others?"""
     if not standing.packed:
@@ -14,7 +14,7 @@ def why_unpaired(standing: Standing, job: int, policy: str, states_rates: bool =
     return "" if at is None else f"It is in no pair: {_obstacle(standing, at)}."
 
 
-def _obstacle(standing: Standing, at: int) -> str:
+def _obstacle(standing: DecidedShares, at: int) -> str:
     table = standing.table
     if table is None or table.pair is None:
         return "no rates of jobs beside each other are known (state colocated_fraction in job.toml)"

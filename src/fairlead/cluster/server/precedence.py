@@ -3,14 +3,14 @@ interpreter, and a round that has been decided is to reach its nodes first."""
 
 import threading
 
-PATIENCE_S = 2.0  # that a question waits at most
-MANY = 100  # nodes with news at once: work that questions would hold up
+MAX_YIELD_S = 2.0  # that a question waits at most
+MAX_WAITING = 100  # nodes with news at once: work that questions would hold up
 
 
-class Precedence:
+class Yielder:
     """One thread takes it and gives it back; any thread may wait."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, patience_s: float = MAX_YIELD_S) -> None:
         self._patience_s = patience_s
         self._free = threading.Event()
         self._free.set()

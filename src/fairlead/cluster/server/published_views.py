@@ -3,19 +3,19 @@
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.messages import ShownNode, ShownStatus
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.node_states import usable
-from fairlead.cluster.store.rows import OPEN_STATES
 from fairlead.cluster.server.tally import (
     CountedJob,
     CountedNode,
     Tally,
 )
-from fairlead.cluster.server.view_builders import Viewer
+from fairlead.cluster.server.view_builders import ViewBuilder
+from fairlead.cluster.store.rows import OPEN_STATES
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 STATUS_S = 1.0  # between two publications of the status where nothing changes but time
 ADMIN = Caller(
@@ -23,14 +23,14 @@ ADMIN = Caller(
 )  # as whom everything is published; the front hides what it must
 
 
-class Showcase:
+class PublishedViews:
     """Part of the engine, on the driver's thread."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "ServerLoop") -> None:
         self.engine = engine
         self.tell: Callable[[ShownNode | ShownStatus], None] = _tell_nobody
         self.tally = Tally()
-        self._viewer = Viewer(engine)
+        self._viewer = ViewBuilder(engine)
         self._touched: set[str] = set()
         self._unwell: set[str] = set()  # nodes whose state has a reason, which time changes
         self._begun = False

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.store.rows import JobRow
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster, SlotType
-from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.model.throughputs import JobType, Throughputs
 
 UNKNOWN = 1.0  # steps/s everywhere of a job of which nothing is known: all types are equal to it
 
@@ -54,8 +54,8 @@ def table_for(
     if pair is not None:
         pair = np.pad(pair, ((0, 0), (0, 0), (0, extra)))
     table = replace(catalogue, slots=wanted, rate=rate, pair=pair, origin="journal")
-    own: dict[Kind, Floats] = {}
-    specs: dict[Kind, JobSpec] = {}
+    own: dict[JobType, Floats] = {}
+    specs: dict[JobType, JobSpec] = {}
     for row in jobs.values():
         kind = (row.kind, row.spec.scale_factor)
         if catalogue.row(*kind) is None:
@@ -70,7 +70,7 @@ def table_for(
 
 
 def with_pairs(
-    table: Throughputs, new: Mapping[Kind, JobSpec], specs: Mapping[Kind, JobSpec]
+    table: Throughputs, new: Mapping[JobType, JobSpec], specs: Mapping[JobType, JobSpec]
 ) -> Throughputs:
     """The table with the rates beside others of kinds in it whose jobs state them. new: those kinds; specs:
     of all kinds that jobs brought along, these included."""
@@ -83,8 +83,8 @@ def with_pairs(
 
 
 def colocated(
-    table: Throughputs, new: Mapping[Kind, JobSpec], specs: Mapping[Kind, JobSpec]
-) -> tuple[tuple[Kind, ...], tuple[Kind, ...], Floats] | None:
+    table: Throughputs, new: Mapping[JobType, JobSpec], specs: Mapping[JobType, JobSpec]
+) -> tuple[tuple[JobType, ...], tuple[JobType, ...], Floats] | None:
     """Kinds, kinds beside them, and (kinds, beside, slots, 2) steps/s of each kind beside the other and of
     the other beside it, as ``Throughputs.learned`` takes them; None where none of the new states any.
 
@@ -110,7 +110,7 @@ def colocated(
     return stating, beside, pair
 
 
-def _label(kind: Kind, specs: Mapping[Kind, JobSpec]) -> str:
+def _label(kind: JobType, specs: Mapping[JobType, JobSpec]) -> str:
     return label_of(specs[kind]) if kind in specs else kind[0]
 
 
@@ -143,7 +143,7 @@ def with_kinds_of(table: Throughputs, other: Throughputs) -> Throughputs:
     return extended(table, more)
 
 
-def extended(table: Throughputs, more: Mapping[Kind, Floats]) -> Throughputs:
+def extended(table: Throughputs, more: Mapping[JobType, Floats]) -> Throughputs:
     """The table with more rows; of these, nothing is known beside others."""
     if not more:
         return table

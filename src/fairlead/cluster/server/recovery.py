@@ -4,26 +4,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fairlead.scheduler import journal
-from fairlead.cluster.server.fleet import Inherited
 from fairlead.cluster.protocol.messages import Rank
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.fleet import Inherited
 from fairlead.cluster.server.restored import reserve
 from fairlead.cluster.store.rows import (
+    AttemptRow,
     JobRow,
     NodeRow,
-    StintRow,
     TenantSums,
 )
-from fairlead.cluster.server.attempts import LiveStart
 from fairlead.model.job import JobId
+from fairlead.scheduler import journal
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 DEFAULT_POLICY = "max_min_fairness_perf"  # of a new cluster: LAS with regard to types
 
 
-def recover(engine: "Engine") -> None:
+def recover(engine: "ServerLoop") -> None:
     """Bring book, fleet, clock and core to where the last commit left them."""
     store = engine.store
     engine.clock.from_meta(store.meta("clock"))
@@ -54,7 +54,7 @@ def recover(engine: "Engine") -> None:
     engine.rebuild()
 
 
-def _load_nodes(engine: "Engine") -> None:
+def _load_nodes(engine: "ServerLoop") -> None:
     rows = {row.name: row for row in engine.store.nodes()}
     for node in engine.options.nodes or ():
         old = rows.get(node.name)
@@ -81,14 +81,14 @@ def _load_nodes(engine: "Engine") -> None:
             engine.fleet.nodes[row.name].lease_until = engine.fleet.monotonic() + lease_s
 
 
-def _number_orders(engine: "Engine") -> None:
+def _number_orders(engine: "ServerLoop") -> None:
     """Every run of the server numbers its orders above those of all before."""
     runs = int(engine.store.meta("runs") or 0) + 1
     engine.fleet.count_from(runs << 32)
     engine.write(lambda t: t.set_meta("runs", str(runs)))
 
 
-def _load_core(engine: "Engine") -> None:
+def _load_core(engine: "ServerLoop") -> None:
     number, records = engine.store.segment()
     if number < 0:
         engine.admission.unplaced.update(engine.book.jobs)
@@ -114,13 +114,13 @@ def _load_core(engine: "Engine") -> None:
         else:
             engine.admission.unplaced.add(job)
             continue
-        row.told_total = float(books.jobs.total[books.row(JobId(job))])
-        if row.told_total != row.total_steps:
+        row.acknowledged_total = float(books.jobs.total[books.row(JobId(job))])
+        if row.acknowledged_total != row.total_steps:
             engine.backend.adapted.add(job)
         row.credited = float(books.jobs.done[books.row(JobId(job))])
 
 
-def _load_starts(engine: "Engine") -> None:
+def _load_starts(engine: "ServerLoop") -> None:
     """Starts that had not ended: their nodes will say what became of them."""
     for stint in engine.store.open_stints():
         row = engine.book.jobs.get(stint.job) or engine.store.job(stint.job)
@@ -134,7 +134,7 @@ def _load_starts(engine: "Engine") -> None:
             start.stopping = "moved"
 
 
-def _load_grants(engine: "Engine") -> None:
+def _load_grants(engine: "ServerLoop") -> None:
     """Any start that had been ordered may have got a lease of the server before; what an agent had left to
     the one after it may still run for as long."""
     fleet = engine.fleet
@@ -152,20 +152,20 @@ def _load_grants(engine: "Engine") -> None:
                 node.inherited[job, epoch] = Inherited(incarnation, until)
 
 
-def _start(engine: "Engine", row: JobRow, stint: StintRow) -> LiveStart:
+def _start(engine: "ServerLoop", row: JobRow, stint: AttemptRow) -> Attempt:
     ranks: dict[str, tuple[Rank, ...]] = {}
     for number, (node, device) in enumerate(zip(stint.nodes, stint.devices, strict=True)):
         ranks[node] = (*ranks.get(node, ()), Rank(rank=number, devices=(device,)))
     rate = engine.admission.rates(row).get(stint.accelerator, 0.0)
     # The seconds of a plain job's start, which its node tells, count from where it began.
     from_step = stint.from_step if row.spec.plain else row.steps
-    return LiveStart(row, stint, ranks, rate, from_step)
+    return Attempt(row, stint, ranks, rate, from_step)
 
 
-def _load_round(engine: "Engine") -> None:
+def _load_round(engine: "ServerLoop") -> None:
     """The round in force, as the core has it. Whoever runs and is not of it is to stop."""
     core = engine.scheduler
-    members: dict[int, LiveStart] = {}
+    members: dict[int, Attempt] = {}
     if core is not None and core.active and core.in_force is not None:
         command = core.in_force
         members = engine.backend.resume_round(
@@ -185,7 +185,7 @@ def _load_round(engine: "Engine") -> None:
             engine.backend.order(starts[-1])
 
 
-def _last_start(engine: "Engine", job: int) -> LiveStart:
+def _last_start(engine: "ServerLoop", job: int) -> Attempt:
     """The newest start of a job of the round, which may have ended."""
     start = engine.book.newest(job)
     if start is not None:

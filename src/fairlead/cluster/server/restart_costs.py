@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.backend import MAX_ROUND_S
 from fairlead.model.events import RestartCostsLearned
-from fairlead.cluster.server.backend import LONGEST
-from fairlead.cluster.server.attempts import LiveStart
-from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 from fairlead.model.job import JobId
+from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
 if TYPE_CHECKING:
     from fairlead.cluster.server.backend import LiveRound
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 WORTH_TELLING = 0.2  # relative difference from what the core believes
 ALONE_ROUNDS = 10  # so many rounds long a job is left alone that does what comes after its steps
@@ -22,7 +22,7 @@ STAYS_S = 1e9  # more than any job is ever owed, or wins by being on one server
 class RestartCostsOfJobs:
     """Part of the engine, on the driver's thread."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "ServerLoop") -> None:
         self.engine = engine
 
     def learned(self, current: "LiveRound", now: float) -> RestartCostsLearned | None:
@@ -55,7 +55,7 @@ class RestartCostsOfJobs:
             and isinstance(core.planner, SharesPlanner)
         )
 
-    def _cost_s(self, start: LiveStart, now: float) -> float:
+    def _cost_s(self, start: Attempt, now: float) -> float:
         """Seconds. One for ``patience`` of lost work: the core has a start wait until another job is owed
         that many times its cost, and work is lost once."""
         assert self.engine.setup is not None
@@ -67,7 +67,7 @@ class RestartCostsOfJobs:
             unkept_s = _unkept_s(start)
         return setup.restart_costs.default_s + unkept_s / setup.profile.patience
 
-    def _stays(self, start: LiveStart, now: float) -> bool:
+    def _stays(self, start: Attempt, now: float) -> bool:
         """Is it to keep its devices, whoever is owed them? For as long as its nodes are there."""
         assert self.engine.setup is not None
         round_s = self.engine.setup.profile.round_s
@@ -76,10 +76,10 @@ class RestartCostsOfJobs:
             return False
         if start.finishing_since is not None and start.finishing:
             return now - start.finishing_since <= ALONE_ROUNDS * round_s
-        return start.is_young(now, LONGEST * round_s)
+        return start.is_young(now, MAX_ROUND_S * round_s)
 
 
-def _unkept_s(start: LiveStart) -> float:
+def _unkept_s(start: Attempt) -> float:
     """Seconds that a job without the iterator has run for what its own checkpoints do not keep."""
     assert start.leader is not None
     if start.row.starts_over:

@@ -15,10 +15,10 @@ import msgspec
 from fairlead.cluster.protocol.messages import Register
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 RESTORED = "restored"  # key of the note in the table meta, until a server has acted on it
-HELD = "held"  # and of this one, until nothing of the time since can run any more
+HELD_NODE = "held"  # and of this one, until nothing of the time since can run any more
 RESERVED = "reserved_jobs"  # ids below this number are not given out
 JOBS = (
     100_000  # the next id is the next multiple of this, beyond as many that may have been given out
@@ -62,7 +62,7 @@ def newest_trace(*folders: Path) -> int:
     return newest
 
 
-def reserve(engine: "Engine") -> None:
+def reserve(engine: "ServerLoop") -> None:
     """Number jobs on from where a restored cluster must, and begin anew if it has just been restored. Called
     when all else is recovered."""
     note = engine.store.meta(RESTORED)
@@ -70,18 +70,18 @@ def reserve(engine: "Engine") -> None:
         _begin_anew(engine, msgspec.json.decode(note, type=Restored))
         return
     engine.next_job = max(engine.next_job, int(engine.store.meta(RESERVED) or 0))
-    if engine.store.meta(HELD) is not None:  # the server was started again before it was over
+    if engine.store.meta(HELD_NODE) is not None:  # the server was started again before it was over
         _hold(engine)
 
 
-def release(engine: "Engine") -> None:
+def release(engine: "ServerLoop") -> None:
     """Note that the time in which nothing is started is over. Called twice a second."""
     if engine.fleet.hold_until and not engine.fleet.is_held:
         engine.fleet.hold(0.0, "")
-        engine.write(lambda t: t.delete_meta(HELD))
+        engine.write(lambda t: t.delete_meta(HELD_NODE))
 
 
-def _begin_anew(engine: "Engine", note: Restored) -> None:
+def _begin_anew(engine: "ServerLoop", note: Restored) -> None:
     folders = [engine.store.directory / "logs"]
     if engine.options.checkpoints:
         folders.append(Path(engine.options.checkpoints))
@@ -97,7 +97,7 @@ def _begin_anew(engine: "Engine", note: Restored) -> None:
     reserved = str(engine.next_job)
     engine.write(lambda t: t.set_meta(RESERVED, reserved))
     engine.write(lambda t: t.delete_meta(RESTORED))
-    engine.write(lambda t: t.set_meta(HELD, WHY))
+    engine.write(lambda t: t.set_meta(HELD_NODE, WHY))
     wait_s = _hold(engine)
     _log.warning(
         "%s that ends at commit %d: the next job is %s, and nothing is started for %.0f s, "
@@ -109,7 +109,7 @@ def _begin_anew(engine: "Engine", note: Restored) -> None:
     )
 
 
-def _hold(engine: "Engine") -> float:
+def _hold(engine: "ServerLoop") -> float:
     """Give no node a job until every lease of the time since is over, and every grace; returns seconds."""
     options = engine.options
     grace_s = max([GRACE_S, *(row.spec.longest_grace_s for row in engine.book.jobs.values())])
@@ -119,7 +119,7 @@ def _hold(engine: "Engine") -> float:
     return wait_s
 
 
-def learn_jobs(engine: "Engine", message: Register) -> None:
+def learn_jobs(engine: "ServerLoop", message: Register) -> None:
     """After a restore: jobs that an agent holds have ids that are not given out again."""
     newest = max((held.job for held in message.holds), default=-1)
     if engine.fleet.is_held and engine.next_job <= newest < MOST_JOBS:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from fairlead.model.events import (
-    JobsDropped,
-    JobsHeld,
-    NodesAvoided,
-)
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.protocol.node_states import usable
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.failures import (
     Backoff,
     FailureRecord,
@@ -23,15 +22,16 @@ from fairlead.cluster.store.failures import (
     judge_job,
     program_of,
 )
-from fairlead.cluster.protocol.node_states import usable
-from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.store.rows import JobRow
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.attempts import LiveStart
+from fairlead.model.events import (
+    JobsDropped,
+    JobsPaused,
+    NodesAvoided,
+)
 from fairlead.model.job import JobId
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 _log = logging.getLogger(__name__)
 MOST_RECORDS = 50  # of a job
@@ -46,7 +46,7 @@ class Retries:
     """Part of the engine, on the driver's thread. What a job waits for is in its row, so it outlives the
     server."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "ServerLoop") -> None:
         self.engine = engine
         self.nodes = NodeJudge()
         first_s = min(FIRST_S, engine.options.profile.round_s / 10)
@@ -56,9 +56,7 @@ class Retries:
         self._to_hold: set[int] = set()  # of these, those that the core does not hold back yet
         self._to_drop: dict[int, None] = {}
         self._start_s: dict[Program, float] = {}  # to the first step, as it was measured
-        self._unsettled: dict[
-            tuple[int, int], LiveStart
-        ] = {}  # unmanaged starts, too young to judge
+        self._unsettled: dict[tuple[int, int], Attempt] = {}  # unmanaged starts, too young to judge
 
     def recover(self) -> None:
         """After a restart of the server."""
@@ -74,7 +72,7 @@ class Retries:
 
     # --- what happened ---------------------------------------------------------------------------
 
-    def trains(self, start: LiveStart) -> None:
+    def trains(self, start: Attempt) -> None:
         """A start has got as far as its first step."""
         stint = start.stint
         if stint.trained_s is not None:
@@ -86,7 +84,7 @@ class Retries:
             self._start_s[program] = start.row.usual_start_s
         self._trains(start, self.engine.clock.now_s())
 
-    def _trains(self, start: LiveStart, since_s: float) -> None:
+    def _trains(self, start: Attempt, since_s: float) -> None:
         program = _program(start.row)
         lasted_s = self._worked_s(start)
         for node in start.nodes:
@@ -94,19 +92,19 @@ class Retries:
         if self.nodes.failures:  # mostly there are none, and thousands of starts in a round
             self.judge_nodes()
 
-    def _did_well(self, start: LiveStart) -> bool:
+    def _did_well(self, start: Attempt) -> bool:
         """Of a start that has ended, and did not fail."""
         if start.lost or start.interrupted or not start.held:
             return False
         return self._works(start) or start.stint.why == "completed"
 
-    def _works(self, start: LiveStart) -> bool:
+    def _works(self, start: Attempt) -> bool:
         """Has it begun to train, or, if nobody knows that, run for a while?"""
         if start.row.spec.plain:
             return self._worked_s(start) >= self.settled_s
         return start.stint.trained_s is not None
 
-    def _worked_s(self, start: LiveStart) -> float:
+    def _worked_s(self, start: Attempt) -> float:
         """Seconds for which a start has trained, or run, if nobody knows when it trains. What waits for its
         devices does neither."""
         if not start.row.spec.plain:
@@ -115,7 +113,7 @@ class Retries:
         held = self.engine.fleet.held(start.first_node, start.key) or start.leader
         return 0.0 if held is None else held.ran_s
 
-    def ended(self, start: LiveStart, reason: str) -> None:
+    def ended(self, start: Attempt, reason: str) -> None:
         """A start is over and booked. reason: why it failed, "" = it did not."""
         self._unsettled.pop(start.key, None)
         row = start.row
@@ -137,7 +135,7 @@ class Retries:
         if row.open:
             self._judge_job(row)
 
-    def began(self, start: LiveStart) -> None:
+    def began(self, start: Attempt) -> None:
         """A start was ordered. Of an unmanaged one nobody will say that it trains."""
         row = start.row
         if row.spec.plain:
@@ -171,7 +169,7 @@ class Retries:
         known = tenants if by_tenant else {row.user for row in rows}
         return Parties(known, by_tenant, content)
 
-    def _runs_well(self, start: LiveStart) -> bool:
+    def _runs_well(self, start: Attempt) -> bool:
         """Does it train now?"""
         held = self.engine.fleet.held(start.first_node, start.key)
         if held is None or held.state != "running" or held.stall or start.stopping or start.lost:
@@ -238,7 +236,7 @@ class Retries:
             self._avoid(row, ())
             self.engine.book.dirty_jobs.add(row.id)
 
-    def _record(self, start: LiveStart, node: str, failure: Failure, reason: str) -> FailureRecord:
+    def _record(self, start: Attempt, node: str, failure: Failure, reason: str) -> FailureRecord:
         row, stint = start.row, start.stint
         now = self.engine.clock.now_s()
         ran_s = now - stint.began_s
@@ -288,7 +286,7 @@ class Retries:
         elsewhere = self.engine.admission.outside(row.id) or self.engine.backend.detained(row.id)
         if told and not elsewhere:
             now = self.engine.clock.now_s()
-            self.engine.backend.events.append(JobsHeld(now, np.array([row.id]), False))
+            self.engine.backend.events.append(JobsPaused(now, np.array([row.id]), False))
 
     def forget(self, job: int) -> None:
         """It waits no more, for another reason than that its time has come."""
@@ -312,7 +310,7 @@ class Retries:
         jobs = sorted(job for job in self._to_hold if self._in_core(job))
         self._to_hold.clear()
         if jobs:
-            self.engine.backend.events.append(JobsHeld(now, np.array(jobs), True))
+            self.engine.backend.events.append(JobsPaused(now, np.array(jobs), True))
 
     def _in_core(self, job: int) -> bool:
         row = self.engine.book.jobs.get(job)
@@ -340,7 +338,7 @@ def _is_nodes_own(failure: Failure, spec: JobSpec) -> bool:
     return not elsewhere and not (spec.cwd and spec.cwd in failure.message)
 
 
-def _good_starts(start: LiveStart) -> list[GoodStart]:
+def _good_starts(start: Attempt) -> list[GoodStart]:
     """One for each node of a start that trains."""
     since_s = start.stint.trained_s
     program = _program(start.row)

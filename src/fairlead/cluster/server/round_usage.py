@@ -5,8 +5,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fairlead.cluster.server.attempts import Attempt
     from fairlead.cluster.server.backend import LiveRound
-    from fairlead.cluster.server.attempts import LiveStart
 
 
 class RoundUsage:
@@ -46,7 +46,7 @@ class RoundUsage:
         for start in () if current is None else list(current.starts.values()):
             self._add(start, current.started_s, 1)  # type: ignore[union-attr]
 
-    def _add(self, start: "LiveStart", started_s: float, sign: int) -> None:
+    def _add(self, start: "Attempt", started_s: float, sign: int) -> None:
         tenant, devices = start.row.tenant, sign * start.row.spec.scale_factor
         self._devices[tenant] += devices
         self._late_s[tenant] += devices * max(start.stint.began_s - started_s, 0.0)

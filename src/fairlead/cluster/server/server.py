@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.errors import ConfigError
-from fairlead.cluster.server.server_loop import LiveOptions
-from fairlead.cluster.front.messages import Configure, Users
-from fairlead.cluster.front.relay import CallDesk
-from fairlead.cluster.server.front_supervisor import FrontSupervisor
-from fairlead.cluster.store.rows import UserRow
-from fairlead.cluster.server.service import Service
+from fairlead.cluster.front.messages import Configure, UserList
+from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.transport import Tls
+from fairlead.cluster.server.front_supervisor import FrontSupervisor
+from fairlead.cluster.server.server_loop import LiveOptions
+from fairlead.cluster.server.service import Service
+from fairlead.cluster.store.rows import UserRow
+from fairlead.errors import ConfigError
 from fairlead.policies import registry
 
 SWITCH_S = 0.001  # the driver shares the interpreter with questions, and lets go of it at every row it writes
@@ -44,7 +44,9 @@ class Server:
         self.service = Service(directory, options)
         self.listening = listening
         self.directory = directory
-        self.desk = CallDesk(self.service, self._tell, self.service.engine.backend.precedence.wait)
+        self.desk = CallService(
+            self.service, self._tell, self.service.engine.backend.precedence.wait
+        )
         self.front = FrontSupervisor(directory, self.service.engine.fleet, self.desk.take)
         self.url = ""
         self.agent_address = ""
@@ -101,7 +103,7 @@ class Server:
         self.front.tell(message)  # type: ignore[arg-type]
 
     def _tell_users(self, rows: list[UserRow]) -> None:
-        self.front.tell(Users(rows=tuple(rows)))
+        self.front.tell(UserList(rows=tuple(rows)))
 
     def _fail(self, problem: BaseException) -> None:
         self.failure = problem

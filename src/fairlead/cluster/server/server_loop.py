@@ -19,51 +19,51 @@ import msgspec
 import numpy as np
 
 import fairlead
-from fairlead.scheduler import journal
+from fairlead.cluster.forecasting.arrivals import Recent
+from fairlead.cluster.front.metrics import Counters
+from fairlead.cluster.server.admission import Admission
+from fairlead.cluster.server.attempts import Attempt, JobRegistry
+from fairlead.cluster.server.backend import LiveBackend
+from fairlead.cluster.server.clock import Clock
+from fairlead.cluster.server.estimator_session import EstimatorSession
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.membership import Membership
+from fairlead.cluster.server.published_views import PublishedViews
+from fairlead.cluster.server.rates import table_for
+from fairlead.cluster.server.recovery import recover
+from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
+from fairlead.cluster.server.retries import Retries
+from fairlead.cluster.server.solve_coordinator import SolveCoordinator
+from fairlead.cluster.server.standing import DecidedShares
+from fairlead.cluster.server.view_builders import sample
+from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.store.store import Store, Transaction
+from fairlead.errors import FairleadError, StoreError
+from fairlead.model.cluster import Cluster, Node
 from fairlead.model.commands import (
     Command,
-    End,
     EndJobs,
+    JobEnd,
     Solve,
     StartRound,
 )
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.checkpoint import state_of
-from fairlead.scheduler.driver import drive
-from fairlead.errors import FairleadError, StoreError
 from fairlead.model.events import (
     Event,
-    JobsHeld,
+    JobsPaused,
     JobsSubmitted,
     NodeLost,
     RatesLearned,
     Solved,
 )
-from fairlead.cluster.server.admission import Admission
-from fairlead.cluster.forecasting.arrivals import Recent
-from fairlead.cluster.server.backend import LiveBackend
-from fairlead.cluster.server.clock import Clock
-from fairlead.cluster.server.estimator_session import Estimating
-from fairlead.cluster.server.fleet import Fleet
-from fairlead.cluster.server.membership import Membership
-from fairlead.cluster.front.metrics import Counters
-from fairlead.cluster.server.rates import table_for
-from fairlead.cluster.server.recovery import recover
-from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
-from fairlead.cluster.server.retries import Retries
-from fairlead.cluster.store.rows import JobRow
-from fairlead.cluster.server.published_views import Showcase
-from fairlead.cluster.server.solve_coordinator import Solving
-from fairlead.cluster.server.standing import Standing
-from fairlead.cluster.server.attempts import Book, LiveStart
-from fairlead.cluster.store.store import Store, Transaction
-from fairlead.cluster.server.view_builders import sample
-from fairlead.scheduler.mechanism.settings import Profile
-from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import JobId, RestartCosts
 from fairlead.model.plan import Planner
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
+from fairlead.scheduler import journal
+from fairlead.scheduler.core.checkpoint import take_checkpoint
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.driver import drive
+from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.setup import (
     Setup,
     build,
@@ -74,8 +74,8 @@ from fairlead.scheduler.setup import (
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 RETRY_S = 0.5  # between attempts to write to a store that fails
-FEW = 20  # starts that must have been measured before their median counts
-WRONG = 3.0  # a belief that is wrong by this factor is given up
+MIN_SAMPLES = 20  # starts that must have been measured before their median counts
+MISJUDGED_FACTOR = 3.0  # a belief that is wrong by this factor is given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class LiveOptions:
     """How a live cluster works; all times in seconds."""
 
     policy: str
-    profile: Profile
+    profile: MechanismSettings
     catalogue: Throughputs
     nodes: tuple[Node, ...] | None = None  # None: whatever agents register
     prices: dict[str, float] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class LiveOptions:
     keep_segments: int = 2
 
 
-class Engine:
+class ServerLoop:
     """See the module."""
 
     def __init__(self, store: Store, options: LiveOptions) -> None:
@@ -109,10 +109,10 @@ class Engine:
         self.options = options
         self.policy = options.policy
         self.clock = Clock()
-        self.book = Book()
+        self.book = JobRegistry()
         self.admission = Admission(self)
         self.membership = Membership(self)
-        self.estimating = Estimating(self, options.estimator)
+        self.estimating = EstimatorSession(self, options.estimator)
         self.fleet = Fleet(
             options.lease_s,
             options.rate_bound,
@@ -144,7 +144,7 @@ class Engine:
         self.backend.close_nodes = self.membership.watch.close
         self.backend.detained = self.membership.detained.has
         self.backend.decided = self.membership.detained.decided
-        self.solving = Solving(self, options.solve_limit_s)
+        self.solving = SolveCoordinator(self, options.solve_limit_s)
         self.scheduler: Scheduler | None = None
         self.setup: Setup | None = None
         self.trouble = ""  # why nothing can be made durable just now
@@ -163,9 +163,9 @@ class Engine:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self.recent = Recent()  # submissions, for forecasts
-        self.standing = Standing()  # what the core has decided, for whoever asks
+        self.standing = DecidedShares()  # what the core has decided, for whoever asks
         self.at_ends: Callable[[EndJobs], None] = _no_matter  # told of jobs that leave the core
-        self.showcase = Showcase(self)
+        self.showcase = PublishedViews(self)
         self.failed: Callable[[BaseException], None] = _raise  # told when the driver cannot go on
 
     # --- from outside ------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class Engine:
             self.backend.solving = False
         elif isinstance(event, RatesLearned):
             self.estimating.learned(event)
-        elif isinstance(event, JobsHeld) and not event.held:
+        elif isinstance(event, JobsPaused) and not event.held:
             self.membership.detained.let_go(event.jobs.tolist())
 
     def command(self, command: Command) -> None:
@@ -250,7 +250,7 @@ class Engine:
             self.estimating.forget(command.jobs.tolist())
             self.at_ends(command)
             for end in command.end.tolist():
-                state = End(end).name.lower()
+                state = JobEnd(end).name.lower()
                 self.ended_counts[state] = self.ended_counts.get(state, 0) + 1
         if isinstance(command, StartRound):
             with contextlib.suppress(StoreError):  # a full disk costs a point in a plot, no more
@@ -332,7 +332,7 @@ class Engine:
             self.scheduler = build(setup, planner)
             records = [journal.encode(setup)]
         else:
-            state = state_of(self.scheduler)
+            state = take_checkpoint(self.scheduler)
             self.scheduler = restore(setup, state, planner)
             records = [journal.encode(setup), journal.encode(state)]
         self.setup = setup
@@ -392,7 +392,7 @@ class Engine:
     def _rate(self, row: JobRow, accelerator: str) -> float:
         return self.admission.rates(row).get(accelerator, 0.0)
 
-    def _checkpoint_s(self, start: LiveStart) -> float:
+    def _checkpoint_s(self, start: Attempt) -> float:
         """How often to save: sqrt(2 x save time x MTBF) of all its nodes together, Young's rule, at most
         3.5 % of the time (CheckFreq's bound)."""
         save_s = max(start.row.save_s, 0.01)
@@ -401,7 +401,7 @@ class Engine:
 
     def restart_s(self) -> float:
         """Seconds that a start on other devices costs, as it was measured here: the median of late."""
-        if len(self.restarts) >= FEW:
+        if len(self.restarts) >= MIN_SAMPLES:
             return float(np.median(self.restarts))
         if self.setup is not None:
             return self.setup.restart_costs.default_s
@@ -410,12 +410,12 @@ class Engine:
 
     def misjudges(self) -> bool:
         """Do starts cost so much more or less than the core believes that it has to be told?"""
-        if self.setup is None or len(self.restarts) < FEW:
+        if self.setup is None or len(self.restarts) < MIN_SAMPLES:
             return False
         believed_s, measured_s = self.setup.restart_costs.default_s, self.restart_s()
-        return not believed_s / WRONG <= measured_s <= believed_s * WRONG
+        return not believed_s / MISJUDGED_FACTOR <= measured_s <= believed_s * MISJUDGED_FACTOR
 
-    def _at_stop(self, start: LiveStart, failure: str) -> None:
+    def _at_stop(self, start: Attempt, failure: str) -> None:
         """Count it, and take note of what the start cost."""
         stint = start.stint
         self.counters.job_failures.inc(bool(failure))
@@ -441,7 +441,7 @@ class Engine:
 class _Timed:
     """The core, with the time that its decisions take. Stands for it in the driver."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: ServerLoop) -> None:
         self.engine = engine
 
     def handle(self, event: Event) -> list[Command]:
@@ -454,7 +454,7 @@ class _Timed:
             engine.decide_s = time.perf_counter() - began
             engine.counters.round_decision_seconds.observe(engine.decide_s)
         if isinstance(event, Solved) or any(isinstance(c, StartRound) for c in commands):
-            engine.standing = Standing.of(engine.scheduler, engine.clock.now_s())
+            engine.standing = DecidedShares.of(engine.scheduler, engine.clock.now_s())
         return commands
 
 

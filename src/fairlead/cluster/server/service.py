@@ -9,47 +9,47 @@ from typing import TypeVar
 import numpy as np
 from prometheus_client.exposition import generate_latest
 
-from fairlead.errors import ConfigError, StoreError
-from fairlead.model.events import (
-    JobsCancelled,
-    JobsHeld,
-    JobsReweighted,
-)
-from fairlead.cluster.protocol.access import Caller, Role
-from fairlead.cluster.server.admission import job_of
-from fairlead.cluster.server.server_loop import Engine, LiveOptions
 from fairlead.cluster.front.facade import (
     ConflictError,
     ForbiddenError,
     NotFoundError,
 )
-from fairlead.cluster.server.forecasting import Outlooks
-from fairlead.cluster.protocol.messages import Register, Welcome
-from fairlead.cluster.server.rates import kind_of
-from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
-from fairlead.cluster.store.rows import (
-    JobRow,
-    StintRow,
-    UserRow,
-)
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.store.store import Store
 from fairlead.cluster.front.tenants_shown import without_others
-from fairlead.cluster.store.tokens import (
-    check_name,
-    hash_token,
-    make_token,
-)
-from fairlead.cluster.server.view_builders import Viewer
+from fairlead.cluster.protocol.access import Caller, Role
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     Comparison,
     Explanation,
     JobView,
     NodeView,
     Sample,
     StatusView,
-    StintView,
     WhatIf,
+)
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import Register, Welcome
+from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
+from fairlead.cluster.server.admission import job_of
+from fairlead.cluster.server.forecasting import Forecasting
+from fairlead.cluster.server.rates import kind_of
+from fairlead.cluster.server.server_loop import LiveOptions, ServerLoop
+from fairlead.cluster.server.view_builders import ViewBuilder
+from fairlead.cluster.store.rows import (
+    AttemptRow,
+    JobRow,
+    UserRow,
+)
+from fairlead.cluster.store.store import Store
+from fairlead.cluster.store.tokens import (
+    check_name,
+    hash_token,
+    make_token,
+)
+from fairlead.errors import ConfigError, StoreError
+from fairlead.model.events import (
+    JobsCancelled,
+    JobsPaused,
+    JobsReweighted,
 )
 from fairlead.model.job import JobId
 from fairlead.policies import registry
@@ -63,10 +63,10 @@ class Service:
 
     def __init__(self, directory: Path, options: LiveOptions) -> None:
         self.store = Store(directory, options.keep_segments)
-        self.engine = Engine(self.store, options)
+        self.engine = ServerLoop(self.store, options)
         self.counters = self.engine.counters
-        self.viewer = Viewer(self.engine)
-        self.outlooks = Outlooks(self.engine, directory)
+        self.viewer = ViewBuilder(self.engine)
+        self.outlooks = Forecasting(self.engine, directory)
         self.users_changed: Callable[[list[UserRow]], None] = _tell_nobody
 
     def start(self) -> None:
@@ -168,7 +168,7 @@ class Service:
                     spec=spec,
                     submitted_s=now,
                     total_steps=float(spec.total_steps),
-                    told_total=float(spec.total_steps),
+                    acknowledged_total=float(spec.total_steps),
                     kind=kind_of(spec, engine.options.catalogue),
                     weight=spec.weight,
                 )
@@ -221,7 +221,7 @@ class Service:
         if engine.admission.outside(row.id):
             return
         now = engine.clock.now_s()
-        engine.backend.events.append(JobsHeld(now, np.array([row.id]), True))
+        engine.backend.events.append(JobsPaused(now, np.array([row.id]), True))
 
     def resume(self, caller: Caller, job: int) -> None:
         """A paused job takes part again."""
@@ -237,7 +237,7 @@ class Service:
         engine.book.dirty_jobs.add(row.id)
         now = engine.clock.now_s()
         if not engine.admission.outside(row.id):
-            engine.backend.events.append(JobsHeld(now, np.array([row.id]), False))
+            engine.backend.events.append(JobsPaused(now, np.array([row.id]), False))
         if engine.setup is not None:
             engine.admission.refit(now)
 
@@ -297,12 +297,12 @@ class Service:
         """One job."""
         return self.viewer.job(self._row(caller, job))
 
-    def stints(self, caller: Caller, job: int) -> list[StintView]:
+    def stints(self, caller: Caller, job: int) -> list[AttemptView]:
         """Its starts, oldest first."""
         self._row(caller, job)
         return self.viewer.stints(self._stints(job))
 
-    def _stints(self, job: int) -> list[StintRow]:
+    def _stints(self, job: int) -> list[AttemptRow]:
         """As new as the job is shown, which the disk may not have yet."""
         changed = {
             row.epoch: row
@@ -410,7 +410,7 @@ def _person(caller: Caller) -> None:
         raise ForbiddenError(f"user {caller.user!r}: an agent's token is not one for people")
 
 
-def _check_kind(where: str, spec: JobSpec, engine: Engine) -> None:
+def _check_kind(where: str, spec: JobSpec, engine: ServerLoop) -> None:
     """A family that nothing is known of, and that brings no rates, is a slip of the pen."""
     catalogue = engine.options.catalogue
     if not spec.family or spec.rates or catalogue.row(spec.family, spec.scale_factor) is not None:

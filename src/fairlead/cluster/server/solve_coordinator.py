@@ -4,21 +4,21 @@ import logging
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from fairlead.cluster.server.solver import Solver
 from fairlead.model.commands import Solve
 from fairlead.model.events import Solved
-from fairlead.cluster.server.solver import Solver
-from fairlead.model.plan import Answer
+from fairlead.model.plan import PlannerAnswer
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 _log = logging.getLogger(__name__)
 
 
-class Solving:
+class SolveCoordinator:
     """Part of the engine, on the driver's thread."""
 
-    def __init__(self, engine: "Engine", limit_s: float) -> None:
+    def __init__(self, engine: "ServerLoop", limit_s: float) -> None:
         self.engine = engine
         self.solver = Solver(limit_s)
         self.generation = 0  # of the core: answers to problems of an earlier one are dropped
@@ -45,7 +45,7 @@ class Solving:
         generation = self.generation
         self.began_s = self.engine.clock.now_s()
 
-        def answered(future: "Future[Answer]") -> None:
+        def answered(future: "Future[PlannerAnswer]") -> None:
             self.engine.backend.inbox.put(lambda: self._answered(generation, future))
 
         assert self.engine.setup is not None
@@ -54,7 +54,7 @@ class Solving:
             setup.policy, setup.seed, setup.profile, problem.snapshot, problem.state
         ).add_done_callback(answered)
 
-    def _answered(self, generation: int, future: "Future[Answer]") -> None:
+    def _answered(self, generation: int, future: "Future[PlannerAnswer]") -> None:
         if generation != self.generation:
             return
         now = self.engine.clock.now_s()

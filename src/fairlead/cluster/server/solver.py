@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import NamedTuple, cast
 
+from fairlead.cluster.server.solver_child import READY, SolveTask
 from fairlead.errors import SolveError
-from fairlead.cluster.server.solver_child import READY, Task
-from fairlead.scheduler.mechanism.settings import Profile
-from fairlead.model.plan import Answer, PlannerState
+from fairlead.model.plan import PlannerAnswer, PlannerState
 from fairlead.model.snapshot import Snapshot
+from fairlead.scheduler.mechanism.settings import MechanismSettings
 
 START_S = 120.0  # to import everything, and to compile it where no compiled kernels are kept
 
@@ -28,7 +28,7 @@ class _Asked(NamedTuple):
     """A task that waits, as bytes: the scheduler may change its arrays meanwhile."""
 
     task: bytes
-    answer: "Future[Answer]"
+    answer: "Future[PlannerAnswer]"
 
 
 class Solver:
@@ -44,7 +44,7 @@ class Solver:
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # of all below
-        self._child: _Child | None = None
+        self._child: _SolverProcess | None = None
         self._since: float | None = None  # a task is being worked on
         self._why = ""  # the child was killed over it
         self._closing = False
@@ -75,13 +75,18 @@ class Solver:
         self.stop()
 
     def submit(
-        self, policy: str, seed: int, profile: Profile, snapshot: Snapshot, state: PlannerState
-    ) -> "Future[Answer]":
+        self,
+        policy: str,
+        seed: int,
+        profile: MechanismSettings,
+        snapshot: Snapshot,
+        state: PlannerState,
+    ) -> "Future[PlannerAnswer]":
         """Have it solved. Snapshot and state are copied before this returns."""
         if self._thread is None:
             raise SolveError("the solver is not running")
-        answer: Future[Answer] = Future()
-        task = pickle.dumps(Task(policy, seed, profile, snapshot, state), protocol=5)
+        answer: Future[PlannerAnswer] = Future()
+        task = pickle.dumps(SolveTask(policy, seed, profile, snapshot, state), protocol=5)
         self._asked.put(_Asked(task, answer))
         return answer
 
@@ -108,7 +113,7 @@ class Solver:
         """The thread. It starts the children itself, since they end with it."""
         with self._lock:
             if not self._closing:
-                self._child = _Child.start()
+                self._child = _SolverProcess.start()
         while (asked := self._asked.get()) is not None:
             if not asked.answer.set_running_or_notify_cancel():
                 continue
@@ -123,7 +128,7 @@ class Solver:
                 self._child.close()
             self._child = None
 
-    def _solve(self, task: bytes) -> Answer:
+    def _solve(self, task: bytes) -> PlannerAnswer:
         with self._lock:
             if self._closing:
                 raise SolveError(self._why)
@@ -138,7 +143,7 @@ class Solver:
                 answer = child.connection.recv()
         except Exception as problem:  # EOFError and OSError, mostly; a torn pickle can be anything
             child.process.kill()
-            raise SolveError(self._why or child.epitaph(problem)) from None
+            raise SolveError(self._why or child.exit_reason(problem)) from None
         finally:
             with self._lock:
                 self._since = None
@@ -146,16 +151,16 @@ class Solver:
                     self._child = self._living()  # the next one gets ready meanwhile
         if isinstance(answer, str):
             raise SolveError(answer)
-        return cast(Answer, answer)
+        return cast(PlannerAnswer, answer)
 
-    def _living(self) -> "_Child":
+    def _living(self) -> "_SolverProcess":
         """The child, or another one where that has ended or been killed."""
         child = self._child
         if child is not None and child.process.poll() is None and not self._why:
             return child
         if child is not None:
             child.close()
-        self._child, self._why = _Child.start(), ""
+        self._child, self._why = _SolverProcess.start(), ""
         return self._child
 
     @contextmanager
@@ -170,7 +175,7 @@ class Solver:
             timer.join()
 
 
-class _Child:
+class _SolverProcess:
     """The process and the socket to it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", connection: Connection) -> None:
@@ -179,19 +184,19 @@ class _Child:
         self.ready = False
 
     @staticmethod
-    def start() -> "_Child":
+    def start() -> "_SolverProcess":
         """A new one, which begins at once to import."""
         ours, theirs = socket.socketpair()
         call = (
-            f"from fairlead.cluster.server.solver_child import main; main({theirs.fileno()}, {os.getpid()})"
+            f"from {__package__}.solver_child import main; main({theirs.fileno()}, {os.getpid()})"
         )
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-c", call], stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),)
             )
-        return _Child(process, Connection(ours.detach()))
+        return _SolverProcess(process, Connection(ours.detach()))
 
-    def epitaph(self, problem: Exception) -> str:
+    def exit_reason(self, problem: Exception) -> str:
         """How it ended, when nobody meant it to."""
         if not isinstance(problem, EOFError | OSError):
             return f"the solver's answer cannot be read ({problem})"

@@ -1,6 +1,7 @@
 """The process that solves for a live server; ``solver.Solver`` starts it.
 
-It reads tasks from a socket, answers each with an ``Answer`` or the sentence of an error, and ends with
+It reads tasks from a socket, answers each with an ``PlannerAnswer`` or the sentence of an error, and
+ends with
 that socket or with its parent. Everything that solving needs is imported before the first task.
 """
 
@@ -11,13 +12,13 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from fairlead.model import jit
 from fairlead.errors import FairleadError, SolveError
-from fairlead.scheduler.mechanism.settings import Profile
+from fairlead.model import jit
 from fairlead.model.allocation import Allocation
-from fairlead.model.plan import Answer, Planner, PlannerState, Schedule
+from fairlead.model.plan import Planner, PlannerAnswer, PlannerState, Schedule
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
+from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.setup import planner_of
 
 READY = "ready"
@@ -25,12 +26,12 @@ NICE = 10
 _PR_SET_PDEATHSIG = 1
 
 
-class Task(NamedTuple):
+class SolveTask(NamedTuple):
     """What is to be solved, and by which planner."""
 
     policy: str
     seed: int
-    profile: Profile
+    profile: MechanismSettings
     snapshot: Snapshot
     state: PlannerState
 
@@ -39,10 +40,10 @@ class _Planners:
     """The planner in use; another one is made when the policy changes."""
 
     def __init__(self) -> None:
-        self._made_of: tuple[str, int, Profile] | None = None
+        self._made_of: tuple[str, int, MechanismSettings] | None = None
         self._planner: Planner
 
-    def solve(self, task: Task) -> Answer:
+    def solve(self, task: SolveTask) -> PlannerAnswer:
         wanted = task.policy, task.seed, task.profile
         if wanted != self._made_of:
             policy = registry.make(task.policy, seed=task.seed, profile=task.profile.name)
@@ -67,13 +68,13 @@ def main(fd: int, parent: int) -> None:
         socket.send(READY)
         while True:
             try:
-                task: Task = socket.recv()
+                task: SolveTask = socket.recv()
             except (EOFError, OSError):
                 return
             socket.send(_answer(planners, task))
 
 
-def _answer(planners: _Planners, task: Task) -> Answer | str:
+def _answer(planners: _Planners, task: SolveTask) -> PlannerAnswer | str:
     try:
         return planners.solve(task)
     except FairleadError as problem:

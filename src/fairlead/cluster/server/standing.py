@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core.scheduler import Scheduler
 
 LEAST = 0.0005  # part of the time below which a share is none
 
@@ -17,7 +17,7 @@ def _none() -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DecidedShares:
     """Arrays of its own: nobody changes them."""
 
     time_s: float = 0.0
@@ -33,10 +33,10 @@ class Standing:
     table: Throughputs | None = None
 
     @staticmethod
-    def of(s: Scheduler, now_s: float) -> "Standing":
+    def of(s: Scheduler, now_s: float) -> "DecidedShares":
         """As it is now."""
         jobs, units = s.ledger.jobs, s.ledger.units
-        return Standing(
+        return DecidedShares(
             now_s,
             s.slots,
             s.planner.packed,

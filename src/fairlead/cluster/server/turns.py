@@ -10,7 +10,7 @@ from fairlead.cluster.front.facade import ConflictError
 WAITING = 4  # questions of one person that may wait
 
 
-class Turns:
+class QuestionQueue:
     """Any thread may ask for one."""
 
     def __init__(self) -> None:

@@ -7,46 +7,46 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import fairlead
-from fairlead.model.commands import StartRound
-from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.store.backup import backup_age_s
-from fairlead.cluster.store.failures import waiting
-from fairlead.cluster.server.fleet import LiveNode
-from fairlead.cluster.store.job_views import (
-    cannot_start,
-    job_view,
-    stint_views,
-)
-from fairlead.cluster.protocol.node_states import condition
-from fairlead.cluster.server.retries import failures_in_a_row
-from fairlead.cluster.server.round_usage import RoundUsage
-from fairlead.cluster.store.rows import (
-    ON_DEVICES,
-    JobRow,
-    StintRow,
-    TenantSums,
-)
-from fairlead.cluster.server.attempts import LiveStart, measured_rate
-from fairlead.cluster.server.tally import Tally, TenantTally
 from fairlead.cluster.front.tenants_shown import tenants_for
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     JobState,
     JobView,
     NodeView,
     Sample,
     StatusView,
-    StintView,
     TenantView,
 )
+from fairlead.cluster.protocol.node_states import condition
+from fairlead.cluster.server.attempts import Attempt, measured_rate
+from fairlead.cluster.server.fleet import LiveNode
+from fairlead.cluster.server.retries import failures_in_a_row
+from fairlead.cluster.server.round_usage import RoundUsage
+from fairlead.cluster.server.tally import Tally, TenantTally
+from fairlead.cluster.store.backup import backup_age_s
+from fairlead.cluster.store.failures import waiting
+from fairlead.cluster.store.job_views import (
+    attempt_views,
+    cannot_start,
+    job_view,
+)
+from fairlead.cluster.store.rows import (
+    ON_DEVICES,
+    AttemptRow,
+    JobRow,
+    TenantSums,
+)
+from fairlead.model.commands import StartRound
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import Engine
+    from fairlead.cluster.server.server_loop import ServerLoop
 
 
-class Viewer:
+class ViewBuilder:
     """Reads what the driver's thread changes, without a lock: single values, each whole by itself."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "ServerLoop") -> None:
         self.engine = engine
         self._usage = RoundUsage()
 
@@ -107,7 +107,7 @@ class Viewer:
     def _now(self) -> float:
         return self.engine.clock.now_s()
 
-    def _measured(self, row: JobRow, running: LiveStart | None) -> float | None:
+    def _measured(self, row: JobRow, running: Attempt | None) -> float | None:
         if running is not None and running.leader is not None:
             held = self.engine.fleet.held(running.first_node, running.key)
             since = None if running.packed else running.alone_from
@@ -116,17 +116,17 @@ class Viewer:
                 return now
         return row.measured_rate
 
-    def _measured_on(self, row: JobRow, running: LiveStart | None) -> str:
+    def _measured_on(self, row: JobRow, running: Attempt | None) -> str:
         """Where the rate was measured that ``_measured`` gives, "" = beside another job."""
         if running is None or self._measured(row, running) == row.measured_rate:
             return row.measured_on
         return "" if running.packed else running.stint.accelerator
 
-    def stints(self, rows: Iterable[StintRow]) -> list[StintView]:
+    def stints(self, rows: Iterable[AttemptRow]) -> list[AttemptView]:
         """Starts of a job, in this order."""
-        return stint_views(rows, self._reached)
+        return attempt_views(rows, self._reached)
 
-    def _reached(self, row: StintRow) -> float:
+    def _reached(self, row: AttemptRow) -> float:
         """Where a start has come to, if it goes on."""
         starts = self.engine.book.live.get(row.job, ())
         mine = [start for start in list(starts) if start.stint.epoch == row.epoch]
@@ -240,7 +240,7 @@ class Viewer:
         return f"cannot start jobs: {'; '.join(found)}" if found else ""
 
 
-def sample(engine: "Engine", command: StartRound) -> Sample:
+def sample(engine: "ServerLoop", command: StartRound) -> Sample:
     """A round that begins, for the plots."""
     assert engine.setup is not None
     cluster = engine.setup.cluster

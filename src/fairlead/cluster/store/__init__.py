@@ -1,0 +1,1 @@
+"""What must outlive the server: SQLite, checksums, backups, logs and samples."""

@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from fairlead.errors import ConfigError, RunError
+from fairlead.cluster.server.restored import RESTORED, Restored
 from fairlead.cluster.store.database import (
     TROUBLE,
     connect,
@@ -29,7 +29,6 @@ from fairlead.cluster.store.database import (
 )
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Mark, Marker
-from fairlead.cluster.server.restored import RESTORED, Restored
 from fairlead.cluster.store.schema import Commit, newest_commit
 from fairlead.cluster.store.store import (
     NAME,
@@ -44,6 +43,7 @@ from fairlead.cluster.store.verification import (
     state_layout,
     verify_file,
 )
+from fairlead.errors import ConfigError, RunError
 
 LAST = "last-backup.json"  # in the state directory
 _SENT = ".backup-"  # beginning of the name of a backup that is about to be sent

@@ -19,7 +19,7 @@ BUSY_S = 10.0  # wait so long for a lock that somebody else holds, a backup for 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class DatabaseLayout:
     """What our files of a kind look like.
 
     application, version: numbers that tell them from others and from later ones. created: fills a new one,
@@ -35,7 +35,7 @@ class Layout:
     quick: bool = True
 
 
-def connect(path: Path, layout: Layout, durable: bool) -> sqlite3.Connection:
+def connect(path: Path, layout: DatabaseLayout, durable: bool) -> sqlite3.Connection:
     """A connection to the database at ``path``, made if it is not there.
 
     durable: a commit returns when it is on the disk; if not, the last ones may be lost with the power, never
@@ -75,7 +75,9 @@ def printable(problem: object) -> str:
     return "".join(c if c.isprintable() else "?" for c in str(problem))
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout, durable: bool) -> None:
+def _prepare(
+    connection: sqlite3.Connection, path: Path, layout: DatabaseLayout, durable: bool
+) -> None:
     """Check what is there, bring it up to date, or make it."""
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     version = layout.version if empty else version_of(connection, path, layout)
@@ -96,7 +98,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout, durable
         connection.execute("COMMIT")
 
 
-def version_of(connection: sqlite3.Connection, path: Path, layout: Layout) -> int:
+def version_of(connection: sqlite3.Connection, path: Path, layout: DatabaseLayout) -> int:
     """The version of a file of ours, this or one that can be brought up to it. Raises RunError."""
     found = _pragma(connection, "application_id")
     if found != layout.application:
@@ -111,7 +113,7 @@ def version_of(connection: sqlite3.Connection, path: Path, layout: Layout) -> in
     )
 
 
-def _create(connection: sqlite3.Connection, layout: Layout) -> None:
+def _create(connection: sqlite3.Connection, layout: DatabaseLayout) -> None:
     """All tables in one transaction: a server that dies meanwhile leaves an empty file."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA application_id = {layout.application}")

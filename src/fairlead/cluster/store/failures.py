@@ -21,7 +21,7 @@ SHORT_S = (
 )
 TIMES = ("never", "once", "twice")
 
-Kind: TypeAlias = Literal["not_started", "exit", "signal", "exception", "stalled"]
+FailureKind: TypeAlias = Literal["not_started", "exit", "signal", "exception", "stalled"]
 Program: TypeAlias = tuple[str, ...]
 
 # Errors that may pass by themselves although they look alike: of memory, of the network, of other ranks.
@@ -63,7 +63,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     epoch: int
     node: str  # of the rank that failed first
     time_s: float
-    kind: Kind
+    kind: FailureKind
     exit_code: int | None = None  # 128 + n for signal n
     reason: str = ""  # one sentence
     place: str = ""  # exception type and place, or the command that was not found; "" = not known
@@ -150,7 +150,7 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FailureDecision:
     """What becomes of a job whose start has failed."""
 
     drop: bool
@@ -179,7 +179,7 @@ def judge_job(
     *,
     nodes: int,
     runs_elsewhere: bool,
-) -> Verdict:
+) -> FailureDecision:
     """The newest record is of the start that has just failed; oldest first.
 
     nodes: how many nodes the job could be tried on; runs_elsewhere: does its command run on other nodes?
@@ -187,24 +187,24 @@ def judge_job(
     last, counted = records[-1], in_a_row(records)
     avoid = tuple(sorted({record.node for record in records if record.node}))
     if last.blames_node:
-        return Verdict(False, last.reason, 0.0, avoid, len(counted))
+        return FailureDecision(False, last.reason, 0.0, avoid, len(counted))
     if hopeless := _hopeless(counted, nodes, runs_elsewhere):
-        return Verdict(True, f"{hopeless}: {last.reason}", failures=len(counted))
+        return FailureDecision(True, f"{hopeless}: {last.reason}", failures=len(counted))
     code = last.exit_code
     if last.kind in ("exit", "signal", "exception", "not_started") and code is not None:
         if code in policy.no_retry_on:
-            return Verdict(True, _by_code(code, "in no_retry_on", last.reason))
+            return FailureDecision(True, _by_code(code, "in no_retry_on", last.reason))
         if policy.retry_on and code not in policy.retry_on:
-            return Verdict(True, _by_code(code, "not in retry_on", last.reason))
+            return FailureDecision(True, _by_code(code, "not in retry_on", last.reason))
     n = len(counted)
     if n > policy.max_retries:
         again = f"failed {times(n)}" + (" in a row" if n > 1 else "")
         other = sum(record.blames_node for record in records)
         besides = f", not counting {times(other)} for which nodes are to blame" if other else ""
-        return Verdict(
+        return FailureDecision(
             True, f"{again} (max_retries {policy.max_retries}{besides}): {last.reason}", failures=n
         )
-    return Verdict(False, last.reason, backoff.wait_s(n), avoid, n)
+    return FailureDecision(False, last.reason, backoff.wait_s(n), avoid, n)
 
 
 def _by_code(code: int, where: str, reason: str) -> str:

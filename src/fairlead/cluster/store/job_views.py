@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from fairlead.cluster.protocol.messages import Failure
-from fairlead.cluster.store.rows import JobRow, StintRow
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     FailureView,
     JobState,
     JobView,
-    StintView,
 )
+from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 
 def job_view(
     row: JobRow,
-    stint: StintRow | None,
+    stint: AttemptRow | None,
     now_s: float,
     *,
     state: JobState,
@@ -72,15 +72,17 @@ def cannot_start(obstacles: Mapping[str, str]) -> str:
     return "; ".join(f"node {node} cannot start it: {why}" for node, why in obstacles.items())
 
 
-def stint_views(rows: Iterable[StintRow], to_step: Callable[[StintRow], float]) -> list[StintView]:
+def attempt_views(
+    rows: Iterable[AttemptRow], to_step: Callable[[AttemptRow], float]
+) -> list[AttemptView]:
     """The starts of a job that were ordered of their nodes: of others no process ever ran. to_step: where
     one has come to."""
-    return [stint_view(row, to_step(row)) for row in rows if row.ordered]
+    return [attempt_view(row, to_step(row)) for row in rows if row.ordered]
 
 
-def stint_view(row: StintRow, to_step: float) -> StintView:
+def attempt_view(row: AttemptRow, to_step: float) -> AttemptView:
     """One start of a job. to_step: where it has come to."""
-    return StintView(
+    return AttemptView(
         job=row.job,
         epoch=row.epoch,
         node=row.node,
@@ -109,7 +111,7 @@ def _failure(failure: Failure | None) -> FailureView | None:
     return FailureView(**{name: getattr(failure, name) for name in names})
 
 
-def story(job: JobView, stints: Sequence[StintView]) -> tuple[tuple[float, str], ...]:
+def story(job: JobView, stints: Sequence[AttemptView]) -> tuple[tuple[float, str], ...]:
     """What happened to a job, oldest first."""
     events = [(job.submitted_s, f"submitted by {job.user} for {job.tenant}")]
     for stint in stints:

@@ -9,8 +9,8 @@ import re
 import shutil
 from pathlib import Path
 
-from fairlead.errors import InputError
 from fairlead.cluster.protocol.messages import LogChunk
+from fairlead.errors import InputError
 
 _NAME = re.compile(r"(\d+)-(\d+)\.(\d+)\.log")  # epoch, rank, offset of the first byte that is kept
 _CURSOR = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,18})")

@@ -4,10 +4,10 @@
 import msgspec
 
 from fairlead.cluster.protocol.access import Role
-from fairlead.cluster.store.failures import FailureRecord
-from fairlead.cluster.protocol.messages import Failure
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.api_models import JobState
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.store.failures import FailureRecord
 
 OPEN_STATES: frozenset[JobState] = frozenset(
     ("waiting", "running", "finishing", "preempted", "paused")
@@ -42,7 +42,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     reason_node: str = ""  # the node that it is about, "" = about none
     batch: int = 0  # samples per step now, 0 = the script's own
     total_steps: float
-    told_total: float = 0.0  # of the whole job, as the core knows it
+    acknowledged_total: float = 0.0  # of the whole job, as the core knows it
     measured_rate: float | None = None  # steps/s
     measured_on: str = ""  # the accelerator type of that
     kind: str = ""  # family under which the core knows its rates
@@ -76,7 +76,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
         return min(steps, max(self.total_steps - 1.0, 0.0))
 
 
-class StintRow(msgspec.Struct, kw_only=True, gc=False):
+class AttemptRow(msgspec.Struct, kw_only=True, gc=False):
     """One start of a job; see ``views.StintView`` for the fields."""
 
     job: int

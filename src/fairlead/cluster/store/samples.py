@@ -14,17 +14,17 @@ from typing import TypeVar
 
 import msgspec
 
-from fairlead.errors import RunError, StoreError
+from fairlead.cluster.protocol.api_models import Sample
+from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.cluster.store.database import (
     TROUBLE,
-    Layout,
+    DatabaseLayout,
     connect,
     readable,
     reader,
     written_whole,
 )
-from fairlead.cluster.protocol.api_models import Sample
-from fairlead.cluster.protocol.validation_messages import UNREADABLE
+from fairlead.errors import RunError, StoreError
 
 APPLICATION = 0x464C4453  # "FLDS"
 VERSION = 1
@@ -43,7 +43,7 @@ def _created(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('schema', ?)", (str(VERSION),))
 
 
-_LAYOUT = Layout(application=APPLICATION, version=VERSION, schema=_SCHEMA, created=_created)
+_LAYOUT = DatabaseLayout(application=APPLICATION, version=VERSION, schema=_SCHEMA, created=_created)
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 

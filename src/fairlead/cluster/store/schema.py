@@ -25,7 +25,7 @@ COMMITS_KEPT = 1024
 
 
 @dataclass(frozen=True)
-class Table:
+class SqlTable:
     """A table whose rows have checksums. The first ``keys`` columns are its primary key, the last one has
     most of a row and is in no index."""
 
@@ -76,15 +76,15 @@ class Table:
         return f"UPDATE {self.name} SET {self.columns[-1]} = ?, sum = ? WHERE {where}"
 
 
-META = Table("meta", ("key", "value"))
-SEGMENTS = Table("segments", ("number", "first_seq"))
-JOURNAL = Table("journal", ("seq", "segment", "record"))
-JOBS = Table("jobs", ("id", "state", "tenant", "open", "row"))
-STINTS = Table("stints", ("job", "epoch", "open", "row"), keys=2)
-NODES = Table("nodes", ("name", "row"))
-USERS = Table("users", ("user", "row"))
-KEYS = Table("keys", ("number", "key", "ids"))
-TABLES = (META, SEGMENTS, JOURNAL, JOBS, STINTS, NODES, USERS, KEYS)
+META = SqlTable("meta", ("key", "value"))
+SEGMENTS = SqlTable("segments", ("number", "first_seq"))
+JOURNAL = SqlTable("journal", ("seq", "segment", "record"))
+JOBS = SqlTable("jobs", ("id", "state", "tenant", "open", "row"))
+ATTEMPTS = SqlTable("stints", ("job", "epoch", "open", "row"), keys=2)
+NODES = SqlTable("nodes", ("name", "row"))
+USERS = SqlTable("users", ("user", "row"))
+KEYS = SqlTable("keys", ("number", "key", "ids"))
+TABLES = (META, SEGMENTS, JOURNAL, JOBS, ATTEMPTS, NODES, USERS, KEYS)
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, sum BLOB NOT NULL) WITHOUT ROWID;

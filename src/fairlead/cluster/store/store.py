@@ -23,7 +23,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairlead.errors import RunError
+from fairlead.cluster.protocol.api_models import Sample
+from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.cluster.store.checkpointer import Checkpointer
 from fairlead.cluster.store.checksums import SIZE
 from fairlead.cluster.store.database import (
@@ -42,24 +43,24 @@ from fairlead.cluster.store.marker import (
 )
 from fairlead.cluster.store.rows import (
     OPEN_STATES,
+    AttemptRow,
     JobRow,
     NodeRow,
-    StintRow,
     UserRow,
 )
 from fairlead.cluster.store.samples import Samples
 from fairlead.cluster.store.schema import (
+    ATTEMPTS,
     JOBS,
     JOURNAL,
     KEYS,
     META,
     NODES,
     SEGMENTS,
-    STINTS,
     USERS,
     VERSION,
     Commit,
-    Table,
+    SqlTable,
     first_commit,
     newest_commit,
     put_schema,
@@ -74,8 +75,7 @@ from fairlead.cluster.store.verification import (
     state_layout,
     verify_file,
 )
-from fairlead.cluster.protocol.api_models import Sample
-from fairlead.cluster.protocol.validation_messages import UNREADABLE
+from fairlead.errors import RunError
 
 NAME = "state.db"
 LOCK = "server.lock"
@@ -294,13 +294,13 @@ class Store:
         last: int | None = self._rows("SELECT max(seq) FROM journal")[0][0]
         return 0 if last is None else last + 1
 
-    def stints(self, job: int) -> list[StintRow]:
+    def stints(self, job: int) -> list[AttemptRow]:
         """All starts of a job, in order."""
-        return self._decoded(StintRow, STINTS, "WHERE job = ? ORDER BY epoch", job)
+        return self._decoded(AttemptRow, ATTEMPTS, "WHERE job = ? ORDER BY epoch", job)
 
-    def open_stints(self) -> list[StintRow]:
+    def open_stints(self) -> list[AttemptRow]:
         """The starts that have not ended, in order of job and start."""
-        return self._decoded(StintRow, STINTS, "WHERE open = 1 ORDER BY job, epoch")
+        return self._decoded(AttemptRow, ATTEMPTS, "WHERE open = 1 ORDER BY job, epoch")
 
     def nodes(self) -> list[NodeRow]:
         """In order of name."""
@@ -324,14 +324,16 @@ class Store:
         with self._reading, readable(self.path):
             return self._reader.execute(query, values).fetchall()
 
-    def _read(self, table: Table, which: str, *values: object) -> list[tuple[Any, ...]]:
+    def _read(self, table: SqlTable, which: str, *values: object) -> list[tuple[Any, ...]]:
         """Whole rows, their checksums last. Raises DamageError for one that is not as it was written."""
         rows = self._rows(f"{table.select} {which}", *values)
         for row in rows:
             check_row(self.path, table, row)
         return rows
 
-    def _decoded(self, kind: type[_Row], table: Table, which: str, *values: object) -> list[_Row]:
+    def _decoded(
+        self, kind: type[_Row], table: SqlTable, which: str, *values: object
+    ) -> list[_Row]:
         """The contents of rows: what is in the last column before the checksum."""
         decoder = msgspec.msgpack.Decoder(kind)
         try:

@@ -6,9 +6,9 @@ import re
 import secrets
 from collections.abc import Iterable
 
-from fairlead.errors import ConfigError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.store.rows import UserRow
+from fairlead.errors import ConfigError
 
 PREFIX = "fl_"  # lets secret scanners know one when they see it
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from fairlead.errors import RunError
 from fairlead.cluster.store.checksums import (
     SIZE,
     Total,
@@ -16,25 +15,26 @@ from fairlead.cluster.store.checksums import (
     row_sum,
 )
 from fairlead.cluster.store.rows import (
+    AttemptRow,
     JobRow,
     NodeRow,
-    StintRow,
     UserRow,
 )
 from fairlead.cluster.store.schema import (
+    ATTEMPTS,
     JOBS,
     JOURNAL,
     KEYS,
     META,
     NODES,
     SEGMENTS,
-    STINTS,
     USERS,
     Commit,
-    Table,
+    SqlTable,
     newest_commit,
     put_commit,
 )
+from fairlead.errors import RunError
 
 KEYS_KEPT = 100_000  # newest keys of submissions
 
@@ -73,10 +73,10 @@ class Transaction:
             JOBS, [(row.id, row.state, row.tenant, int(row.open), _encode(row)) for row in rows]
         )
 
-    def put_stints(self, rows: Iterable[StintRow]) -> None:
+    def put_stints(self, rows: Iterable[AttemptRow]) -> None:
         """Insert or replace."""
         self._put_all(
-            STINTS, [(row.job, row.epoch, int(row.ended_s is None), _encode(row)) for row in rows]
+            ATTEMPTS, [(row.job, row.epoch, int(row.ended_s is None), _encode(row)) for row in rows]
         )
 
     def put_node(self, row: NodeRow) -> None:
@@ -120,7 +120,7 @@ class Transaction:
     def _newest(self) -> int | None:
         return self._one("SELECT max(number) FROM segments")
 
-    def _next(self, column: str, table: Table) -> int:
+    def _next(self, column: str, table: SqlTable) -> int:
         last = self._one(f"SELECT max({column}) FROM {table.name}")
         return 0 if last is None else last + 1
 
@@ -144,10 +144,10 @@ class Transaction:
         self._delete(JOURNAL, f"seq < {oldest}", number + 1)
         self._delete(SEGMENTS, "number <= ?", number)
 
-    def _put(self, table: Table, *values: Value) -> None:
+    def _put(self, table: SqlTable, *values: Value) -> None:
         self._put_all(table, [values])
 
-    def _put_all(self, table: Table, rows: Sequence[tuple[Value, ...]]) -> None:
+    def _put_all(self, table: SqlTable, rows: Sequence[tuple[Value, ...]]) -> None:
         """Insert or replace. Of rows with the same key the last one counts. At the end of a round thousands
         of jobs change in nothing that an index is about: they cost a fourth of others."""
         if not rows:
@@ -168,7 +168,7 @@ class Transaction:
         self._came(*sums)
 
     def _there(
-        self, table: Table, keys: Sequence[tuple[Value, ...]]
+        self, table: SqlTable, keys: Sequence[tuple[Value, ...]]
     ) -> dict[tuple[Value, ...], tuple[Any, ...]]:
         """Key -> the row with that key, but with its checksum in place of the last column."""
         if len(keys) == 1:
@@ -177,7 +177,7 @@ class Transaction:
             found = self._connection.execute(table.find_all, (msgspec.json.encode(keys).decode(),))
         return {row[: table.keys]: row for row in found}
 
-    def _delete(self, table: Table, where: str, *values: Value) -> None:
+    def _delete(self, table: SqlTable, where: str, *values: Value) -> None:
         query = f"DELETE FROM {table.name} WHERE {where} RETURNING sum"
         for (checksum,) in self._connection.execute(query, values).fetchall():
             self._went(checksum)

@@ -12,11 +12,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.errors import RunError
 from fairlead.cluster.store.checksums import Total, row_sum
 from fairlead.cluster.store.database import (
     TROUBLE,
-    Layout,
+    DatabaseLayout,
     printable,
     reader,
     version_of,
@@ -29,11 +28,12 @@ from fairlead.cluster.store.schema import (
     TABLES,
     VERSION,
     Commit,
-    Table,
+    SqlTable,
     migrate_from_1,
     objects,
     statements,
 )
+from fairlead.errors import RunError
 
 STRUCTURE_S = 10.0  # for SQLite's own look at a large file, when a server starts
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock
@@ -62,9 +62,9 @@ class DamageError(RunError):
         super().__init__(f"{path}: {self.what}; {ways}")
 
 
-def state_layout(created: Callable[[sqlite3.Connection], None]) -> Layout:
+def state_layout(created: Callable[[sqlite3.Connection], None]) -> DatabaseLayout:
     """Of ``state.db``. Its rows are verified by this module, its structure too."""
-    return Layout(
+    return DatabaseLayout(
         application=APPLICATION,
         version=VERSION,
         schema=SCHEMA,
@@ -149,7 +149,7 @@ def missing(path: Path, mark: Mark | None) -> DamageError:
     return DamageError(path, f"{what}{number}")
 
 
-def check_row(path: Path, table: Table, row: tuple[object, ...]) -> None:
+def check_row(path: Path, table: SqlTable, row: tuple[object, ...]) -> None:
     """Raises DamageError for a row, its checksum last, that is not as it was written."""
     if row_sum(table.name, row[:-1]) != row[-1]:  # type: ignore[arg-type]
         key = ", ".join(str(value)[:60] for value in row[: table.keys])
@@ -188,7 +188,7 @@ def _check_structure(connection: sqlite3.Connection, path: Path, limit_s: float 
     return True
 
 
-def _check_rows(connection: sqlite3.Connection, path: Path, table: Table, total: Total) -> int:
+def _check_rows(connection: sqlite3.Connection, path: Path, table: SqlTable, total: Total) -> int:
     count = 0
     for row in connection.execute(f"{table.select} NOT INDEXED"):
         check_row(path, table, row)

@@ -1,0 +1,1 @@
+"""What policies of Gavel's release do where ours differ: for the profile ``gavel``."""

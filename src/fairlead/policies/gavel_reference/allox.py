@@ -23,15 +23,15 @@ class ReleasedAlloX:
 
     alpha: float = 0.2
     name: str = "allox"
-    aware: bool = True
+    heterogeneity_aware: bool = True
     packed: bool = False
-    conserving: bool = True
+    work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares: 1 / s_i for jobs that were ever first in line."""
         share = snapshot.share.copy()
         holds = share.sum(axis=1) == 1.0
-        of_type = snapshot.slot_type[share[holds].argmax(axis=1)]
+        of_type = snapshot.accelerator_of_slot[share[holds].argmax(axis=1)]
         held = np.bincount(of_type, minlength=len(snapshot.capacity))
         free = np.maximum(snapshot.capacity - held, 0.0)
         waiting = np.flatnonzero(~holds)

@@ -1,0 +1,1 @@
+"""Shockwave (NSDI'23): planning ahead for jobs that change while they train."""

@@ -12,7 +12,7 @@ _TOLERANCE = 0.4  # of the profiled samples
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredProgress:
     """Samples that jobs are taken to have trained since round 0. Arrays are (jobs,), ids ascending.
 
     Each round in which a job ran stands for all rounds since the last one in which it did, or since
@@ -26,20 +26,20 @@ class Measured:
     factor: Floats  # on the profiled times of its epochs; stays until another is found
 
     @staticmethod
-    def none() -> "Measured":
+    def none() -> "MeasuredProgress":
         """Of no jobs."""
-        return Measured(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
+        return MeasuredProgress(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
 
-    def of(self, jobs: Ints) -> "Measured":
+    def of(self, jobs: Ints) -> "MeasuredProgress":
         """Of these jobs; those that are not known have trained nothing."""
         at, here = rows_of(self.jobs, jobs)
         rows = at[here]
         samples, last, factor = np.zeros(len(jobs)), np.zeros(len(jobs)), np.ones(len(jobs))
         samples[here], last[here] = self.samples[rows], self.round[rows]
         factor[here] = self.factor[rows]
-        return Measured(jobs.copy(), samples, last, factor)
+        return MeasuredProgress(jobs.copy(), samples, last, factor)
 
-    def after(self, snapshot: Snapshot, ended: int) -> "Measured":
+    def after(self, snapshot: Snapshot, ended: int) -> "MeasuredProgress":
         """With the round that has just ended, and whose number this is."""
         new = self.of(snapshot.jobs)
         ran = np.flatnonzero(snapshot.running_on >= 0)
@@ -51,7 +51,7 @@ class Measured:
         new.round[ran] = ended
         return new
 
-    def calibrated(self, snapshot: Snapshot) -> "Measured":
+    def calibrated(self, snapshot: Snapshot) -> "MeasuredProgress":
         """With new factors for jobs whose samples are off by more than the tolerance."""
         new = self.of(snapshot.jobs)
         factor = new.factor.copy()

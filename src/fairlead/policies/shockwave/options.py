@@ -13,7 +13,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.toml import read_toml
 
 
-class Calibration(StrEnum):
+class ProfileCalibration(StrEnum):
     """Whether measured rates correct the profiled times of epochs."""
 
     OFF = "off"
@@ -59,7 +59,7 @@ class Lateness(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ShockwaveOptions:
     """The options; the defaults are what ``shockwave`` means without a file. docs/shockwave.md has what
     each is worth."""
 
@@ -81,14 +81,14 @@ class Options:
     epoch_time: EpochTime = EpochTime.PRESENT
     predictor: Predictor = Predictor.POSTERIOR
     prior: float = 1.0  # weight of the prior against what is seen
-    calibration: Calibration = Calibration.OWN_TIME
+    calibration: ProfileCalibration = ProfileCalibration.OWN_TIME
     tolerance: float = 0.1  # relative difference from which times are corrected
     share: Share = Share.BY_JOB
     lateness: Lateness = Lateness.SUBMISSION
     stay: float = 3.0  # weight of a running job in the order of rounds is so much larger
 
 
-DEFAULT = Options()
+DEFAULT = ShockwaveOptions()
 RELEASED = replace(
     DEFAULT,
     rounds=20,
@@ -102,7 +102,7 @@ RELEASED = replace(
     whole_epochs=True,
     capped=False,
     epoch_time=EpochTime.HISTORY,
-    calibration=Calibration.CLUSTER_TIME,
+    calibration=ProfileCalibration.CLUSTER_TIME,
     lateness=Lateness.START,
     stay=0.0,
 )
@@ -119,17 +119,20 @@ _RELEASE = {  # keys of the release's configuration files
 _UNUSED = {"gpu_ram", "solver_rel_gap", "solver_num_threads", "solver_timeout"}
 
 
-def read_options(text: str) -> Options:
+def read_options(text: str) -> ShockwaveOptions:
     """Options by the name of a preset, as ``NAME=VALUE,...``, or from a file.
 
-    A ``.toml`` file has any fields of ``Options``, and ``preset`` for what the others are (default). A
+    A ``.toml`` file has any fields of ``ShockwaveOptions``, and ``preset`` for what the others are
+    (default). A
     ``.json`` file is one of the release's: its settings on top of the preset ``released``. Raises
     ConfigError with file, field and value.
     """
     if text in PRESETS:
         return PRESETS[text]
     path = Path(text)
-    if ("=" in text or text in {field.name for field in fields(Options)}) and not path.exists():
+    if (
+        "=" in text or text in {field.name for field in fields(ShockwaveOptions)}
+    ) and not path.exists():
         return _inline(text)
     try:
         path.stat()
@@ -151,17 +154,17 @@ def read_options(text: str) -> Options:
     return _checked(path, found)
 
 
-def write_options(options: Options) -> str:
+def write_options(options: ShockwaveOptions) -> str:
     """The text that ``read_options`` makes the same options of."""
     parts = [
         f"{f.name}={'/'.join(map(str, value)) if isinstance(value, tuple) else value}"
-        for f in fields(Options)
+        for f in fields(ShockwaveOptions)
         if (value := getattr(options, f.name)) != getattr(DEFAULT, f.name)
     ]
     return ",".join(parts) or "default"
 
 
-def _inline(text: str) -> Options:
+def _inline(text: str) -> ShockwaveOptions:
     found: dict[str, Any] = {}
     for part in text.split(","):
         name, sign, value = (word.strip() for word in part.partition("="))
@@ -176,17 +179,17 @@ def _inline(text: str) -> Options:
     return _checked(Path("shockwave"), found, strict=False)
 
 
-def _checked(path: Path, found: dict[str, Any], strict: bool = True) -> Options:
+def _checked(path: Path, found: dict[str, Any], strict: bool = True) -> ShockwaveOptions:
     preset = found.pop("preset", "default")
     if preset not in PRESETS:
         raise ConfigError(f"{path}: preset: must be one of {', '.join(PRESETS)}, got {preset!r}")
-    known = ["preset", *(field.name for field in fields(Options))]
+    known = ["preset", *(field.name for field in fields(ShockwaveOptions))]
     for name in found:
         if name not in known:
             raise ConfigError(f"{path}: {name!r} is not an option (there are {', '.join(known)})")
-    values = {f.name: getattr(PRESETS[preset], f.name) for f in fields(Options)} | found
+    values = {f.name: getattr(PRESETS[preset], f.name) for f in fields(ShockwaveOptions)} | found
     try:
-        options = msgspec.convert(values, Options, strict=strict)
+        options = msgspec.convert(values, ShockwaveOptions, strict=strict)
     except msgspec.ValidationError as problem:
         where = str(problem).partition(" - at `$.")[2]
         name = where.partition("[")[0].rstrip("`")
@@ -201,14 +204,14 @@ def _checked(path: Path, found: dict[str, Any], strict: bool = True) -> Options:
 
 def _expected(name: str) -> str:
     """What kind of value an option takes."""
-    kind = {field.name: field.type for field in fields(Options)}.get(name)
+    kind = {field.name: field.type for field in fields(ShockwaveOptions)}.get(name)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return f"one of {', '.join(kind)}"
     known = {int: "a whole number", float: "a number", bool: "true or false"}
     return known.get(kind, "a list of numbers") if isinstance(kind, type) else "a list of numbers"
 
 
-def _limits(options: Options) -> list[tuple[str, bool, str]]:
+def _limits(options: ShockwaveOptions) -> list[tuple[str, bool, str]]:
     """What must hold of each number, and how to say so."""
     bases = options.bases
     rising = all(a < b for a, b in pairwise(bases))

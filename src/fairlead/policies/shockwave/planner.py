@@ -10,36 +10,36 @@ from numpy.typing import NDArray
 from fairlead.model.allocation import SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job_index import rows_of
-from fairlead.model.plan import Accounts, Answer, Change, RoundPlan, Schedule
+from fairlead.model.plan import Accounts, Change, PlannerAnswer, RoundPlan, Schedule
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.shockwave.fair_targets import Targets
-from fairlead.policies.shockwave.measured_progress import Measured
-from fairlead.policies.shockwave.remaining_work import (
-    NEVER_S,
-    Outlook,
-    outlook,
-)
 from fairlead.policies.common import first_slot
+from fairlead.policies.shockwave.fair_targets import Targets
+from fairlead.policies.shockwave.measured_progress import MeasuredProgress
 from fairlead.policies.shockwave.options import (
     DEFAULT,
-    Calibration,
     Lateness,
-    Options,
+    ProfileCalibration,
     Regulariser,
     Share,
+    ShockwaveOptions,
     write_options,
 )
+from fairlead.policies.shockwave.remaining_work import (
+    NEVER_S,
+    RemainingWork,
+    remaining_work,
+)
+from fairlead.policies.solve.planning_horizon import (
+    PlanningProblem,
+    RoundCounts,
+    solve_counts,
+)
+from fairlead.policies.solve.round_ordering import order_rounds
 from fairlead.policies.solve.round_packing import pack_rounds
-from fairlead.policies.solve.round_ordering import rank
 from fairlead.policies.solve.welfare import (
     MAX_WEIGHT,
     remaining_table,
     utility_table,
-)
-from fairlead.policies.solve.planning_horizon import (
-    Counts,
-    Window,
-    solve_counts,
 )
 
 _TINY = 1e-9
@@ -48,12 +48,12 @@ _LARGEST_RANK = 1e9  # weights in the order of rounds: sums of larger ones lose 
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ShockwaveState:
     """What the planner threads from round to round; replaced, never changed."""
 
     round: int  # rounds planned so far
     targets: Targets
-    measured: Measured
+    measured: MeasuredProgress
     first: int  # round of the schedule's first column
     jobs: Ints  # (jobs,) ids, ascending, that the schedule knows
     slot: Ints  # (jobs, rounds) -1 = does not run
@@ -73,7 +73,7 @@ class Shockwave:
     in ``shockwave_options``.
     """
 
-    options: Options = DEFAULT
+    options: ShockwaveOptions = DEFAULT
     name: str = "shockwave"
     packed: bool = False
 
@@ -82,14 +82,16 @@ class Shockwave:
         """What names this planner with its options: a journal needs no other file."""
         return f"{self.name}:{write_options(self.options)}"
 
-    def start(self) -> State:
+    def start(self) -> ShockwaveState:
         """Nothing planned."""
         none = np.zeros(0, np.int64)
-        return State(0, Targets.none(), Measured.none(), 0, none, none[:, None], np.zeros(0))
+        return ShockwaveState(
+            0, Targets.none(), MeasuredProgress.none(), 0, none, none[:, None], np.zeros(0)
+        )
 
-    def kept(self, state: State) -> dict[str, NDArray[Any]]:
+    def kept(self, state: ShockwaveState) -> dict[str, NDArray[Any]]:
         """All of it."""
-        parts: dict[str, Targets | Measured] = {
+        parts: dict[str, Targets | MeasuredProgress] = {
             "targets": state.targets,
             "measured": state.measured,
         }
@@ -101,21 +103,25 @@ class Shockwave:
         out |= {name: getattr(state, name).copy() for name in ("jobs", "slot", "left_s")}
         return {**out, "rounds": np.array([state.round, state.first])}
 
-    def resume(self, kept: Mapping[str, NDArray[Any]]) -> State:
+    def resume(self, kept: Mapping[str, NDArray[Any]]) -> ShockwaveState:
         """From what was kept."""
         targets = Targets(*(kept[f"targets.{one.name}"] for one in fields(Targets)))
-        measured = Measured(*(kept[f"measured.{one.name}"] for one in fields(Measured)))
+        measured = MeasuredProgress(
+            *(kept[f"measured.{one.name}"] for one in fields(MeasuredProgress))
+        )
         number, first = kept["rounds"].tolist()
-        return State(number, targets, measured, first, kept["jobs"], kept["slot"], kept["left_s"])
+        return ShockwaveState(
+            number, targets, measured, first, kept["jobs"], kept["slot"], kept["left_s"]
+        )
 
-    def due(self, now_s: float, changed: Change, stalled: bool, state: State) -> bool:  # noqa: ARG002
+    def due(self, now_s: float, changed: Change, stalled: bool, state: ShockwaveState) -> bool:  # noqa: ARG002
         """On change, every few rounds, and when the schedule has come to its end."""
         if not self.options.replan_on_adaptation:
             changed &= ~Change.REQUIREMENTS
         over = state.round - state.first >= state.slot.shape[1]
         return bool(changed) or over or state.round % self.options.replan_every == 0
 
-    def solve(self, snapshot: Snapshot, state: State) -> Schedule:
+    def solve(self, snapshot: Snapshot, state: ShockwaveState) -> Schedule:
         """The window's schedule, with the linear relaxation's bound."""
         if not len(snapshot.jobs):
             none = np.zeros((0, self.options.rounds), np.int64)
@@ -129,14 +135,16 @@ class Shockwave:
         devices = problem.devices
         grid, _ = pack_rounds(counts.counts, problem.scale, devices, problem.rounds)
         running = np.where(snapshot.running_on >= 0, 1.0 + self.options.stay, 1.0)
-        grid = rank(grid, problem.scale, devices, np.minimum(weight, _LARGEST_RANK) * running)
+        grid = order_rounds(
+            grid, problem.scale, devices, np.minimum(weight, _LARGEST_RANK) * running
+        )
         slot = np.where(grid >= 0, first_slot(snapshot)[grid], -1)
         report = SolveReport("window", objective=counts.objective, bound=counts.bound)
         return Schedule(snapshot.jobs[:, None].copy(), slot, report)
 
     def settle(
-        self, snapshot: Snapshot, answer: Answer, state: State
-    ) -> tuple[Accounts | None, State]:
+        self, snapshot: Snapshot, answer: PlannerAnswer, state: ShockwaveState
+    ) -> tuple[Accounts | None, ShockwaveState]:
         """Keep the schedule, and the targets that it was made with."""
         assert isinstance(answer, Schedule)
         jobs = answer.units[:, 0]
@@ -154,7 +162,7 @@ class Shockwave:
             left_s=_by_id(jobs, snapshot.jobs, view.mean_left_s, 0.0),
         )
 
-    def plan(self, snapshot: Snapshot, state: State) -> tuple[RoundPlan, State]:
+    def plan(self, snapshot: Snapshot, state: ShockwaveState) -> tuple[RoundPlan, ShockwaveState]:
         """The schedule's next column, and whoever fits on what it leaves."""
         unit, slot = self._planned(snapshot, state)
         unit, slot = _fill(snapshot, unit, slot, self._waiting(snapshot, state, unit))
@@ -163,23 +171,23 @@ class Shockwave:
 
     # --- the window ------------------------------------------------------------------------------
 
-    def _view(self, snapshot: Snapshot, state: State) -> Outlook:
-        if self.options.calibration is not Calibration.CLUSTER_TIME:
-            return outlook(snapshot, self.options)
+    def _view(self, snapshot: Snapshot, state: ShockwaveState) -> RemainingWork:
+        if self.options.calibration is not ProfileCalibration.CLUSTER_TIME:
+            return remaining_work(snapshot, self.options)
         measured = self._measured(snapshot, state).calibrated(snapshot)
-        return outlook(snapshot, self.options, measured.factor)
+        return remaining_work(snapshot, self.options, measured.factor)
 
-    def _measured(self, snapshot: Snapshot, state: State) -> Measured:
+    def _measured(self, snapshot: Snapshot, state: ShockwaveState) -> MeasuredProgress:
         """Up to and with the round that has just ended, however often it is asked for."""
-        if self.options.calibration is not Calibration.CLUSTER_TIME:
+        if self.options.calibration is not ProfileCalibration.CLUSTER_TIME:
             return state.measured
         return state.measured.after(snapshot, state.round - 1)
 
-    def _clock(self, snapshot: Snapshot, state: State) -> float:
+    def _clock(self, snapshot: Snapshot, state: ShockwaveState) -> float:
         """Now; the release counts rounds as if all had their full length."""
         return state.round * snapshot.round_s if self.options.whole_epochs else snapshot.now_s
 
-    def _targets(self, snapshot: Snapshot, state: State, view: Outlook) -> Targets:
+    def _targets(self, snapshot: Snapshot, state: ShockwaveState, view: RemainingWork) -> Targets:
         if np.array_equal(state.targets.jobs, snapshot.jobs):
             return state.targets
         share = self._share(snapshot)
@@ -203,7 +211,9 @@ class Shockwave:
         """(jobs,) weights as their owners set them; the release, which counts whole epochs, has none."""
         return np.ones(len(snapshot.jobs)) if self.options.whole_epochs else snapshot.weight
 
-    def _lateness(self, snapshot: Snapshot, view: Outlook, target: Floats, now: float) -> Floats:
+    def _lateness(
+        self, snapshot: Snapshot, view: RemainingWork, target: Floats, now: float
+    ) -> Floats:
         """(jobs,) expected over fair time of finishing; above 1 = late."""
         expected = now + view.mean_left_s / self._share(snapshot)
         if self.options.lateness is Lateness.START:
@@ -211,7 +221,9 @@ class Shockwave:
         submitted = snapshot.now_s - snapshot.age_s
         return np.asarray((expected - submitted) / np.maximum(target - submitted, 1e-9))
 
-    def _weights(self, snapshot: Snapshot, view: Outlook, target: Floats, now: float) -> Floats:
+    def _weights(
+        self, snapshot: Snapshot, view: RemainingWork, target: Floats, now: float
+    ) -> Floats:
         """(jobs,) v_j."""
         options = self.options
         ratio = self._lateness(snapshot, view, target, now)
@@ -225,8 +237,8 @@ class Shockwave:
         )
 
     def _counts(
-        self, snapshot: Snapshot, view: Outlook, weight: Floats, target: Floats, now: float
-    ) -> tuple[Window, Counts]:
+        self, snapshot: Snapshot, view: RemainingWork, weight: Floats, target: Floats, now: float
+    ) -> tuple[PlanningProblem, RoundCounts]:
         """The rounds that each job gets. The release first asks that all finish in time, which
         practically never can be; with its whole epochs so do we."""
         window = self._window(snapshot, view)
@@ -239,7 +251,7 @@ class Shockwave:
         window = replace(window, utility=window.utility * weight[:, None])
         return window, solve_counts(window)
 
-    def _window(self, snapshot: Snapshot, view: Outlook) -> Window:
+    def _window(self, snapshot: Snapshot, view: RemainingWork) -> PlanningProblem:
         """The problem with all weights 1. Tables are by rounds on each job's fastest type. Jobs that can
         run nowhere at the moment have nothing left, or nobody else's rest would count."""
         options, n = self.options, len(view.epochs)
@@ -266,7 +278,7 @@ class Shockwave:
         if len(snapshot.capacity) > 1:
             speed = epoch_s[:, None] / view.epoch_s
             speed = np.where(speed < _SLOWEST, 0.0, speed)
-        return Window(
+        return PlanningProblem(
             snapshot.capacity.astype(np.int64),
             rounds,
             snapshot.job_scale.astype(np.int64),
@@ -278,7 +290,7 @@ class Shockwave:
         )
 
     def _in_time(
-        self, snapshot: Snapshot, window: Window, target: Floats, now: float
+        self, snapshot: Snapshot, window: PlanningProblem, target: Floats, now: float
     ) -> Ints | None:
         """(jobs,) rounds without which a job would finish late; None if some job does whatever it gets."""
         share = self._share(snapshot)
@@ -289,7 +301,7 @@ class Shockwave:
 
     # --- rounds ----------------------------------------------------------------------------------
 
-    def _planned(self, snapshot: Snapshot, state: State) -> tuple[Ints, Ints]:
+    def _planned(self, snapshot: Snapshot, state: ShockwaveState) -> tuple[Ints, Ints]:
         """Who runs by the schedule, as rows and slots, as far as there are devices."""
         column = state.round - state.first
         if column >= state.slot.shape[1]:
@@ -298,14 +310,14 @@ class Shockwave:
         rows = np.flatnonzero(state.slot[:, column] >= 0)
         at, here = rows_of(snapshot.jobs, state.jobs[rows])
         unit, slot = at[here], state.slot[rows[here], column]
-        kind, scale = snapshot.slot_type[slot], snapshot.scale[unit]
+        kind, scale = snapshot.accelerator_of_slot[slot], snapshot.scale[unit]
         used = np.zeros(len(unit), np.int64)
         for t in range(len(snapshot.capacity)):
             used[kind == t] = np.cumsum(scale[kind == t])
         fits = used <= snapshot.capacity[kind]
         return unit[fits], slot[fits]
 
-    def _waiting(self, snapshot: Snapshot, state: State, unit: Ints) -> Ints:
+    def _waiting(self, snapshot: Snapshot, state: ShockwaveState, unit: Ints) -> Ints:
         """Rows of the others, the longest first; those that came after the plan last."""
         left_s = _by_id(snapshot.jobs, state.jobs, state.left_s, -np.inf)
         order = np.argsort(-left_s, kind="stable")
@@ -314,7 +326,7 @@ class Shockwave:
         return order[waits[order]]
 
 
-def _shared_s(snapshot: Snapshot, view: Outlook, left_s: Floats) -> float:
+def _shared_s(snapshot: Snapshot, view: RemainingWork, left_s: Floats) -> float:
     """The time that all work needs if no device is ever idle, each type as fast as for the mean job.
     left_s: (jobs,) on each job's fastest type."""
     work_s = np.maximum(left_s * snapshot.job_scale, _TINY)
@@ -332,7 +344,7 @@ def _by_id(jobs: Ints, known: Ints, values: Floats, missing: float) -> Floats:
 
 def _fill(snapshot: Snapshot, unit: Ints, slot: Ints, waiting: Ints) -> tuple[Ints, Ints]:
     """First fit on what is left, each job on the fastest type that has room for it."""
-    kind = snapshot.slot_type[slot]
+    kind = snapshot.accelerator_of_slot[slot]
     used = np.bincount(kind, snapshot.scale[unit], len(snapshot.capacity))
     free = snapshot.capacity - used
     more: list[tuple[int, int]] = []

@@ -15,10 +15,10 @@ from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Regimes, Snapshot
 from fairlead.policies.common import first_slot
 from fairlead.policies.shockwave.options import (
-    Calibration,
     EpochTime,
-    Options,
     Predictor,
+    ProfileCalibration,
+    ShockwaveOptions,
 )
 
 NEVER_S = 1e12  # epochs last so long where a job cannot run: finite, so that sums stay finite
@@ -26,7 +26,7 @@ _LEAST = 0.01  # part of a job that is taken to be left as long as it has not en
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class RemainingWork:
     """Per job: how far it is, and how long it would still run on each accelerator type."""
 
     epochs: Floats  # (jobs,) of the whole job
@@ -37,14 +37,16 @@ class Outlook:
     mean_left_s: Floats  # (jobs,) running time left on a mean device
 
 
-def outlook(snapshot: Snapshot, options: Options, measured: Floats | None = None) -> Outlook:
+def remaining_work(
+    snapshot: Snapshot, options: ShockwaveOptions, measured: Floats | None = None
+) -> RemainingWork:
     """The outlook of all jobs. measured: (jobs,) factor on all epoch times, None = 1 for all."""
     regimes = snapshot.regimes or _single(snapshot)
     epoch_s = _epoch_times(snapshot, regimes, options.whole_epochs)
     if measured is not None:
         epoch_s = epoch_s * measured[:, None, None]
-    if options.calibration is Calibration.OWN_TIME:
-        epoch_s = epoch_s * _own_time(snapshot, regimes, epoch_s, options.tolerance)[:, None, None]
+    if options.calibration is ProfileCalibration.OWN_TIME:
+        epoch_s = epoch_s * _run_time(snapshot, regimes, epoch_s, options.tolerance)[:, None, None]
     progress, left = _progress(snapshot, regimes, options)
     seen = _seen(regimes, progress, options)
     ahead = _epochs_ahead(regimes, progress, left, seen, options)
@@ -58,7 +60,7 @@ def outlook(snapshot: Snapshot, options: Options, measured: Floats | None = None
     if options.whole_epochs:
         mean_left = np.where(left > 0, mean_left, 1.0)
     spent = _spent(regimes, progress, options)
-    return Outlook(
+    return RemainingWork(
         regimes.epochs, progress, present, left_s, (spent * mean_s).sum(axis=1), mean_left
     )
 
@@ -100,11 +102,11 @@ def _epoch_times(snapshot: Snapshot, regimes: Regimes, whole: bool) -> Floats:
     return np.asarray(np.maximum(1.0, np.round(time)) if whole else time)
 
 
-def _own_time(snapshot: Snapshot, regimes: Regimes, epoch_s: Floats, tolerance: float) -> Floats:
+def _run_time(snapshot: Snapshot, regimes: Regimes, epoch_s: Floats, tolerance: float) -> Floats:
     """(jobs,) time that a job's epochs took over what was predicted, where they differ by more than the
     tolerance. Counts only time in which the job ran, by accelerator type."""
     received = np.zeros((len(snapshot.jobs), len(snapshot.capacity)))
-    for t, kind in enumerate(snapshot.slot_type.tolist()):
+    for t, kind in enumerate(snapshot.accelerator_of_slot.tolist()):
         received[:, kind] += snapshot.received_s[: len(received), t]
     part = received / np.maximum(received.sum(axis=1), 1e-9)[:, None]
     mean_s = 1.0 / np.maximum(np.einsum("jbt,jt->jb", 1.0 / epoch_s, part), 1e-15)
@@ -115,7 +117,9 @@ def _own_time(snapshot: Snapshot, regimes: Regimes, epoch_s: Floats, tolerance: 
     return np.where(np.abs(factor - 1.0) > tolerance, np.clip(factor, 0.1, 10.0), 1.0)
 
 
-def _progress(snapshot: Snapshot, regimes: Regimes, options: Options) -> tuple[Floats, Floats]:
+def _progress(
+    snapshot: Snapshot, regimes: Regimes, options: ShockwaveOptions
+) -> tuple[Floats, Floats]:
     """(jobs,) epochs done, and epochs left. In whole epochs nothing may be left of a job that still has
     steps to do, unless ``capped``."""
     rows = np.arange(len(snapshot.jobs))
@@ -148,7 +152,7 @@ def _scheduled(regimes: Regimes, progress: Floats, current: float) -> Floats:
     return out
 
 
-def _seen(regimes: Regimes, progress: Floats, options: Options) -> Floats:
+def _seen(regimes: Regimes, progress: Floats, options: ShockwaveOptions) -> Floats:
     """(jobs, batches) epochs observed at each batch size."""
     if options.whole_epochs:  # by the profile, the present epoch included
         return _scheduled(regimes, progress, 1.0)
@@ -157,7 +161,7 @@ def _seen(regimes: Regimes, progress: Floats, options: Options) -> Floats:
     return np.asarray(regimes.seen * factor[:, None])
 
 
-def _spent(regimes: Regimes, progress: Floats, options: Options) -> Floats:
+def _spent(regimes: Regimes, progress: Floats, options: ShockwaveOptions) -> Floats:
     """(jobs, batches) epochs done at each batch size."""
     return (
         _scheduled(regimes, progress, 0.0)
@@ -167,7 +171,7 @@ def _spent(regimes: Regimes, progress: Floats, options: Options) -> Floats:
 
 
 def _epochs_ahead(
-    regimes: Regimes, progress: Floats, left: Floats, seen: Floats, options: Options
+    regimes: Regimes, progress: Floats, left: Floats, seen: Floats, options: ShockwaveOptions
 ) -> Floats:
     """(jobs, batches) epochs that are expected at each batch size from here on; sums to ``left``."""
     if options.predictor is Predictor.ORACLE:

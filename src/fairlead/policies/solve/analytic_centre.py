@@ -5,7 +5,8 @@
 Mehrotra's predictor and corrector (SIAM J. Optim. 2(4), 1992) from an infeasible start, with centring
 steps near the end; the normal equations are dense in the rows, so this is for hundreds of rows, not for
 thousands. From a start that is equal for equal columns and rows all iterates are: those that are alike are
-one column or row that counts as often as there are of them. ``fairlead.policies.solve.interior_point`` does the same for
+one column or row that counts as often as there are of them. ``fairlead.policies.solve.interior_point``
+does the same for
 max-min shares without pairs at any size.
 
 Gavel's release solves with an interior-point solver, and which of many optima it ends at shapes its
@@ -16,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.policies.solve.dense_linear_algebra import reach
+from fairlead.model.jit import kernel
+from fairlead.policies.solve.dense_linear_algebra import max_step
 
 STEPS = 200
 CENTRING = 5
@@ -27,7 +28,7 @@ _STEP = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class SparseColumns:
     """A by columns: column k has rows index[start[k]:start[k + 1]], ascending."""
 
     start: Ints
@@ -36,7 +37,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class Multiplicity:
     """How many columns and rows of the programme each column and row stands for."""
 
     columns: Floats
@@ -44,7 +45,7 @@ class Alike:
 
 
 @dataclass(frozen=True, slots=True)
-class Middle:
+class AnalyticCentre:
     """The middle of the best answers, and prices that prove it: of one column and of one row, whatever it
     stands for."""
 
@@ -52,17 +53,21 @@ class Middle:
     price: Floats  # (rows,) > 0
 
 
-def centre(
-    a: Columns, b: Floats, c: Floats, tolerance: float = 1e-8, alike: Alike | None = None
-) -> Middle | None:
+def analytic_centre(
+    a: SparseColumns,
+    b: Floats,
+    c: Floats,
+    tolerance: float = 1e-8,
+    alike: Multiplicity | None = None,
+) -> AnalyticCentre | None:
     """The middle of the best answers; None where rounding kept it from being found. b, c: of one row and
     of one column, whatever it stands for."""
-    alike = alike or Alike(np.ones(len(c)), np.ones(len(b)))
+    alike = alike or Multiplicity(np.ones(len(c)), np.ones(len(b)))
     x, price, gap, residual = _centre(
         a.start, a.index, a.value, b, c, alike.columns, alike.rows, tolerance
     )
     found = gap < 100 * tolerance and residual < 100 * tolerance
-    return Middle(x, price) if found else None
+    return AnalyticCentre(x, price) if found else None
 
 
 @kernel("f8(f8[::1], f8[::1], f8[::1])")
@@ -132,7 +137,7 @@ def _centre(
     tolerance: float,
 ) -> tuple[Floats, Floats, float, float]:
     """x, prices of the rows, the gap of the products relative to the objective, and the largest residual
-    relative to b, c. copies: (columns,) and count: (rows,) of ``Alike``."""
+    relative to b, c. copies: (columns,) and count: (rows,) of ``Multiplicity``."""
     columns, rows = len(c), len(b)
     all_products = copies.sum() + count.sum()
     x, w = np.ones(columns), np.ones(columns)
@@ -183,8 +188,8 @@ def _centre(
                 target_x[:] = mu - x * w
                 target_s[:] = mu - s * y
             else:
-                forward = min(reach(x, dx), reach(s, ds))
-                backward = min(reach(w, dw), reach(y, dy))
+                forward = min(max_step(x, dx), max_step(s, ds))
+                backward = min(max_step(w, dw), max_step(y, dy))
                 after = _dot(x + forward * dx, w + backward * dw, copies)
                 after += _dot(s + forward * ds, y + backward * dy, count)
                 goal = mu * (after / all_products / mu) ** 3
@@ -203,8 +208,8 @@ def _centre(
                 dw[k] = total
                 dx[k] = (target_x[k] - x[k] * total) / w[k]
             ds[:] = (target_s - s * dy) / y
-        forward = min(1.0, _STEP * min(reach(x, dx), reach(s, ds)))
-        backward = min(1.0, _STEP * min(reach(w, dw), reach(y, dy)))
+        forward = min(1.0, _STEP * min(max_step(x, dx), max_step(s, ds)))
+        backward = min(1.0, _STEP * min(max_step(w, dw), max_step(y, dy)))
         x = np.maximum(x + forward * dx, 1e-300)
         s = np.maximum(s + forward * ds, 1e-300)
         w = np.maximum(w + backward * dw, 1e-300)
@@ -213,7 +218,7 @@ def _centre(
 
 
 @dataclass(frozen=True, slots=True)
-class MiddleShares:
+class CentralShares:
     """Shares, and the prices that prove how good they are."""
 
     share: Floats  # (jobs, slots) of jobs alone
@@ -227,12 +232,12 @@ class MiddleShares:
 def central_shares(
     rate: Floats,
     scale: Ints,
-    slot_type: Ints,
+    accelerator_of_slot: Ints,
     capacity: Floats,
     kind: Ints,
-    beside: Floats | None,
+    colocated_rate: Floats | None,
     worth: Floats,
-) -> MiddleShares | None:
+) -> CentralShares | None:
     """The middle of the best shares of jobs alone, and of pairs; None where it was not found. Every pair of
     jobs of equal scale factor is offered, whatever it is worth, as in Gavel's programmes; jobs that are
     alike have the same shares.
@@ -247,21 +252,21 @@ def central_shares(
     count = np.bincount(of).astype(np.float64)
     classes, slots = len(first), rate.shape[1]
     one, two = np.arange(classes), np.arange(classes)
-    if beside is not None:
+    if colocated_rate is not None:
         i, j = np.triu_indices(classes)
         both = (scale[first][i] == scale[first][j]) & ((i != j) | (count[i] > 1))
         one, two = np.concatenate([one, i[both]]), np.concatenate([two, j[both]])
     pair = np.arange(len(one)) >= classes
-    table = np.zeros((0, 0, slots)) if beside is None else beside
+    table = np.zeros((0, 0, slots)) if colocated_rate is None else colocated_rate
     programme = _Programme(rate[first], scale[first], kind[first], worth[first], count, table)
-    middle = _central(programme, one, two, pair, slot_type, capacity)
+    middle = _central(programme, one, two, pair, accelerator_of_slot, capacity)
     if middle is None:
         return None
     found = middle.x[:-1].reshape(len(one), slots)
-    found[:, capacity[slot_type] <= 0] = 0.0
+    found[:, capacity[accelerator_of_slot] <= 0] = 0.0
     left, right = np.zeros((2, 0), np.int64)
     of_pairs = np.zeros((0, slots))
-    if beside is not None:
+    if colocated_rate is not None:
         left, right = np.triu_indices(len(rate), 1)
         alike = scale[left] == scale[right]
         left, right = left[alike], right[alike]
@@ -269,7 +274,7 @@ def central_shares(
         unit[one[pair], two[pair]] = unit[two[pair], one[pair]] = np.flatnonzero(pair)
         of_pairs = found[unit[of[left], of[right]]]
     of_worth, of_time, of_type = np.split(middle.price, [classes, 2 * classes])
-    return MiddleShares(
+    return CentralShares(
         found[of],
         np.column_stack([left, right]),
         of_pairs,
@@ -288,7 +293,7 @@ class _Programme:
     kind: Ints  # (classes,)
     worth: Floats  # (classes,)
     count: Floats  # (classes,) jobs
-    beside: Floats  # (kinds, kinds, slots)
+    colocated_rate: Floats  # (kinds, kinds, slots)
 
     @property
     def largest(self) -> Floats:
@@ -303,14 +308,14 @@ class _Programme:
 
 
 def _central(
-    of: _Programme, one: Ints, two: Ints, pair: Bools, slot_type: Ints, capacity: Floats
-) -> Middle | None:
+    of: _Programme, one: Ints, two: Ints, pair: Bools, accelerator_of_slot: Ints, capacity: Floats
+) -> AnalyticCentre | None:
     """The middle of the best shares of one unit of each class of units on each slot type, the level behind
     them: of jobs of class ``one`` alone, or, where ``pair``, beside one of class ``two``."""
-    n, slots, units, count = len(of.rate), len(slot_type), len(one), of.count
+    n, slots, units, count = len(of.rate), len(accelerator_of_slot), len(one), of.count
     mine, yours = of.rate[one], np.zeros((units, slots))
-    mine[pair] = of.beside[of.kind[one[pair]], of.kind[two[pair]]]
-    yours[pair] = of.beside[of.kind[two[pair]], of.kind[one[pair]]]
+    mine[pair] = of.colocated_rate[of.kind[one[pair]], of.kind[two[pair]]]
+    yours[pair] = of.colocated_rate[of.kind[two[pair]], of.kind[one[pair]]]
     same = pair & (one == two)  # both jobs have their rows in one
     other = pair & ~same
     largest, worth = of.largest, of.scaled
@@ -321,8 +326,8 @@ def _central(
     row[:, :, 1], value[:, :, 1] = two[:, None], -worth[two][:, None] * yours * other[:, None]
     row[:, :, 2], value[:, :, 2] = n + one[:, None], 1.0 + same[:, None]
     row[:, :, 3], value[:, :, 3] = n + two[:, None], 1.0 * other[:, None]
-    row[:, :, 4] = 2 * n + slot_type
-    value[:, :, 4] = of.scale[one][:, None] / np.maximum(capacity, 1.0)[slot_type]
+    row[:, :, 4] = 2 * n + accelerator_of_slot
+    value[:, :, 4] = of.scale[one][:, None] / np.maximum(capacity, 1.0)[accelerator_of_slot]
     copies = np.where(other, count[one] * count[two], count[one])
     copies[same] *= (count[one[same]] - 1) / 2
     there = value != 0
@@ -335,8 +340,8 @@ def _central(
     )
     start = np.cumsum(np.concatenate([[0], there.sum(axis=2).ravel(), [len(says)]]))
     c = np.append(np.zeros(units * slots), 1.0)
-    alike = Alike(
+    alike = Multiplicity(
         np.append(np.repeat(copies, slots), 1.0),
         np.concatenate([count, count, np.ones(len(capacity))]),
     )
-    return centre(Columns(start, index, entries), b, c, alike=alike)
+    return analytic_centre(SparseColumns(start, index, entries), b, c, alike=alike)

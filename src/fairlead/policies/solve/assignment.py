@@ -23,8 +23,8 @@ from fairlead.policies.solve.highs import (
     INFINITY,
     LOWER,
     Basis,
+    HighsModel,
     LinearProgram,
-    Model,
     Optimum,
 )
 
@@ -39,7 +39,7 @@ class Matching:
     iterations: int
 
 
-def match(time_s: Floats, scale: Ints, devices: Ints) -> Matching:
+def assign(time_s: Floats, scale: Ints, devices: Ints) -> Matching:
     """The cheapest matching. time_s: (jobs, types) run time, inf = cannot run there; scale: (jobs,)
     devices of a job; devices: (types,), a type with fewer than a job needs must have inf for it."""
     runs = np.isfinite(time_s).any(axis=1)
@@ -58,10 +58,12 @@ def match(time_s: Floats, scale: Ints, devices: Ints) -> Matching:
 def _cost(time_s: Floats, scale: Ints, devices: int) -> float:
     """Cost of (jobs,) on one type, each in the first position that has room, longest first."""
     order = np.argsort(-time_s, kind="stable")
-    return float(time_s[order] @ (1 + scale[order] * (_positions(scale[order], devices) - 1)))
+    return float(
+        time_s[order] @ (1 + scale[order] * (_completion_positions(scale[order], devices) - 1))
+    )
 
 
-def _positions(scale: Ints, devices: int) -> Ints:
+def _completion_positions(scale: Ints, devices: int) -> Ints:
     """(jobs,) positions from the end, from 1 on, filled one after the other."""
     if (scale == 1).all():
         return np.arange(len(scale)) // max(devices, 1) + 1
@@ -88,7 +90,7 @@ class _Program:
         depth = np.zeros(len(self.devices), np.int64)
         for t in range(len(depth)):
             widths = self.scale[start == t].astype(np.int64)
-            depth[t] = 2 + _positions(widths, int(self.devices[t])).max(initial=0)
+            depth[t] = 2 + _completion_positions(widths, int(self.devices[t])).max(initial=0)
         while True:
             nodes = [(t, k) for t in range(len(depth)) for k in range(1, depth[t] + 1)]
             self.node_type, self.node_k = np.array(nodes, np.int64).T
@@ -136,7 +138,7 @@ class _Program:
             index=index.ravel(),
             value=value.ravel(),
         )
-        model = Model(program)
+        model = HighsModel(program)
         model.load(self._basis(start, job, node))
         optimum: Optimum = model.maximise()
         share = np.zeros((jobs, nodes))
@@ -151,7 +153,7 @@ class _Program:
             here = here[np.argsort(-self.time_s[here, t], kind="stable")]
             widths = self.scale[here].astype(np.int64)
             first = int(np.flatnonzero(self.node_type == t)[0])
-            at[here] = first + _positions(widths, int(self.devices[t])) - 1
+            at[here] = first + _completion_positions(widths, int(self.devices[t])) - 1
         chosen: Bools = at[job] == node
         rows = np.append(np.full(len(at), LOWER), np.full(len(self.node_type), BASIC))
         return Basis(np.where(chosen, BASIC, LOWER).astype(np.uint8), rows.astype(np.uint8))

@@ -19,7 +19,7 @@ _LITTLE = 1e-9  # of a device, or of a gain: not worth a trade
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class TradeMarket:
     """Owners and what they hold. ``trade`` changes ``held`` and ``pool`` in place."""
 
     held: Floats  # (owners, types) devices
@@ -28,7 +28,7 @@ class Market:
     pool: Floats  # (types,) devices that nobody holds: to be had for another one each
 
 
-def trade(market: Market) -> int:
+def trade(market: TradeMarket) -> int:
     """Trade until no trade is worth it; how many there were."""
     trades = 0
     for _ in range(_PASSES):
@@ -41,7 +41,7 @@ def trade(market: Market) -> int:
     return trades
 
 
-def _swap_with_pool(market: Market, a: int, b: int) -> int:
+def _swap_with_pool(market: TradeMarket, a: int, b: int) -> int:
     """Owners take devices of a from the pool for theirs of b, those who gain most first."""
     gain = market.value[:, a] - market.value[:, b]
     relative = np.divide(gain, market.value[:, b], out=gain.copy(), where=market.value[:, b] > 0)
@@ -63,7 +63,7 @@ def _swap_with_pool(market: Market, a: int, b: int) -> int:
 class _Pair:
     """The market in two types: a is bought, b is what is paid in."""
 
-    def __init__(self, market: Market, a: int, b: int) -> None:
+    def __init__(self, market: TradeMarket, a: int, b: int) -> None:
         self.market, self.a, self.b = market, a, b
         va, vb = market.value[:, a], market.value[:, b]
         speedup = np.divide(va, vb, out=np.full(len(va), np.inf), where=vb > 0)

@@ -14,60 +14,64 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.jit import kernel
 
 _AT_KINK = 1 - 1e-9  # a rate this near below a kink is at it
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
+class JobClasses:
     """What jobs of a kind can do, and the rates at which their cost has kinks."""
 
     id: Ints  # (kinds,) ascending
     scale: Floats  # (kinds,) devices
     rate: Floats  # (kinds, slots) steps/s; 0 = cannot run there
-    kink: Floats  # (kinds, slots + 1) 0 and its own rates, ascending; 0 for those that repeat
+    breakpoints: (
+        Floats  # (kinds, slots + 1) 0 and its own rates, ascending; 0 for those that repeat
+    )
 
     @staticmethod
-    def of(ids: Ints, scale: Floats, rate: Floats) -> "Kinds":
+    def of(ids: Ints, scale: Floats, rate: Floats) -> "JobClasses":
         """Kinds with their kinks."""
-        return Kinds(ids, scale, np.ascontiguousarray(rate), kinks(rate))
+        return JobClasses(ids, scale, np.ascontiguousarray(rate), find_breakpoints(rate))
 
     @property
     def best(self) -> Floats:
         """(kinds,) the fastest rate."""
-        return np.ascontiguousarray(self.kink[:, -1])
+        return np.ascontiguousarray(self.breakpoints[:, -1])
 
 
-def kinks(rate: Floats) -> Floats:
+def find_breakpoints(rate: Floats) -> Floats:
     """(kinds, slots + 1) 0 and the rates of each kind, ascending; 0 for those that repeat."""
-    kink = np.sort(np.column_stack([np.zeros(len(rate)), rate]), axis=1)
-    kink[:, :-1][kink[:, :-1] == kink[:, 1:]] = 0.0
-    kink.sort(axis=1)
-    return kink
+    breakpoints = np.sort(np.column_stack([np.zeros(len(rate)), rate]), axis=1)
+    breakpoints[:, :-1][breakpoints[:, :-1] == breakpoints[:, 1:]] = 0.0
+    breakpoints.sort(axis=1)
+    return breakpoints
 
 
 @kernel("i8(f8, f8[::1])", inline="always")
-def segment(need: float, kink: Floats) -> int:
+def segment(need: float, breakpoints: Floats) -> int:
     """The first kink that is not below a rate > 0; the last one for a rate beyond it."""
     k = 1
-    for j in range(1, len(kink) - 1):
-        k += need > kink[j]  # counted, not searched: nothing could foretell where a search ends
+    for j in range(1, len(breakpoints) - 1):
+        k += (
+            need > breakpoints[j]
+        )  # counted, not searched: nothing could foretell where a search ends
     return k
 
 
 @kernel("f8[:,::1](f8[:,::1], f8[::1], f8[:,::1], f8[::1])")
-def kink_cost(rate: Floats, scale: Floats, kink: Floats, price: Floats) -> Floats:
+def breakpoint_cost(rate: Floats, scale: Floats, breakpoints: Floats, price: Floats) -> Floats:
     """(kinds, kinks) the least that a job pays for exactly this rate. price: (slots,) of a device.
 
     The cheapest shares use at most two slot types, or one and no time at all.
     """
     slots = rate.shape[1]
-    out = np.zeros_like(kink)
-    for c in range(len(kink)):
-        for k in range(kink.shape[1]):
-            want = kink[c, k]
+    out = np.zeros_like(breakpoints)
+    for c in range(len(breakpoints)):
+        for k in range(breakpoints.shape[1]):
+            want = breakpoints[c, k]
             if want <= 0:
                 continue
             least = np.inf
@@ -109,68 +113,70 @@ def cheapest(kind: Ints, need: Floats, rate: Floats, price: Floats) -> tuple[Int
 
 
 @kernel("f8(i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1])")
-def total_cost(kind: Ints, count: Floats, need: Floats, kink: Floats, cost: Floats) -> float:
+def total_cost(kind: Ints, count: Floats, need: Floats, breakpoints: Floats, cost: Floats) -> float:
     """What all rows cost together. kind, count, need: (rows,); cost: (kinds, kinks)."""
     total = 0.0
     for i in range(len(kind)):
         if need[i] > 0:
             c = kind[i]
-            k = segment(need[i], kink[c])
-            low = kink[c, k - 1]
-            part = (need[i] - low) / (kink[c, k] - low)
+            k = segment(need[i], breakpoints[c])
+            low = breakpoints[c, k - 1]
+            part = (need[i] - low) / (breakpoints[c, k] - low)
             total += count[i] * (part * cost[c, k] + (1.0 - part) * cost[c, k - 1])
     return total
 
 
 @kernel("Tuple((f8[::1], f8[::1]))(i8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1])")
-def for_free(
-    kind: Ints, need: Floats, kink: Floats, cost: Floats, dear: Floats
+def slack_at_price(
+    kind: Ints, need: Floats, breakpoints: Floats, cost: Floats, dear: Floats
 ) -> tuple[Floats, Floats]:
     """(rows,) the largest rate that costs a job no more than what it needs, and what one step/s beyond
     that costs; inf where there is none. dear: (kinds,) a marginal cost up to which a step/s is free."""
     most, marginal = np.empty(len(kind)), np.empty(len(kind))
-    last = kink.shape[1] - 1
+    last = breakpoints.shape[1] - 1
     for i in range(len(kind)):
         c = kind[i]
-        most[i], marginal[i] = max(need[i], kink[c, last]), np.inf
+        most[i], marginal[i] = max(need[i], breakpoints[c, last]), np.inf
         for k in range(1, last + 1):
-            if kink[c, k] <= 0 or need[i] >= kink[c, k] * _AT_KINK:
+            if breakpoints[c, k] <= 0 or need[i] >= breakpoints[c, k] * _AT_KINK:
                 continue
-            slope = (cost[c, k] - cost[c, k - 1]) / (kink[c, k] - kink[c, k - 1])
+            slope = (cost[c, k] - cost[c, k - 1]) / (breakpoints[c, k] - breakpoints[c, k - 1])
             if slope > dear[c]:
-                most[i], marginal[i] = max(need[i], kink[c, k - 1]), slope
+                most[i], marginal[i] = max(need[i], breakpoints[c, k - 1]), slope
                 break
     return most, marginal
 
 
 @kernel("f8[:,::1](i8[::1], f8[::1], f8[::1], f8[:,::1])")
-def multiplicities(kind: Ints, count: Floats, need: Floats, kink: Floats) -> Floats:
+def multiplicities(kind: Ints, count: Floats, need: Floats, breakpoints: Floats) -> Floats:
     """(kinds, kinks) how many jobs need exactly this rate."""
-    out = np.zeros_like(kink)
+    out = np.zeros_like(breakpoints)
     for i in range(len(kind)):
         if need[i] > 0:
             c = kind[i]
-            k = segment(need[i], kink[c])
-            low = kink[c, k - 1]
-            part = (need[i] - low) / (kink[c, k] - low)
+            k = segment(need[i], breakpoints[c])
+            low = breakpoints[c, k - 1]
+            part = (need[i] - low) / (breakpoints[c, k] - low)
             out[c, k] += count[i] * part
             out[c, k - 1] += count[i] * (1.0 - part)
     return out
 
 
 @kernel("f8[:,::1](i8[::1], f8[::1], f8[:,::1], f8[:,:,::1])")
-def expand(kind: Ints, need: Floats, kink: Floats, of_kink: Floats) -> Floats:
+def expand(kind: Ints, need: Floats, breakpoints: Floats, breakpoint_of: Floats) -> Floats:
     """(rows, slots) shares of a job from (kinds, kinks, slots): those of its neighbours, weighted."""
-    slots = of_kink.shape[2]
+    slots = breakpoint_of.shape[2]
     share = np.zeros((len(kind), slots))
     for i in range(len(kind)):
         if need[i] > 0:
             c = kind[i]
-            k = segment(need[i], kink[c])
-            low = kink[c, k - 1]
-            part = (need[i] - low) / (kink[c, k] - low)
+            k = segment(need[i], breakpoints[c])
+            low = breakpoints[c, k - 1]
+            part = (need[i] - low) / (breakpoints[c, k] - low)
             for j in range(slots):
-                share[i, j] = part * of_kink[c, k, j] + (1.0 - part) * of_kink[c, k - 1, j]
+                share[i, j] = (
+                    part * breakpoint_of[c, k, j] + (1.0 - part) * breakpoint_of[c, k - 1, j]
+                )
     return share
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Floats
+from fairlead.model.jit import kernel
 
 
 @kernel("void(f8[:,::1], f8[:,::1])")
@@ -95,7 +95,7 @@ def solve_lower(factor: Floats, right: Floats) -> None:
 
 
 @kernel("f8(f8[::1], f8[::1])")
-def reach(value: Floats, step: Floats) -> float:
+def max_step(value: Floats, step: Floats) -> float:
     """The largest part of a step, at most 1, that leaves every value positive."""
     part = 1.0
     for i in range(len(value)):

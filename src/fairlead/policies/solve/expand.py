@@ -8,13 +8,15 @@ pairs. The jobs of a class with itself go two by two, the first three in a ring 
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.jit import kernel
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.solve.program import Answer, Problem
+from fairlead.policies.solve.program import ProgramSolution, ShareProblem
 
 
-def pair_shares(problem: Problem, answer: Answer, snapshot: Snapshot) -> tuple[Ints, Floats]:
+def pair_shares(
+    problem: ShareProblem, answer: ProgramSolution, snapshot: Snapshot
+) -> tuple[Ints, Floats]:
     """(pairs, 2) positions of jobs, ascending, and (pairs, slots) their shares.
 
     Jobs that run in a pair now come first in their classes, next to each other, so that pairs which go
@@ -23,7 +25,9 @@ def pair_shares(problem: Problem, answer: Answer, snapshot: Snapshot) -> tuple[I
     return _laid_out(problem, answer, snapshot, np.arange(len(snapshot.jobs)), 0)
 
 
-def unit_shares(problem: Problem, answer: Answer, snapshot: Snapshot) -> tuple[Ints, Floats]:
+def unit_shares(
+    problem: ShareProblem, answer: ProgramSolution, snapshot: Snapshot
+) -> tuple[Ints, Floats]:
     """(units, 2) ids of jobs, -1 = none, and (units, slots) their shares: all jobs alone, then the pairs
     as ``pair_shares`` has them."""
     n = len(snapshot.jobs)
@@ -34,16 +38,18 @@ def unit_shares(problem: Problem, answer: Answer, snapshot: Snapshot) -> tuple[I
 
 
 def _laid_out(
-    problem: Problem, answer: Answer, snapshot: Snapshot, name: Ints, front: int
+    problem: ShareProblem, answer: ProgramSolution, snapshot: Snapshot, name: Ints, front: int
 ) -> tuple[Ints, Floats]:
     """The pairs, by the names (jobs,) of their jobs, and their shares, behind ``front`` empty rows."""
-    ways = answer.ways
-    used = np.flatnonzero((ways.second >= 0) & (answer.time > 0))
+    configurations = answer.configurations
+    used = np.flatnonzero((configurations.second >= 0) & (answer.time > 0))
     slots = problem.rate.shape[1]
     classes = len(problem.scale)
-    code, which = np.unique(ways.first[used] * classes + ways.second[used], return_inverse=True)
+    code, which = np.unique(
+        configurations.first[used] * classes + configurations.second[used], return_inverse=True
+    )
     time = np.zeros((len(code), slots))
-    time[which, ways.slot[used]] = answer.time[used]
+    time[which, configurations.slot[used]] = answer.time[used]
     first, second = code // max(classes, 1), code % max(classes, 1)
     members, begin = _members(problem, snapshot)
     n, m = (problem.classes.count[row].astype(np.int64) for row in (first, second))
@@ -54,7 +60,7 @@ def _laid_out(
     return pair, share
 
 
-def _members(problem: Problem, snapshot: Snapshot) -> tuple[Ints, Ints]:
+def _members(problem: ShareProblem, snapshot: Snapshot) -> tuple[Ints, Ints]:
     """(jobs,) positions class by class, and (classes + 1,) where each class begins."""
     of = problem.classes.of
     begin = np.concatenate([[0], np.cumsum(problem.classes.count.astype(np.int64))])

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.errors import SolveError
-from fairlead.model.late import Late
 from fairlead.model.arrays import Floats
+from fairlead.model.late import Late
 
 highspy: Any = Late("highspy")  # a fifth of a second of CPU time
 
@@ -89,7 +89,7 @@ class Optimum:
     iterations: int
 
 
-class Model:
+class HighsModel:
     """One program inside HiGHS, for the phases of a single solve; ``close`` is not needed."""
 
     def __init__(self, program: LinearProgram) -> None:
@@ -208,7 +208,7 @@ class Model:
 
 
 def listed(ended: Any) -> Basis:
-    """A basis of ``Model.ended``, status by status."""
+    """A basis of ``HighsModel.ended``, status by status."""
     return Basis(
         np.frombuffer(bytes(ended.col_status), np.uint8),
         np.frombuffer(bytes(ended.row_status), np.uint8),

@@ -16,10 +16,10 @@ row and its rent. ``free`` and ``price`` are (types,) unused devices and their p
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.jit import kernel
 from fairlead.policies.solve.dense_linear_algebra import (
-    reach,
+    max_step,
     solve_general,
     solve_spd,
 )
@@ -53,7 +53,7 @@ def _newton(
     worth: Floats,
     count: Floats,
     scale: Floats,
-    slot_type: Ints,
+    accelerator_of_slot: Ints,
     capacity: Floats,
     primal: Floats,
     dual: Floats,
@@ -92,12 +92,12 @@ def _newton(
         # h = diagonal + b 1 1'. The level row adds a w w', by Sherman and Morrison's formula, for a grows
         # without bound and would cancel.
         for j in range(slots):
-            cost = dual[c, spare] + scale[c] * price[slot_type[j]]
+            cost = dual[c, spare] + scale[c] * price[accelerator_of_slot[j]]
             r_dual = cost - worth[c, j] * dual[c, level] - dual[c, j]
             solved[c, j, :] = 0.0
             solved[c, j, 0] = target[c, j] / primal[c, j] - r_dual - two
             solved[c, j, 1] = worth[c, j]
-            solved[c, j, 2 + slot_type[j]] = -scale[c]
+            solved[c, j, 2 + accelerator_of_slot[j]] = -scale[c]
             for i in range(slots):
                 h[j, i] = b
             h[j, j] += dual[c, j] / primal[c, j]
@@ -120,7 +120,7 @@ def _newton(
             system[types, q] -= count[c] * alpha * along[2 + q]
         use = count[c] * scale[c]
         for j in range(slots):
-            k = slot_type[j]
+            k = accelerator_of_slot[j]
             right[k] += use * (solved[c, j, 0] + primal[c, j])
             system[k, types] -= use * solved[c, j, 1]
             for q in range(types):
@@ -152,7 +152,7 @@ def max_min(
     worth: Floats,
     count: Floats,
     scale: Floats,
-    slot_type: Ints,
+    accelerator_of_slot: Ints,
     capacity: Floats,
     tolerance: float,
 ) -> tuple[Floats, Floats, Floats, int]:
@@ -172,8 +172,8 @@ def max_min(
     for c in range(classes):  # a point inside
         primal[c, slots] = 0.0
         for j in range(slots):
-            k = slot_type[j]
-            x = 0.5 * min(1.0 / slots, capacity[k] / demand / np.sum(slot_type == k))
+            k = accelerator_of_slot[j]
+            x = 0.5 * min(1.0 / slots, capacity[k] / demand / np.sum(accelerator_of_slot == k))
             primal[c, j] = x
             primal[c, slots] += worth[c, j] * x
             primal[c, slots + 1] -= x
@@ -198,11 +198,11 @@ def max_min(
             target, free_target = mu - primal * dual, mu - free * price
         else:
             _newton(
-                worth, count, scale, slot_type, capacity, primal, dual, free, price, t,
+                worth, count, scale, accelerator_of_slot, capacity, primal, dual, free, price, t,
                 -primal * dual, -free * price, d_primal, d_dual, d_free, d_price,
             )  # fmt: skip
-            forward = min(reach(primal.ravel(), d_primal.ravel()), reach(free, d_free))
-            backward = min(reach(dual.ravel(), d_dual.ravel()), reach(price, d_price))
+            forward = min(max_step(primal.ravel(), d_primal.ravel()), max_step(free, d_free))
+            backward = min(max_step(dual.ravel(), d_dual.ravel()), max_step(price, d_price))
             after = _products(
                 primal + forward * d_primal,
                 dual + backward * d_dual,
@@ -214,11 +214,11 @@ def max_min(
             target = goal - primal * dual - d_primal * d_dual
             free_target = goal - free * price - d_free * d_price
         dt = _newton(
-            worth, count, scale, slot_type, capacity, primal, dual, free, price, t,
+            worth, count, scale, accelerator_of_slot, capacity, primal, dual, free, price, t,
             target, free_target, d_primal, d_dual, d_free, d_price,
         )  # fmt: skip
-        forward = min(reach(primal.ravel(), d_primal.ravel()), reach(free, d_free))
-        backward = min(reach(dual.ravel(), d_dual.ravel()), reach(price, d_price))
+        forward = min(max_step(primal.ravel(), d_primal.ravel()), max_step(free, d_free))
+        backward = min(max_step(dual.ravel(), d_dual.ravel()), max_step(price, d_price))
         forward, backward = min(1.0, _STEP * forward), min(1.0, _STEP * backward)
         t += forward * dt
         primal = np.maximum(primal + forward * d_primal, _FLOOR)

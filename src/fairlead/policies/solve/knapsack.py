@@ -15,13 +15,13 @@ by little, and a dynamic programme over that little finds it (proximity: Eisenbr
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.jit import kernel
 
 MAX_REACH = 1 << 13  # beyond it, a filling is not proven to be the best
 
 
-def reach_of(sizes: Ints) -> tuple[int, bool]:
+def exchange_range(sizes: Ints) -> tuple[int, bool]:
     """How much weight the best filling may put in, or take out, and whether that is all that it may.
 
     sizes: (classes,) distinct, ascending, positive.

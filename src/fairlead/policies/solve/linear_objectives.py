@@ -2,7 +2,8 @@
 
     sum_ij value_ij T_ij x_ij    or    (sum_ij value_ij T_ij x_ij) / (sum_ij c_j s_i x_ij)
 
-over the programmes of ``fairlead.policies.solve.program``. A deadline asks for a throughput of need_i. Not all can
+over the programmes of ``fairlead.policies.solve.program``. A deadline asks for a throughput of need_i.
+Not all can
 be met in general, so a first phase finds the least lateness, L* = min sum_i u_i / n with
 t_i >= (1 - u_i) need_i: u_i in [0, 1] is the part of its need that job i goes without, n the number of jobs
 with deadlines. A second phase holds it, up to the solver's tolerance, and maximises the objective.
@@ -22,22 +23,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Floats, Ints
-from fairlead.policies.solve.analytic_centre import Columns as Entries
-from fairlead.policies.solve.analytic_centre import centre
+from fairlead.model.jit import kernel
+from fairlead.policies.solve.analytic_centre import SparseColumns as Entries
+from fairlead.policies.solve.analytic_centre import analytic_centre
 from fairlead.policies.solve.program import (
-    Answer,
-    Columns,
-    Measure,
-    Problem,
+    ConstraintRow,
+    ExtraColumns,
+    LinearObjective,
     Program,
-    Row,
+    ProgramSolution,
+    ShareProblem,
     proven_time_price,
 )
 
-MOST_CENTRAL = 500  # classes; the method's time grows with their cube
-HELD = 1e-9  # part of an optimum that the next phase may give up
+LARGEST_CENTRED = 500  # classes; the method's time grows with their cube
+TOLERANCE = 1e-9  # part of an optimum that the next phase may give up
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,11 @@ class Needs:
     """What deadlines ask for, and the lateness that cannot be avoided."""
 
     rate: Floats  # (classes,) steps/s that each job must get; 0 = no deadline, and never above its fastest
-    lateness: float  # L*, per job with a deadline
+    shortfall: float  # L*, per job with a deadline
     basis: tuple[bytes, ...] = ()  # where L* was found, with the pairs that it takes
 
     @staticmethod
-    def none(problem: Problem) -> "Needs":
+    def none(problem: ShareProblem) -> "Needs":
         """No job has a deadline."""
         return Needs(np.zeros(len(problem.scale)), 0.0)
 
@@ -61,9 +62,9 @@ class Needs:
     @property
     def allowed(self) -> float:
         """The lateness that later phases may have."""
-        return self.lateness + HELD
+        return self.shortfall + TOLERANCE
 
-    def part(self, problem: Problem) -> Floats:
+    def part(self, problem: ShareProblem) -> Floats:
         """(dated classes,) part of the jobs with deadlines."""
         count = problem.classes.count[self.dated]
         return np.asarray(count / max(1.0, count.sum()))
@@ -76,11 +77,11 @@ class Prices:
     device: Floats  # (types,)
     time: Floats  # (classes,) of one job
     need: Floats  # (classes,) per step/s asked of one job
-    lateness: float
+    shortfall: float
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class JobRates:
     """Single jobs, so that bounds are computed from their own rows."""
 
     rate: Floats  # (jobs, slots) steps/s alone
@@ -91,31 +92,35 @@ class Jobs:
 class Best:
     """An optimum and its prices."""
 
-    answer: Answer
+    answer: ProgramSolution
     prices: Prices
 
 
 def largest_sum(
-    problem: Problem, value: Floats, needs: Needs, previous: tuple[bytes, ...] = ()
+    problem: ShareProblem, value: Floats, needs: Needs, previous: tuple[bytes, ...] = ()
 ) -> Best:
     """max sum_ij value_ij T_ij x_ij, with the needs met but for their lateness. value: (classes, slots)."""
     program = _program(problem, needs, needs.basis or previous)
-    answer = program.maximise(Measure(value, _no_cost(problem)))
+    answer = program.maximise(LinearObjective(value, _no_cost(problem)))
     return Best(answer, _prices(answer, 0))
 
 
-def central_sum(problem: Problem, value: Floats, needs: Needs) -> Floats | None:
+def sum_at_centre(problem: ShareProblem, value: Floats, needs: Needs) -> Floats | None:
     """(classes, slots) shares of one job, alone, in the middle of those with the largest sum, all needs met;
     None where it was not found, or there are too many classes to look for it."""
     first, slot = np.nonzero(problem.rate > 0)
     n, count = len(problem.scale), problem.classes.count
-    if n > MOST_CENTRAL or not len(first):
+    if n > LARGEST_CENTRED or not len(first):
         return None
     need = needs.rate[first]
     devices = count * problem.scale
-    per_device = devices[first] / np.maximum(problem.capacity, 1.0)[problem.slot_type[slot]]
+    per_device = (
+        devices[first] / np.maximum(problem.capacity, 1.0)[problem.accelerator_of_slot[slot]]
+    )
     asked = np.divide(problem.rate[first, slot], need, out=np.zeros(len(need)), where=need > 0)
-    row = np.column_stack([first, n + problem.slot_type[slot], n + len(problem.capacity) + first])
+    row = np.column_stack(
+        [first, n + problem.accelerator_of_slot[slot], n + len(problem.capacity) + first]
+    )
     entry = np.column_stack([np.ones(len(first)), per_device, -asked])
     b = np.ones(2 * n + len(problem.capacity))
     b[n + len(problem.capacity) :][needs.dated] = -1.0
@@ -123,57 +128,61 @@ def central_sum(problem: Problem, value: Floats, needs: Needs) -> Floats | None:
     there = entry != 0
     start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
     columns = Entries(start, row[there], entry[there])
-    found = centre(columns, b, gain / (gain.max(initial=0.0) or 1.0))
+    found = analytic_centre(columns, b, gain / (gain.max(initial=0.0) or 1.0))
     if found is None:
         return None
     share = np.zeros(problem.rate.shape)
     share[first, slot] = found.x
-    used = np.bincount(problem.slot_type, devices @ share, len(problem.capacity))
+    used = np.bincount(problem.accelerator_of_slot, devices @ share, len(problem.capacity))
     over = max(share.sum(axis=1).max(), (used / np.maximum(problem.capacity, 1.0)).max())
     return np.asarray(share / max(1.0, over))
 
 
-def least_lateness(problem: Problem, rate: Floats, previous: tuple[bytes, ...] = ()) -> Needs:
+def least_shortfall(problem: ShareProblem, rate: Floats, previous: tuple[bytes, ...] = ()) -> Needs:
     """Needs with the least lateness. rate: (classes,) steps/s asked of each job, 0 = nothing."""
     asked = Needs(np.where(problem.can_run, np.minimum(rate, problem.best), 0.0), np.inf)
     dated = asked.dated
     if not len(dated):
         return Needs.none(problem)
     program = _program(problem, asked, previous)
-    nothing = Measure(np.zeros(problem.rate.shape), _no_cost(problem))
+    nothing = LinearObjective(np.zeros(problem.rate.shape), _no_cost(problem))
     late = program.maximise(nothing, -asked.part(problem))
     return Needs(asked.rate, max(0.0, -late.objective), late.basis)
 
 
 def sum_bound(
-    problem: Problem, value: Floats, needs: Needs, prices: Prices, jobs: Jobs | None
+    problem: ShareProblem, value: Floats, needs: Needs, prices: Prices, jobs: JobRates | None
 ) -> float:
     """No shares have a larger sum. jobs: None where there are pairs; the bound is then of classes."""
     return _bound(problem, value, needs, prices, _no_cost(problem), jobs)
 
 
-def best_ratio(problem: Problem, value: Floats, cost: Floats, needs: Needs) -> tuple[float, Prices]:
+def best_ratio(
+    problem: ShareProblem, value: Floats, cost: Floats, needs: Needs
+) -> tuple[float, Prices]:
     """max sum_ij value_ij T_ij x_ij / sum_ij cost_j s_i x_ij, and what proves it. cost: (slots,) > 0."""
-    budget = float(cost @ problem.capacity[problem.slot_type]) or 1.0
+    budget = float(cost @ problem.capacity[problem.accelerator_of_slot]) or 1.0
     program = _homogeneous(problem, cost / budget, needs)
-    answer = program.maximise(Measure(value, _no_cost(problem)))
+    answer = program.maximise(LinearObjective(value, _no_cost(problem)))
     return answer.objective / budget, _prices(answer, 1)
 
 
-def at_ratio(problem: Problem, value: Floats, cost: Floats, needs: Needs, ratio: float) -> Answer:
-    """The largest sum among shares with this ratio, less ``HELD`` of it."""
-    held = Row(Measure(value, cost * ratio * (1 - HELD)), 0.0, np.inf)
+def at_ratio(
+    problem: ShareProblem, value: Floats, cost: Floats, needs: Needs, ratio: float
+) -> ProgramSolution:
+    """The largest sum among shares with this ratio, less ``TOLERANCE`` of it."""
+    held = ConstraintRow(LinearObjective(value, cost * ratio * (1 - TOLERANCE)), 0.0, np.inf)
     program = _program(problem, needs, (), [held])
-    return program.maximise(Measure(value, _no_cost(problem)))
+    return program.maximise(LinearObjective(value, _no_cost(problem)))
 
 
 def ratio_bound(
-    problem: Problem,
+    problem: ShareProblem,
     value: Floats,
     cost: Floats,
     needs: Needs,
     prices: Prices,
-    jobs: Jobs,
+    jobs: JobRates,
     reached: float,
 ) -> float:
     """No shares have a larger ratio: it is at most that of the best way to run, and at most what is reached
@@ -186,7 +195,7 @@ def ratio_bound(
     return min(best, reached + max(0.0, gain) / least)
 
 
-def _least_cost(problem: Problem, cost: Floats, needs: Needs) -> float:
+def _least_cost(problem: ShareProblem, cost: Floats, needs: Needs) -> float:
     """What the needs cost where each job is cheapest, the dearest given up as far as lateness allows."""
     per_step = np.full(problem.rate.shape, np.inf)
     np.divide(problem.scale[:, None] * cost, problem.rate, out=per_step, where=problem.rate > 0)
@@ -203,10 +212,10 @@ def _least_cost(problem: Problem, cost: Floats, needs: Needs) -> float:
 
 
 def _program(
-    problem: Problem,
+    problem: ShareProblem,
     needs: Needs,
     previous: tuple[bytes, ...] = (),
-    rows: Sequence[Row] = (),
+    rows: Sequence[ConstraintRow] = (),
 ) -> Program:
     """Further columns: the part of its need that each job of a dated class goes without. Without dated
     classes there are neither these nor rows for them."""
@@ -214,10 +223,10 @@ def _program(
     if not len(dated):
         return Program(problem, rows=rows, previous=previous).load()
     program = Program(problem, True, demand=needs.rate, previous=previous)
-    program.rows = [Row(_nothing(problem), -np.inf, needs.allowed), *rows]
+    program.rows = [ConstraintRow(_nothing(problem), -np.inf, needs.allowed), *rows]
     column = np.arange(len(dated))
     late = np.full(len(dated), program.further_row(0))
-    program.columns = Columns(
+    program.columns = ExtraColumns(
         np.zeros(len(dated)),
         np.zeros(len(dated)),
         np.ones(len(dated)),
@@ -228,12 +237,12 @@ def _program(
     return program.load()
 
 
-def _homogeneous(problem: Problem, cost: Floats, needs: Needs) -> Program:
+def _homogeneous(problem: ShareProblem, cost: Floats, needs: Needs) -> Program:
     """Everything times f = 1 + the last further column, and the cost is 1."""
     dated = needs.dated
     program = Program(problem, len(dated) > 0, demand=needs.rate if len(dated) else None)
-    spent = Row(Measure(np.zeros(problem.rate.shape), -cost), 1.0, 1.0)
-    program.rows = [Row(_nothing(problem), -np.inf, needs.allowed), spent]
+    spent = ConstraintRow(LinearObjective(np.zeros(problem.rate.shape), -cost), 1.0, 1.0)
+    program.rows = [ConstraintRow(_nothing(problem), -np.inf, needs.allowed), spent]
     column = np.arange(len(dated))
     late = np.full(len(dated), program.further_row(0))
     everywhere = np.concatenate(
@@ -246,7 +255,7 @@ def _homogeneous(problem: Problem, cost: Floats, needs: Needs) -> Program:
     weight = np.concatenate(
         [-needs.rate[dated], -np.ones(len(everywhere)), np.full(len(late[:1]), -needs.allowed)]
     )
-    program.columns = Columns(
+    program.columns = ExtraColumns(
         np.zeros(len(dated) + 1),
         np.append(np.zeros(len(dated)), -1.0),
         np.full(len(dated) + 1, np.inf),
@@ -257,18 +266,18 @@ def _homogeneous(problem: Problem, cost: Floats, needs: Needs) -> Program:
     return program.load()
 
 
-def _no_cost(problem: Problem) -> Floats:
-    return np.zeros(len(problem.slot_type))
+def _no_cost(problem: ShareProblem) -> Floats:
+    return np.zeros(len(problem.accelerator_of_slot))
 
 
-def _nothing(problem: Problem) -> Measure:
-    return Measure(np.zeros(len(problem.scale)), _no_cost(problem))
+def _nothing(problem: ShareProblem) -> LinearObjective:
+    return LinearObjective(np.zeros(len(problem.scale)), _no_cost(problem))
 
 
 # --- bounds ----------------------------------------------------------------------------------------
 
 
-def _prices(answer: Answer, further: int) -> Prices:
+def _prices(answer: ProgramSolution, further: int) -> Prices:
     """further: rows behind that of lateness."""
     has = len(answer.row_price) > further
     late = float(answer.row_price[0]) if has else 0.0
@@ -276,27 +285,27 @@ def _prices(answer: Answer, further: int) -> Prices:
 
 
 def _bound(
-    problem: Problem,
+    problem: ShareProblem,
     value: Floats,
     needs: Needs,
     prices: Prices,
     cost: Floats,
-    jobs: Jobs | None,
+    jobs: JobRates | None,
 ) -> float:
     """The bound of the module's docstring, on the sum less a cost (slots,) per device."""
     count = problem.classes.count
-    value, cost = value + prices.need[:, None], prices.device[problem.slot_type] + cost
+    value, cost = value + prices.need[:, None], prices.device[problem.accelerator_of_slot] + cost
     if jobs is None:
         rents = float(count @ proven_time_price(problem, value, prices.time, cost))
     else:
-        cost[problem.capacity[problem.slot_type] <= 0] = np.inf
+        cost[problem.capacity[problem.accelerator_of_slot] <= 0] = np.inf
         rents = _rents(np.ascontiguousarray(jobs.rate), jobs.scale, problem.classes.of, value, cost)
     bound = float(rents + prices.device @ problem.capacity)
     dated = needs.dated
     if len(dated):
         asked = count[dated] * prices.need[dated] * needs.rate[dated]
-        without = np.maximum(0.0, asked - prices.lateness * needs.part(problem))
-        bound += float((without - asked).sum()) + prices.lateness * needs.allowed
+        without = np.maximum(0.0, asked - prices.shortfall * needs.part(problem))
+        bound += float((without - asked).sum()) + prices.shortfall * needs.allowed
     return bound
 
 

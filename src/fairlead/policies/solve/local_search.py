@@ -7,8 +7,8 @@ those that lose least, which move to free devices of another type if they have a
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.jit import kernel
 
 _GAIN = 1e-13  # less, relative to what is at stake, is rounding
 _PASSES = 200  # rarely more than ten gain anything
@@ -243,7 +243,7 @@ def _gather(
 @kernel(
     "i8[:,::1](i8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8, i8[::1], i8[::1], i8)",
 )
-def climb(
+def local_search(
     start: Ints,
     speed: Floats,
     utility: Floats,

@@ -22,23 +22,23 @@ from functools import cached_property
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.allocation import SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.policies.solve.job_classes import Classes, group
+from fairlead.model.jit import kernel
 from fairlead.policies.solve.highs import (
     BASIC,
     INFINITY,
     LOWER,
     Basis,
+    HighsModel,
     LinearProgram,
-    Model,
     Optimum,
     Statuses,
 )
 from fairlead.policies.solve.interior_point import max_min
+from fairlead.policies.solve.job_classes import JobClassSizes, group
 
-HELD = 1e-9  # part of the level that the second phase may give up
+TOLERANCE = 1e-9  # part of the level that the second phase may give up
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,18 @@ class MaxMin:
     worth: Floats  # (jobs,) a_ij = worth_i * rate_ij
     gain: Floats  # (jobs,) the second phase maximises sum_ij gain_i * rate_ij * x_ij
     scale: Floats  # (jobs,) devices of each job
-    slot_type: Ints  # (slots,)
+    accelerator_of_slot: Ints  # (slots,)
     capacity: Floats  # (types,) devices
 
     @cached_property
-    def classes(self) -> Classes:
+    def classes(self) -> JobClassSizes:
         """The classes of the jobs."""
         return group(self.job_class)
 
     @cached_property
     def usable(self) -> Bools:
         """(slots,) is there a device at all?"""
-        return (self.capacity > 0)[self.slot_type]
+        return (self.capacity > 0)[self.accelerator_of_slot]
 
     @cached_property
     def class_worth(self) -> Floats:
@@ -86,13 +86,14 @@ def solve(
 ) -> tuple[Floats, SolveReport]:
     """(jobs, slots) shares and their report. previous: the basis of an earlier report, or nothing.
 
-    central: instead of the second phase, the centre of the best shares (``fairlead.policies.solve.interior_point``).
+    central: instead of the second phase, the centre of the best shares
+    (``fairlead.policies.solve.interior_point``).
     """
     if central:
-        found = centre_of(problem)
+        found = analytic_centre_of(problem)
         if found is not None:
             return found
-    model = Model(_program(problem))
+    model = HighsModel(_program(problem))
     warm = model.load(_unpack(previous, problem))
     first = model.maximise()
     basis = model.basis()
@@ -106,7 +107,7 @@ def solve(
     )
 
 
-def centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
+def analytic_centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
     """The centre of the best shares, or None where it was not found to six digits."""
     some: Bools = problem.class_worth.max(axis=1, initial=0.0) > 0
     usable = problem.usable
@@ -119,7 +120,7 @@ def centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
         np.ascontiguousarray(problem.class_worth[some][:, usable]),
         problem.classes.count[some].astype(np.float64),
         problem.scale[problem.classes.first][some].astype(np.float64),
-        (np.cumsum(there) - 1)[problem.slot_type[usable]],
+        (np.cumsum(there) - 1)[problem.accelerator_of_slot[usable]],
         problem.capacity[there],
         1e-8,
     )
@@ -144,7 +145,7 @@ def _certified(
         np.ascontiguousarray(problem.rate),
         problem.worth,
         problem.scale,
-        problem.slot_type,
+        problem.accelerator_of_slot,
         problem.capacity,
         problem.classes.of,
         weight / total if total > 0 else np.zeros_like(weight),
@@ -169,10 +170,10 @@ def _program(problem: MaxMin) -> LinearProgram:
     index = np.empty((classes, slots, 3), np.int32)
     index[:, :, 0] = row[:, None]
     index[:, :, 1] = row[:, None] + classes
-    index[:, :, 2] = problem.slot_type + 2 * classes
+    index[:, :, 2] = problem.accelerator_of_slot + 2 * classes
     value = np.ones((classes, slots, 3))
     value[:, :, 0] = worth
-    part = problem.load / np.maximum(problem.capacity, 1.0)[problem.slot_type]
+    part = problem.load / np.maximum(problem.capacity, 1.0)[problem.accelerator_of_slot]
     value[:, :, 2] = problem.class_devices[:, None] * part
     start = np.empty(columns + 2, np.int32)
     start[:-1] = np.arange(0, 3 * columns + 1, 3)
@@ -199,13 +200,13 @@ def _program(problem: MaxMin) -> LinearProgram:
     )
 
 
-def _raise_total_gain(model: Model, first: Optimum, problem: MaxMin) -> Floats:
+def _raise_total_gain(model: HighsModel, first: Optimum, problem: MaxMin) -> Floats:
     """(classes, slots) shares of a job of each class, from the second phase."""
     classes = problem.classes
     weight = problem.gain[classes.first] * classes.count / len(problem.gain)
     cost = np.zeros(len(first.value))
     cost[:-1] = (problem.rate[classes.first] * weight[:, None]).ravel()
-    model.bound(len(cost) - 1, first.objective * (1.0 - HELD), INFINITY)
+    model.bound(len(cost) - 1, first.objective * (1.0 - TOLERANCE), INFINITY)
     best = model.maximise(cost).value[:-1].reshape(problem.class_worth.shape)
     return np.maximum(best, 0.0) * problem.load
 
@@ -222,7 +223,7 @@ def _certificate(
     rate: Floats,
     worth: Floats,
     scale: Floats,
-    slot_type: Ints,
+    accelerator_of_slot: Ints,
     capacity: Floats,
     of: Ints,
     weight: Floats,
@@ -241,7 +242,7 @@ def _certificate(
         rent = 0.0
         can = False
         for j in range(share.shape[1]):
-            k = slot_type[j]
+            k = accelerator_of_slot[j]
             gain += rate[i, j] * share[i, j]
             time += share[i, j]
             used[k] += scale[i] * share[i, j]
@@ -261,7 +262,7 @@ def _certificate(
 def _excess(problem: MaxMin, by_class: Floats) -> float:
     """Largest use of a class's time or of a type's devices, as a fraction of what there is."""
     by_slot = problem.class_devices @ by_class
-    used = np.bincount(problem.slot_type, by_slot, len(problem.capacity))
+    used = np.bincount(problem.accelerator_of_slot, by_slot, len(problem.capacity))
     return max(
         float(by_class.sum(axis=1).max(initial=0.0)),
         float((used / np.maximum(problem.capacity, 1.0)).max()),

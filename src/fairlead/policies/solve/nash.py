@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.jit import kernel
 from fairlead.policies.solve.dense_linear_algebra import solve_general
 
 STEPS = 200
@@ -32,14 +32,14 @@ _FLOOR = 1e-40  # rounding must not put a value on the boundary
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class NashMarket:
     """Jobs by class, with weights as budgets. Every class has a positive rate somewhere."""
 
     rate: Floats  # (classes, slots) steps/s of a job; 0 = cannot run there
     weight: Floats  # (classes,) > 0
     count: Floats  # (classes,) jobs, > 0
     scale: Floats  # (classes,) devices of a job
-    slot_type: Ints  # (slots,)
+    accelerator_of_slot: Ints  # (slots,)
     capacity: Floats  # (types,) devices, > 0
 
 
@@ -51,12 +51,12 @@ class Equilibrium:
     price: Floats  # (types,) weight per device
     steps: int
 
-    def throughput(self, market: Market) -> Floats:
+    def throughput(self, market: NashMarket) -> Floats:
         """(classes,) steps/s of a job."""
         return np.asarray((market.rate * self.share).sum(axis=1))
 
 
-def equilibrium(market: Market) -> Equilibrium:
+def equilibrium(market: NashMarket) -> Equilibrium:
     """The shares with the largest product of throughputs, each to the power of its weight."""
     if not len(market.rate):
         return Equilibrium(np.zeros(market.rate.shape), np.zeros(len(market.capacity)), 0)
@@ -65,11 +65,11 @@ def equilibrium(market: Market) -> Equilibrium:
         market.weight / (market.weight @ market.count),
         market.count,
         market.scale,
-        market.slot_type,
+        market.accelerator_of_slot,
         market.capacity,
     )
     used = np.bincount(
-        market.slot_type, (market.count * market.scale) @ share, len(market.capacity)
+        market.accelerator_of_slot, (market.count * market.scale) @ share, len(market.capacity)
     )
     excess = max(1.0, share.sum(axis=1).max(), (used / market.capacity).max())
     return Equilibrium(share / excess, price * (market.weight @ market.count), steps)
@@ -79,7 +79,7 @@ def surplus(
     rate: Floats,
     weight: Floats,
     scale: Floats,
-    slot_type: Ints,
+    accelerator_of_slot: Ints,
     capacity: Floats,
     throughput: Floats,
     price: Floats,
@@ -91,7 +91,7 @@ def surplus(
     """
     marginal = weight / throughput
     rent = np.zeros(len(weight))
-    for slot, kind in enumerate(slot_type.tolist()):
+    for slot, kind in enumerate(accelerator_of_slot.tolist()):
         np.maximum(rent, rate[:, slot] * marginal - scale * price[kind], out=rent)
     return float(rent.sum() + price @ capacity - weight.sum())
 
@@ -105,7 +105,7 @@ def _newton(
     weight: Floats,
     count: Floats,
     scale: Floats,
-    slot_type: Ints,
+    accelerator_of_slot: Ints,
     capacity: Floats,
     primal: Floats,
     dual: Floats,
@@ -147,21 +147,21 @@ def _newton(
             throughput += rate[c, j] * x
             time += x
             rent = dual[c, spare] / dual[c, made]
-            cost = scale[c] / weight[c] * price[slot_type[j]] / dual[c, made]
+            cost = scale[c] / weight[c] * price[accelerator_of_slot[j]] / dual[c, made]
             matrix[j, j] = dual[c, j] / dual[c, made]
             matrix[j, made] = -rate[c, j]
             matrix[made, j] = dual[c, made] * rate[c, j] * x
             matrix[j, spare] = rent
             matrix[spare, j] = -dual[c, spare] * x
             side[j, 0] = aim / x / dual[c, made] - (rent + cost - rate[c, j])
-            side[j, 1 + slot_type[j]] = -cost
+            side[j, 1 + accelerator_of_slot[j]] = -cost
         matrix[made, made] = primal[c, made] * dual[c, made]
         matrix[spare, spare] = primal[c, spare] * dual[c, spare]
         side[made, 0] = 1.0 - dual[c, made] * throughput
         side[spare, 0] = aim - dual[c, spare] * (1.0 - time)
         solve_general(matrix, side)
         for j in range(slots):
-            k = slot_type[j]
+            k = accelerator_of_slot[j]
             pays = count[c] * scale[c] * price[k] * primal[c, j]
             right[k, 0] += pays * (1.0 + side[j, 0])
             for q in range(types):
@@ -233,7 +233,7 @@ def _follow(
     weight: Floats,
     count: Floats,
     scale: Floats,
-    slot_type: Ints,
+    accelerator_of_slot: Ints,
     capacity: Floats,
 ) -> tuple[Floats, Floats, int]:
     """(classes, slots) shares of one job, (types,) prices, and how many steps it took. Weights of all jobs
@@ -251,8 +251,8 @@ def _follow(
         for j in range(slots):
             if rate[c, j] <= 0:
                 continue
-            k = slot_type[j]
-            x = 0.5 * min(1.0 / slots, capacity[k] / demand / np.sum(slot_type == k))
+            k = accelerator_of_slot[j]
+            x = 0.5 * min(1.0 / slots, capacity[k] / demand / np.sum(accelerator_of_slot == k))
             primal[c, j] = x
             primal[c, made] += rate[c, j] * x
             primal[c, spare] -= x
@@ -260,13 +260,13 @@ def _follow(
         dual[c, made] = 1.0 / primal[c, made]
         rent = 0.0
         for j in range(slots):
-            cost = scale[c] / weight[c] * price[slot_type[j]]
+            cost = scale[c] / weight[c] * price[accelerator_of_slot[j]]
             rent = max(rent, dual[c, made] * rate[c, j] - cost)
         rent += 0.5 * dual[c, made] * primal[c, made]
         dual[c, spare] = rent
         for j in range(slots):
             if rate[c, j] > 0:
-                cost = scale[c] / weight[c] * price[slot_type[j]]
+                cost = scale[c] / weight[c] * price[accelerator_of_slot[j]]
                 dual[c, j] = rent + cost - dual[c, made] * rate[c, j]
     up, up_dual = np.zeros_like(primal), np.zeros_like(dual)
     up_free, up_price = np.zeros(types), np.zeros(types)
@@ -278,7 +278,7 @@ def _follow(
             break
         steps += 1
         _newton(
-            rate, weight, count, scale, slot_type, capacity, primal, dual, free, price,
+            rate, weight, count, scale, accelerator_of_slot, capacity, primal, dual, free, price,
             _SHRINK * gap / products, up, up_dual, up_free, up_price,
         )  # fmt: skip
         forward = min(_reach(up.ravel()), _reach(up_free))

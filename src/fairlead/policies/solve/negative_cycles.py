@@ -8,8 +8,8 @@ each other: it would have to run in a round for the one, and to be idle in it fo
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.jit import kernel
 
 _SURE = 1e-10  # a cycle is negative if it is so by more than this part of its arcs' lengths
 

@@ -29,33 +29,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.errors import SolveError
-from fairlead.model.jit import kernel
 from fairlead.model.allocation import SolveReport
 from fairlead.model.arrays import Floats, Ints
-from fairlead.policies.solve.job_classes import Classes, group
+from fairlead.model.jit import kernel
 from fairlead.policies.solve.breakpoints import (
-    kink_cost,
-    kinks,
+    breakpoint_cost,
+    find_breakpoints,
     segment,
 )
 from fairlead.policies.solve.interior_point import max_min
+from fairlead.policies.solve.job_classes import JobClassSizes, group
 from fairlead.policies.solve.program import (
-    Answer,
-    Columns,
-    Measure,
-    Problem,
+    ExtraColumns,
+    LinearObjective,
     Program,
+    ProgramSolution,
+    ShareProblem,
 )
 
-SAMPLE = 8192  # jobs that a first guess is made from
+SAMPLE_SIZE = 8192  # jobs that a first guess is made from
 STEPS = 60  # of Newton's method
-LEAST = 1e-12  # part of all jobs that a rate counts for which none needs: its columns stay
-MET = 1e-11  # lambda - 1 at which a level counts as met
+MIN_LEVEL = 1e-12  # part of all jobs that a rate counts for which none needs: its columns stay
+REQUIREMENT_TOLERANCE = 1e-11  # lambda - 1 at which a level counts as met
 PROVEN = 1e-6  # relative gap that an answer may have
-FEW = 2000  # kinds times slot types up to which the simplex method is used, an interior point above
+MIN_CLASSES = (
+    2000  # kinds times slot types up to which the simplex method is used, an interior point above
+)
 _NOTHING = 1e-8  # share that stands for none
-STILL = 1e-13  # relative step below which rounding decides
-HELD = 1e-9  # part of the level, or of the devices, that a second measure may cost
+STALL_TOLERANCE = 1e-13  # relative step below which rounding decides
+TOLERANCE = 1e-9  # part of the level, or of the devices, that a second measure may cost
 _CLOSE = 1e-8  # relative gap that the interior point is asked for; it stalls near 1e-10
 
 
@@ -66,7 +68,7 @@ class Levels:
     kind: Ints  # (jobs,) jobs of one kind have the same rates and scale
     rate: Floats  # (jobs, slots) steps/s
     scale: Ints  # (jobs,) devices
-    slot_type: Ints  # (slots,)
+    accelerator_of_slot: Ints  # (slots,)
     capacity: Floats  # (types,) devices
     steps: Floats  # (jobs,) still to do
     age: Floats  # (jobs,)
@@ -82,12 +84,14 @@ class _Kinds:
     count: Floats  # (kinds,) jobs
     scale: Floats  # (kinds,)
     rate: Floats  # (kinds, slots)
-    kink: Floats  # (kinds, slots + 1) 0 and its own rates, ascending; 0 for those that repeat
+    breakpoints: (
+        Floats  # (kinds, slots + 1) 0 and its own rates, ascending; 0 for those that repeat
+    )
 
     @property
     def best(self) -> Floats:
         """(kinds,) the fastest rate."""
-        return np.ascontiguousarray(self.kink[:, -1])
+        return np.ascontiguousarray(self.breakpoints[:, -1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class _Found:
     basis: tuple[bytes, ...] = ()
 
 
-def solve(
+def solve_level(
     problem: Levels, gain: Floats | None = None, previous: SolveReport | None = None
 ) -> tuple[Floats, SolveReport]:
     """(jobs, slots) shares and their report. gain: (jobs,), the same for jobs of one kind: among the best
@@ -114,13 +118,13 @@ def solve(
         return np.zeros(problem.rate.shape), SolveReport("optimal", 0.0, 0.0)
     steps = np.where(some, problem.steps, 0.0)
     floor = _least(kinds.of, steps, problem.age, problem.isolated, kinds.best)
-    by_hats = kinds.rate.size <= FEW
+    by_hats = kinds.rate.size <= MIN_CLASSES
     if not by_hats:
         found = _by_jobs(problem, kinds, steps, floor)
         share, level, bound, violation = _certified(problem, kinds, steps, found)
         by_hats = not level - max(bound, floor) <= PROVEN * level  # the interior point has stalled
     if by_hats:
-        found = _by_hats(problem, kinds, steps, floor, gain, previous)
+        found = _by_breakpoints(problem, kinds, steps, floor, gain, previous)
         share, level, bound, violation = _certified(problem, kinds, steps, found)
     return share, SolveReport(
         "optimal",
@@ -136,9 +140,9 @@ def solve(
 def _kinds(problem: Levels) -> _Kinds:
     classes = group(problem.kind)
     rate = problem.rate[classes.first]
-    rate = np.where((problem.capacity > 0)[problem.slot_type], rate, 0.0)
+    rate = np.where((problem.capacity > 0)[problem.accelerator_of_slot], rate, 0.0)
     scale = problem.scale[classes.first].astype(np.float64)
-    return _Kinds(classes.id, classes.of, classes.count, scale, rate, kinks(rate))
+    return _Kinds(classes.id, classes.of, classes.count, scale, rate, find_breakpoints(rate))
 
 
 @kernel("f8(i8[::1], f8[::1], f8[::1], f8[::1], f8[::1])")
@@ -154,7 +158,7 @@ def _least(kind: Ints, steps: Floats, age: Floats, isolated: Floats, best: Float
 # --- the simplex method on hats ----------------------------------------------------------------------
 
 
-def _by_hats(
+def _by_breakpoints(
     problem: Levels,
     kinds: _Kinds,
     steps: Floats,
@@ -162,16 +166,16 @@ def _by_hats(
     gain: Floats | None,
     previous: SolveReport | None,
 ) -> _Found:
-    start = _Start(level, ())
+    start = _WarmStart(level, ())
     if previous is not None:
-        start = _Start(max(level, previous.objective or 0.0), previous.basis)
-    every = len(steps) // SAMPLE
+        start = _WarmStart(max(level, previous.objective or 0.0), previous.basis)
+    every = len(steps) // SAMPLE_SIZE
     if every > 1 and start.level == level:  # a sample of the jobs tells about where the level is
         rows = np.arange(0, len(steps), every)
         sample = (kinds.of[rows], steps[rows], problem.age[rows], problem.isolated[rows])
         start = _newton(problem, kinds, sample, float(every), 1e-4, level, start)
     jobs = (kinds.of, steps, problem.age, problem.isolated)
-    end = _newton(problem, kinds, jobs, 1.0, MET, level, start)
+    end = _newton(problem, kinds, jobs, 1.0, REQUIREMENT_TOLERANCE, level, start)
     program, answer = end.program, end.answer
     assert program is not None
     assert answer is not None
@@ -180,28 +184,32 @@ def _by_hats(
     if gain is not None:
         value = np.zeros(len(kinds.id))
         value[kinds.of] = gain
-        more = Measure(np.repeat(value, kinds.kink.shape[1]), np.zeros(len(problem.slot_type)))
-        answer = most(program, answer, more)
+        more = LinearObjective(
+            np.repeat(value, kinds.breakpoints.shape[1]), np.zeros(len(problem.accelerator_of_slot))
+        )
+        answer = largest_ratio(program, answer, more)
         iterations += answer.iterations
-    of_kink = answer.per_job(program.problem).reshape(*kinds.kink.shape, -1)
-    share = np.empty((len(steps), of_kink.shape[2]))
-    _expand(*jobs, kinds.kink, level, of_kink, share)
+    breakpoint_of = answer.per_job(program.problem).reshape(*kinds.breakpoints.shape, -1)
+    share = np.empty((len(steps), breakpoint_of.shape[2]))
+    _expand(*jobs, kinds.breakpoints, level, breakpoint_of, share)
     return _Found(level, share, price, iterations, end.warm, basis)
 
 
-def most(program: Program, least: Answer, measure: Measure) -> Answer:
+def largest_ratio(
+    program: Program, least: ProgramSolution, measure: LinearObjective
+) -> ProgramSolution:
     """The largest measure at the least excess, which is the programme's first further column. Rounding may
     leave nothing exactly there: then a little beside it, or ``least`` itself."""
     excess = max(float(least.columns[0]), 0.0)
-    for beside in (0.0, HELD):
-        program.bound(0, -1.0, excess + beside)
+    for colocated_rate in (0.0, TOLERANCE):
+        program.bound(0, -1.0, excess + colocated_rate)
         with contextlib.suppress(SolveError):
             return program.maximise(measure, np.zeros(1))
     return least
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
+class _WarmStart:
     """Where Newton's method begins, and where it has ended."""
 
     level: float
@@ -209,7 +217,7 @@ class _Start:
     iterations: int = 0
     warm: bool = False
     program: Program | None = None
-    answer: Answer | None = None
+    answer: ProgramSolution | None = None
 
 
 def _newton(
@@ -219,31 +227,33 @@ def _newton(
     each: float,
     met: float,
     floor: float,
-    start: _Start,
-) -> _Start:
+    start: _WarmStart,
+) -> _WarmStart:
     """The level at which lambda is 1, or the floor where that is lower, and the programme there. jobs:
     their kind, steps, age and isolated time; each: how many every one of them stands for. From either
     side a step ends below the level, for lambda is convex."""
     level, program, iterations, warm = start.level, start.program, start.iterations, start.warm
     for _ in range(STEPS):
-        need, slope = _hats(*jobs, kinds.kink, level)
-        count = np.maximum(need.ravel() * each, LEAST * len(kinds.of))
+        need, slope = _breakpoint_weights(*jobs, kinds.breakpoints, level)
+        count = np.maximum(need.ravel() * each, MIN_LEVEL * len(kinds.of))
         if program is None:
             program = _program(problem, kinds, count, start.basis)
         else:
             program.recount(count)
         answer = program.maximise(
-            Measure(np.zeros(kinds.kink.size), np.zeros(len(problem.slot_type)))
+            LinearObjective(
+                np.zeros(kinds.breakpoints.size), np.zeros(len(problem.accelerator_of_slot))
+            )
         )
         iterations += answer.iterations
         warm = warm or answer.warm
         excess = float(answer.columns[0])
-        price = answer.device_price[problem.slot_type]
-        cost = kink_cost(kinds.rate, kinds.scale, kinds.kink, price)
+        price = answer.device_price[problem.accelerator_of_slot]
+        cost = breakpoint_cost(kinds.rate, kinds.scale, kinds.breakpoints, price)
         falls = float((cost * slope).sum()) * each
         after = max(floor, level - excess / falls) if falls < 0 else level
-        if abs(excess) <= met or abs(after - level) <= STILL * level:
-            return _Start(level, start.basis, iterations, warm, program, answer)
+        if abs(excess) <= met or abs(after - level) <= STALL_TOLERANCE * level:
+            return _WarmStart(level, start.basis, iterations, warm, program, answer)
         level = after
     raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
 
@@ -251,21 +261,21 @@ def _newton(
 @kernel(
     "Tuple((f8[:,::1], f8[:,::1]))(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8)",
 )
-def _hats(
-    kind: Ints, steps: Floats, age: Floats, isolated: Floats, kink: Floats, level: float
+def _breakpoint_weights(
+    kind: Ints, steps: Floats, age: Floats, isolated: Floats, breakpoints: Floats, level: float
 ) -> tuple[Floats, Floats]:
     """(kinds, kinks) jobs that need exactly this rate, and how fast that changes with the level."""
-    need, slope = np.zeros_like(kink), np.zeros_like(kink)
+    need, slope = np.zeros_like(breakpoints), np.zeros_like(breakpoints)
     for i in range(len(kind)):
         if steps[i] <= 0:
             continue
         c = kind[i]
         left_s = level * isolated[i] - age[i]
-        rate = min(steps[i] / left_s, kink[c, -1])
+        rate = min(steps[i] / left_s, breakpoints[c, -1])
         change = -rate / left_s * isolated[i]
-        k = segment(rate, kink[c])
-        low = kink[c, k - 1]
-        width = kink[c, k] - low
+        k = segment(rate, breakpoints[c])
+        low = breakpoints[c, k - 1]
+        width = breakpoints[c, k] - low
         part = (rate - low) / width
         need[c, k] += part
         slope[c, k] += change / width
@@ -282,9 +292,9 @@ def _expand(
     steps: Floats,
     age: Floats,
     isolated: Floats,
-    kink: Floats,
+    breakpoints: Floats,
     level: float,
-    of_kink: Floats,
+    breakpoint_of: Floats,
     share: Floats,
 ) -> None:
     """Fill in (jobs, slots) shares from (kinds, kinks, slots): a job's are those of its two neighbours,
@@ -294,31 +304,31 @@ def _expand(
             share[i] = 0.0
             continue
         c = kind[i]
-        rate = min(steps[i] / (level * isolated[i] - age[i]), kink[c, -1])
-        k = segment(rate, kink[c])
-        low = kink[c, k - 1]
-        part = (rate - low) / (kink[c, k] - low)
+        rate = min(steps[i] / (level * isolated[i] - age[i]), breakpoints[c, -1])
+        k = segment(rate, breakpoints[c])
+        low = breakpoints[c, k - 1]
+        part = (rate - low) / (breakpoints[c, k] - low)
         for j in range(share.shape[1]):
-            share[i, j] = part * of_kink[c, k, j] + (1.0 - part) * of_kink[c, k - 1, j]
+            share[i, j] = part * breakpoint_of[c, k, j] + (1.0 - part) * breakpoint_of[c, k - 1, j]
 
 
 def _program(problem: Levels, kinds: _Kinds, count: Floats, basis: tuple[bytes, ...]) -> Program:
     """min lambda. Classes are the jobs that need exactly one of their kind's rates."""
-    shape = kinds.kink.shape
+    shape = kinds.breakpoints.shape
     rows, kinks = np.arange(shape[0]).repeat(shape[1]), shape[1]
     ids = kinds.id[rows] * kinks + np.tile(np.arange(kinks), shape[0])
     types = np.arange(len(problem.capacity))
-    like = Problem(
-        Classes(ids, count, rows, rows),
+    like = ShareProblem(
+        JobClassSizes(ids, count, rows, rows),
         kinds.scale[rows],
         kinds.rate[rows],
-        problem.slot_type,
+        problem.accelerator_of_slot,
         problem.capacity,
         rows,
         None,
     )
-    program = Program(like, True, demand=kinds.kink.ravel(), previous=basis)
-    program.columns = Columns(
+    program = Program(like, True, demand=kinds.breakpoints.ravel(), previous=basis)
+    program.columns = ExtraColumns(
         -np.ones(1),
         -np.ones(1),
         np.full(1, np.inf),
@@ -337,8 +347,8 @@ def _by_jobs(problem: Levels, kinds: _Kinds, steps: Floats, floor: float) -> _Fo
     problem per step. Where all jobs of a kind have the same requirement, by kinds."""
     row, count = _rows(problem, kinds, steps)
     there = problem.capacity > 0
-    types = (np.cumsum(there) - 1)[problem.slot_type]
-    usable = there[problem.slot_type]
+    types = (np.cumsum(there) - 1)[problem.accelerator_of_slot]
+    usable = there[problem.accelerator_of_slot]
     rate = np.ascontiguousarray(kinds.rate[kinds.of[row]][:, usable])
     scale = problem.scale[row].astype(np.float64)
     age, isolated, left = problem.age[row], problem.isolated[row], steps[row]
@@ -402,7 +412,7 @@ def _cost_of_all(
     steps: Floats,
     age: Floats,
     isolated: Floats,
-    kink: Floats,
+    breakpoints: Floats,
     cost: Floats,
     level: float,
 ) -> tuple[float, float]:
@@ -414,11 +424,11 @@ def _cost_of_all(
             continue
         c = kind[i]
         left_s = level * isolated[i] - age[i]
-        rate = min(steps[i] / left_s, kink[c, -1])
-        k = segment(rate, kink[c])
-        low = kink[c, k - 1]
+        rate = min(steps[i] / left_s, breakpoints[c, -1])
+        k = segment(rate, breakpoints[c])
+        low = breakpoints[c, k - 1]
         below = cost[c, k - 1]
-        steep = (cost[c, k] - below) / (kink[c, k] - low)
+        steep = (cost[c, k] - below) / (breakpoints[c, k] - low)
         total += below + steep * (rate - low)
         slope -= steep * rate / left_s * isolated[i]
     return total, slope
@@ -434,7 +444,7 @@ def _measured(
     age: Floats,
     isolated: Floats,
     scale: Ints,
-    slot_type: Ints,
+    accelerator_of_slot: Ints,
     capacity: Floats,
 ) -> tuple[float, float]:
     """The level that shares reach, and the largest use of a job's time or a type's devices."""
@@ -447,7 +457,7 @@ def _measured(
         for j in range(share.shape[1]):
             time += share[i, j]
             got += share[i, j] * rate[i, j]
-            used[slot_type[j]] += scale[i] * share[i, j]
+            used[accelerator_of_slot[j]] += scale[i] * share[i, j]
         busiest = max(busiest, time)
         if steps[i] > 0:
             level = max(level, (age[i] + steps[i] / got) / isolated[i]) if got > 0 else np.inf
@@ -464,14 +474,16 @@ def _certified(
 ) -> tuple[Floats, float, float, float]:
     """(shares made feasible, their level, a bound on it, violation)."""
     args = (steps, problem.age, problem.isolated)
-    also = (problem.scale, problem.slot_type, problem.capacity)
+    also = (problem.scale, problem.accelerator_of_slot, problem.capacity)
     share, rate = found.share, np.ascontiguousarray(problem.rate)
     level, use = _measured(share, rate, *args, *also)
     if use > 1:
         share = share / use
         level, use = _measured(share, rate, *args, *also)
-    cost = kink_cost(kinds.rate, kinds.scale, kinds.kink, found.price[problem.slot_type])
-    total, slope = _cost_of_all(kinds.of, *args, kinds.kink, cost, found.level)
+    cost = breakpoint_cost(
+        kinds.rate, kinds.scale, kinds.breakpoints, found.price[problem.accelerator_of_slot]
+    )
+    total, slope = _cost_of_all(kinds.of, *args, kinds.breakpoints, cost, found.level)
     spare = float(found.price @ problem.capacity)
     bound = found.level + (total - spare) / -slope if slope < 0 else 0.0
     return share, level, bound, max(0.0, use - 1.0)

@@ -21,13 +21,13 @@ from fairlead.errors import SolveError
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.policies.solve.highs import (
     INFINITY,
+    HighsModel,
     LinearProgram,
-    Model,
 )
-from fairlead.policies.solve.local_search import climb
+from fairlead.policies.solve.local_search import local_search
 from fairlead.policies.solve.planning_problem import (
-    Counts,
-    Window,
+    PlanningProblem,
+    RoundCounts,
     infeasible,
     objective_of,
 )
@@ -45,12 +45,12 @@ _NEAR = 1e-5  # of the bound: so near, an answer will do
 _WHOLE = 1e-7  # of a round: a fraction that is rounding
 
 
-def solve_types(problem: Window) -> Counts:
+def solve_types(problem: PlanningProblem) -> RoundCounts:
     """Counts (jobs, types), near the optimum: see the bound. Lower bounds that hardly fit may be taken for
     such that do not."""
     jobs, types = len(problem.scale), len(problem.devices)
     if not jobs:
-        return Counts(np.zeros((0, types), np.int64), 0.0, 0.0, True, True)
+        return RoundCounts(np.zeros((0, types), np.int64), 0.0, 0.0, True, True)
     relaxed = _Relaxed.of(problem)
     try:
         bound, rounds, most = relaxed.solve()
@@ -68,16 +68,16 @@ def solve_types(problem: Window) -> Counts:
             break
     if objective == -np.inf:
         return infeasible(jobs, types)
-    return Counts(counts, objective, max(bound, objective), True, False)
+    return RoundCounts(counts, objective, max(bound, objective), True, False)
 
 
-def _climbed(problem: Window, start: Ints, limit: float) -> tuple[Ints, float]:
+def _climbed(problem: PlanningProblem, start: Ints, limit: float) -> tuple[Ints, float]:
     """Better counts, if possible with no more than the limit remaining of any job, and their objective:
     -inf if somebody has less than ``at_least``."""
     speed = speed_of(problem)
     need = np.maximum(problem.at_least, _progress_at(problem.remaining, limit))
     spread = float(np.ptp(problem.utility)) + problem.penalty * float(np.ptp(problem.remaining))
-    counts = climb(
+    counts = local_search(
         start,
         speed,
         np.ascontiguousarray(problem.utility),
@@ -93,7 +93,7 @@ def _climbed(problem: Window, start: Ints, limit: float) -> tuple[Ints, float]:
     return counts, objective_of(problem, progress)
 
 
-def _rounded(problem: Window, rounds: Floats) -> Ints:
+def _rounded(problem: PlanningProblem, rounds: Floats) -> Ints:
     """Whole parts, and then the largest fractions up, while devices and time are left."""
     counts = np.floor(rounds + _WHOLE).astype(np.int64)
     part = rounds - counts
@@ -121,18 +121,18 @@ def _progress_at(remaining: Floats, limit: float) -> Floats:
     return np.where(above > 0, before + part, 0.0)
 
 
-def _round_s(problem: Window) -> float:
+def _round_s(problem: PlanningProblem) -> float:
     """The most that a round can take off what remains."""
     return float(-np.diff(problem.remaining, axis=1).min())
 
 
-def _most(problem: Window) -> Floats:
+def _most(problem: PlanningProblem) -> Floats:
     """(jobs,): the progress of a job that runs in every round where it is fastest."""
     most: Floats = speed_of(problem).max(axis=1) * problem.rounds
     return most
 
 
-def speed_of(problem: Window) -> Floats:
+def speed_of(problem: PlanningProblem) -> Floats:
     """(jobs, types) of the fastest type's; 0 where a job cannot run, also for want of devices."""
     fits = problem.scale[:, None] <= problem.devices
     return np.where(fits, 1.0 if problem.speed is None else problem.speed, 0.0)
@@ -143,13 +143,13 @@ class _Relaxed:
     """The linear programme. Columns: rounds per job and type where it can run, welfare per job and
     stretch of constant slope, M; rows: progress, time, remaining, capacity."""
 
-    problem: Window
+    problem: PlanningProblem
     job: Ints  # (columns,) of the rounds
     kind: Ints  # (columns,) of the rounds
     speed: Floats  # (columns,) of the rounds
 
     @classmethod
-    def of(cls, problem: Window) -> "_Relaxed":
+    def of(cls, problem: PlanningProblem) -> "_Relaxed":
         speed = speed_of(problem)
         job, kind = np.nonzero(speed)
         return cls(problem, job, kind, speed[job, kind])
@@ -199,7 +199,7 @@ class _Relaxed:
             np.concatenate(column),
             np.concatenate(entry),
         )
-        model = Model(program)
+        model = HighsModel(program)
         model.load()
         best = model.maximise()
         rounds = np.zeros((jobs, types))

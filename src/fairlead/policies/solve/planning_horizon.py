@@ -16,23 +16,23 @@ objective depends on M.
 import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
-from fairlead.policies.solve.knapsack import choose, reach_of
+from fairlead.policies.solve.knapsack import choose, exchange_range
+from fairlead.policies.solve.planning_by_type import solve_types
 from fairlead.policies.solve.planning_problem import (
-    Counts,
-    Window,
+    PlanningProblem,
+    RoundCounts,
     check,
     infeasible,
     interpolate,
     objective_of,
 )
-from fairlead.policies.solve.planning_by_type import solve_types
 
-__all__ = ["Counts", "Window", "interpolate", "objective_of", "solve_counts"]
+__all__ = ["PlanningProblem", "RoundCounts", "interpolate", "objective_of", "solve_counts"]
 
 _TOLERANCE = 1e-13  # a bound that is above the best answer by less, relative to the values, is met
 
 
-def solve_counts(problem: Window) -> Counts:
+def solve_counts(problem: PlanningProblem) -> RoundCounts:
     """The counts that maximise the objective.
 
     One accelerator type: exact for any sizes up to 89 devices, and for sizes up to 4,096 that divide one
@@ -45,14 +45,14 @@ def solve_counts(problem: Window) -> Counts:
     return _Search(problem).run() if len(problem.scale) else _nothing()
 
 
-def _nothing() -> Counts:
-    return Counts(np.zeros((0, 1), np.int64), 0.0, 0.0, True, True)
+def _nothing() -> RoundCounts:
+    return RoundCounts(np.zeros((0, 1), np.int64), 0.0, 0.0, True, True)
 
 
 class _Search:
     """Over M, the most that may remain, from above: a smaller M raises lower bounds one by one."""
 
-    def __init__(self, problem: Window) -> None:
+    def __init__(self, problem: PlanningProblem) -> None:
         self.problem = problem
         self.capacity = int(problem.rounds * problem.devices[0])
         self.most = np.where(problem.scale <= problem.devices[0], problem.rounds, 0)
@@ -60,7 +60,7 @@ class _Search:
         size = np.where(self.most > 0, problem.scale, able.min(initial=problem.devices[0]))
         self.sizes, class_of = np.unique(size, return_inverse=True)
         self.class_of = class_of.reshape(-1).astype(np.int64)
-        self.reach, self.proven = reach_of(self.sizes)
+        self.reach, self.proven = exchange_range(self.sizes)
         self.step, self.value = self._values()
         self.order = self._items()
         self.raised, self.remaining = self._raises()
@@ -96,7 +96,7 @@ class _Search:
         items = items[np.argsort(-before[items], kind="stable")]
         return items, before[items]
 
-    def run(self) -> Counts:
+    def run(self) -> RoundCounts:
         problem = self.problem
         at_least, scale = problem.at_least, problem.scale
         job = self.raised // problem.rounds
@@ -117,7 +117,7 @@ class _Search:
         counts = self.counts[:, None]
         objective = objective_of(problem, self.counts.astype(np.float64))
         certified = objective + max(float(self.relaxed) - self.best, 0.0)
-        return Counts(counts, objective, certified, True, self.proven)
+        return RoundCounts(counts, objective, certified, True, self.proven)
 
     def _slack(self) -> float:
         return _TOLERANCE * max(1.0, abs(self.best)) if np.isfinite(self.best) else 0.0

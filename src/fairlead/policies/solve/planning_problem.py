@@ -9,7 +9,7 @@ from fairlead.model.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class PlanningProblem:
     """The problem: jobs that share devices over ``rounds`` rounds.
 
     A table's column p is for p rounds on the type on which the job is fastest; in between, tables are
@@ -27,7 +27,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RoundCounts:
     """The answer. Infeasible (the lower bounds do not fit): all zero, and -inf for objective and bound."""
 
     counts: Ints  # (jobs, types) rounds
@@ -37,12 +37,12 @@ class Counts:
     proven: bool  # are the counts known to be the best?
 
 
-def infeasible(jobs: int, types: int) -> Counts:
+def infeasible(jobs: int, types: int) -> RoundCounts:
     """No counts satisfy the lower bounds."""
-    return Counts(np.zeros((jobs, types), np.int64), -np.inf, -np.inf, False, True)
+    return RoundCounts(np.zeros((jobs, types), np.int64), -np.inf, -np.inf, False, True)
 
 
-def objective_of(problem: Window, progress: Floats) -> float:
+def objective_of(problem: PlanningProblem, progress: Floats) -> float:
     """The objective where jobs have so much progress, in rounds on their fastest type: (jobs,)."""
     if not len(progress):
         return 0.0
@@ -60,7 +60,7 @@ def interpolate(table: Floats, progress: Floats) -> Floats:
     return mixed
 
 
-def check(problem: Window) -> None:
+def check(problem: PlanningProblem) -> None:
     """Raise SolveError for tables of the wrong shape and values that are not finite."""
     jobs = len(problem.scale)
     shape = (jobs, problem.rounds + 1)

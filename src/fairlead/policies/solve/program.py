@@ -11,7 +11,8 @@ class. Every programme here maximises a linear function of the shares subject to
     y >= 0                                            and further columns z with entries in any row
 
 n_c jobs, s devices of a job, N_k devices of accelerator type k. Permuting like jobs maps solutions to
-solutions, so nothing is lost by giving the jobs of a class the same; see ``fairlead.policies.solve.job_classes``.
+solutions, so nothing is lost by giving the jobs of a class the same; see
+``fairlead.policies.solve.job_classes``.
 
 There are as many pairs as classes squared, and few are worth anything: pairs come in by column
 generation. The optimum over the ways at hand has prices for time, devices and throughput; a pair that
@@ -29,20 +30,20 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.jit import kernel
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.solve.job_classes import Classes, group
 from fairlead.policies.solve.highs import (
     BASIC,
     INFINITY,
     LOWER,
     Basis,
+    HighsModel,
     LinearProgram,
-    Model,
     Statuses,
     listed,
 )
+from fairlead.policies.solve.job_classes import JobClassSizes, group
 
 _WORTH = 1e-9  # a pair is worth adding when it earns this much more than it costs, relative to the largest
 _DOMINATED = 1e-9  # how far beyond taking turns a pair must get
@@ -50,16 +51,16 @@ _ROUNDS = 200  # of column generation; a handful is usual
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ShareProblem:
     """Jobs by class, what they can do, and what there is to share."""
 
-    classes: Classes
+    classes: JobClassSizes
     scale: Floats  # (classes,) devices of a job
     rate: Floats  # (classes, slots) steps/s of a job alone; 0 = cannot run there
-    slot_type: Ints  # (slots,)
+    accelerator_of_slot: Ints  # (slots,)
     capacity: Floats  # (types,) devices
     kind: Ints  # (classes,) row of beside
-    beside: (
+    colocated_rate: (
         Floats | None
     )  # (kinds, kinds, slots) steps/s of the first beside the second; None = no pairs
 
@@ -70,20 +71,20 @@ class Problem:
         *,
         packed: bool = False,
         rate: Floats | None = None,
-    ) -> "Problem":
+    ) -> "ShareProblem":
         """The problem of a snapshot. key: (jobs,) jobs with the same key are alike in all that matters,
         None = ``job_class``; packed: may jobs run in pairs? rate: (jobs, slots) in place of the
         snapshot's, 0 where it cannot run. Types without devices cannot be run on."""
         classes = group(snapshot.job_class if key is None else key)
         alone = (snapshot.solo_rate if rate is None else rate)[classes.first]
-        return Problem(
+        return ShareProblem(
             classes,
             snapshot.job_scale[classes.first].astype(np.float64),
-            np.where((snapshot.capacity > 0)[snapshot.slot_type], alone, 0.0),
-            snapshot.slot_type,
+            np.where((snapshot.capacity > 0)[snapshot.accelerator_of_slot], alone, 0.0),
+            snapshot.accelerator_of_slot,
             snapshot.capacity,
             snapshot.kind[classes.first],
-            snapshot.beside if packed else None,
+            snapshot.colocated_rate if packed else None,
         )
 
     @property
@@ -99,7 +100,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class Configurations:
     """Ways to run. Those of jobs alone come first."""
 
     first: Ints  # (ways,) class
@@ -112,9 +113,9 @@ class Ways:
         """How many are of one job."""
         return int(np.count_nonzero(self.second < 0))
 
-    def plus(self, other: "Ways") -> "Ways":
+    def plus(self, other: "Configurations") -> "Configurations":
         """These and others behind them."""
-        return Ways(
+        return Configurations(
             np.concatenate([self.first, other.first]),
             np.concatenate([self.second, other.second]),
             np.concatenate([self.slot, other.slot]),
@@ -123,7 +124,7 @@ class Ways:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class LinearObjective:
     """A linear function of the shares: sum_a (value_c rate_a - cost_slot(a) s_a) y_a, over the members c
     of each way a; where value is by class, that is sum_c value_c n_c t_c - sum_a cost_slot(a) s_a y_a."""
 
@@ -132,7 +133,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ExtraColumns:
     """Further columns. An entry names its row by number (``Program.throughput_row`` and so on)."""
 
     cost: Floats  # (columns,)
@@ -145,26 +146,26 @@ class Columns:
     )
 
 
-NO_COLUMNS = Columns(
+NO_COLUMNS = ExtraColumns(
     np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ConstraintRow:
     """A further row: lower <= measure + entries of the further columns <= upper."""
 
-    measure: Measure
+    measure: LinearObjective
     lower: float
     upper: float
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProgramSolution:
     """An optimum and its prices, in the units of the problem."""
 
     objective: float
-    ways: Ways
+    configurations: Configurations
     time: Floats  # (ways,) y_a: time that the jobs of the class spend so, all together
     columns: Floats  # (columns,) the further columns
     throughput_price: Floats  # (classes,) gain of the objective per step/s asked less of one job
@@ -180,22 +181,22 @@ class Answer:
         """Where another solve may start from: for ``Program.previous``."""
         return self.packed_basis()
 
-    def per_job(self, problem: Problem) -> Floats:
+    def per_job(self, problem: ShareProblem) -> Floats:
         """(classes, slots) share of each job of a class that it spends alone."""
         share = np.zeros(problem.rate.shape)
-        n = self.ways.alone
-        share[self.ways.first[:n], self.ways.slot[:n]] = self.time[:n]
+        n = self.configurations.alone
+        share[self.configurations.first[:n], self.configurations.slot[:n]] = self.time[:n]
         return share / problem.classes.count[:, None]
 
-    def largest_use(self, problem: Problem) -> float:
+    def largest_use(self, problem: ShareProblem) -> float:
         """The largest use of a class's time or of a type's devices, as a fraction of what there is."""
-        ways, count = self.ways, problem.classes.count
-        devices = problem.scale[ways.first] * self.time
+        configurations, count = self.configurations, problem.classes.count
+        devices = problem.scale[configurations.first] * self.time
         types = len(problem.capacity)
-        used = np.bincount(problem.slot_type[ways.slot], devices, types)
-        pair = ways.second >= 0
-        time = np.bincount(ways.first, self.time, len(count))
-        time += np.bincount(ways.second[pair], self.time[pair], len(count))
+        used = np.bincount(problem.accelerator_of_slot[configurations.slot], devices, types)
+        pair = configurations.second >= 0
+        time = np.bincount(configurations.first, self.time, len(count))
+        time += np.bincount(configurations.second[pair], self.time[pair], len(count))
         spent = float((time / count).max(initial=0.0))
         return max(spent, float((used / np.maximum(problem.capacity, 1.0)).max()))
 
@@ -208,15 +209,15 @@ class Program:
     (an entry of a further column there lowers or raises what the job must get: t_c + entries >= demand).
     """
 
-    problem: Problem
+    problem: ShareProblem
     throughput: bool = False
     demand: Floats | None = None
-    columns: Columns = NO_COLUMNS
-    rows: Sequence[Row] = ()
-    pair_toll: float = 0.0  # what a pair's time must earn beyond that of its jobs, per device
+    columns: ExtraColumns = NO_COLUMNS
+    rows: Sequence[ConstraintRow] = ()
+    pair_penalty: float = 0.0  # what a pair's time must earn beyond that of its jobs, per device
     previous: tuple[bytes, ...] = ()
-    _model: Model = field(init=False)
-    _ways: Ways = field(init=False)
+    _model: HighsModel = field(init=False)
+    _ways: Configurations = field(init=False)
     _best: Floats = field(init=False)
     _warm: bool = field(init=False, default=False)
     _pairs: "_Pairs | None" = field(init=False, default=None)
@@ -252,13 +253,13 @@ class Program:
         problem = self.problem
         self._best = problem.best
         self._ways = _alone(problem)
-        if problem.beside is not None:
+        if problem.colocated_rate is not None:
             self._pairs = _Pairs.of(problem)
         self._basis = _unpack(self.previous, problem, self._pairs)
         if self._basis is not None and self._pairs is not None:
             self._ways = self._ways.plus(self._basis.pairs)
         self._row_scale = np.array([_scale_of(r, self._ways, problem) for r in self.rows])
-        self._model = Model(self._program())
+        self._model = HighsModel(self._program())
         start = None
         if self._basis is not None:
             start = self._basis.basis(self._ways, problem, self.throughput, len(self.columns.cost))
@@ -267,11 +268,15 @@ class Program:
         self._warm = self._model.load(start)
         return self
 
-    def maximise(self, objective: Measure, columns: Floats | None = None) -> Answer:
+    def maximise(
+        self, objective: LinearObjective, columns: Floats | None = None
+    ) -> ProgramSolution:
         """The largest objective, with these costs of the further columns (None = those they came with),
         from where the last one ended."""
         further = self.columns.cost if columns is None else columns
-        cost = _gain(objective, self._ways, self.problem, self._toll) * self._unit(self._ways)
+        cost = _gain(objective, self._ways, self.problem, self._pair_penalty) * self._unit(
+            self._ways
+        )
         largest = max(np.abs(cost).max(initial=0.0), np.abs(further).max(initial=0.0)) or 1.0
         front = len(further)
         found = self._model.maximise(np.concatenate([further, cost]) / largest)
@@ -289,7 +294,7 @@ class Program:
         lowered = -dual[:n] / self._best / count if self.throughput else np.zeros(n)
         at = n * (1 + self.throughput)
         types = len(self.problem.capacity)
-        return Answer(
+        return ProgramSolution(
             found.objective * largest,
             self._ways,
             np.maximum(found.value[front:], 0.0) * self._unit(self._ways),
@@ -318,15 +323,15 @@ class Program:
     # --- inside ---------------------------------------------------------------------------------
 
     @property
-    def _toll(self) -> float:
-        return self.pair_toll
+    def _pair_penalty(self) -> float:
+        return self.pair_penalty
 
-    def _unit(self, ways: Ways) -> Floats:
+    def _unit(self, configurations: Configurations) -> Floats:
         """(ways,) jobs, or pairs, that a column of 1 keeps busy all the time."""
         count = self.problem.classes.count
-        partner = np.where(ways.second < 0, ways.first, ways.second)
-        unit = np.minimum(count[ways.first], count[partner])
-        return np.where(ways.second == ways.first, unit / 2, unit)
+        partner = np.where(configurations.second < 0, configurations.first, configurations.second)
+        unit = np.minimum(count[configurations.first], count[partner])
+        return np.where(configurations.second == configurations.first, unit / 2, unit)
 
     def _program(self) -> LinearProgram:
         problem, further = self.problem, self.columns
@@ -364,49 +369,54 @@ class Program:
         scale[self._fixed_rows :] = self._row_scale
         return scale
 
-    def _entries(self, ways: Ways) -> tuple[Ints, Ints, Floats]:
+    def _entries(self, configurations: Configurations) -> tuple[Ints, Ints, Floats]:
         """(start, row, value) of these ways, by columns."""
         problem = self.problem
         count, n = problem.classes.count, len(problem.scale)
-        unit = self._unit(ways)
-        pair = ways.second >= 0
-        other = np.where(pair, ways.second, 0)
-        both = pair & (other != ways.first)
+        unit = self._unit(configurations)
+        pair = configurations.second >= 0
+        other = np.where(pair, configurations.second, 0)
+        both = pair & (other != configurations.first)
         twin = pair & ~both
-        part = unit / count[ways.first]
+        part = unit / count[configurations.first]
         part_other = unit / count[other]
-        kind = problem.slot_type[ways.slot]
+        kind = problem.accelerator_of_slot[configurations.slot]
         width = 2 * self.throughput + 3 + len(self.rows)
         row = np.full((len(unit), width), -1, np.int64)
         value = np.zeros((len(unit), width))
         at = 0
         if self.throughput:
-            rate = ways.rate[:, 0] + np.where(twin, ways.rate[:, 1], 0.0)
-            row[:, 0], value[:, 0] = ways.first, rate * part / self._best[ways.first]
+            rate = configurations.rate[:, 0] + np.where(twin, configurations.rate[:, 1], 0.0)
+            row[:, 0], value[:, 0] = (
+                configurations.first,
+                rate * part / self._best[configurations.first],
+            )
             row[:, 1] = np.where(both, other, -1)
-            value[:, 1] = ways.rate[:, 1] * part_other / self._best[other]
+            value[:, 1] = configurations.rate[:, 1] * part_other / self._best[other]
             at = 2
         shift = n * self.throughput
-        row[:, at], value[:, at] = ways.first + shift, part * np.where(twin, 2.0, 1.0)
+        row[:, at], value[:, at] = configurations.first + shift, part * np.where(twin, 2.0, 1.0)
         row[:, at + 1], value[:, at + 1] = np.where(both, other + shift, -1), part_other
         row[:, at + 2] = kind + shift + n
-        devices = problem.scale[ways.first] * unit
+        devices = problem.scale[configurations.first] * unit
         value[:, at + 2] = devices / np.maximum(problem.capacity, 1.0)[kind]
         for i, further in enumerate(self.rows):
             row[:, at + 3 + i] = self._fixed_rows + i
-            gain = _gain(further.measure, ways, problem, 0.0) * unit
+            gain = _gain(further.measure, configurations, problem, 0.0) * unit
             value[:, at + 3 + i] = gain / self._row_scale[i]
         there = (row >= 0) & (value != 0)
         start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
         return start, row[there], value[there]
 
-    def _add(self, new: Ways, objective: Measure, largest: float) -> None:
+    def _add(self, new: Configurations, objective: LinearObjective, largest: float) -> None:
         start, index, value = self._entries(new)
-        cost = _gain(objective, new, self.problem, self._toll) * self._unit(new) / largest
+        cost = _gain(objective, new, self.problem, self._pair_penalty) * self._unit(new) / largest
         self._model.add(cost, start.astype(np.int32), index.astype(np.int32), value)
         self._ways = self._ways.plus(new)
 
-    def _worthwhile(self, objective: Measure, dual: Floats, largest: float) -> Ways | None:
+    def _worthwhile(
+        self, objective: LinearObjective, dual: Floats, largest: float
+    ) -> Configurations | None:
         """Pairs that earn more than they cost, for each class and slot the best; None = there is none."""
         assert self._pairs is not None
         problem = self.problem
@@ -422,11 +432,11 @@ class Program:
             value -= (dual[:n] / self._best / count)[:, None]
         time = dual[shift : shift + n] / count
         devices = dual[shift + n : self._fixed_rows] / np.maximum(problem.capacity, 1.0)
-        cost = cost + devices[problem.slot_type] + self._toll
+        cost = cost + devices[problem.accelerator_of_slot] + self._pair_penalty
         return self._pairs.best(value, time, cost, largest * _WORTH, self._ways)
 
 
-def proven_time_price(problem: Problem, value: Floats, time: Floats, cost: Floats) -> Floats:
+def proven_time_price(problem: ShareProblem, value: Floats, time: Floats, cost: Floats) -> Floats:
     """(classes,) prices of a job's time, at least ``time``, at which no way to run earns more than it
     costs: what makes a bound of prices that a solver found to some tolerance.
 
@@ -436,7 +446,7 @@ def proven_time_price(problem: Problem, value: Floats, time: Floats, cost: Float
     alone = value * problem.rate - problem.scale[:, None] * cost
     alone[problem.rate <= 0] = 0.0
     time = np.maximum(time, alone.max(axis=1, initial=0.0))
-    if problem.beside is None:
+    if problem.colocated_rate is None:
         return time
     return time + _Pairs.of(problem).excess(value, time, cost) / 2
 
@@ -450,16 +460,16 @@ class _Pairs:
 
     order: Ints  # (classes,) by scale factor
     block: Ints  # (blocks + 1,) where each scale factor begins in order
-    problem: Problem
-    beside: Floats  # (kinds, kinds, slots), contiguous
+    problem: ShareProblem
+    colocated_rate: Floats  # (kinds, kinds, slots), contiguous
 
     @staticmethod
-    def of(problem: Problem) -> "_Pairs":
-        assert problem.beside is not None
+    def of(problem: ShareProblem) -> "_Pairs":
+        assert problem.colocated_rate is not None
         order = np.argsort(problem.scale, kind="stable")
         ends = np.flatnonzero(np.diff(problem.scale[order])) + 1
         block = np.concatenate([[0], ends, [len(order)]]).astype(np.int64)
-        return _Pairs(order, block, problem, np.ascontiguousarray(problem.beside))
+        return _Pairs(order, block, problem, np.ascontiguousarray(problem.colocated_rate))
 
     def excess(self, value: Floats, time: Floats, cost: Floats) -> float:
         """The most that any pair earns beyond what it costs, at these values (classes, slots) per step/s,
@@ -467,8 +477,11 @@ class _Pairs:
         first, slot, second = self._partners(value, time, cost, 0.0, np.ones_like(time))
         if not len(first):
             return 0.0
-        ways = self.ways(first, second, slot)
-        earns = value[first, slot] * ways.rate[:, 0] + value[second, slot] * ways.rate[:, 1]
+        configurations = self.configurations(first, second, slot)
+        earns = (
+            value[first, slot] * configurations.rate[:, 0]
+            + value[second, slot] * configurations.rate[:, 1]
+        )
         earns -= self.problem.scale[first] * cost[slot] + time[first] + time[second]
         return float(earns.max(initial=0.0))
 
@@ -485,7 +498,7 @@ class _Pairs:
             problem.scale,
             problem.rate,
             problem.kind,
-            self.beside,
+            self.colocated_rate,
             value,
             time,
             cost,
@@ -495,8 +508,8 @@ class _Pairs:
         return first, slot, partner[first, slot]
 
     def best(
-        self, value: Floats, time: Floats, cost: Floats, least: float, have: Ways
-    ) -> Ways | None:
+        self, value: Floats, time: Floats, cost: Floats, least: float, have: Configurations
+    ) -> Configurations | None:
         """For each class and slot the pair that earns most beyond ``least``; None = there is none."""
         number = self.problem.classes.count
         first, slot, second = self._partners(value, time, cost, least, number)
@@ -510,14 +523,14 @@ class _Pairs:
         code = np.setdiff1d(code, known)
         if not len(code):
             return None
-        return self.ways(code // slots // classes, code // slots % classes, code % slots)
+        return self.configurations(code // slots // classes, code // slots % classes, code % slots)
 
-    def ways(self, first: Ints, second: Ints, slot: Ints) -> Ways:
+    def configurations(self, first: Ints, second: Ints, slot: Ints) -> Configurations:
         """These pairs, with their rates. first <= second."""
         kind = self.problem.kind
         a, b = kind[first], kind[second]
-        rate = np.column_stack([self.beside[a, b, slot], self.beside[b, a, slot]])
-        return Ways(first, second, slot, rate)
+        rate = np.column_stack([self.colocated_rate[a, b, slot], self.colocated_rate[b, a, slot]])
+        return Configurations(first, second, slot, rate)
 
 
 @kernel(
@@ -532,7 +545,7 @@ def _best_partner(
     scale: Floats,
     rate: Floats,
     kind: Ints,
-    beside: Floats,
+    colocated_rate: Floats,
     value: Floats,
     time: Floats,
     cost: Floats,
@@ -554,8 +567,8 @@ def _best_partner(
                     d = order[j]
                     if rate[d, t] <= 0 or (c == d and count[c] < 2):
                         continue
-                    mine = beside[kind[c], kind[d], t]
-                    yours = beside[kind[d], kind[c], t]
+                    mine = colocated_rate[kind[c], kind[d], t]
+                    yours = colocated_rate[kind[d], kind[c], t]
                     if mine / rate[c, t] + yours / rate[d, t] <= 1 + 1e-9:
                         continue
                     earns = value[c, t] * mine + value[d, t] * yours
@@ -570,34 +583,44 @@ def _best_partner(
 # --- ways of jobs alone, measures --------------------------------------------------------------------
 
 
-def _alone(problem: Problem) -> Ways:
+def _alone(problem: ShareProblem) -> Configurations:
     first, slot = np.nonzero(problem.rate > 0)
     rate = np.zeros((len(first), 2))
     rate[:, 0] = problem.rate[first, slot]
-    return Ways(first, np.full(len(first), -1), slot, rate)
+    return Configurations(first, np.full(len(first), -1), slot, rate)
 
 
-def _by_slot(value: Floats, problem: Problem) -> Floats:
+def _by_slot(value: Floats, problem: ShareProblem) -> Floats:
     """(classes, slots) values per step/s; a copy."""
     per_slot = value if value.ndim == 2 else value[:, None]
     return np.broadcast_to(per_slot, problem.rate.shape).copy()
 
 
-def _gain(measure: Measure, ways: Ways, problem: Problem, toll: float) -> Floats:
+def _gain(
+    measure: LinearObjective,
+    configurations: Configurations,
+    problem: ShareProblem,
+    pair_penalty: float,
+) -> Floats:
     """(ways,) what a unit of time adds to a measure."""
-    pair = ways.second >= 0
-    other = np.where(pair, ways.second, 0)
+    pair = configurations.second >= 0
+    other = np.where(pair, configurations.second, 0)
     value = _by_slot(measure.value, problem)
-    gain = value[ways.first, ways.slot] * ways.rate[:, 0]
-    gain += np.where(pair, value[other, ways.slot] * ways.rate[:, 1], 0.0)
-    gain -= problem.scale[ways.first] * (measure.cost[ways.slot] + toll * pair)
+    gain = value[configurations.first, configurations.slot] * configurations.rate[:, 0]
+    gain += np.where(pair, value[other, configurations.slot] * configurations.rate[:, 1], 0.0)
+    gain -= problem.scale[configurations.first] * (
+        measure.cost[configurations.slot] + pair_penalty * pair
+    )
     return np.asarray(gain)
 
 
-def _scale_of(row: Row, ways: Ways, problem: Problem) -> float:
+def _scale_of(row: ConstraintRow, configurations: Configurations, problem: ShareProblem) -> float:
     """The largest entry of a further row."""
-    count = problem.classes.count[ways.first]
-    return float(np.abs(_gain(row.measure, ways, problem, 0.0) * count).max(initial=0.0)) or 1.0
+    count = problem.classes.count[configurations.first]
+    return (
+        float(np.abs(_gain(row.measure, configurations, problem, 0.0) * count).max(initial=0.0))
+        or 1.0
+    )
 
 
 # --- bases that survive a change of classes -----------------------------------------------------------
@@ -607,15 +630,17 @@ def _scale_of(row: Row, ways: Ways, problem: Problem) -> float:
 class _Kept:
     """A basis of another set of classes, for those of today."""
 
-    pairs: Ways
+    pairs: Configurations
     pair_status: Statuses
     status: Statuses  # (classes, slots + 2) of each class's ways alone, throughput row, time row
     frame: Statuses  # of the further columns, then of the device rows and further rows
 
-    def basis(self, ways: Ways, problem: Problem, throughput: bool, front: int) -> Basis | None:
+    def basis(
+        self, configurations: Configurations, problem: ShareProblem, throughput: bool, front: int
+    ) -> Basis | None:
         """For these ways: those of jobs alone, then ``pairs``."""
-        n = ways.alone
-        alone = self.status[ways.first[:n], ways.slot[:n]]
+        n = configurations.alone
+        alone = self.status[configurations.first[:n], configurations.slot[:n]]
         slots = problem.rate.shape[1]
         if len(self.frame) < front:
             return None
@@ -628,15 +653,15 @@ class _Kept:
 
 
 def _pack(
-    ended: Any, ways: Ways, problem: Problem, throughput: bool, front: int
+    ended: Any, configurations: Configurations, problem: ShareProblem, throughput: bool, front: int
 ) -> tuple[bytes, ...]:
     """(ids, statuses by class, statuses of the rest, pairs by id and slot, their statuses)."""
     basis = listed(ended)
     classes, slots = problem.rate.shape
-    n = ways.alone
+    n = configurations.alone
     status = np.full((classes, slots + 2), LOWER)
     columns = basis.columns[front:]
-    status[ways.first[:n], ways.slot[:n]] = columns[:n]
+    status[configurations.first[:n], configurations.slot[:n]] = columns[:n]
     if throughput:
         status[:, slots] = basis.rows[:classes]
     shift = classes * throughput
@@ -644,7 +669,13 @@ def _pack(
     frame = np.concatenate([basis.columns[:front], basis.rows[shift + classes :]])
     used = np.flatnonzero(columns[n:] == BASIC) + n
     ids = problem.classes.id
-    pairs = np.column_stack([ids[ways.first[used]], ids[ways.second[used]], ways.slot[used]])
+    pairs = np.column_stack(
+        [
+            ids[configurations.first[used]],
+            ids[configurations.second[used]],
+            configurations.slot[used],
+        ]
+    )
     return (
         ids.tobytes(),
         status.tobytes(),
@@ -661,7 +692,7 @@ def packed_basis(ids: Ints, status: Statuses, frame: Statuses) -> tuple[bytes, .
     return ids.tobytes(), status.tobytes(), frame.tobytes(), b"", b""
 
 
-def _unpack(packed: tuple[bytes, ...], problem: Problem, pairs: _Pairs | None) -> _Kept | None:
+def _unpack(packed: tuple[bytes, ...], problem: ShareProblem, pairs: _Pairs | None) -> _Kept | None:
     """The basis for the classes of today; a class that is new runs where it is fastest. None where the
     packed basis is of another shape."""
     classes, slots = problem.rate.shape
@@ -682,14 +713,14 @@ def _unpack(packed: tuple[bytes, ...], problem: Problem, pairs: _Pairs | None) -
     low, high = position.min(axis=1, initial=classes), position.max(axis=1, initial=0)
     stay &= (low != high) | (problem.classes.count[np.minimum(low, classes - 1)] >= 2)
     none: Ints = np.zeros(0, np.int64)
-    ways = Ways(none, none, none, np.zeros((0, 2)))
+    configurations = Configurations(none, none, none, np.zeros((0, 2)))
     runs = problem.rate > 0  # a type may have lost its devices since
     slot = kept[:, 2]
     stay &= runs[np.minimum(low, classes - 1), slot] & runs[np.minimum(high, classes - 1), slot]
     if pairs is not None and stay.any():
-        ways = pairs.ways(low[stay], high[stay], kept[stay, 2])
+        configurations = pairs.configurations(low[stay], high[stay], kept[stay, 2])
     return _Kept(
-        ways,
+        configurations,
         np.frombuffer(packed[4], np.uint8)[stay],
         status,
         np.frombuffer(packed[2], np.uint8),

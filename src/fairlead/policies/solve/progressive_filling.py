@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.jit import kernel
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class EntityTree:
     """Vertices: the rows first, then the entities, parents before their children; the first is the root."""
 
     parent: Ints  # (vertices,) an entity; the root's is itself
@@ -43,7 +43,7 @@ class Tree:
         above = self.parent[:root]
         return np.where(above == root, top[:root], top[above])
 
-    def vessel(self, room: Floats) -> "Vessel":
+    def vessel(self, room: Floats) -> "FillTree":
         """The tree with this much room in each row, to be poured into. room: (rows,)."""
         volume = np.concatenate([room, np.zeros(len(self.fifo))])
         _volumes(self.parent, volume, self.rows)
@@ -54,14 +54,14 @@ class Tree:
         child = inside[np.lexsort((key, self.parent[inside]))]
         begin = np.searchsorted(self.parent[child], np.arange(self.rows, len(volume) + 1))
         of_root = child[begin[0] : begin[1]]
-        return Vessel(self, volume, child, begin, float(ratio[of_root].max(initial=0.0)))
+        return FillTree(self, volume, child, begin, float(ratio[of_root].max(initial=0.0)))
 
 
 @dataclass(frozen=True, slots=True)
-class Vessel:
+class FillTree:
     """A tree whose rows have room."""
 
-    tree: Tree
+    tree: EntityTree
     volume: Floats  # (vertices,)
     child: Ints  # (vertices - 1,) by parent, then in the order in which they are full
     begin: Ints  # (entities + 1,) where each entity's children begin

@@ -14,10 +14,10 @@ a minimum-cost flow). Large problems get fewer circles, for each takes longer th
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.jit import kernel
+from fairlead.policies.solve.knapsack import choose, exchange_range
 from fairlead.policies.solve.negative_cycles import turn
-from fairlead.policies.solve.knapsack import choose, reach_of
 
 SWEEPS = 50  # of both moves; rarely more than five gain anything
 FEW_SWEEPS = 8  # where turns are few, for each sweep leaves some to the next
@@ -26,7 +26,7 @@ FEWEST = 4  # turns, however large the problem
 WORK = 150_000_000  # looks at a job in a round that all turns of a load may take
 
 
-def rank(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> Ints:
+def order_rounds(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> Ints:
     """The schedule with its rounds filled anew: (jobs, rounds) places of types, -1 = does not run.
 
     scale: (jobs,); devices: (types,); weight: (jobs,) >= 0.
@@ -40,7 +40,7 @@ def rank(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> Ints:
     worth, size = weight[active] / runs[active], scale[active]
     sizes, class_of = np.unique(size, return_inverse=True)
     grid = _heaviest_first(np.ascontiguousarray(schedule[active].T), worth)
-    reach, _ = reach_of(sizes)
+    reach, _ = exchange_range(sizes)
     kinds = class_of.reshape(-1).astype(np.int64)
     turns = max(WORK // (len(grid) ** 2 * len(active)), FEWEST)
     sweeps = SWEEPS if turns >= TURNS else FEW_SWEEPS
@@ -51,7 +51,7 @@ def rank(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> Ints:
 
 
 def mean_round(schedule: Ints, weight: Floats) -> float:
-    """sum_j weight_j * mean index of j's rounds: what ``rank`` minimises."""
+    """sum_j weight_j * mean index of j's rounds: what ``order_rounds`` minimises."""
     runs = schedule >= 0
     total = (runs * np.arange(schedule.shape[1])).sum(axis=1)
     return float((weight * total / np.maximum(runs.sum(axis=1), 1)).sum())

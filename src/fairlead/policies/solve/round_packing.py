@@ -5,8 +5,8 @@ A schedule is (jobs, rounds): the place of the accelerator type, or -1 where the
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Ints
+from fairlead.model.jit import kernel
 
 
 def pack_rounds(counts: Ints, scale: Ints, devices: Ints, rounds: int) -> tuple[Ints, Ints]:

@@ -1,6 +1,7 @@
 """Fair levels for jobs that may run in pairs: max-min shares, and one level for all requirements.
 
-The programmes of ``fairlead.policies.solve.max_min`` and ``fairlead.policies.solve.parametric_level`` over the ways of
+The programmes of ``fairlead.policies.solve.max_min`` and ``fairlead.policies.solve.parametric_level``
+over the ways of
 ``fairlead.policies.solve.program``. A job's price of time u, value per step v and the price p of each type's
 devices prove a bound when no way, alone or in a pair, earns more than it costs:
 
@@ -16,40 +17,40 @@ import numpy as np
 from fairlead.errors import SolveError
 from fairlead.model.arrays import Floats
 from fairlead.policies.solve.parametric_level import (
-    HELD,
-    MET,
+    REQUIREMENT_TOLERANCE,
+    STALL_TOLERANCE,
     STEPS,
-    STILL,
-    most,
+    TOLERANCE,
+    largest_ratio,
 )
 from fairlead.policies.solve.program import (
-    Answer,
-    Columns,
-    Measure,
-    Problem,
+    ExtraColumns,
+    LinearObjective,
     Program,
+    ProgramSolution,
+    ShareProblem,
     proven_time_price,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LevelSolution:
     """A level, the shares by class that reach it, and a bound that no shares can beat."""
 
     level: float
     bound: float
-    answer: Answer
+    answer: ProgramSolution
     iterations: int
     basis: tuple[bytes, ...]
 
 
 def max_min(
-    problem: Problem,
+    problem: ShareProblem,
     worth: Floats,
     gain: Floats,
-    toll: float,
+    pair_penalty: float,
     previous: tuple[bytes, ...] = (),
-) -> Level:
+) -> LevelSolution:
     """max min_c worth_c t_c; then, at that level, the largest sum of gain_c t_c over all jobs.
 
     worth, gain: (classes,), of a step/s; classes with worth 0 have no say. toll: what a device in a
@@ -57,7 +58,7 @@ def max_min(
     """
     say = np.flatnonzero(problem.can_run & (worth > 0))
     unit = 1.0 / float((worth * problem.best)[say].min(initial=np.inf)) if len(say) else 1.0
-    columns = Columns(
+    columns = ExtraColumns(
         np.ones(1), np.zeros(1), np.full(1, np.inf if len(say) else 0.0),
         np.zeros(len(say), np.int64), say, -1.0 / (worth[say] * unit),
     )  # fmt: skip
@@ -67,14 +68,16 @@ def max_min(
     bound = max_min_bound(
         problem, worth, first.throughput_price, first.time_price, first.device_price
     )
-    program.bound(0, first.objective * (1.0 - HELD), np.inf)
-    program.pair_toll = toll
-    last = program.maximise(Measure(gain, np.zeros(len(problem.slot_type))), np.zeros(1))
-    return Level(level, bound, last, first.iterations + last.iterations, first.basis)
+    program.bound(0, first.objective * (1.0 - TOLERANCE), np.inf)
+    program.pair_penalty = pair_penalty
+    last = program.maximise(
+        LinearObjective(gain, np.zeros(len(problem.accelerator_of_slot))), np.zeros(1)
+    )
+    return LevelSolution(level, bound, last, first.iterations + last.iterations, first.basis)
 
 
 def max_min_bound(
-    problem: Problem, worth: Floats, value: Floats, time_price: Floats, device_price: Floats
+    problem: ShareProblem, worth: Floats, value: Floats, time_price: Floats, device_price: Floats
 ) -> float:
     """A bound of ``max_min``'s level that prices prove: (classes,) per step/s and per unit of a job's time,
     (types,) per device. 0 where they value no job's steps."""
@@ -82,29 +85,30 @@ def max_min_bound(
     weight = float((count[say] * value[say] / worth[say]).sum())
     if weight <= 0:
         return 0.0
-    time = proven_time_price(problem, value, time_price, device_price[problem.slot_type])
+    time = proven_time_price(problem, value, time_price, device_price[problem.accelerator_of_slot])
     return float(count @ time + device_price @ problem.capacity) / weight
 
 
 def min_level(
-    problem: Problem,
+    problem: ShareProblem,
     steps: Floats,
     age: Floats,
     isolated: Floats,
     gain: Floats,
-    toll: float,
+    pair_penalty: float,
     previous: tuple[bytes, ...] = (),
-) -> Level:
+) -> LevelSolution:
     """min theta with t_c >= steps_c / (theta isolated_c - age_c) for all classes that can run and have
     steps left; then, at that level, the largest sum of gain_c t_c. All: (classes,).
 
-    Newton's method on the least factor lambda of all capacities, as in ``fairlead.policies.solve.parametric_level``. It
+    Newton's method on the least factor lambda of all capacities, as in
+    ``fairlead.policies.solve.parametric_level``. It
     starts where every job alone could just be in time; pairs make no job faster than it is alone.
     """
     say = problem.can_run & (steps > 0)
     if not say.any():
         nothing = Program(problem, previous=previous).load().maximise(_nothing(problem))
-        return Level(0.0, 0.0, nothing, 0, ())
+        return LevelSolution(0.0, 0.0, nothing, 0, ())
     level = floor = float(((age + steps / problem.best) / isolated)[say].max())
     basis, iterations = previous, 0
     for _ in range(STEPS):
@@ -117,26 +121,28 @@ def min_level(
         value = answer.throughput_price * problem.classes.count
         falls = -float((value * need / left_s * isolated)[say].sum())
         after = max(floor, level - excess / falls) if falls < 0 else level
-        if abs(excess) <= MET or abs(after - level) <= STILL * level:
+        if abs(excess) <= REQUIREMENT_TOLERANCE or abs(after - level) <= STALL_TOLERANCE * level:
             break
         level = after
     else:
         raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
     bound = max(floor, _level_bound(problem, answer, need, level, falls))
-    program.pair_toll = toll
-    last = most(program, answer, Measure(gain, np.zeros(len(problem.slot_type))))
-    return Level(level, bound, last, iterations + last.iterations, basis)
+    program.pair_penalty = pair_penalty
+    last = largest_ratio(
+        program, answer, LinearObjective(gain, np.zeros(len(problem.accelerator_of_slot)))
+    )
+    return LevelSolution(level, bound, last, iterations + last.iterations, basis)
 
 
-def _nothing(problem: Problem) -> Measure:
-    return Measure(np.zeros(len(problem.scale)), np.zeros(len(problem.slot_type)))
+def _nothing(problem: ShareProblem) -> LinearObjective:
+    return LinearObjective(np.zeros(len(problem.scale)), np.zeros(len(problem.accelerator_of_slot)))
 
 
-def _scaled(problem: Problem, need: Floats, basis: tuple[bytes, ...]) -> Program:
+def _scaled(problem: ShareProblem, need: Floats, basis: tuple[bytes, ...]) -> Program:
     """max 1 - lambda with every need met on lambda times the capacities."""
     types = np.arange(len(problem.capacity))
     program = Program(problem, True, demand=need, previous=basis)
-    program.columns = Columns(
+    program.columns = ExtraColumns(
         -np.ones(1), -np.ones(1), np.full(1, np.inf),
         np.zeros(len(types), np.int64), program.device_row(types), -np.ones(len(types)),
     )  # fmt: skip
@@ -144,13 +150,13 @@ def _scaled(problem: Problem, need: Floats, basis: tuple[bytes, ...]) -> Program
 
 
 def _level_bound(
-    problem: Problem, answer: Answer, need: Floats, level: float, falls: float
+    problem: ShareProblem, answer: ProgramSolution, need: Floats, level: float, falls: float
 ) -> float:
     """No level below this can be met: the tangent of what all needs cost at the answer's prices."""
     if not falls < 0:
         return 0.0
     value, price = answer.throughput_price, answer.device_price
-    time = proven_time_price(problem, value, answer.time_price, price[problem.slot_type])
+    time = proven_time_price(problem, value, answer.time_price, price[problem.accelerator_of_slot])
     count = problem.classes.count
     cost = float((count * (value * need - time)).sum())
     return level + (cost - float(price @ problem.capacity)) / -falls

@@ -2,7 +2,8 @@
 
 A row of like jobs has a *height*, what a job of it gets per device and normalised; it needs a rate in
 proportion. Everything rises together, each row at the pace that the tree gives it
-(``fairlead.policies.solve.progressive_filling``); what cannot rise any more stops, and the rest goes on, until nothing rises.
+(``fairlead.policies.solve.progressive_filling``); what cannot rise any more stops, and the rest goes on,
+until nothing rises.
 
 Heights can be had if a linear programme says so, and its prices tell why not: a *cut*
 
@@ -25,33 +26,35 @@ from typing import Protocol
 import numpy as np
 
 from fairlead.errors import SolveError
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.policies.solve import breakpoints as hats
-from fairlead.policies.solve.job_classes import Classes
-from fairlead.policies.solve.breakpoints import Kinds
+from fairlead.model.jit import kernel
+from fairlead.policies.solve import breakpoints as breakpoint_weights
+from fairlead.policies.solve.breakpoints import JobClasses
 from fairlead.policies.solve.highs import BASIC, LOWER
 from fairlead.policies.solve.interior_point import max_min
-from fairlead.policies.solve.progressive_filling import Tree, Vessel
+from fairlead.policies.solve.job_classes import JobClassSizes
 from fairlead.policies.solve.program import (
-    Answer,
-    Columns,
-    Measure,
-    Problem,
+    ExtraColumns,
+    LinearObjective,
     Program,
+    ProgramSolution,
+    ShareProblem,
     packed_basis,
     proven_time_price,
 )
+from fairlead.policies.solve.progressive_filling import EntityTree, FillTree
 
-MET = 1e-11  # part of a capacity that heights may exceed it by
-FULL = 1e-10  # a row this near to its largest height has it, relatively
+REQUIREMENT_TOLERANCE = 1e-11  # part of a capacity that heights may exceed it by
+FULL_TOLERANCE = 1e-10  # a row this near to its largest height has it, relatively
 STEPS = 200  # of Newton's method for one level; a handful is usual
-NOISE = 1e-9  # where no row rises by more than this, relative to its largest height, none does
-TINY = 1e-8  # heights below this part of the largest are not measured: 0.3 s of a year
-LEAST = 1e-6  # levels are proven relative to at least this part of the budget
-HELD = 1e-9  # part of the heights that the second phase may give up
-MANY = 512  # kinds and kinks from which on a start from scratch is made from a sample ...
-EVERY = 8  # ... of every so many rows
+ROUNDING_TOLERANCE = (
+    1e-9  # where no row rises by more than this, relative to its largest height, none does
+)
+TINY_SHARE = 1e-8  # heights below this part of the largest are not measured: 0.3 s of a year
+MIN_RISE = 1e-6  # levels are proven relative to at least this part of the budget
+TOLERANCE = 1e-9  # part of the heights that the second phase may give up
+SIMPLEX_LIMIT = 512  # kinds and kinks from which on a start from scratch is made from a sample ...
+CERTIFY_EVERY = 8  # ... of every so many rows
 _SLACK = 1e-13  # rounding in a cost, relative to the budget
 
 
@@ -74,7 +77,7 @@ class Cut(Protocol):
         for each job of the row; inf where there is none."""
 
 
-class Market(Protocol):
+class FeasibilityOracle(Protocol):
     """Tells whether heights can be had."""
 
     def at(self, height: Floats) -> tuple[float, Cut]:
@@ -85,7 +88,7 @@ class Market(Protocol):
 class Rows:
     """Rows of like jobs, what they can reach and in which order they rise."""
 
-    tree: Tree
+    tree: EntityTree
     count: Floats  # (rows,) jobs
     cap: Floats  # (rows,) the largest height, 0 = cannot run
 
@@ -99,28 +102,28 @@ class Filled:
     cuts: tuple[Cut, ...]  # those that stopped something
 
 
-def fill(rows: Rows, market: Market, known: Sequence[Cut] = ()) -> Filled:
+def fill(rows: Rows, market: FeasibilityOracle, known: Sequence[Cut] = ()) -> Filled:
     """Raise everything until nothing can rise. known: cuts to begin with. At the end the market has
     last been asked about the heights that are returned, if any row can run."""
     height, cap = np.zeros_like(rows.cap), rows.cap.copy()
     stopped_by = np.full(len(cap), -1)  # position of a cut, -1 = its own largest height
     cuts, binding = list(known), list[Cut]()
-    rising: Bools = height < cap * (1 - FULL)
+    rising: Bools = height < cap * (1 - FULL_TOLERANCE)
     while rising.any():
         room = np.where(rising, cap - height, 0.0) * rows.count
         higher, cut = _raise(rows, rows.tree.vessel(room), height, cap, cuts, market)
-        if (higher - height > NOISE * rows.cap).any() or cut is None:
+        if (higher - height > ROUNDING_TOLERANCE * rows.cap).any() or cut is None:
             height = higher
-        before, rising = rising, height < cap * (1 - FULL)
+        before, rising = rising, height < cap * (1 - FULL_TOLERANCE)
         if cut is None:
             continue
         most = cut.for_free(height)[0]
-        stops = rising & (most < cap * (1 - FULL))
+        stops = rising & (most < cap * (1 - FULL_TOLERANCE))
         if stops.any():
             cap[stops] = most[stops]
             stopped_by[stops] = len(binding)
             binding.append(cut)
-            rising = height < cap * (1 - FULL)
+            rising = height < cap * (1 - FULL_TOLERANCE)
         elif (rising == before).all():
             return Filled(height, np.inf, tuple(binding))  # without a proof
     rise = [_rise(rows, cut, height, stopped_by == i) for i, cut in enumerate(binding)]
@@ -128,7 +131,12 @@ def fill(rows: Rows, market: Market, known: Sequence[Cut] = ()) -> Filled:
 
 
 def _raise(
-    rows: Rows, vessel: Vessel, base: Floats, cap: Floats, cuts: list[Cut], market: Market
+    rows: Rows,
+    vessel: FillTree,
+    base: Floats,
+    cap: Floats,
+    cuts: list[Cut],
+    market: FeasibilityOracle,
 ) -> tuple[Floats, Cut | None]:
     """The heights at the highest level that can be had, and the cut that forbids more (None: all full).
     New cuts are added to ``cuts``."""
@@ -144,10 +152,12 @@ def _raise(
     for _ in range(STEPS):
         height = heights(level)
         excess, cut = market.at(height)
-        if excess <= MET:
+        if excess <= REQUIREMENT_TOLERANCE:
             return height, binding
         lower = _highest(cut, heights, level)
-        if not lower < level * (1 - FULL):  # nor do the prices tell it from what can be had
+        if not lower < level * (
+            1 - FULL_TOLERANCE
+        ):  # nor do the prices tell it from what can be had
             return height, binding
         cuts.append(cut)
         level, binding = lower, cut
@@ -172,21 +182,21 @@ def _rise(rows: Rows, cut: Cut, height: Floats, stopped: Bools) -> float:
     """By which part the rows that a cut stopped could rise together, were it all that holds them down."""
     marginal = cut.for_free(height)[1][stopped]
     here = float(marginal @ (rows.count * height)[stopped])
-    return abs(cut.budget - cut.cost(height)) / max(here, LEAST * cut.budget)
+    return abs(cut.budget - cut.cost(height)) / max(here, MIN_RISE * cut.budget)
 
 
 # --- any number of jobs of a few kinds, alone -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class FillJobs:
     """What the jobs of the rows are, and what there is to share."""
 
-    kinds: Kinds
+    kinds: JobClasses
     kind: Ints  # (rows,) row of kinds
     count: Floats  # (rows,)
     unit: Floats  # (rows,) steps/s of a job at height 1
-    slot_type: Ints  # (slots,)
+    accelerator_of_slot: Ints  # (slots,)
     capacity: Floats  # (types,) devices
     agnostic: bool = False  # is every rate taken for 1?
 
@@ -196,22 +206,24 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
-class HatCut:
+class PriceCut:
     """sum of what every job pays at given prices, each as cheaply as it can, <= price of all devices."""
 
-    jobs: Jobs
+    jobs: FillJobs
     price: Floats  # (types,) of a device
     dear: float  # a price this small, relative to the largest, may be the solver's tolerance
     _of_kink: Floats  # (kinds, kinks) cost of exactly such a rate
 
     @staticmethod
-    def of(jobs: Jobs, price: Floats, dear: float = 1e-10) -> "HatCut":
+    def of(jobs: FillJobs, price: Floats, dear: float = 1e-10) -> "PriceCut":
         """The cut of any prices >= 0, of which one is not."""
         kinds = jobs.kinds
         spent = price * jobs.capacity
         price = np.where(spent > dear * spent.max(), price, 0.0)
-        cost = hats.kink_cost(kinds.rate, kinds.scale, kinds.kink, price[jobs.slot_type])
-        return HatCut(jobs, price, dear, cost)
+        cost = breakpoint_weights.breakpoint_cost(
+            kinds.rate, kinds.scale, kinds.breakpoints, price[jobs.accelerator_of_slot]
+        )
+        return PriceCut(jobs, price, dear, cost)
 
     @property
     def budget(self) -> float:
@@ -222,24 +234,26 @@ class HatCut:
         """See ``Cut``."""
         jobs = self.jobs
         need = jobs.need(height)
-        return hats.total_cost(jobs.kind, jobs.count, need, jobs.kinds.kink, self._of_kink)
+        return breakpoint_weights.total_cost(
+            jobs.kind, jobs.count, need, jobs.kinds.breakpoints, self._of_kink
+        )
 
     def for_free(self, height: Floats) -> tuple[Floats, Floats]:
         """See ``Cut``."""
         jobs, kinds = self.jobs, self.jobs.kinds
         dear = self.dear * self.price.max() * kinds.scale / np.maximum(kinds.best, 1e-300)
-        most, marginal = hats.for_free(
-            jobs.kind, jobs.need(height), kinds.kink, self._of_kink, dear
+        most, marginal = breakpoint_weights.slack_at_price(
+            jobs.kind, jobs.need(height), kinds.breakpoints, self._of_kink, dear
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(jobs.unit > 0, most / jobs.unit, np.inf), marginal * jobs.unit
 
 
 @dataclass(slots=True)
-class ByHats:
+class ByBreakpoints:
     """The least factor on all capacities, by the simplex method over kinds and their kinks."""
 
-    jobs: Jobs
+    jobs: FillJobs
     basis: tuple[bytes, ...] = ()
     iterations: int = 0
     warm: bool = False
@@ -247,46 +261,53 @@ class ByHats:
     _need: Floats = field(init=False)
 
     def at(self, height: Floats) -> tuple[float, Cut]:
-        """See ``Market``."""
+        """See ``FeasibilityOracle``."""
         jobs, kinds = self.jobs, self.jobs.kinds
         self._need = jobs.need(height)
-        many = hats.multiplicities(jobs.kind, jobs.count, self._need, kinds.kink)
-        kind, kink = np.nonzero(hats.needed(many))
-        like = Problem(
-            Classes(kinds.id[kind] * kinds.kink.shape[1] + kink, many[kind, kink], kind, kind),
+        many = breakpoint_weights.multiplicities(
+            jobs.kind, jobs.count, self._need, kinds.breakpoints
+        )
+        kind, breakpoints = np.nonzero(breakpoint_weights.needed(many))
+        like = ShareProblem(
+            JobClassSizes(
+                kinds.id[kind] * kinds.breakpoints.shape[1] + breakpoints,
+                many[kind, breakpoints],
+                kind,
+                kind,
+            ),
             kinds.scale[kind],
             kinds.rate[kind],
-            jobs.slot_type,
+            jobs.accelerator_of_slot,
             jobs.capacity,
             kind,
             None,
         )
-        need = kinds.kink[kind, kink]
+        need = kinds.breakpoints[kind, breakpoints]
         previous = self.basis
-        if not previous and len(kind) > MANY:
+        if not previous and len(kind) > SIMPLEX_LIMIT:
             previous = _crash(like, need, self._price_of_some(height))
         program = Program(like, True, demand=need, previous=previous)
         types = np.arange(len(jobs.capacity))
-        program.columns = Columns(
+        program.columns = ExtraColumns(
             -np.ones(1), -np.ones(1), np.full(1, np.inf),
             np.zeros(len(types), np.int64), program.device_row(types), -np.ones(len(types)),
         )  # fmt: skip
-        nothing = Measure(np.zeros(len(kind)), np.zeros(len(jobs.slot_type)))
+        nothing = LinearObjective(np.zeros(len(kind)), np.zeros(len(jobs.accelerator_of_slot)))
         answer = program.load().maximise(nothing)
         self.warm = self.warm or (bool(self.basis) and answer.warm)
         self.basis = answer.basis
         self.iterations += answer.iterations
-        self._of_kink = np.zeros((*kinds.kink.shape, len(jobs.slot_type)))
-        self._of_kink[kind, kink] = answer.per_job(like)
-        return float(answer.columns[0]), HatCut.of(jobs, answer.device_price)
+        self._of_kink = np.zeros((*kinds.breakpoints.shape, len(jobs.accelerator_of_slot)))
+        self._of_kink[kind, breakpoints] = answer.per_job(like)
+        return float(answer.columns[0]), PriceCut.of(jobs, answer.device_price)
 
     def _price_of_some(self, height: Floats) -> Floats:
         """(types,) prices when every eighth row stands for eight."""
-        jobs, some = self.jobs, np.arange(0, len(height), EVERY)
+        jobs, some = self.jobs, np.arange(0, len(height), CERTIFY_EVERY)
         fewer = replace(
-            jobs, kind=jobs.kind[some], count=jobs.count[some] * EVERY, unit=jobs.unit[some]
+            jobs, kind=jobs.kind[some], count=jobs.count[some] * CERTIFY_EVERY, unit=jobs.unit[some]
         )
-        sample = ByHats(fewer)
+        sample = ByBreakpoints(fewer)
         _, cut = sample.at(height[some])
         self.iterations += sample.iterations
         return cut.price
@@ -294,22 +315,24 @@ class ByHats:
     def shares(self) -> Floats:
         """(rows, slots) shares of a job at the heights last asked about."""
         jobs = self.jobs
-        return hats.expand(jobs.kind, self._need, jobs.kinds.kink, self._of_kink)
+        return breakpoint_weights.expand(
+            jobs.kind, self._need, jobs.kinds.breakpoints, self._of_kink
+        )
 
 
-def centre(jobs: Jobs, height: Floats) -> tuple[Floats, int]:
+def centre_problem(jobs: FillJobs, height: Floats) -> tuple[Floats, int]:
     """(rows, slots) the middle of all shares of a job that give these heights, as near as the
     interior-point method comes, and its steps."""
     need = jobs.need(height)
     there: Bools = jobs.capacity > 0
-    usable = there[jobs.slot_type]
+    usable = there[jobs.accelerator_of_slot]
     some = np.flatnonzero(need > 0)
     rate = jobs.kinds.rate[jobs.kind[some]][:, usable]
     inner, _, _, steps = max_min(
         np.ascontiguousarray(rate / need[some, None]),
         jobs.count[some],
         jobs.kinds.scale[jobs.kind[some]],
-        (np.cumsum(there) - 1)[jobs.slot_type[usable]],
+        (np.cumsum(there) - 1)[jobs.accelerator_of_slot[usable]],
         jobs.capacity[there],
         1e-9,
     )
@@ -319,21 +342,25 @@ def centre(jobs: Jobs, height: Floats) -> tuple[Floats, int]:
     return share, steps
 
 
-def _crash(problem: Problem, need: Floats, price: Floats) -> tuple[bytes, ...]:
+def _crash(problem: ShareProblem, need: Floats, price: Floats) -> tuple[bytes, ...]:
     """A basis to start from, near the optimum if the prices are: every class where it has what it needs
     most cheaply, and the most used type as the one that all capacities must grow for."""
     classes, slots = problem.rate.shape
     each = np.arange(classes)
-    of_slot = price[problem.slot_type]
-    fast, slow, time = hats.cheapest(each, need, np.ascontiguousarray(problem.rate), of_slot)
+    of_slot = price[problem.accelerator_of_slot]
+    fast, slow, time = breakpoint_weights.cheapest(
+        each, need, np.ascontiguousarray(problem.rate), of_slot
+    )
     two = np.flatnonzero(slow >= 0)
     status = np.full((classes, slots + 2), LOWER)
     status[each, fast] = BASIC
     status[two, slow[two]] = BASIC
     status[slow < 0, slots + 1] = BASIC
     devices = problem.classes.count * problem.scale
-    used = np.bincount(problem.slot_type[fast], devices * time, len(price))
-    used += np.bincount(problem.slot_type[slow[two]], (devices * (1 - time))[two], len(price))
+    used = np.bincount(problem.accelerator_of_slot[fast], devices * time, len(price))
+    used += np.bincount(
+        problem.accelerator_of_slot[slow[two]], (devices * (1 - time))[two], len(price)
+    )
     frame = np.full(1 + len(price), BASIC)
     frame[1 + int((used / problem.capacity.clip(1.0)).argmax())] = LOWER
     return packed_basis(problem.classes.id, status, frame)
@@ -359,8 +386,8 @@ class Supply:
         return height, np.ones_like(height)
 
     def at(self, height: Floats) -> tuple[float, Cut]:
-        """See ``Market``: there is nothing but the supply."""
-        return self.cost(height) / self.budget - 1.0 - MET, self
+        """See ``FeasibilityOracle``: there is nothing but the supply."""
+        return self.cost(height) / self.budget - 1.0 - REQUIREMENT_TOLERANCE, self
 
 
 # --- jobs alone and in pairs ------------------------------------------------------------------------------
@@ -391,7 +418,7 @@ class PairCut:
 class InPairs:
     """The largest part of all heights at once, over jobs alone and in pairs."""
 
-    problem: Problem  # its classes are the rows
+    problem: ShareProblem  # its classes are the rows
     unit: Floats  # (rows,) steps/s of a job at height 1
     cap: Floats  # (rows,) the largest height
     basis: tuple[bytes, ...] = ()
@@ -401,33 +428,35 @@ class InPairs:
     _found: float = field(init=False)
 
     def at(self, height: Floats) -> tuple[float, Cut]:
-        """See ``Market``."""
+        """See ``FeasibilityOracle``."""
         problem, need = self.problem, height * self.unit
         some = np.flatnonzero(need > 0)
         program = Program(problem, True, previous=self.basis)
-        program.columns = Columns(
+        program.columns = ExtraColumns(
             np.ones(1), np.zeros(1), np.full(1, np.inf),
             np.zeros(len(some), np.int64), program.throughput_row(some), -need[some],
         )  # fmt: skip
-        slots = len(problem.slot_type)
-        answer = program.load().maximise(Measure(np.zeros(len(need)), np.zeros(slots)))
+        slots = len(problem.accelerator_of_slot)
+        answer = program.load().maximise(LinearObjective(np.zeros(len(need)), np.zeros(slots)))
         self.basis, self._program, self._found = answer.basis, program, float(answer.columns[0])
         self.iterations += answer.iterations
         self.warm = self.warm or answer.warm
         value, price = answer.throughput_price, answer.device_price
-        time = proven_time_price(problem, value, answer.time_price, price[problem.slot_type])
+        time = proven_time_price(
+            problem, value, answer.time_price, price[problem.accelerator_of_slot]
+        )
         count = problem.classes.count
         budget = float(count @ time + price @ problem.capacity)
         cut = PairCut(value * self.unit * count, count, self.cap, budget, price)
         return 1.0 / self._found - 1.0, cut
 
-    def fewest_pairs(self, toll: float) -> Answer:
+    def fewest_pairs(self, pair_penalty: float) -> ProgramSolution:
         """The answer at the heights last asked about in which devices spend the least time with pairs.
         toll: what a device in a pair costs; 0 = any answer."""
-        program, slots = self._program, len(self.problem.slot_type)
-        program.bound(0, min(self._found, 1.0) * (1.0 - HELD), np.inf)
-        program.pair_toll = toll
-        nothing = Measure(np.zeros(len(self.unit)), np.zeros(slots))
+        program, slots = self._program, len(self.problem.accelerator_of_slot)
+        program.bound(0, min(self._found, 1.0) * (1.0 - TOLERANCE), np.inf)
+        program.pair_penalty = pair_penalty
+        nothing = LinearObjective(np.zeros(len(self.unit)), np.zeros(slots))
         answer = program.maximise(nothing, np.zeros(1))
         self.iterations += answer.iterations
         return answer
@@ -437,7 +466,7 @@ class InPairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class FillCertificate:
     """Heights and uses as the jobs' own rates have them."""
 
     least: Floats  # (rows,) the smallest height of a job
@@ -447,18 +476,18 @@ class Measured:
 
     def short_of(self, rows: Rows, height: Floats) -> float:
         """The largest part of a row's height that a job of it does not have."""
-        some = height > TINY * rows.cap
+        some = height > TINY_SHARE * rows.cap
         return max(0.0, float((1.0 - self.least[some] / height[some]).max(initial=0.0)))
 
 
 def measure(
-    jobs: Jobs, of: Ints, share: Floats, rate: Floats, scale: Ints, weight: Floats, each: Floats
-) -> Measured:
+    jobs: FillJobs, of: Ints, share: Floats, rate: Floats, scale: Ints, weight: Floats, each: Floats
+) -> FillCertificate:
     """of: (jobs,) row; share, rate: (jobs, slots); scale, weight: (jobs,); each: (rows,) weight of a job."""
-    return Measured(
+    return FillCertificate(
         *_measure(
             of, share, np.ascontiguousarray(rate), scale, weight, jobs.kinds.rate, jobs.kinds.scale,
-            jobs.kind, each, jobs.unit, jobs.slot_type, jobs.capacity,
+            jobs.kind, each, jobs.unit, jobs.accelerator_of_slot, jobs.capacity,
         )
     )  # fmt: skip
 
@@ -478,7 +507,7 @@ def _measure(
     kind: Ints,
     each: Floats,
     unit: Floats,
-    slot_type: Ints,
+    accelerator_of_slot: Ints,
     capacity: Floats,
 ) -> tuple[Floats, Floats, float, bool]:
     least, total = np.full(len(kind), np.inf), np.zeros(len(kind))
@@ -492,7 +521,7 @@ def _measure(
         got = 0.0
         time = 0.0
         for j in range(share.shape[1]):
-            k = slot_type[j]
+            k = accelerator_of_slot[j]
             alike = alike and (rate[i, j] == kind_rate[c, j] or capacity[k] <= 0)
             got += rate[i, j] * share[i, j]
             time += share[i, j]

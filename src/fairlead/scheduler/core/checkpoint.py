@@ -12,24 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.scheduler.core.rate_beliefs import BeliefState, Believed
-from fairlead.scheduler.core.ledger import JobTable, Ledger
-from fairlead.scheduler.core.regime_table import RegimeTable
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.mechanism.settings import Profile
 from fairlead.model.adaptation import Adaptation
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Node, SlotType
-from fairlead.model.plan import Accounting, Change, Resuming
-from fairlead.model.throughputs import Kind
+from fairlead.model.plan import Change, Checkpointable, KeepsAccounts
+from fairlead.model.throughputs import JobType
+from fairlead.scheduler.core.ledger import JobTable, Ledger
+from fairlead.scheduler.core.rate_beliefs import BeliefState, RateBeliefs
+from fairlead.scheduler.core.regime_table import RegimeTable
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.settings import MechanismSettings
 
 ANYTHING = Change.JOBS | Change.DEVICES | Change.REQUIREMENTS
 
 
 @dataclass(frozen=True, slots=True)
-class BooksState:
-    """A ledger. Kinds, tenants and slots are positions in those of the ``SchedulerState``."""
+class LedgerCheckpoint:
+    """A ledger. Kinds, tenants and slots are positions in those of the ``SchedulerCheckpoint``."""
 
     jobs: Mapping[
         str, NDArray[Any]
@@ -48,7 +48,7 @@ class BooksState:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundState:
+class RoundCheckpoint:
     """A round in force, row by row as it was commanded, and as its report will be."""
 
     time_s: float
@@ -69,25 +69,27 @@ class RoundState:
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerState:
+class SchedulerCheckpoint:
     """A scheduler between two events."""
 
     time_s: float  # of the last event
     policy: str  # what the planner was made from
-    profile: Profile
+    profile: MechanismSettings
     slots: tuple[SlotType, ...]
-    kinds: tuple[Kind, ...]  # of its jobs
+    kinds: tuple[JobType, ...]  # of its jobs
     rate: Floats  # (kinds, slots) steps/s that planners are shown
-    beside: Floats | None  # (kinds, kinds, slots) the same of pairs, where they may be packed
+    colocated_rate: (
+        Floats | None
+    )  # (kinds, kinds, slots) the same of pairs, where they may be packed
     tenants: tuple[str, ...]
     nodes: tuple[Node, ...]
     lost: tuple[str, ...]  # nodes that do not work
-    books: BooksState
-    held: BooksState
-    handed_out_s: Floats  # (slots,)
+    ledger: LedgerCheckpoint
+    held: LedgerCheckpoint
+    allocated_s: Floats  # (slots,)
     round: int  # number of the last round
     last_end_s: float | None
-    in_force: RoundState | None
+    in_force: RoundCheckpoint | None
     adapting: tuple[tuple[int, int, float, float], ...]  # job, batch size, total steps, steps done
     holding: tuple[int, ...]  # jobs that are held when the round is reported
     changed: int  # of ``Change``, since the last solve that was answered
@@ -99,7 +101,7 @@ class SchedulerState:
     avoids: tuple[tuple[int, tuple[str, ...]], ...] = ()  # job, nodes that it is not placed on
 
 
-def state_of(s: Scheduler) -> SchedulerState:
+def take_checkpoint(s: Scheduler) -> SchedulerCheckpoint:
     """What a scheduler knows now; it is not changed, and shares no memory with the result. The answer to
     a ``Solve`` that is under way is no part of it."""
     kinds = _kinds_of(s)
@@ -107,7 +109,7 @@ def state_of(s: Scheduler) -> SchedulerState:
     lost = sorted(set(node[~works].tolist()))
     pair = s.offered.pair if s.planner.packed else None
     planner = s.planner
-    return SchedulerState(
+    return SchedulerCheckpoint(
         s.now_s,
         s.policy,
         s.profile,
@@ -120,15 +122,15 @@ def state_of(s: Scheduler) -> SchedulerState:
         tuple(s.cluster.nodes[n].name for n in lost),
         _books_of(s.ledger, kinds, s.believed),
         _books_of(s.held, kinds, s.believed),
-        s.ledger.handed_out_s.copy(),
+        s.ledger.allocated_s.copy(),
         s.round,
         s.last_end_s,
         _round_of(s) if s.active else None,
         tuple((job, *to) for job, to in s.adapting.items()),
         tuple(sorted(s.holding)),
         int(ANYTHING if s.solving else s.changed),
-        planner.settled_s(s.state) if isinstance(planner, Accounting) else s.now_s,
-        planner.kept(s.state) if isinstance(planner, Resuming) else {},
+        planner.settled_s(s.state) if isinstance(planner, KeepsAccounts) else s.now_s,
+        planner.kept(s.state) if isinstance(planner, Checkpointable) else {},
         s.previous,
         s.believed.state(_rows_in_use(s)) if s.believed.row else None,
         tuple(s.expected.items()),
@@ -144,30 +146,30 @@ def _rows_in_use(s: Scheduler) -> set[int]:
 
 def _kinds_of(s: Scheduler) -> Ints:
     """(kinds,) rows of the throughput table that jobs use."""
-    used = [books.jobs.kind for books in (s.ledger, s.held)]
-    used += [books.regimes.table.kind.reshape(-1) for books in (s.ledger, s.held)]
+    used = [ledger.jobs.kind for ledger in (s.ledger, s.held)]
+    used += [ledger.regimes.table.kind.reshape(-1) for ledger in (s.ledger, s.held)]
     kinds = np.unique(np.concatenate(used))
     return np.asarray(kinds[kinds >= 0])
 
 
-def _books_of(books: Ledger, kinds: Ints, believed: Believed) -> BooksState:
-    jobs = {n: getattr(books.jobs, n).copy() for n in JobTable.columns}
+def _books_of(ledger: Ledger, kinds: Ints, believed: RateBeliefs) -> LedgerCheckpoint:
+    jobs = {n: getattr(ledger.jobs, n).copy() for n in JobTable.columns}
     row = jobs.pop("row")
     if believed.row:
         jobs["belief"] = np.array([believed.of_row(r) for r in row.tolist()], np.int64)
-    table = books.regimes.table
+    table = ledger.regimes.table
     regimes = {name: getattr(table, name).copy() for name in RegimeTable.columns}
     jobs["kind"] = np.searchsorted(kinds, jobs["kind"])
     regimes["kind"] = np.where(regimes["kind"] < 0, -1, np.searchsorted(kinds, regimes["kind"]))
-    units, alone = books.units, books.alone()
+    units, alone = ledger.units, ledger.alone()
     pairs = np.setdiff1d(np.arange(units.n), alone)
     pair: Ints = np.zeros((0, 2), np.int64)
-    if books.width > 1:
-        pair = books.jobs.id[units.member[pairs]]
-    return BooksState(
+    if ledger.width > 1:
+        pair = ledger.jobs.id[units.member[pairs]]
+    return LedgerCheckpoint(
         jobs,
         regimes,
-        tuple(books.regimes.adaptation),
+        tuple(ledger.regimes.adaptation),
         units.received_s[alone],
         units.deficit_s[alone],
         units.share[alone],
@@ -180,7 +182,7 @@ def _books_of(books: Ledger, kinds: Ints, believed: Believed) -> BooksState:
     )
 
 
-def _round_of(s: Scheduler) -> RoundState:
+def _round_of(s: Scheduler) -> RoundCheckpoint:
     command, running = s.in_force, s.running
     assert command is not None
     told = running.told
@@ -198,7 +200,7 @@ def _round_of(s: Scheduler) -> RoundState:
     device = np.maximum(command.devices, 0)
     gone = command.devices < 0
     node = s.cluster.device_node[device]
-    return RoundState(
+    return RoundCheckpoint(
         command.time_s,
         command.round,
         command.length_s,

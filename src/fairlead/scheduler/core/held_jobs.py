@@ -4,24 +4,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.commands import (
     Command,
-    End,
     EndJobs,
+    JobEnd,
 )
+from fairlead.model.plan import Accounts, Change, KeepsAccounts
 from fairlead.scheduler.core.ledger import Ledger
-from fairlead.scheduler.core.lifecycle import State, move
-from fairlead.scheduler.core.snapshots import view
-from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.plan import Accounting, Accounts, Change
+from fairlead.scheduler.core.lifecycle import JobPhase, move
+from fairlead.scheduler.core.snapshots import make_snapshot
 
 if TYPE_CHECKING:
     from fairlead.scheduler.core.scheduler import Scheduler
 
 
-def ended(books: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
+def ended(ledger: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
     """Jobs end, those whose end is not 0; they are still to be removed. end, end_s: (jobs,)."""
-    jobs, gone = books.jobs, np.flatnonzero(end > 0)
+    jobs, gone = ledger.jobs, np.flatnonzero(end > 0)
     ids, why = jobs.id[gone], end[gone]
     state = jobs.state[gone]
     move(state, why + 2, ids)
@@ -29,7 +29,7 @@ def ended(books: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
     return EndJobs(time_s, ids, why, end_s[gone])
 
 
-def retire_held(s: "Scheduler", gone: Bools, end: End, time_s: float) -> list[Command]:
+def retire_held(s: "Scheduler", gone: Bools, end: JobEnd, time_s: float) -> list[Command]:
     """Held jobs end. gone: (held jobs,)."""
     if not gone.any():
         return []
@@ -40,14 +40,14 @@ def retire_held(s: "Scheduler", gone: Bools, end: End, time_s: float) -> list[Co
     return [command]
 
 
-def shelve(s: "Scheduler", named: list[int], time_s: float) -> None:
+def hold(s: "Scheduler", named: list[int], time_s: float) -> None:
     """Hold jobs, none of them running, with what they are owed now."""
     if not named:
         return
     jobs = s.ledger.jobs
     gone = np.isin(jobs.id, named)
     accounts = accounts_of(s, time_s)
-    jobs.state[gone & (jobs.state == State.RUNNING)] = State.PREEMPTED
+    jobs.state[gone & (jobs.state == JobPhase.RUNNING)] = JobPhase.PREEMPTED
     s.held.receive(s.ledger, np.flatnonzero(gone))
     mine = np.isin(s.held.jobs.id, named)
     rows = s.ledger.alone()[gone]
@@ -58,7 +58,7 @@ def shelve(s: "Scheduler", named: list[int], time_s: float) -> None:
     s.changed |= Change.JOBS
 
 
-def let_go(s: "Scheduler", named: Ints, time_s: float) -> bool:
+def resume(s: "Scheduler", named: Ints, time_s: float) -> bool:
     """Put those of these jobs that are held back among the others; was there one?"""
     gone = np.isin(s.held.jobs.id, named)
     if not gone.any():
@@ -76,7 +76,7 @@ def let_go(s: "Scheduler", named: Ints, time_s: float) -> bool:
 
 def accounts_of(s: "Scheduler", time_s: float) -> Accounts:
     """The accounts as settled at a time, where the planner settles them; nothing changes."""
-    if isinstance(s.planner, Accounting):
-        return s.planner.accounts(view(s, time_s, regimes=False), s.state)
+    if isinstance(s.planner, KeepsAccounts):
+        return s.planner.accounts(make_snapshot(s, time_s, regimes=False), s.state)
     units = s.ledger.units
-    return Accounts(units.received_s, units.deficit_s, s.ledger.handed_out_s)
+    return Accounts(units.received_s, units.deficit_s, s.ledger.allocated_s)

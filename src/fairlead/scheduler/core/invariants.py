@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fairlead.scheduler.core.lifecycle import State
-from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.errors import FairleadError
+from fairlead.scheduler.core.lifecycle import JobPhase
+from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.placement.servers import are_spread
 
 
@@ -29,7 +29,7 @@ def _check_devices(s: Scheduler) -> None:
         mine = devices[s.running.first[i] : s.running.first[i + 1]]
         if len(mine) != s.ledger.units.scale[unit]:
             raise InvariantError(f"round {s.round}: unit row {unit} holds {len(mine)} devices")
-        kind = s.running.draws_on[s.running.slot[i]]
+        kind = s.running.accelerator_of_slot[s.running.slot[i]]
         if (s.cluster.device_type[mine] != kind).any():
             raise InvariantError(f"round {s.round}: unit row {unit} holds devices of another type")
     if s.running.spread.any():
@@ -65,12 +65,12 @@ def _check_jobs(s: Scheduler) -> None:
     if s.active:
         expected = np.zeros(jobs.n, np.bool_)
         expected[running] = True
-        wrong = np.flatnonzero((jobs.state == State.RUNNING) != expected)
+        wrong = np.flatnonzero((jobs.state == JobPhase.RUNNING) != expected)
         if len(wrong):
             raise InvariantError(f"job {jobs.id[wrong[0]]}: its state is not what it does")
     over = jobs.done >= jobs.total
     if s.active and s.corrected:
-        over &= jobs.state != State.RUNNING
+        over &= jobs.state != JobPhase.RUNNING
     if (jobs.done < 0).any() or over.any():
         raise InvariantError("a job in the system has no steps left, or more than it began with")
     if len(units.member) and (units.member.max(axis=1) >= jobs.n).any():

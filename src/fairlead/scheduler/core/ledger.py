@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairlead.scheduler.core.regime_table import KindOf, RegimeBooks
-from fairlead.model.growable_table import Table
-from fairlead.scheduler.core.job_groups import find_units
 from fairlead.model.adaptation import Adaptation, batch_of
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.growable_table import GrowableTable
 from fairlead.model.job import Job, JobId
+from fairlead.scheduler.core.job_groups import find_units
+from fairlead.scheduler.core.regime_table import KindOf, RegimeLedger
 
 
-class JobTable(Table):
+class JobTable(GrowableTable):
     """(jobs,) one row per job in the system, in order of submission."""
 
     columns: ClassVar[dict[str, Any]] = {
@@ -59,7 +59,7 @@ class JobTable(Table):
     state: Ints
 
 
-class UnitTable(Table):
+class UnitTable(GrowableTable):
     """(units,) one row per job and, where units may be packed, rows for pairs of equal scale factor:
     every pair, behind each job those with the jobs before it; or only pairs that have a share. This
     order breaks ties."""
@@ -113,16 +113,16 @@ class Ledger:
         self.kind_rate = rate  # (rows, slots)
         self.kind_pair = pair  # (rows, rows, slots)
         self.jobs = JobTable()
-        self.regimes = RegimeBooks()
+        self.regimes = RegimeLedger()
         self.units = UnitTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
-        self.handed_out_s = np.zeros(slots)
+        self.allocated_s = np.zeros(slots)
         self.names = names or Names()
         self._classes, self._tenants = self.names.classes, self.names.tenants
         self._ids: set[int] = set()
 
-    def shelf(self) -> "Ledger":
+    def held_jobs(self) -> "Ledger":
         """An empty ledger for jobs alone that come from here and go back."""
-        return Ledger(len(self.handed_out_s), False, False, 0.0, self.kind_rate, None, self.names)
+        return Ledger(len(self.allocated_s), False, False, 0.0, self.kind_rate, None, self.names)
 
     @property
     def tenants(self) -> tuple[str, ...]:

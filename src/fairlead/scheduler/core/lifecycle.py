@@ -10,11 +10,11 @@ from enum import IntEnum
 import numpy as np
 
 from fairlead.errors import ProtocolError
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Ints
+from fairlead.model.jit import kernel
 
 
-class State(IntEnum):
+class JobPhase(IntEnum):
     """Where a job stands. The last four have the numbers of ``commands.End`` plus two."""
 
     WAITING = 0  # has not run yet
@@ -26,32 +26,32 @@ class State(IntEnum):
     CANCELLED = 6
 
 
-_TABLE: dict[State, tuple[State, ...]] = {
+_TABLE: dict[JobPhase, tuple[JobPhase, ...]] = {
     # Who does not run is completed by a correction of its steps.
-    State.WAITING: (
-        State.WAITING,
-        State.RUNNING,
-        State.COMPLETED,
-        State.DROPPED,
-        State.CANCELLED,
+    JobPhase.WAITING: (
+        JobPhase.WAITING,
+        JobPhase.RUNNING,
+        JobPhase.COMPLETED,
+        JobPhase.DROPPED,
+        JobPhase.CANCELLED,
     ),
-    State.RUNNING: (
-        State.RUNNING,
-        State.PREEMPTED,
-        State.COMPLETED,
-        State.DROPPED,
-        State.KILLED,
-        State.CANCELLED,
+    JobPhase.RUNNING: (
+        JobPhase.RUNNING,
+        JobPhase.PREEMPTED,
+        JobPhase.COMPLETED,
+        JobPhase.DROPPED,
+        JobPhase.KILLED,
+        JobPhase.CANCELLED,
     ),
-    State.PREEMPTED: (
-        State.PREEMPTED,
-        State.RUNNING,
-        State.COMPLETED,
-        State.DROPPED,
-        State.CANCELLED,
+    JobPhase.PREEMPTED: (
+        JobPhase.PREEMPTED,
+        JobPhase.RUNNING,
+        JobPhase.COMPLETED,
+        JobPhase.DROPPED,
+        JobPhase.CANCELLED,
     ),
 }
-ALLOWED: Bools = np.zeros((len(State), len(State)), np.bool_)  # [from, to]
+ALLOWED: Bools = np.zeros((len(JobPhase), len(JobPhase)), np.bool_)  # [from, to]
 for _state, _next in _TABLE.items():
     ALLOWED[_state, list(_next)] = True
 
@@ -62,12 +62,16 @@ def move(state: Ints, to: Ints, jobs: Ints) -> None:
     if bad.size:
         i = int(bad[0])
         raise ProtocolError(
-            f"job {jobs[i]}: cannot go from {State(int(state[i])).name} to {State(int(to[i])).name}"
+            f"job {jobs[i]}: cannot go from {JobPhase(int(state[i])).name} to {JobPhase(int(to[i])).name}"
         )
     state[:] = to
 
 
-_WAITING, _RUNNING, _PREEMPTED = int(State.WAITING), int(State.RUNNING), int(State.PREEMPTED)
+_WAITING, _RUNNING, _PREEMPTED = (
+    int(JobPhase.WAITING),
+    int(JobPhase.RUNNING),
+    int(JobPhase.PREEMPTED),
+)
 
 
 @kernel("i8(i8[::1], i8[:,::1], i8[::1], b1[:,::1])")
@@ -90,4 +94,6 @@ def start_round(state: Ints, member: Ints, run_unit: Ints, jobs: Ints) -> None:
     wait. ProtocolError if the table forbids a move."""
     bad = _advance(state, member, run_unit, ALLOWED)
     if bad >= 0:
-        raise ProtocolError(f"job {jobs[bad]}: cannot run or wait, it is {State(state[bad]).name}")
+        raise ProtocolError(
+            f"job {jobs[bad]}: cannot run or wait, it is {JobPhase(state[bad]).name}"
+        )

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.errors import ProtocolError, ThroughputError
-from fairlead.model.events import KindsLearned, RatesLearned
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.model.events import KindsLearned, RatesLearned
+from fairlead.model.throughputs import JobType, Throughputs
 
 _MARK = "\0"  # begins the name of a row that is a belief: no family has such a name
 
@@ -19,13 +19,13 @@ class BeliefState:
     """The beliefs of a scheduler, as plain values."""
 
     number: Ints  # (beliefs,)
-    kinds: tuple[Kind, ...]
+    kinds: tuple[JobType, ...]
     kind: Ints  # (beliefs,) position in kinds
     rate: Floats  # (beliefs, slots)
     pair: Floats | None  # (beliefs, beliefs, slots) of the first beside the second
 
 
-class Believed:
+class RateBeliefs:
     """A table of kinds and beliefs, and what of it planners are shown."""
 
     def __init__(self, table: Throughputs, packed: bool) -> None:
@@ -49,7 +49,7 @@ class Believed:
     def learn_kinds(self, event: KindsLearned) -> None:
         """Kinds that are new or better known. Pairs of a belief and a kind follow."""
         try:
-            said = (event.kinds, event.slots, event.rate, event.beside, event.pair)
+            said = (event.kinds, event.slots, event.rate, event.colocated_kinds, event.pair)
             self.known = self.known.learned(*said)
             table = self.known
             if self.row:
@@ -74,7 +74,10 @@ class Believed:
         if table.pair is not None:
             pair = self._derived(table, rows)
             one, two = (self.rows_of(event.pair[:, k].tolist()) for k in (0, 1))
-            pair[one, two], pair[two, one] = event.beside[:, :, 0], event.beside[:, :, 1]
+            pair[one, two], pair[two, one] = (
+                event.colocated_rate[:, :, 0],
+                event.colocated_rate[:, :, 1],
+            )
             table = replace(table, pair=pair)
             rows = np.concatenate([rows, one, two])
         self._put(table)
@@ -112,10 +115,12 @@ class Believed:
         rate[:, slot[there]] = state.rate[:, there]
         none: Ints = np.zeros((0, 2), np.int64)
         nothing: Ints = np.zeros(0, np.int64)
-        beside = np.zeros((0, len(self.table.slots), 2))
+        colocated_rate = np.zeros((0, len(self.table.slots), 2))
         number, kinds = state.number, state.kinds
         self.learn(
-            RatesLearned(0.0, nothing, nothing, number, kinds, state.kind, rate, none, beside)
+            RatesLearned(
+                0.0, nothing, nothing, number, kinds, state.kind, rate, none, colocated_rate
+            )
         )
         if self.table.pair is not None and state.pair is not None:
             at, pair = self.rows_of(number.tolist()), self.table.pair.copy()
@@ -126,7 +131,7 @@ class Believed:
 
     def _make_room(self, event: RatesLearned) -> Ints:
         """(beliefs,) rows for the beliefs of an event; what kinds they are about is noted."""
-        kinds: list[Kind] = list(self.table.kinds)
+        kinds: list[JobType] = list(self.table.kinds)
         about = np.zeros(len(event.kinds), np.int64)
         for at, (family, scale) in enumerate(event.kinds):
             row = None if family.startswith(_MARK) else self.table.row(family, scale)
@@ -179,11 +184,11 @@ def _check(event: RatesLearned, slots: int, known: dict[int, int]) -> None:
         ("kind", event.kind, (n,)),
         ("rate", event.rate, (n, slots)),
         ("pair", event.pair, (pairs, 2)),
-        ("beside", event.beside, (pairs, slots, 2)),
+        ("beside", event.colocated_rate, (pairs, slots, 2)),
     ):
         if array.shape != shape:
             raise ProtocolError(f"beliefs: {name} has shape {array.shape}, expected {shape}")
-    for rates in (event.rate, event.beside):
+    for rates in (event.rate, event.colocated_rate):
         bad = ~((rates >= 0) & (rates < np.inf))
         if bad.any():
             raise ProtocolError(f"beliefs: a rate must be a number >= 0, got {rates[bad][0]}")

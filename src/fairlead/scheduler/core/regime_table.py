@@ -5,15 +5,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairlead.model.growable_table import Table
 from fairlead.model.adaptation import Adaptation
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.growable_table import GrowableTable
 from fairlead.model.snapshot import Regimes
 
 KindOf = Callable[[int], int]  # row of the throughput table at a batch size, -1 = it has none
 
 
-class RegimeTable(Table):
+class RegimeTable(GrowableTable):
     """(jobs,) rows aligned with the jobs'; (jobs, batches) with as many columns as any job needs."""
 
     columns: ClassVar[dict[str, Any]] = {
@@ -34,7 +34,7 @@ class RegimeTable(Table):
     seen: Floats
 
 
-class RegimeBooks:
+class RegimeLedger:
     """Empty, and of no cost, until the first job comes that adapts."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class RegimeBooks:
         else:
             self.adaptation = [None] * len(rows)
 
-    def receive(self, other: "RegimeBooks", rows: Ints) -> None:
+    def receive(self, other: "RegimeLedger", rows: Ints) -> None:
         """Take over jobs, at the end. rows: (jobs,) of the other."""
         self.append(
             {name: getattr(other.table, name)[rows] for name in RegimeTable.columns},

@@ -2,26 +2,26 @@
 
 import numpy as np
 
-from fairlead.model.commands import StartRound
-from fairlead.scheduler.core.ledger import Ledger
-from fairlead.scheduler.core.running import Told
-from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.core.checkpoint import (
-    ANYTHING,
-    BooksState,
-    RoundState,
-    SchedulerState,
-)
 from fairlead.errors import ThroughputError
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster, Locality, Node, SlotType
-from fairlead.model.plan import Accounting, Change, Resuming
+from fairlead.model.commands import StartRound
+from fairlead.model.plan import Change, Checkpointable, KeepsAccounts
+from fairlead.scheduler.core.checkpoint import (
+    ANYTHING,
+    LedgerCheckpoint,
+    RoundCheckpoint,
+    SchedulerCheckpoint,
+)
+from fairlead.scheduler.core.ledger import Ledger
+from fairlead.scheduler.core.running import ReportMapping
+from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.placement.servers import are_spread
 
 _ACCOUNTS = ("received_s", "deficit_s", "share")
 
 
-def load(s: Scheduler, state: SchedulerState) -> Scheduler:
+def restore_into(s: Scheduler, state: SchedulerCheckpoint) -> Scheduler:
     """Make a fresh scheduler go on from a state; itself.
 
     Jobs whose kind its table lacks are a ThroughputError. With the same policy, profile and slot types
@@ -40,10 +40,10 @@ def load(s: Scheduler, state: SchedulerState) -> Scheduler:
     s.now_s, s.round, s.last_end_s = state.time_s, state.round, state.last_end_s
     _load_planner(s, state, kind)
     row = s.believed.row
-    _load_books(s.ledger, state.books, kind, row, slot, state.time_s - state.settled_s)
+    _load_books(s.ledger, state.ledger, kind, row, slot, state.time_s - state.settled_s)
     _load_books(s.held, state.held, kind, row, slot, 0.0)
     s.follow_table()
-    _move_columns(s.ledger.handed_out_s[None], state.handed_out_s[None], slot)
+    _move_columns(s.ledger.allocated_s[None], state.allocated_s[None], slot)
     for node in s.cluster.nodes:
         if node.name in state.lost:
             s.set_node(node.name, False)
@@ -55,23 +55,23 @@ def load(s: Scheduler, state: SchedulerState) -> Scheduler:
     return s
 
 
-def _load_planner(s: Scheduler, state: SchedulerState, kind: Ints) -> None:
+def _load_planner(s: Scheduler, state: SchedulerCheckpoint, kind: Ints) -> None:
     """The planner's state, and whether a solve is due."""
     planner, s.changed = s.planner, Change(state.changed)
     if s.cluster.nodes != state.nodes:
         s.changed |= Change.DEVICES
     rows, pair = kind[:-1], s.offered.pair if s.planner.packed else None
-    beside = None if pair is None else pair[np.ix_(rows, rows)]
+    colocated_rate = None if pair is None else pair[np.ix_(rows, rows)]
     same = np.array_equal(s.offered.rate[rows], state.rate) if s.slots == state.slots else False
-    if not (same and _equal(beside, state.beside)):
+    if not (same and _equal(colocated_rate, state.colocated_rate)):
         s.changed |= Change.REQUIREMENTS
     if (s.policy, s.profile, s.slots) != (state.policy, state.profile, state.slots):
         s.changed = ANYTHING
-        if isinstance(planner, Accounting):
+        if isinstance(planner, KeepsAccounts):
             s.state = planner.begin(state.settled_s)
         return
     s.previous = state.previous
-    if isinstance(planner, Resuming):
+    if isinstance(planner, Checkpointable):
         s.state = planner.resume(state.kept)
 
 
@@ -88,7 +88,7 @@ def _columns(old: tuple[SlotType, ...], new: tuple[SlotType, ...]) -> Ints:
     return np.array(found, np.int64)
 
 
-def _rows_of_kinds(state: SchedulerState, s: Scheduler) -> Ints:
+def _rows_of_kinds(state: SchedulerCheckpoint, s: Scheduler) -> Ints:
     """(kinds + 1,) rows of the new table; the last, found by -1, is -1."""
     rows = []
     for family, scale in state.kinds:
@@ -103,8 +103,8 @@ def _rows_of_kinds(state: SchedulerState, s: Scheduler) -> Ints:
 
 
 def _load_books(
-    books: Ledger,
-    state: BooksState,
+    ledger: Ledger,
+    state: LedgerCheckpoint,
     kind: Ints,
     belief: dict[int, int],
     slot: Ints,
@@ -118,41 +118,41 @@ def _load_books(
         jobs["row"] = np.array([k if n < 0 else belief[n] for n, k in numbers], np.int64)
     regimes = dict(state.regimes)
     regimes["kind"] = kind[state.regimes["kind"].astype(np.int64)]
-    books.load(jobs, regimes, state.adaptation)
-    pairs = _known_pairs(books, state.pair)
-    if books.width > 1 and not books.all_pairs:
-        books.add_pairs(pairs)
-    books.sort()
-    alone = books.alone()
+    ledger.load(jobs, regimes, state.adaptation)
+    pairs = _known_pairs(ledger, state.pair)
+    if ledger.width > 1 and not ledger.all_pairs:
+        ledger.add_pairs(pairs)
+    ledger.sort()
+    alone = ledger.alone()
     for name in _ACCOUNTS:
-        column = np.zeros((len(alone), books.units.share.shape[1]))
+        column = np.zeros((len(alone), ledger.units.share.shape[1]))
         _move_columns(column, getattr(state, name), slot)
-        getattr(books.units, name)[alone] = column
-    books.units.allocated[alone] = state.allocated
-    _load_pairs(books, state, pairs, slot, elapsed_s)
+        getattr(ledger.units, name)[alone] = column
+    ledger.units.allocated[alone] = state.allocated
+    _load_pairs(ledger, state, pairs, slot, elapsed_s)
 
 
-def _known_pairs(books: Ledger, pair: Ints) -> Ints:
+def _known_pairs(ledger: Ledger, pair: Ints) -> Ints:
     """(pairs, 2) rows of jobs, the first below the second."""
-    return np.sort(np.searchsorted(books.jobs.id, pair), axis=1)
+    return np.sort(np.searchsorted(ledger.jobs.id, pair), axis=1)
 
 
 def _load_pairs(
-    books: Ledger, state: BooksState, pairs: Ints, slot: Ints, elapsed_s: float
+    ledger: Ledger, state: LedgerCheckpoint, pairs: Ints, slot: Ints, elapsed_s: float
 ) -> None:
     """Accounts of pairs; where there are none any more, their members are owed what the pair was."""
-    units = books.units
+    units = ledger.units
     if not len(pairs):
         return
     moved = {name: np.zeros((len(pairs), units.share.shape[1])) for name in _ACCOUNTS}
     for name, column in moved.items():
         _move_columns(column, getattr(state, f"pair_{name}"), slot)
-    if books.width == 1:
+    if ledger.width == 1:
         owed_s = moved["deficit_s"] + moved["share"] * elapsed_s - moved["received_s"]
         for k in (0, 1):
             np.add.at(units.deficit_s, pairs[:, k], np.maximum(owed_s, 0.0))
         return
-    at = books.find(pairs)
+    at = ledger.find(pairs)
     there = at >= 0
     for name, column in moved.items():
         getattr(units, name)[at[there]] = column[there]
@@ -166,7 +166,9 @@ def _move_columns(into: Floats, values: Floats, slot: Ints) -> None:
             into[:, new] += values[:, old]
 
 
-def _load_round(s: Scheduler, state: RoundState, whole: SchedulerState, slot: Ints) -> None:
+def _load_round(
+    s: Scheduler, state: RoundCheckpoint, whole: SchedulerCheckpoint, slot: Ints
+) -> None:
     """The round in force: rows whose devices are not all there hold none."""
     devices = _devices(s.cluster, whole.nodes, state)
     missing = np.zeros(len(devices) + 1, np.int64)
@@ -200,13 +202,13 @@ def _load_round(s: Scheduler, state: RoundState, whole: SchedulerState, slot: In
     sizes[1:][held] = [len(k) for k in kept]
     running.first = np.cumsum(sizes)
     running.devices = np.concatenate([devices[:0], *kept])
-    running.told = Told(len(planned), row, member)
+    running.told = ReportMapping(len(planned), row, member)
     _locate(s)
     there = unit >= 0
     s.ledger.units.running_on[unit[there]] = running.planned[there]
 
 
-def _devices(cluster: Cluster, nodes: tuple[Node, ...], state: RoundState) -> Ints:
+def _devices(cluster: Cluster, nodes: tuple[Node, ...], state: RoundCheckpoint) -> Ints:
     """(devices,) ids in a cluster, -1 = gone."""
     at = {(node.name, node.accelerator): i for i, node in enumerate(cluster.nodes)}
     node = np.array([*(at.get((n.name, n.accelerator), -1) for n in nodes), -1])[state.node]
@@ -215,7 +217,7 @@ def _devices(cluster: Cluster, nodes: tuple[Node, ...], state: RoundState) -> In
     return np.where((node >= 0) & (state.index < sizes[node]), first + state.index, -1)
 
 
-def _rows(s: Scheduler, state: RoundState) -> tuple[Ints, Ints, Ints]:
+def _rows(s: Scheduler, state: RoundCheckpoint) -> tuple[Ints, Ints, Ints]:
     """(rows,) row of the report, its column (-1 = all of it), and unit of the ledger (-1 = none)."""
     out: list[tuple[int, int, int]] = []
     ledger = s.ledger

@@ -1,19 +1,19 @@
 """Book what a round did. One pass in a fixed order, so that every sum is the same to the last bit."""
 
-from fairlead.model.commands import End
-from fairlead.model.events import Outcome
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.commands import JobEnd
+from fairlead.model.events import RoundOutcome
+from fairlead.model.jit import kernel
 
-_FAILED, _LOST, _ENDED = int(Outcome.FAILED), int(Outcome.LOST), int(Outcome.ENDED)
-_COMPLETED, _DROPPED, _KILLED = int(End.COMPLETED), int(End.DROPPED), int(End.KILLED)
+_FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(RoundOutcome.ENDED)
+_COMPLETED, _DROPPED, _KILLED = int(JobEnd.COMPLETED), int(JobEnd.DROPPED), int(JobEnd.KILLED)
 
 
 @kernel(
     "b1(i8[::1], i8[::1], i8[::1], f8[::1], f8[:,::1], f8[::1], i8[:,::1], f8, i8[:,::1], f8[::1], f8[::1],"
     " i8[::1], f8[::1], i8, f8[:,::1], f8[::1], i8[::1], f8[::1], f8[::1], f8[::1])",
 )
-def credit(
+def apply_round_report(
     order: Ints,
     unit: Ints,
     slot: Ints,
@@ -29,7 +29,7 @@ def credit(
     ran_s: Floats,
     max_failures: int,
     received_s: Floats,
-    handed_out_s: Floats,
+    allocated_s: Floats,
     end: Ints,
     end_s: Floats,
     start_s: Floats,
@@ -85,5 +85,5 @@ def credit(
                 end_s[j] = finish_s[i]
         if slot[i] >= 0:
             received_s[u, slot[i]] += lasted * worth[i]
-            handed_out_s[slot[i]] += lasted
+            allocated_s[slot[i]] += lasted
     return failure

@@ -4,24 +4,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.scheduler.core.ledger import Ledger
-from fairlead.model.events import RoundEnded
-from fairlead.scheduler.mechanism.settings import Profile
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality
+from fairlead.model.events import RoundEnded
 from fairlead.model.plan import RoundPlan
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core.ledger import Ledger
+from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.avoid_nodes import (
     Placement,
     Site,
     move_away,
 )
-from fairlead.scheduler.placement.by_device_id import in_order
+from fairlead.scheduler.placement.by_device_id import by_device_id
 from fairlead.scheduler.placement.servers import fewest_servers
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportMapping:
     """How rows follow from those of a report, where a scheduler took over a round in force: what was a
     pair may be two units now."""
 
@@ -46,18 +46,20 @@ class Told:
         return replace(event, steps=steps, outcome=outcome, finish_s=finish_s, restart_s=restart_s)
 
 
-class Running:
+class ActiveRound:
     """The units of a round, row by row as in ``StartRound``. A unit whose job has left is -1."""
 
     def __init__(
-        self, cluster: Cluster, throughputs: Throughputs, profile: Profile, ledger: Ledger
+        self, cluster: Cluster, throughputs: Throughputs, profile: MechanismSettings, ledger: Ledger
     ) -> None:
         self.cluster = cluster
         self.learn(throughputs)
         self.profile = profile
         self.ledger = ledger
         slots = throughputs.slots
-        self.draws_on: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
+        self.accelerator_of_slot: Ints = np.array(
+            [cluster.accelerators.index(s.accelerator) for s in slots]
+        )
         self.spread: Bools = np.array([s.locality is Locality.SPREAD for s in slots])
         self.works: Bools = np.ones(len(cluster.device_type), np.bool_)
         none: Ints = np.zeros(0, np.int64)
@@ -65,7 +67,7 @@ class Running:
         self.planned = none  # the slot before placement
         self.worth: Floats = np.ones(0)  # a second on slot over one on planned
         self.first: Ints = np.zeros(1, np.int64)  # unit u holds devices[first[u]:first[u + 1]]
-        self.told: Told | None = None  # None: the report has the rows of this
+        self.told: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
         self.left: dict[
             int, tuple[int, Ints]
@@ -98,8 +100,8 @@ class Running:
         before = (unit, self.slot, self.first, self.devices)
         if self.left:
             before = self._with_returned(plan, *before)
-        if self.profile.keep_in_order:
-            order, first, devices, kept = in_order(
+        if self.profile.place_by_device_id:
+            order, first, devices, kept = by_device_id(
                 plan.unit,
                 plan.slot,
                 units.scale,
@@ -107,7 +109,7 @@ class Running:
                 cluster.device_type,
                 self.works,
                 units.n,
-                self.draws_on,
+                self.accelerator_of_slot,
             )
             slot, worth = plan.slot[order], np.ones(len(order))
         else:
@@ -121,7 +123,7 @@ class Running:
                 cluster.device_node,
                 self.works,
                 units.n,
-                self.draws_on,
+                self.accelerator_of_slot,
                 self.throughputs.sibling,
                 self.spread,
                 self.fewest,

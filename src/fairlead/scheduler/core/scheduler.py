@@ -7,32 +7,23 @@ from functools import partial
 
 import numpy as np
 
+from fairlead.errors import ProtocolError
+from fairlead.model.adaptation import with_batch
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
     Command,
-    End,
     EndRound,
+    JobEnd,
     Solve,
     StartRound,
 )
-from fairlead.scheduler.core.rate_beliefs import Believed
-from fairlead.scheduler.core.round_reports import credit
-from fairlead.scheduler.core.ledger import Ledger
-from fairlead.scheduler.core.lifecycle import State, start_round
-from fairlead.scheduler.core.running import Running
-from fairlead.scheduler.core.held_jobs import (
-    ended,
-    let_go,
-    retire_held,
-    shelve,
-)
-from fairlead.scheduler.core.job_groups import find_units, rows_of_units
-from fairlead.scheduler.core.snapshots import view
-from fairlead.errors import ProtocolError
 from fairlead.model.events import (
     Event,
     JobsCancelled,
     JobsDropped,
-    JobsHeld,
+    JobsPaused,
     JobsReweighted,
     JobsSubmitted,
     KindsLearned,
@@ -47,16 +38,25 @@ from fairlead.model.events import (
     Solved,
     Stalled,
 )
-from fairlead.scheduler.mechanism.settings import Profile
-from fairlead.model.adaptation import with_batch
-from fairlead.model.allocation import Allocation
-from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.cluster import Cluster
-from fairlead.model.job_index import rows_of
 from fairlead.model.job import Job, JobId, RestartCosts
+from fairlead.model.job_index import rows_of
 from fairlead.model.plan import Change, Planner
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.common import isolated_rate
+from fairlead.scheduler.core.held_jobs import (
+    ended,
+    hold,
+    resume,
+    retire_held,
+)
+from fairlead.scheduler.core.job_groups import find_units, rows_of_units
+from fairlead.scheduler.core.ledger import Ledger
+from fairlead.scheduler.core.lifecycle import JobPhase, start_round
+from fairlead.scheduler.core.rate_beliefs import RateBeliefs
+from fairlead.scheduler.core.round_reports import apply_round_report
+from fairlead.scheduler.core.running import ActiveRound
+from fairlead.scheduler.core.snapshots import make_snapshot
+from fairlead.scheduler.mechanism.settings import MechanismSettings
 
 
 class Scheduler:
@@ -67,7 +67,7 @@ class Scheduler:
         cluster: Cluster,
         throughputs: Throughputs,
         planner: Planner,
-        profile: Profile,
+        profile: MechanismSettings,
         restart_costs: RestartCosts | None = None,
         overlap_solves: bool = False,
         policy: str = "",
@@ -76,7 +76,7 @@ class Scheduler:
         allocation while a solve is under way, instead of waiting for it; policy: what the planner was
         made from, name and options."""
         self.cluster = cluster
-        self.believed = Believed(throughputs.on(cluster, profile.spread), planner.packed)
+        self.believed = RateBeliefs(throughputs.on(cluster, profile.spread), planner.packed)
         self.slots = self.throughputs.slots
         self.planner = planner
         self.profile = profile
@@ -92,8 +92,8 @@ class Scheduler:
             self.offered.rate,
             self.offered.pair,
         )
-        self.held = self.ledger.shelf()  # jobs that take no part
-        self.running = Running(cluster, self.throughputs, profile, self.ledger)
+        self.held = self.ledger.held_jobs()  # jobs that take no part
+        self.running = ActiveRound(cluster, self.throughputs, profile, self.ledger)
         self.state = planner.start()
         self.previous: Allocation | None = None
         self.round = -1  # number of the round in force
@@ -138,9 +138,9 @@ class Scheduler:
             case NodeRecovered():
                 return self._node(event.time_s, event.node, True)
             case JobsCancelled():
-                return self._withdrawn(event.jobs, End.CANCELLED, event.time_s)
+                return self._withdrawn(event.jobs, JobEnd.CANCELLED, event.time_s)
             case JobsDropped():
-                return self._withdrawn(event.jobs, End.DROPPED, event.time_s)
+                return self._withdrawn(event.jobs, JobEnd.DROPPED, event.time_s)
             case NodesAvoided():
                 return self._nodes_avoided(event)
             case Stalled():
@@ -151,7 +151,7 @@ class Scheduler:
                 return self._restart_costs_learned(event)
             case JobsReweighted():
                 return self._reweighted(event)
-            case JobsHeld():
+            case JobsPaused():
                 return self._hold(event) if event.held else self._let_go(event)
             case KindsLearned():
                 return self._kinds_learned(event)
@@ -165,7 +165,7 @@ class Scheduler:
             self._admit(job, event.time_s)
         if self.expected:
             ids = [job.id for job in event.jobs if job.id in self.expected]
-            self._go_by({job: self.expected.pop(job) for job in ids})
+            self._assign_belief({job: self.expected.pop(job) for job in ids})
         self.changed |= Change.JOBS
         return self._when_idle(event.time_s)
 
@@ -177,8 +177,8 @@ class Scheduler:
             )
         if job.id in self.ledger or job.id in self.held:
             raise ProtocolError(f"job {job.id}: a job with this id is in the system already")
-        books = self.ledger if job.id > self.ledger.last_id else self.ledger.shelf()
-        books.add(
+        ledger = self.ledger if job.id > self.ledger.last_id else self.ledger.held_jobs()
+        ledger.add(
             job,
             time_s,
             kind,
@@ -187,14 +187,14 @@ class Scheduler:
             self._limit_s(job),
             self._fits(job.scale_factor),
         )
-        if books is not self.ledger:  # it waited outside: to where its id belongs
-            self.running.renumber(self.ledger.receive(books, np.zeros(1, np.int64)))
+        if ledger is not self.ledger:  # it waited outside: to where its id belongs
+            self.running.renumber(self.ledger.receive(ledger, np.zeros(1, np.int64)))
 
     def _fits(self, scale: int) -> Bools | None:
         """(slots,) where a job of this scale factor may be offered devices; None = everywhere."""
-        if self.profile.offer_too_small:
+        if self.profile.allow_undersized:
             return None
-        return np.asarray(self.cluster.capacity[self.running.draws_on] >= scale)
+        return np.asarray(self.cluster.capacity[self.running.accelerator_of_slot] >= scale)
 
     def _limit_s(self, job: Job) -> float:
         """Run time after which a job counts as completed, whatever it has left."""
@@ -210,10 +210,10 @@ class Scheduler:
             raise ProtocolError(f"no rate for {other!r} at scale factor {scale}")
         return kind
 
-    def _withdrawn(self, jobs: tuple[JobId, ...], end: End, time_s: float) -> list[Command]:
-        cannot = "cannot cancel" if end is End.CANCELLED else "cannot drop it"
+    def _withdrawn(self, jobs: tuple[JobId, ...], end: JobEnd, time_s: float) -> list[Command]:
+        cannot = "cannot cancel" if end is JobEnd.CANCELLED else "cannot drop it"
         for job in jobs:
-            self._books(job, cannot)
+            self._ledger(job, cannot)
         named = np.array(jobs, np.int64)
         left = self._retire(
             np.where(np.isin(self.ledger.jobs.id, named), int(end), 0),
@@ -226,17 +226,17 @@ class Scheduler:
         return [*left, *self._when_idle(time_s)]
 
     def _nodes_avoided(self, event: NodesAvoided) -> list[Command]:
-        self._books(event.job, "cannot avoid nodes")
+        self._ledger(event.job, "cannot avoid nodes")
         self.running.avoids.pop(event.job, None)
         if event.nodes:
             self.running.avoids[event.job] = event.nodes
         return []
 
-    def _books(self, job: int, cannot: str) -> Ledger:
+    def _ledger(self, job: int, cannot: str) -> Ledger:
         """The ledger that has a job; ProtocolError says what cannot be done where none has it."""
-        for books in (self.ledger, self.held):
-            if JobId(job) in books:
-                return books
+        for ledger in (self.ledger, self.held):
+            if JobId(job) in ledger:
+                return ledger
         raise ProtocolError(f"job {job}: {cannot}, it is not in the system")
 
     def _node(self, time_s: float, name: str, works: bool) -> list[Command]:
@@ -278,7 +278,7 @@ class Scheduler:
         from_s = self.started_s
         if self.profile.charge_idle_gaps:
             from_s = 0.0 if self.last_end_s is None else self.last_end_s
-        failed = credit(
+        failed = apply_round_report(
             np.argsort(-event.finish_s, kind="stable"),
             self.running.unit,
             self.running.planned,
@@ -294,17 +294,17 @@ class Scheduler:
             jobs.ran_s,
             self.profile.max_failures,
             units.received_s,
-            self.ledger.handed_out_s,
+            self.ledger.allocated_s,
             end,
             end_s,
-            np.zeros(len(event.finish_s)) if self.profile.charge_starts else event.restart_s,
+            np.zeros(len(event.finish_s)) if self.profile.charge_startup else event.restart_s,
             jobs.limit_s,
         )
         if failed:
             self.changed |= Change.JOBS
         if self.corrected:
             done = (jobs.done >= jobs.total) & (end == 0)
-            end[done], end_s[done] = End.COMPLETED, event.time_s
+            end[done], end_s[done] = JobEnd.COMPLETED, event.time_s
         self.last_end_s = event.time_s
         self.active = self.ending = self.corrected = False
         left = self._retire(end, end_s, event.time_s)
@@ -314,7 +314,7 @@ class Scheduler:
             self._adapt(here, event.time_s)
         if self.holding:
             holding, self.holding = self.holding, set()
-            shelve(self, [job for job in holding if JobId(job) in self.ledger], event.time_s)
+            hold(self, [job for job in holding if JobId(job) in self.ledger], event.time_s)
         return [*left, *self._decide(event.time_s)]
 
     def _requirements_changed(self, event: RequirementsChanged) -> list[Command]:
@@ -322,7 +322,7 @@ class Scheduler:
         now: dict[int, tuple[int, float, float]] = {}
         columns = (event.jobs, event.batch, event.total_steps, event.steps_done)
         for job, batch, total, done in zip(*(c.tolist() for c in columns), strict=True):
-            self._books(job, "cannot change its batch size")
+            self._ledger(job, "cannot change its batch size")
             (self.adapting if job in running else now)[job] = (batch, total, done)
         self._adapt(now, event.time_s)
         return []
@@ -330,7 +330,7 @@ class Scheduler:
     def _running(self) -> set[int]:
         """Jobs in the round in force."""
         jobs = self.ledger.jobs
-        return set(jobs.id[jobs.state == State.RUNNING].tolist()) if self.active else set()
+        return set(jobs.id[jobs.state == JobPhase.RUNNING].tolist()) if self.active else set()
 
     def _adapt(self, changes: dict[int, tuple[int, float, float]], time_s: float) -> None:
         """Jobs, none of them running, go on at other batch sizes: job -> (batch size, total, done)."""
@@ -340,77 +340,77 @@ class Scheduler:
         if settles:
             self._settle_isolated(time_s)
         for job, (batch, total, done) in changes.items():
-            books = self.ledger if JobId(job) in self.ledger else self.held
-            row = books.row(JobId(job))
-            family, scale = self.throughputs.kinds[books.jobs.kind[row]]
+            ledger = self.ledger if JobId(job) in self.ledger else self.held
+            row = ledger.row(JobId(job))
+            family, scale = self.throughputs.kinds[ledger.jobs.kind[row]]
             kind_of = partial(self._kind_at, family, scale)
-            books.adapt(row, batch, total, done, kind_of, self._fits(scale), settles)
+            ledger.adapt(row, batch, total, done, kind_of, self._fits(scale), settles)
         here = {job: self.expected.pop(job) for job in changes if job in self.expected}
         if here:
-            self._go_by(here)
+            self._assign_belief(here)
         if settles:
             self._settle_isolated(time_s)
         self.changed |= Change.REQUIREMENTS
 
     def _settle_isolated(self, time_s: float) -> None:
-        rate = isolated_rate(view(self, time_s), self.profile.weighted_isolation)
+        rate = isolated_rate(make_snapshot(self, time_s), self.profile.weighted_isolation)
         self.ledger.settle_isolated(rate)
 
     def _progress_corrected(self, event: ProgressCorrected) -> list[Command]:
         changed = False
-        for books in (self.held, self.ledger):
-            jobs = books.jobs
+        for ledger in (self.held, self.ledger):
+            jobs = ledger.jobs
             row, here = rows_of(jobs.id, event.jobs)
             row, done = row[here], event.steps_done[here]
             changed |= bool((jobs.done[row] != done).any())
             jobs.done[row] = done
-        runs = (jobs.state[row] == State.RUNNING) & self.active
+        runs = (jobs.state[row] == JobPhase.RUNNING) & self.active
         self.corrected |= bool(runs.any())
         end = np.zeros(jobs.n, np.int64)
-        end[row[~runs & (done >= jobs.total[row])]] = End.COMPLETED
+        end[row[~runs & (done >= jobs.total[row])]] = JobEnd.COMPLETED
         left = self._retire(end, np.full(len(end), event.time_s), event.time_s)
         over = self.held.jobs.done >= self.held.jobs.total
-        left += retire_held(self, over, End.COMPLETED, event.time_s)
+        left += retire_held(self, over, JobEnd.COMPLETED, event.time_s)
         return [*left, *self._when_idle(event.time_s)] if changed or left else left
 
     def _restart_costs_learned(self, event: RestartCostsLearned) -> list[Command]:
         """It counts from the next decision on, and is no reason for one."""
         if not np.all((event.restart_s >= 0) & np.isfinite(event.restart_s)):
             raise ProtocolError(f"restart costs must be finite and >= 0, got {event.restart_s}")
-        for books in (self.held, self.ledger):
-            row, here = rows_of(books.jobs.id, event.jobs)
-            books.jobs.restart_s[row[here]] = event.restart_s[here]
+        for ledger in (self.held, self.ledger):
+            row, here = rows_of(ledger.jobs.id, event.jobs)
+            ledger.jobs.restart_s[row[here]] = event.restart_s[here]
         return []
 
     def _reweighted(self, event: JobsReweighted) -> list[Command]:
         given = list(zip(event.jobs.tolist(), event.weight.tolist(), strict=True))
         for job, weight in given:
-            self._books(job, "cannot change its weight")
+            self._ledger(job, "cannot change its weight")
             if not 0 < weight < np.inf:
                 raise ProtocolError(f"job {job}: its weight must be a number > 0, got {weight}")
         for job, weight in given:
-            books = self._books(job, "")
-            books.reweigh(books.row(JobId(job)), weight)
+            ledger = self._ledger(job, "")
+            ledger.reweigh(ledger.row(JobId(job)), weight)
         self.changed |= Change.JOBS
         return self._when_idle(event.time_s)
 
-    def _hold(self, event: JobsHeld) -> list[Command]:
+    def _hold(self, event: JobsPaused) -> list[Command]:
         named = event.jobs.tolist()
         for job in named:
-            self._books(job, "cannot hold it")
+            self._ledger(job, "cannot hold it")
         running = self._running()
         self.holding.update(running.intersection(named))
         waiting = [job for job in named if job not in running and JobId(job) in self.ledger]
-        shelve(self, waiting, event.time_s)
+        hold(self, waiting, event.time_s)
         if running.intersection(named):
             return self._cut(event.time_s)
         return self._when_idle(event.time_s)
 
-    def _let_go(self, event: JobsHeld) -> list[Command]:
+    def _let_go(self, event: JobsPaused) -> list[Command]:
         for job in event.jobs.tolist():
-            self._books(job, "cannot let it go")
+            self._ledger(job, "cannot let it go")
         self.holding.difference_update(event.jobs.tolist())
-        if not let_go(self, event.jobs, event.time_s):
+        if not resume(self, event.jobs, event.time_s):
             return []
         return self._when_idle(event.time_s)
 
@@ -428,36 +428,36 @@ class Scheduler:
         for job, name in given.items():
             there = job in self.ledger or job in self.held
             (here if there and job not in self.adapting else self.expected)[job] = name
-        self._go_by(here, changed)
+        self._assign_belief(here, changed)
         return []
 
-    def _go_by(self, given: dict[int, int], changed: Ints | None = None) -> None:
+    def _assign_belief(self, given: dict[int, int], changed: Ints | None = None) -> None:
         """Jobs in the system go by these beliefs, -1 = by their kind; units follow. changed: rows of the
         table with other rates than before."""
-        for books in (self.ledger, self.held):
-            jobs = books.jobs
-            ids = np.array(sorted(job for job in given if JobId(job) in books), np.int64)
+        for ledger in (self.ledger, self.held):
+            jobs = ledger.jobs
+            ids = np.array(sorted(job for job in given if JobId(job) in ledger), np.int64)
             at = np.searchsorted(jobs.id, ids)
             name = [given[job] for job in ids.tolist()]
             row = self.believed.row
             kind = jobs.kind[at].tolist()
             jobs.row[at] = [k if n < 0 else row[n] for k, n in zip(kind, name, strict=True)]
-            books.classify(at)
+            ledger.classify(at)
             some = np.zeros(jobs.n, np.bool_)
             some[at] = True
             if changed is not None:
                 some |= np.isin(jobs.row, changed)
-            pair = None if books is self.held else self.offered.pair
-            books.kind_rate, books.kind_pair = self.offered.rate, pair
-            books.follow(some, self._room())
+            pair = None if ledger is self.held else self.offered.pair
+            ledger.kind_rate, ledger.kind_pair = self.offered.rate, pair
+            ledger.follow(some, self._room())
             if some.any():
                 self.changed |= Change.REQUIREMENTS
 
     def _room(self) -> Floats | None:
         """(slots,) devices in all, where a job may be offered no slot type with fewer than it needs."""
-        if self.profile.offer_too_small:
+        if self.profile.allow_undersized:
             return None
-        return self.cluster.capacity[self.running.draws_on]
+        return self.cluster.capacity[self.running.accelerator_of_slot]
 
     def follow_table(self) -> None:
         """Bring the rates of all units up to the table."""
@@ -472,13 +472,13 @@ class Scheduler:
         self.solving = False
         if event.answer is not None:
             accounts, self.state = self.planner.settle(
-                view(self, event.time_s), event.answer, self.state
+                make_snapshot(self, event.time_s), event.answer, self.state
             )
             units = self.ledger.units
             if accounts is not None:
                 units.received_s[:] = accounts.received_s
                 units.deficit_s[:] = accounts.deficit_s
-                self.ledger.handed_out_s[:] = accounts.handed_out_s
+                self.ledger.allocated_s[:] = accounts.allocated_s
         else:
             self.changed |= Change.JOBS  # at the next round there is another try
         if event.allocation is not None:
@@ -514,7 +514,7 @@ class Scheduler:
         if wanted:
             self.solving = True
             self.changed = Change.NOTHING
-            snapshot = view(self, time_s)
+            snapshot = make_snapshot(self, time_s)
             self.ledger.settle_isolated(isolated_rate(snapshot, self.profile.weighted_isolation))
             if self.overlap_solves:
                 snapshot = snapshot.copied()
@@ -525,7 +525,7 @@ class Scheduler:
 
     def _start_round(self, time_s: float) -> list[Command]:
         units, jobs = self.ledger.units, self.ledger.jobs
-        plan, self.state = self.planner.plan(view(self, time_s), self.state)
+        plan, self.state = self.planner.plan(make_snapshot(self, time_s), self.state)
         kept = self.running.place(plan)
         units.running_on[:] = -1
         units.running_on[self.running.unit] = self.running.planned

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fairlead.scheduler.core.scheduler import Scheduler
 
 
-def view(s: "Scheduler", time_s: float, regimes: bool = True) -> Snapshot:
+def make_snapshot(s: "Scheduler", time_s: float, regimes: bool = True) -> Snapshot:
     """A scheduler at a time. Held jobs are not in it. regimes: with the batch sizes of jobs, of which
     the scheduler then takes note; without them nothing of it changes."""
     jobs, units = s.ledger.jobs, s.ledger.units
@@ -34,16 +34,16 @@ def view(s: "Scheduler", time_s: float, regimes: bool = True) -> Snapshot:
         isolated_s=jobs.isolated_s,
         restart_s=jobs.restart_s,
         slots=s.slots,
-        slot_type=s.running.draws_on,
+        accelerator_of_slot=s.running.accelerator_of_slot,
         capacity=s.capacity,
         price=s.cluster.price,
         member=units.member,
         scale=units.scale,
         rate=units.rate,
-        beside=s.offered.pair if s.planner.packed else None,
+        colocated_rate=s.offered.pair if s.planner.packed else None,
         received_s=units.received_s,
         deficit_s=units.deficit_s,
-        handed_out_s=s.ledger.handed_out_s,
+        allocated_s=s.ledger.allocated_s,
         share=units.share,
         allocated=units.allocated,
         running_on=units.running_on,

@@ -13,7 +13,7 @@ from fairlead.model.arrays import Ints
 from fairlead.model.plan import Policy, Stateful
 from fairlead.model.snapshot import Snapshot
 
-TRAITS = {"name": str, "aware": bool, "packed": bool, "conserving": bool}
+TRAITS = {"name": str, "heterogeneity_aware": bool, "packed": bool, "work_conserving": bool}
 
 
 def check_traits(policy: object) -> None:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.jit import kernel
 
 
 @kernel("b1(i8[:,::1], f8[:,:,::1], i8, i8)", inline="always")
@@ -18,12 +18,12 @@ def _runs(member: Ints, rate: Floats, u: int, t: int) -> bool:
 @kernel(
     "Tuple((f8[:,::1], b1[:,::1]))(i8[:,::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1], b1[::1])",
 )
-def gavel_keys(
+def gavel_priorities(
     member: Ints,
     rate: Floats,
     share: Floats,
     received_s: Floats,
-    handed_out_s: Floats,
+    allocated_s: Floats,
     allocated: Bools,
 ) -> tuple[Floats, Bools]:
     """Gavel's priority: the share over the fraction of the slot's time that the unit has received.
@@ -40,7 +40,7 @@ def gavel_keys(
             runs[u, t] = True
             if not allocated[u] or share[u, t] == 0:
                 continue
-            fraction = received_s[u, t] / handed_out_s[t] if handed_out_s[t] != 0 else 0.0
+            fraction = received_s[u, t] / allocated_s[t] if allocated_s[t] != 0 else 0.0
             first[u, t] = share[u, t] / fraction if fraction > 0 else share[u, t] * 1e9
     return first, runs
 
@@ -50,7 +50,7 @@ def gavel_keys(
     "(i8[:,::1], i8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[:,::1], i8[::1], f8[::1], f8[::1],"
     " f8[::1], f8, f8, f8)",
 )
-def owed_keys(
+def deficit_priorities(
     member: Ints,
     scale: Ints,
     rate: Floats,

@@ -6,8 +6,8 @@ before the entries do; a heap per queue yields them in the order of a full stabl
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.jit import kernel
 
 
 @kernel("b1(i8, i8, f8[::1], f8[::1], f8[::1])", inline="always")
@@ -54,7 +54,7 @@ def select(
     member: Ints,
     scale: Ints,
     capacity: Ints,
-    draws_on: Ints,
+    accelerator_of_slot: Ints,
     order: Ints,
     type_by_type: bool,
     jobs: int,
@@ -88,7 +88,7 @@ def select(
         waiting[:] = 0
         for position in range(queue if type_by_type else 0, queue + 1 if type_by_type else slots):
             t = order[position]
-            room = left[draws_on[t]]
+            room = left[accelerator_of_slot[t]]
             if room == 0:
                 continue
             for u in range(units):
@@ -101,7 +101,7 @@ def select(
                 if free:
                     heap[size], unit[size], slot[size] = size, u, t
                     key[size], tie[size], last[size] = first[u, t], second[u, t], third[u, t]
-                    waiting[draws_on[t], scale[u]] += 1
+                    waiting[accelerator_of_slot[t], scale[u]] += 1
                     size += 1
         for i in range(size // 2 - 1, -1, -1):
             _sift(heap, i, size, key, tie, last)
@@ -112,7 +112,7 @@ def select(
                 heap[0] = heap[size]
                 _sift(heap, 0, size, key, tie, last)
             u, t = unit[entry], slot[entry]
-            kind = draws_on[t]
+            kind = accelerator_of_slot[t]
             waiting[kind, scale[u]] -= 1
             free = True
             for k in range(member.shape[1]):

@@ -5,7 +5,7 @@ from math import inf
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class MechanismSettings:
     """Switches of the mechanism. docs/profiles.md tells what each is worth."""
 
     name: str
@@ -18,11 +18,11 @@ class Profile:
     reset_accounts: bool = False  # forget time received at each solve, instead of carrying it on
     type_by_type: bool = False  # fill one accelerator type after the other, not the most owed first
     type_order: tuple[str, ...] = ()  # the order in which types are filled; the rest follow by name
-    offer_too_small: bool = (
+    allow_undersized: bool = (
         False  # let shares be given on types with fewer devices than a job needs
     )
     place_unallocated: bool = True  # run jobs that arrived after the last solve
-    keep_in_order: bool = False  # place by device number, not on the fewest servers
+    place_by_device_id: bool = False  # place by device number, not on the fewest servers
     spread: bool = True  # know of spread rates; if not, there is one slot per accelerator type
     horizon_s: float = 3600.0  # a move for a better place must pay off in so much run time
     charge_idle_gaps: bool = False  # charge the idle time before a round to the jobs in it
@@ -34,23 +34,23 @@ class Profile:
         True  # a job's isolated part of the cluster goes by weight, not by head
     )
     overtime: float = inf  # a job is ended after so many times the running time that it states
-    charge_starts: bool = True  # time that a start takes counts as received
+    charge_startup: bool = True  # time that a start takes counts as received
     clear_when_stalled: bool = True  # solve as if for the first time after nothing ran
     released_world: bool = False  # simulate the world of Shockwave's release, not the default one
     max_failures: int = 5  # failed attempts in a row that drop a job
     fluid: bool = False  # no rounds: every job progresses at its shares all the time
 
 
-DEFAULT = Profile("default")
-GAVEL = Profile(
+DEFAULT = MechanismSettings("default")
+GAVEL = MechanismSettings(
     "gavel",
     solve_interval_s=1920.0,
     reset_accounts=True,
     type_by_type=True,
     type_order=("v100", "p100", "k80"),
-    offer_too_small=True,
+    allow_undersized=True,
     place_unallocated=False,
-    keep_in_order=True,
+    place_by_device_id=True,
     spread=False,
     charge_idle_gaps=True,
     whole_steps=True,
@@ -67,13 +67,13 @@ SHOCKWAVE = replace(
     solve_on_adaptation=False,
     settle_on_adaptation=False,
     overtime=1.5,
-    charge_starts=False,
+    charge_startup=False,
     clear_when_stalled=False,
     released_world=True,
 )
 
 
-def fluid(profile: Profile) -> Profile:
+def fluid(profile: MechanismSettings) -> MechanismSettings:
     """The same without rounds: nothing to wait for before a solve, no accounts to keep."""
     return replace(
         profile,

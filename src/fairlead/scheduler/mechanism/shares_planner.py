@@ -6,14 +6,14 @@ from typing import Protocol
 
 import numpy as np
 
-from fairlead.scheduler.mechanism.checking import ask
-from fairlead.scheduler.mechanism.priorities import gavel_keys, owed_keys
-from fairlead.scheduler.mechanism.settings import Profile
-from fairlead.scheduler.mechanism.selection import select
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.plan import Accounts, Answer, Change, Policy, RoundPlan
+from fairlead.model.plan import Accounts, Change, PlannerAnswer, Policy, RoundPlan
 from fairlead.model.snapshot import Snapshot
+from fairlead.scheduler.mechanism.checking import ask
+from fairlead.scheduler.mechanism.priorities import deficit_priorities, gavel_priorities
+from fairlead.scheduler.mechanism.selection import select
+from fairlead.scheduler.mechanism.settings import MechanismSettings
 
 
 class Shuffler(Protocol):
@@ -38,7 +38,7 @@ class SharesPlanner:
     """A policy's shares, realised round by round. ``profile`` says by which rules."""
 
     policy: Policy
-    profile: Profile
+    profile: MechanismSettings
     shuffler: Shuffler  # orders the types where the policy is agnostic and types go one by one
 
     @property
@@ -81,7 +81,7 @@ class SharesPlanner:
     def settle(
         self,
         snapshot: Snapshot,
-        answer: Answer,  # noqa: ARG002
+        answer: PlannerAnswer,  # noqa: ARG002
         state: SharesState,
     ) -> tuple[Accounts, SharesState]:
         """Turn time received into time owed. Gavel then starts every unit at half a round again."""
@@ -93,15 +93,15 @@ class SharesPlanner:
         """What ``settle`` gives."""
         elapsed_s = snapshot.now_s - state.settled_s
         if not self.profile.reset_accounts:
-            deficit = _owed(snapshot, elapsed_s)
+            deficit = _deficits(snapshot, elapsed_s)
             np.maximum(deficit, -self.profile.round_s, out=deficit)
             zero = np.zeros_like(deficit)
-            return Accounts(zero, deficit, np.zeros_like(snapshot.handed_out_s))
+            return Accounts(zero, deficit, np.zeros_like(snapshot.allocated_s))
         half = self.profile.round_s / 2
         due = np.where(snapshot.allocated[:, None], snapshot.share * elapsed_s, 0.0)
         deficit = snapshot.deficit_s + (due - (snapshot.received_s - half))
         received = np.full_like(deficit, half)
-        handed_out = np.zeros_like(snapshot.handed_out_s)
+        handed_out = np.zeros_like(snapshot.allocated_s)
         if len(received):  # one after the other, as Gavel adds them up
             handed_out = np.cumsum(received, axis=0)[-1]
         return Accounts(received, deficit, handed_out)
@@ -129,7 +129,7 @@ class SharesPlanner:
             none: Ints = np.zeros(0, np.int64)
             return RoundPlan(none, none), state
         first, second, third, runs = self._keys(snapshot, state)
-        if not self.policy.conserving:
+        if not self.policy.work_conserving:
             runs &= first > 0
         order = self._order(snapshot, state)
         if getattr(self.policy, "strict", False):
@@ -142,7 +142,7 @@ class SharesPlanner:
             snapshot.member,
             snapshot.scale,
             snapshot.capacity.astype(np.int64),
-            snapshot.slot_type,
+            snapshot.accelerator_of_slot,
             order,
             self.profile.type_by_type and not self._one_queue,
             len(snapshot.jobs),
@@ -169,23 +169,25 @@ class SharesPlanner:
                 range(len(names)), key=lambda i: (rank.get(names[i], len(rank)), names[i])
             )
         order = state.order.copy()
-        if self.profile.type_by_type and not (self.policy.aware or self.policy.packed):
+        if self.profile.type_by_type and not (
+            self.policy.heterogeneity_aware or self.policy.packed
+        ):
             assert state.shuffler is not None
             state.shuffler.shuffle(order)
         return np.array(order, np.int64)
 
     def _keys(self, snapshot: Snapshot, state: SharesState) -> tuple[Floats, Floats, Floats, Bools]:
         if self.profile.type_by_type:
-            first, runs = gavel_keys(
+            first, runs = gavel_priorities(
                 snapshot.member,
                 snapshot.rate,
                 snapshot.share,
                 snapshot.received_s,
-                snapshot.handed_out_s,
+                snapshot.allocated_s,
                 snapshot.allocated,
             )
             return first, snapshot.deficit_s, snapshot.share, runs
-        return owed_keys(
+        return deficit_priorities(
             snapshot.member,
             snapshot.scale,
             snapshot.rate,
@@ -211,7 +213,7 @@ def _stop_at_misfit(
     ran = np.zeros(len(runs), np.bool_)
     stopped = False
     for t in order.tolist():
-        kind = snapshot.slot_type[t]
+        kind = snapshot.accelerator_of_slot[t]
         for u in np.lexsort((-third[:, t], -second[:, t], -first[:, t])).tolist():
             if not runs[u, t] or ran[u]:
                 continue
@@ -223,7 +225,7 @@ def _stop_at_misfit(
             ran[u] = True
 
 
-def _owed(snapshot: Snapshot, elapsed_s: float) -> Floats:
+def _deficits(snapshot: Snapshot, elapsed_s: float) -> Floats:
     """(units, slots) seconds owed: due by the shares less received, from the last settling on; time
     on slots without a share was left over by others and is not held against the unit."""
     owed = snapshot.deficit_s + snapshot.share * elapsed_s - snapshot.received_s

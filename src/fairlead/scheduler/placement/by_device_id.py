@@ -5,15 +5,15 @@ A device id is a position; ``device_type`` is non-decreasing, and the devices of
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Ints
+from fairlead.model.jit import kernel
 
 
 @kernel(
     "Tuple((i8[::1], i8[::1], i8[::1], b1[::1]))"
     "(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], b1[::1], i8, i8[::1])"
 )
-def in_order(
+def by_device_id(
     unit: Ints,
     slot: Ints,
     scale: Ints,
@@ -24,7 +24,7 @@ def in_order(
     device_type: Ints,
     works: Bools,
     units: int,
-    draws_on: Ints,
+    accelerator_of_slot: Ints,
 ) -> tuple[Ints, Ints, Ints, Bools]:
     """Gavel's rule (its worker assignment): big units first; of one size, first those that keep the
     devices which they had, then the others on the lowest free ids behind the last one given.
@@ -53,7 +53,7 @@ def in_order(
         end = begin
         while end < n and slot[end] == slot[begin]:
             end += 1
-        kind = draws_on[slot[begin]]
+        kind = accelerator_of_slot[slot[begin]]
         pointer = np.searchsorted(device_type, kind)
         size = 0
         for i in range(begin, end):

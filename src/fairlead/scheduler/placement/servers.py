@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.jit import kernel
 
 # What the steps below work on, row i being a unit of the plan: first (rows + 1,) and devices: row i holds
 # devices[first[i]:first[i + 1]]; owner (devices of the cluster,): the row that holds it, or one of the
 # two below; room (nodes,): free devices; state (rows,); device_node; node_first (nodes + 1,): its first
 # device; size (nodes,): devices that work.
-Books: TypeAlias = tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]
+Occupancy: TypeAlias = tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]
 _BOOKS = "UniTuple(i8[::1], 8)"
 
 _FREE, _BROKEN = -1, -2  # owners
@@ -46,7 +46,7 @@ def are_spread(
 
 
 @kernel(f"void(i8, {_BOOKS})")
-def _release(i: int, books: Books) -> None:
+def _release(i: int, books: Occupancy) -> None:
     """Take its devices from row i."""
     first, devices, owner, room, state, device_node, _, _ = books
     state[i] = _OUT
@@ -56,7 +56,7 @@ def _release(i: int, books: Books) -> None:
 
 
 @kernel(f"i8(i8, i8, i8, i8, {_BOOKS})")
-def _take(i: int, position: int, node: int, most: int, books: Books) -> int:
+def _take(i: int, position: int, node: int, most: int, books: Occupancy) -> int:
     """Give row i up to ``most`` free devices of a node; the position behind the last one."""
     _, devices, owner, room, state, _, node_first, _ = books
     state[i] = _NEW
@@ -73,7 +73,7 @@ def _take(i: int, position: int, node: int, most: int, books: Books) -> int:
 
 
 @kernel(f"b1(i8, i8[::1], {_BOOKS})")
-def _keep(i: int, old: Ints, books: Books) -> bool:
+def _keep(i: int, old: Ints, books: Occupancy) -> bool:
     """Give row i these devices if they are free."""
     first, devices, owner, room, state, device_node, _, _ = books
     for d in old:
@@ -88,7 +88,7 @@ def _keep(i: int, old: Ints, books: Books) -> bool:
 
 
 @kernel(f"i8(i8, {_BOOKS})")
-def _servers(i: int, books: Books) -> int:
+def _servers(i: int, books: Occupancy) -> int:
     """On how many nodes row i is; its devices on one node are neighbours."""
     first, devices, _, _, _, device_node, _, _ = books
     count = 1
@@ -99,7 +99,7 @@ def _servers(i: int, books: Books) -> int:
 
 
 @kernel(f"i8(i8, i8, i8, {_BOOKS})")
-def _together(i: int, low: int, high: int, books: Books) -> int:
+def _consolidate(i: int, low: int, high: int, books: Occupancy) -> int:
     """Put row i on the fullest of the nodes low .. high-1 that holds it whole, else on the emptiest, one
     after the other. Returns how many nodes that takes; the room must be there."""
     first, room = books[0], books[3]
@@ -124,7 +124,7 @@ def _together(i: int, low: int, high: int, books: Books) -> int:
 
 
 @kernel(f"void(i8, i8, i8, {_BOOKS})")
-def _apart(i: int, low: int, high: int, books: Books) -> None:
+def _scatter(i: int, low: int, high: int, books: Occupancy) -> None:
     """Put row i on the fullest of the nodes, so that whole ones stay free, and on two at least."""
     first, devices, room = books[0], books[1], books[3]
     position, stop = first[i], first[i + 1]
@@ -141,7 +141,7 @@ def _apart(i: int, low: int, high: int, books: Books) -> None:
 
 
 @kernel(f"i8(i8, i8, i8, {_BOOKS}, f8[::1])")
-def _cheapest(i: int, node: int, after: int, books: Books, cost: Floats) -> int:
+def _cheapest(i: int, node: int, after: int, books: Occupancy, cost: Floats) -> int:
     """The row on a node, not i and behind row ``after``, that costs least to move; of equals the one
     with the fewest devices there. -1 = none."""
     owner, state, node_first = books[2], books[4], books[6]
@@ -161,7 +161,7 @@ def _cheapest(i: int, node: int, after: int, books: Books, cost: Floats) -> int:
 
 @kernel(f"f8(i8, i8, i8, i8, b1, {_BOOKS}, f8[::1])")
 def _evict(
-    i: int, node: int, need: int, after: int, really: bool, books: Books, cost: Floats
+    i: int, node: int, need: int, after: int, really: bool, books: Occupancy, cost: Floats
 ) -> float:
     """What it costs to free so many devices of a node for row i, inf = cannot; if ``really``, it is
     done."""
@@ -197,7 +197,7 @@ def _clear(
     after: int,
     budget: float,
     barred: Bools,
-    books: Books,
+    books: Occupancy,
     cost: Floats,
 ) -> int:
     """Put row i on ``full`` nodes, each time on the one that costs least to clear.
@@ -235,7 +235,7 @@ def _make_room(
     high: Ints,
     full: Ints,
     apart: Bools,
-    books: Books,
+    books: Occupancy,
     cost: Floats,
 ) -> bool:
     """Consolidate row i, moving others for less than the budget if they can be consolidated elsewhere.
@@ -261,8 +261,8 @@ def _make_room(
             if force:
                 continue
             if apart[j]:
-                _apart(j, low[j], high[j], trial)
-            elif _together(j, low[j], high[j], trial) > full[j]:
+                _scatter(j, low[j], high[j], trial)
+            elif _consolidate(j, low[j], high[j], trial) > full[j]:
                 good = False
                 break
         if good:
@@ -273,11 +273,13 @@ def _make_room(
 
 
 @kernel(f"b1(i8, i8, i8, i8, f8, {_BOOKS})")
-def _beside(i: int, low: int, high: int, full: int, budget: float, books: Books) -> bool:
+def _pack_into_free(
+    i: int, low: int, high: int, full: int, budget: float, books: Occupancy
+) -> bool:
     """Consolidate row i, which has no devices, in the room that there is. If False, it still has none."""
     if budget <= 0:
         return False
-    if _together(i, low, high, books) <= full:
+    if _consolidate(i, low, high, books) <= full:
         return True
     _release(i, books)
     return False
@@ -287,7 +289,7 @@ def _beside(i: int, low: int, high: int, full: int, budget: float, books: Books)
     f"Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))(i8[::1], i8[::1], b1[::1], i8[::1], {_BOOKS})"
 )
 def _result(
-    slot: Ints, sibling: Ints, spread: Bools, full: Ints, books: Books
+    slot: Ints, sibling: Ints, spread: Bools, full: Ints, books: Occupancy
 ) -> tuple[Ints, Ints, Ints, Bools, Ints]:
     """The rows that have devices, in order, as ``fewest_servers`` returns them."""
     first, devices, _, _, state, _, _, _ = books
@@ -322,7 +324,7 @@ def fewest_servers(
     device_node: Ints,
     works: Bools,
     units: int,
-    draws_on: Ints,
+    accelerator_of_slot: Ints,
     sibling: Ints,
     spread: Bools,
     fewest: Ints,
@@ -374,18 +376,18 @@ def fewest_servers(
         if old_unit[i] >= 0:
             was[old_unit[i]] = i
     for i in range(n):
-        kind, w = draws_on[slot[i]], was[unit[i]]
+        kind, w = accelerator_of_slot[slot[i]], was[unit[i]]
         low[i], high[i] = begin[kind], end[kind]
         apart[i], fixed[i] = spread[slot[i]], sibling[slot[i]] < 0
         full[i] = fewest[kind, scale[unit[i]]]
-        if w >= 0 and draws_on[old_slot[w]] == kind:
+        if w >= 0 and accelerator_of_slot[old_slot[w]] == kind:
             _keep(i, old_devices[old_first[w] : old_first[w + 1]], books)
 
     by_size = np.argsort(-scale[unit], kind="mergesort")
     for i in by_size:
         if state[i] == _OUT and not apart[i]:
             everywhere = nodes if fixed[i] else full[i]
-            _beside(i, low[i], high[i], everywhere, 1.0, books)
+            _pack_into_free(i, low[i], high[i], everywhere, 1.0, books)
 
     for i in by_size:
         if apart[i] or fixed[i] or (state[i] != _OUT and _servers(i, books) <= full[i]):
@@ -395,7 +397,7 @@ def fewest_servers(
         if had != _OUT:
             budget -= cost[i] if had == _KEPT else 0.0
             _release(i, books)
-        done = _beside(i, low[i], high[i], full[i], budget, books)
+        done = _pack_into_free(i, low[i], high[i], full[i], budget, books)
         if not done and budget > 0:
             done = _make_room(i, budget, False, by_size, low, high, full, apart, books, cost)
         if not done and fallback[i] <= 0:
@@ -407,8 +409,8 @@ def fewest_servers(
     for i in by_size:
         if state[i] != _OUT:
             continue
-        if not apart[i] and _beside(i, low[i], high[i], full[i], 1.0, books):
+        if not apart[i] and _pack_into_free(i, low[i], high[i], full[i], 1.0, books):
             continue
         if apart[i] or fallback[i] > 0:
-            _apart(i, low[i], high[i], books)
+            _scatter(i, low[i], high[i], books)
     return _result(slot, sibling, spread, full, books)

@@ -1,6 +1,7 @@
 """What jobs have suffered from one another: running time alone, rho by Shockwave's definitions, envy.
 
-Source: Shockwave (NSDI'23) and its release; the definitions stand in ``fairlead.simulator.recording.metrics``.
+Source: Shockwave (NSDI'23) and its release; the definitions stand in
+``fairlead.simulator.recording.metrics``.
 """
 
 from collections.abc import Sequence
@@ -8,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.job import Job
 from fairlead.model.batch_size_rules import exclusive_s
+from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 
 

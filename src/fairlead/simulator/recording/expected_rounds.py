@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fairlead.model.commands import Command, StartRound
 from fairlead.errors import CheckError, InputError
-from fairlead.model.events import Event
 from fairlead.model.cluster import Cluster
+from fairlead.model.commands import Command, StartRound
+from fairlead.model.events import Event
 
 
 class ExpectRounds:

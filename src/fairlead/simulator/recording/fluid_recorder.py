@@ -2,14 +2,14 @@
 
 import numpy as np
 
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.commands import Command, StartRound
 from fairlead.model.events import (
     Event,
     ProgressCorrected,
     Solved,
 )
-from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.recording.recorder import Recorder
 
@@ -23,7 +23,9 @@ class FluidRecorder(Recorder):
     ) -> None:
         """slots: the columns of allocations."""
         super().__init__(cluster, throughputs, charge_idle_gaps=True, solves=True)
-        self._slot_type: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
+        self._accelerator_of_slot: Ints = np.array(
+            [cluster.accelerators.index(s.accelerator) for s in slots]
+        )
         self._apart: Bools = np.array([s.locality is Locality.SPREAD for s in slots])
         none: Ints = np.zeros(0, np.int64)
         self._flowing = none  # (jobs,) positions of those in force
@@ -52,12 +54,12 @@ class FluidRecorder(Recorder):
         member = self._index.find(units)
         devices = share * col.scale[member[:, 0]][:, None]
         by_slot = devices.sum(axis=0)
-        self._used = _sums(self._slot_type, by_slot, types)
-        self._spread = _sums(self._slot_type, by_slot * self._apart, types)
+        self._used = _sums(self._accelerator_of_slot, by_slot, types)
+        self._spread = _sums(self._accelerator_of_slot, by_slot * self._apart, types)
         here = member >= 0
         row, job = np.nonzero(here)[0], member[here]
         n = col.n
-        dollars = devices @ self.cluster.price[self._slot_type] / 3600.0
+        dollars = devices @ self.cluster.price[self._accelerator_of_slot] / 3600.0
         self._flowing = self._index.positions()
         self._time = _sums(job, share.sum(axis=1)[row], n)[self._flowing]
         self._dollars = _sums(job, dollars[row], n)[self._flowing]

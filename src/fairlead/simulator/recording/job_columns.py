@@ -12,7 +12,7 @@ _FLOATS = (
 _INTS = ("restarts", "moves", "end", "kept_in", "runs_in", "first_round", "end_round", "rounds")
 
 
-class Columns:
+class JobColumns:
     """Growing per-job arrays, by order of submission."""
 
     arrival_s: Floats

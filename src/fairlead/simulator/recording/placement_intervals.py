@@ -13,7 +13,8 @@ _ROWS = 4096  # of a block: the table is made block by block, or it would be in 
 
 
 class _Block:
-    """Room for stints, filled by ``fairlead.simulator.recording.recorder_kernels.begin``; 32 bits are enough, and there may be
+    """Room for stints, filled by ``fairlead.simulator.recording.recorder_kernels.begin``; 32 bits are
+    enough, and there may be
     millions of them."""
 
     def __init__(self, rows: int, devices: int) -> None:
@@ -31,7 +32,7 @@ class _Block:
         return self
 
 
-class Stints:
+class PlacementIntervals:
     """Collects them round by round."""
 
     def __init__(self, keep: bool = True) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fairlead.model.adaptation import with_batch
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
     Command,
-    End,
     EndJobs,
     EndRound,
+    JobEnd,
     Solve,
     StartRound,
 )
@@ -26,18 +29,15 @@ from fairlead.model.events import (
     RoundEnded,
     Solved,
 )
-from fairlead.model.adaptation import with_batch
-from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.cluster import Cluster
-from fairlead.model.job_index import JobIndex
 from fairlead.model.job import Job
+from fairlead.model.job_index import JobIndex
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.placement.servers import are_spread
 from fairlead.simulator.recording.adaptation_columns import adaptation_columns
-from fairlead.simulator.recording.job_columns import Columns
 from fairlead.simulator.recording.contention import contention, running_alone_s
+from fairlead.simulator.recording.job_columns import JobColumns
+from fairlead.simulator.recording.placement_intervals import PlacementIntervals
 from fairlead.simulator.recording.recorder_kernels import begin, book
-from fairlead.simulator.recording.placement_intervals import Stints
 
 _ROUND = ("time_s", "seconds", "active", "running", "started", "preempted", "moved")
 
@@ -51,7 +51,7 @@ class Recorder:
         throughputs: Throughputs,
         charge_idle_gaps: bool,
         solves: bool,
-        charge_starts: bool = True,
+        charge_startup: bool = True,
         released_world: bool = False,
         keep_stints: bool = True,
     ) -> None:
@@ -63,10 +63,10 @@ class Recorder:
         self.throughputs = throughputs.columns(cluster.slots)
         self.charge_idle_gaps = charge_idle_gaps
         self.solves = solves
-        self.charge_starts = charge_starts
+        self.charge_startup = charge_startup
         self.released_world = released_world
         self.jobs: list[Job] = []
-        self.columns = Columns(len(cluster.slots))
+        self.columns = JobColumns(len(cluster.slots))
         self.n_solves = 0
         self.now_s = 0.0
         self.fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
@@ -91,7 +91,7 @@ class Recorder:
         self._now: _Running | None = None
         self._in_force = False  # is the round not over?
         self._adapting: list[RequirementsChanged] = []  # until it is
-        self._stints = Stints(keep_stints)
+        self._stints = PlacementIntervals(keep_stints)
 
     # --- observing -------------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class Recorder:
             start_s,
             self._last_end_s if self.charge_idle_gaps else start_s,
             self.charge_idle_gaps,
-            self.charge_starts,
+            self.charge_startup,
             self.cluster.price,
             busy,
             self.charged_s,
@@ -344,9 +344,9 @@ class Recorder:
     def job_table(self) -> pl.DataFrame:
         """One row per submitted job."""
         col, n, jobs = self.columns, self.columns.n, self.jobs
-        names = {0: "unfinished"} | {int(end): end.name.lower() for end in End}
+        names = {0: "unfinished"} | {int(end): end.name.lower() for end in JobEnd}
         end = col.end[:n]
-        done = end == End.COMPLETED
+        done = end == JobEnd.COMPLETED
         jct_s = np.where(done, col.end_s[:n] - col.arrival_s[:n], np.nan)
         isolated_s = col.isolated_s[:n]
         rho = np.divide(jct_s, isolated_s, out=np.full(n, np.nan), where=isolated_s > 0)

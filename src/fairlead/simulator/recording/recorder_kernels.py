@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fairlead.model.events import Outcome
-from fairlead.model.jit import kernel
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.events import RoundOutcome
+from fairlead.model.jit import kernel
 
-_FAILED, _LOST = int(Outcome.FAILED), int(Outcome.LOST)
+_FAILED, _LOST = int(RoundOutcome.FAILED), int(RoundOutcome.LOST)
 
 
 @kernel(

@@ -32,13 +32,13 @@ import numpy as np
 from fairlead.errors import ConfigError
 from fairlead.model.adaptation import Adaptation, Mode, batch_of, with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.job import Job
 from fairlead.model.batch_size_rules import (
     ACCORDION,
     LARGEST,
     growth,
     model_of,
 )
+from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 
 

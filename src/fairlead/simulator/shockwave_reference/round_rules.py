@@ -2,19 +2,20 @@
 
 A job that did not run in the round before loses 20 s of its round, unless that is the first of all, or the
 job needs no more than the round less 5 s: it has done fewer steps then, though it stops when it would have
-stopped anyway. How jobs change their batch size: ``fairlead.simulator.shockwave_reference.rescaling``. Source: Shockwave (NSDI'23), the
+stopped anyway. How jobs change their batch size: ``fairlead.simulator.shockwave_reference.rescaling``.
+Source: Shockwave (NSDI'23), the
 released simulator.
 """
 
 import numpy as np
 
-from fairlead.model.events import Outcome
-from fairlead.model.jit import kernel
 from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.events import RoundOutcome
+from fairlead.model.jit import kernel
 from fairlead.model.job import Job, RestartCosts
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.round_kernels import lost_one
+from fairlead.simulator.round_kernels import any_lost
 from fairlead.simulator.shockwave_reference.rescaling import (
     RunRules,
     rescaled,
@@ -24,7 +25,7 @@ from fairlead.simulator.shockwave_reference.rescaling import (
 LOSS = RestartCosts(20.0)  # unless others are named
 SPARED_S = 5.0  # a job that runs for no longer than the round less this loses nothing
 
-_FAILED, _LOST, _ENDED = int(Outcome.FAILED), int(Outcome.LOST), int(Outcome.ENDED)
+_FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(RoundOutcome.ENDED)
 
 
 class ReleasedRules:
@@ -141,7 +142,7 @@ def finish_released(
         until[i] = min(finish_s[i], end_s)
         took_s = until[i] - from_s
         scale = first[i + 1] - first[i]
-        gone = lost_one(devices, first[i], first[i + 1], lost)
+        gone = any_lost(devices, first[i], first[i + 1], lost)
         for k in range(width):
             j = index[i, k]
             if j >= 0 and number > 0 and ran_in[j] != number - 1 and took_s > least_s:

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 from fairlead.errors import ConfigError
 from fairlead.model.adaptation import Adaptation, Mode, batch_of
-from fairlead.model.job import Job
 from fairlead.model.batch_size_rules import (
     SAMPLES,
     Schedule,
+    batch_schedule,
     model_of,
-    profile,
 )
+from fairlead.model.job import Job
 from fairlead.simulator.traces.fields import whole
-from fairlead.simulator.traces.source import Source, shown
 from fairlead.simulator.traces.reader import Checks
+from fairlead.simulator.traces.source import Source, shown
 
 RULES = (Mode.STATIC, Mode.ACCORDION, Mode.GNS)  # the modes that need no schedule
 
@@ -31,7 +31,7 @@ def adapting(
     if mode is Mode.STATIC and (not known or batch_of(job.family) is None):
         return job
     try:
-        made = profile(
+        made = batch_schedule(
             job.family,
             job.scale_factor,
             job.total_steps,

@@ -50,7 +50,7 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class TraceDescription:
     """All of it, ready to be printed or turned into JSON."""
 
     name: str
@@ -68,13 +68,13 @@ class Description:
     adapting: dict[str, int]  # jobs by mode of adaptation, those without one left out
 
 
-def describe(trace: Trace, throughputs: Throughputs) -> Description:
+def describe(trace: Trace, throughputs: Throughputs) -> TraceDescription:
     """Counts, percentiles, demand, arrival pattern. Durations that the trace does not state are those
     on the fastest accelerator type of the table."""
     jobs = [arrival.job for arrival in trace.arrivals]
     asked = np.array(trace.devices or [job.scale_factor for job in jobs], np.int64)
     stated, duration_s = _durations(trace, throughputs)
-    return Description(
+    return TraceDescription(
         trace.name,
         trace.format,
         len(jobs),

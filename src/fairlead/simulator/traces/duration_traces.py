@@ -20,13 +20,13 @@ import numpy as np
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.fields import seconds, whole
+from fairlead.simulator.traces.reader import Format, ReadRequest
 from fairlead.simulator.traces.source import (
-    Columns,
+    HeaderColumns,
     Source,
     csv_rows,
     shown,
 )
-from fairlead.simulator.traces.reader import Format, Request
 from fairlead.simulator.traces.trace import Skipped, Trace
 
 
@@ -78,7 +78,7 @@ def _format(wording: _Wording) -> Format:
         names = {name.strip() for name in head.decode("utf-8-sig", "replace").split(",")}
         return names.issuperset(wording.required)
 
-    def read(source: Source, request: Request) -> Trace:
+    def read(source: Source, request: ReadRequest) -> Trace:
         return _read(source, request, wording)
 
     has_vc = wording.tenant is not None
@@ -88,7 +88,7 @@ def _format(wording: _Wording) -> Format:
 FORMATS = (_format(PHILLY), _format(ITP))
 
 
-def _read(source: Source, request: Request, wording: _Wording) -> Trace:
+def _read(source: Source, request: ReadRequest, wording: _Wording) -> Trace:
     rows: list[_Row] = []
     skipped: list[Skipped] = []
     read, columns = _rows(source, wording)
@@ -115,16 +115,16 @@ def _nothing_to_run(row: _Row) -> str | None:
     return "its duration is 0 s" if row.duration_s == 0 else None
 
 
-def _rows(source: Source, wording: _Wording) -> tuple[Iterator[_Row], Columns]:
+def _rows(source: Source, wording: _Wording) -> tuple[Iterator[_Row], HeaderColumns]:
     rows = csv_rows(source)
     line, header = next(rows)
     optional = () if wording.job is None else (wording.job,)
-    columns = Columns(source, line, header, wording.required, optional)
+    columns = HeaderColumns(source, line, header, wording.required, optional)
     return _checked_rows(source, wording, columns, rows), columns
 
 
 def _checked_rows(
-    source: Source, wording: _Wording, columns: Columns, rows: Iterator[tuple[int, list[str]]]
+    source: Source, wording: _Wording, columns: HeaderColumns, rows: Iterator[tuple[int, list[str]]]
 ) -> Iterator[_Row]:
     submitted, duration, devices = (columns.index[name] for name in wording.required[:3])
     tenant = None if wording.tenant is None else columns.index[wording.tenant]
@@ -169,7 +169,7 @@ class _Families:
 
 def _with_families(
     source: Source,
-    request: Request,
+    request: ReadRequest,
     wording: _Wording,
     rows: list[_Row],
     skipped: list[Skipped],

@@ -14,13 +14,13 @@ from fairlead.simulator.traces.fields import (
     seconds,
     whole,
 )
+from fairlead.simulator.traces.reader import Format, ReadRequest
 from fairlead.simulator.traces.source import (
-    Columns,
+    HeaderColumns,
     Source,
     csv_rows,
     shown,
 )
-from fairlead.simulator.traces.reader import Format, Request
 from fairlead.simulator.traces.trace import Skipped, Trace
 
 
@@ -58,7 +58,7 @@ def _format(spelling: Spelling) -> Format:
         names = {name.strip() for name in head.decode("utf-8-sig", "replace").split(",")}
         return names.issuperset(spelling.required)
 
-    def read(source: Source, _request: Request) -> Trace:
+    def read(source: Source, _request: ReadRequest) -> Trace:
         return _read(source, spelling)
 
     return Format(spelling.name, ",".join(spelling.required), fits, read)
@@ -77,7 +77,7 @@ class _Row:
 def _read(source: Source, spelling: Spelling) -> Trace:
     rows = csv_rows(source)
     line, header = next(rows)
-    columns = Columns(source, line, header, spelling.required)
+    columns = HeaderColumns(source, line, header, spelling.required)
     found = list(_rows(source, spelling, columns, rows))
     skipped = tuple(
         Skipped(row.line, "its deadline is not after its submission")
@@ -113,7 +113,10 @@ def _numbered(rows: list[_Row]) -> Iterator[Arrival]:
 
 
 def _rows(
-    source: Source, spelling: Spelling, columns: Columns, rows: Iterator[tuple[int, list[str]]]
+    source: Source,
+    spelling: Spelling,
+    columns: HeaderColumns,
+    rows: Iterator[tuple[int, list[str]]],
 ) -> Iterator[_Row]:
     seen: set[str] = set()
     for line, row in rows:

@@ -11,10 +11,10 @@ import numpy as np
 
 from fairlead.errors import ThroughputError
 from fairlead.model.cluster import SlotType
-from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.model.throughputs import JobType, Throughputs
 from fairlead.simulator.traces.fields import at_least_zero, whole
 from fairlead.simulator.traces.source import (
-    Columns,
+    HeaderColumns,
     Source,
     csv_rows,
 )
@@ -30,23 +30,23 @@ def read_rates(folder: Path) -> Throughputs:
         raise ThroughputError(
             f"{folder}: is a folder without CSV files: expected a file, or a folder with one per model"
         )
-    found: dict[Kind, float] = {}
+    found: dict[JobType, float] = {}
     for path in files:
         found.update(_rates(Source(path, ThroughputError), path.stem, found))
     rate = np.array(list(found.values()))[:, None]
     return Throughputs((SlotType(accelerator),), tuple(found), rate, origin=str(folder))
 
 
-def _rates(source: Source, model: str, known: dict[Kind, float]) -> dict[Kind, float]:
+def _rates(source: Source, model: str, known: dict[JobType, float]) -> dict[JobType, float]:
     rows = csv_rows(source)
     line, header = next(rows, (1, []))
-    columns = Columns(source, line, header, (BATCH,), tuple(name.strip() for name in header))
+    columns = HeaderColumns(source, line, header, (BATCH,), tuple(name.strip() for name in header))
     scales = {
         i: whole(source, line, "devices", name, least=1)
         for name, i in columns.index.items()
         if name != BATCH
     }
-    found: dict[Kind, float] = {}
+    found: dict[JobType, float] = {}
     for line, row in rows:
         columns.check(line, row)
         batch = whole(source, line, BATCH, row[columns.index[BATCH]], least=1)

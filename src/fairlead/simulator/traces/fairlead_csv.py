@@ -15,17 +15,17 @@ from fairlead.simulator.traces.fields import (
     whole,
 )
 from fairlead.simulator.traces.fields import weight as checked_weight
+from fairlead.simulator.traces.reader import (
+    Checks,
+    Format,
+    ReadRequest,
+)
 from fairlead.simulator.traces.source import (
-    Columns,
+    HeaderColumns,
     Source,
     csv_rows,
     shown,
     unused_note,
-)
-from fairlead.simulator.traces.reader import (
-    Checks,
-    Format,
-    Request,
 )
 from fairlead.simulator.traces.trace import Trace
 
@@ -72,17 +72,17 @@ def _csv_fits(head: bytes) -> bool:
     return names.issuperset(REQUIRED)
 
 
-def _read_csv(source: Source, request: Request) -> Trace:
+def _read_csv(source: Source, request: ReadRequest) -> Trace:
     rows = csv_rows(source)
     line, header = next(rows)
-    columns = Columns(source, line, header, REQUIRED, OPTIONAL)
+    columns = HeaderColumns(source, line, header, REQUIRED, OPTIONAL)
     cells = _csv_cells(columns, rows)
     trace = _trace("Fairlead CSV", Checks(source, request.throughputs), cells)
     return replace(trace, notes=columns.notes())
 
 
 def _csv_cells(
-    columns: Columns, rows: Iterator[tuple[int, list[str]]]
+    columns: HeaderColumns, rows: Iterator[tuple[int, list[str]]]
 ) -> Iterator[tuple[int, list[Any]]]:
     """(line, cells in the order of ``COLUMNS``); a column that the file lacks is None throughout."""
     index = [columns.index.get(name) for name in COLUMNS]
@@ -91,7 +91,7 @@ def _csv_cells(
         yield line, [None if i is None or row[i] == "" else row[i] for i in index]
 
 
-def _read_parquet(source: Source, request: Request) -> Trace:
+def _read_parquet(source: Source, request: ReadRequest) -> Trace:
     try:
         frame = pl.read_parquet(source.path)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:

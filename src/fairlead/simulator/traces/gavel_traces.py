@@ -20,17 +20,17 @@ from fairlead.simulator.traces.fields import (
     whole,
 )
 from fairlead.simulator.traces.fields import weight as checked_weight
-from fairlead.simulator.traces.source import Source, unused_note
 from fairlead.simulator.traces.reader import (
     Checks,
     Format,
-    Request,
+    ReadRequest,
 )
+from fairlead.simulator.traces.source import Source, unused_note
 from fairlead.simulator.traces.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TraceLayout:
     """Where the fields stand in a line; the others (commands, folders, flags) are not read."""
 
     name: str
@@ -53,11 +53,11 @@ _UNUSED = (
     (4, "needs_data_dir"),
 )
 LAYOUTS = (
-    Layout("Gavel, 7 columns", width=7, steps=4, arrival=5, scale=6, unused=_UNUSED_SEVEN),
-    Layout(
+    TraceLayout("Gavel, 7 columns", width=7, steps=4, arrival=5, scale=6, unused=_UNUSED_SEVEN),
+    TraceLayout(
         "Gavel, 10 columns", width=10, steps=5, scale=6, weight=7, slo=8, arrival=9, unused=_UNUSED
     ),
-    Layout(
+    TraceLayout(
         "Shockwave, 12 columns",
         width=12,
         steps=5,
@@ -72,17 +72,17 @@ LAYOUTS = (
 )
 
 
-def _tab_format(layout: Layout) -> Format:
+def _tab_format(layout: TraceLayout) -> Format:
     def fits(head: bytes) -> bool:
         return head.count(b"\t") == layout.width - 1
 
-    def read(source: Source, request: Request) -> Trace:
+    def read(source: Source, request: ReadRequest) -> Trace:
         return _read_tabs(source, request, layout)
 
     return Format(layout.name, f"{layout.width} tab-separated columns", fits, read)
 
 
-def _read_tabs(source: Source, request: Request, layout: Layout) -> Trace:
+def _read_tabs(source: Source, request: ReadRequest, layout: TraceLayout) -> Trace:
     checks = Checks(source, request.throughputs)
     lines: list[int] = []
     arrivals: list[Arrival] = []
@@ -104,7 +104,7 @@ def _read_tabs(source: Source, request: Request, layout: Layout) -> Trace:
     return Trace(str(source.path), layout.name, arrivals, notes=notes, lines=tuple(lines))
 
 
-def _tab_arrival(checks: Checks, line: int, cells: list[str], layout: Layout) -> Arrival:
+def _tab_arrival(checks: Checks, line: int, cells: list[str], layout: TraceLayout) -> Arrival:
     source = checks.source
     family = checks.family(line, "job_type", cells[0])
     steps = above_zero(source, line, "total_steps", cells[layout.steps])
@@ -151,7 +151,7 @@ class GeneratedJob(msgspec.Struct):
 _Keys: TypeAlias = dict[str, msgspec.Raw]
 
 
-def _read_jobs(source: Source, request: Request) -> Trace:
+def _read_jobs(source: Source, request: ReadRequest) -> Trace:
     data = source.document()
     try:
         jobs = msgspec.json.decode(data, type=list[GeneratedJob])

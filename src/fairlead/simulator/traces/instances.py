@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 
 from fairlead.errors import InputError
-from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.limits import MAX_DEVICES
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.simulator.traces.cluster_files import priced
 from fairlead.simulator.traces.fields import (
     above_zero,
@@ -27,7 +27,7 @@ from fairlead.simulator.traces.source import Source
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class InstanceJob:
     """One job of a one-shot problem."""
 
     id: int
@@ -41,7 +41,7 @@ class JobRow:
 
 
 def snapshot_of(
-    jobs: Sequence[JobRow], cluster: Cluster, throughputs: Throughputs, now_s: float = 0.0
+    jobs: Sequence[InstanceJob], cluster: Cluster, throughputs: Throughputs, now_s: float = 0.0
 ) -> Snapshot:
     """A snapshot in which these jobs have just been submitted to an empty cluster.
 
@@ -112,16 +112,16 @@ def fresh_snapshot(
         isolated_s=np.zeros(n),
         restart_s=np.zeros(n),
         slots=cluster.slots,
-        slot_type=np.arange(slots),
+        accelerator_of_slot=np.arange(slots),
         capacity=cluster.capacity,
         price=cluster.price,
         member=np.arange(n)[:, None],
         scale=np.array([scale for _, scale in table.kinds], np.int64)[kind],
         rate=table.rate[kind][:, :, None],
-        beside=table.pair,
+        colocated_rate=table.pair,
         received_s=np.zeros((n, slots)),
         deficit_s=np.zeros((n, slots)),
-        handed_out_s=np.zeros(slots),
+        allocated_s=np.zeros(slots),
         share=np.zeros((n, slots)),
         allocated=np.zeros(n, np.bool_),
         running_on=np.full(n, -1, np.int64),
@@ -163,17 +163,17 @@ class _JobRecord(msgspec.Struct):
     deadline_s: float | None = None
 
 
-class _Record(msgspec.Struct):
+class _InstanceRecord(msgspec.Struct):
     k: int
     cluster_spec: dict[str, int]
     jobs: list[_JobRecord]
     prices: dict[str, float] = {}  # $ per device-hour, over the defaults
 
 
-_decode = msgspec.json.Decoder(_Record).decode
+_decode = msgspec.json.Decoder(_InstanceRecord).decode
 
 
-def _record(source: Source, line: int, text: str) -> _Record:
+def _record(source: Source, line: int, text: str) -> _InstanceRecord:
     try:
         record = _decode(text)
     except msgspec.MsgspecError as problem:
@@ -187,8 +187,8 @@ def _record(source: Source, line: int, text: str) -> _Record:
     return record
 
 
-def _jobs(source: Source, line: int, record: _Record) -> list[JobRow]:
-    rows: list[JobRow] = []
+def _jobs(source: Source, line: int, record: _InstanceRecord) -> list[InstanceJob]:
+    rows: list[InstanceJob] = []
     seen: set[int] = set()
     for position, job in enumerate(record.jobs):
         where = f"jobs[{position}]."
@@ -196,7 +196,7 @@ def _jobs(source: Source, line: int, record: _Record) -> list[JobRow]:
             raise source.fault(line, f"{where}id: appears twice, got {job.id}")
         seen.add(job.id)
         rows.append(
-            JobRow(
+            InstanceJob(
                 job.id,
                 job.job_type,
                 whole(source, line, f"{where}scale_factor", job.scale_factor, 1),

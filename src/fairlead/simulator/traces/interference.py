@@ -10,7 +10,8 @@ family get the same. Contention falls as devices grow, since small steps leave m
 Jobs on several devices are left without pairs: nobody has published measurements (Gavel's table has 0 for
 all of them), and two that wait for their slowest device would slow each other at every step.
 
-Parameters: simulator/traces/data/families.csv and simulator/traces/data/accelerators.csv, fitted on Gavel's measured pairs by
+Parameters: simulator/traces/data/families.csv and simulator/traces/data/accelerators.csv, fitted on
+Gavel's measured pairs by
 ``benchmarks/interference.py``, which prints the errors too (docs/formats.md).
 """
 
@@ -25,7 +26,7 @@ from fairlead.model.arrays import Bools, Floats
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.fields import above_zero
 from fairlead.simulator.traces.source import (
-    Columns,
+    HeaderColumns,
     Source,
     csv_rows,
 )
@@ -85,7 +86,7 @@ def _read(name: str, key: str, parameter: str) -> dict[str, tuple[float, float]]
     with as_file(files("fairlead.simulator.traces.data") / name) as path:
         source = Source(path, ThroughputError)
         rows = csv_rows(source)
-        columns = Columns(source, *next(rows), wanted)
+        columns = HeaderColumns(source, *next(rows), wanted)
         out = {}
         for line, row in rows:
             columns.check(line, row)

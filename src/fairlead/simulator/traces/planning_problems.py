@@ -10,12 +10,12 @@ import numpy as np
 from fairlead.errors import InputError
 from fairlead.model.arrays import Floats
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER, MIN_POSITIVE
+from fairlead.policies.solve.planning_horizon import PlanningProblem
 from fairlead.policies.solve.welfare import (
     relaxed_weights,
     remaining_table,
     utility_table,
 )
-from fairlead.policies.solve.planning_horizon import Window
 from fairlead.simulator.traces.fields import (
     above_zero,
     at_least_zero,
@@ -34,7 +34,7 @@ class WindowInstance:
     """One line, checked. Lengths of all jobs' arrays are equal."""
 
     line: int
-    problem: Window
+    problem: PlanningProblem
     weight: Floats  # (jobs,) of the welfare
 
 
@@ -74,12 +74,12 @@ class _Instance(msgspec.Struct):
     ftf: list[float] | None = None  # finish time that would be fair, s
 
 
-class _Record(msgspec.Struct):
+class _PlanningRecord(msgspec.Struct):
     inst: _Instance
     priorities: list[float] | None = None
 
 
-_decode = msgspec.json.Decoder(_Record).decode
+_decode = msgspec.json.Decoder(_PlanningRecord).decode
 
 
 class _Checked:
@@ -89,7 +89,7 @@ class _Checked:
         self.source = source
         self.line = line
 
-    def instance(self, record: _Record) -> WindowInstance:
+    def instance(self, record: _PlanningRecord) -> WindowInstance:
         inst = record.inst
         devices, rounds, round_s = self._frame(inst)
         bases, logs = self._welfare(inst)
@@ -98,7 +98,7 @@ class _Checked:
         weight = self._weights(record, left_s)
         jobs = len(inst.nw)
         utility = utility_table(done, epochs, epoch_s, round_s, rounds, bases, logs)
-        problem = Window(
+        problem = PlanningProblem(
             devices=np.array([devices]),
             rounds=rounds,
             scale=np.array(
@@ -154,7 +154,7 @@ class _Checked:
             raise self._fault(f"inst.cur[{j}]", f"must be <= E = {epochs[j]:g}, got {done[j]:g}")
         return done, epochs, self._column("d", inst.d, jobs)
 
-    def _weights(self, record: _Record, left_s: Floats) -> Floats:
+    def _weights(self, record: _PlanningRecord, left_s: Floats) -> Floats:
         inst, jobs = record.inst, len(left_s)
         if record.priorities is not None:
             return self._column("priorities", record.priorities, jobs, prefix="", most=MAX_PRIORITY)

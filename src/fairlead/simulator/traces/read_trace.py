@@ -6,16 +6,22 @@ from fairlead.errors import TraceError
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces import (
     duration_traces as durations,
+)
+from fairlead.simulator.traces import (
     elasticflow,
-    gavel_traces as gavel,
+)
+from fairlead.simulator.traces import (
     fairlead_csv as own,
 )
+from fairlead.simulator.traces import (
+    gavel_traces as gavel,
+)
+from fairlead.simulator.traces.reader import Format, ReadRequest
 from fairlead.simulator.traces.source import (
     MAX_LINE,
     Source,
     shown,
 )
-from fairlead.simulator.traces.reader import Format, Request
 from fairlead.simulator.traces.trace import Trace
 
 FORMATS: tuple[Format, ...] = (
@@ -42,7 +48,7 @@ def read_trace(
         raise _unknown(source, line, head)
     if vc is not None and not chosen.has_vc:
         raise source.fault(None, f"{chosen.name} traces have no virtual clusters, got vc={vc!r}")
-    trace = chosen.read(source, Request(throughputs, seed, vc))
+    trace = chosen.read(source, ReadRequest(throughputs, seed, vc))
     if not trace.arrivals and not trace.skipped:
         raise source.fault(None, "the trace has no jobs")
     return trace

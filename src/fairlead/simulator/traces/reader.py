@@ -9,7 +9,7 @@ from fairlead.simulator.traces.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReadRequest:
     """How to read a trace."""
 
     throughputs: Throughputs
@@ -24,7 +24,7 @@ class Format:
     name: str
     columns: str  # what its header or its fields are, for messages
     fits: Callable[[bytes], bool]
-    read: Callable[[Source, Request], Trace]
+    read: Callable[[Source, ReadRequest], Trace]
     has_vc: bool = False  # may one virtual cluster be chosen?
 
 

@@ -126,7 +126,7 @@ def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
         yield number, row
 
 
-class Columns:
+class HeaderColumns:
     """Where the columns of a CSV file stand, by name; the values in columns with other names are counted."""
 
     def __init__(

@@ -15,13 +15,13 @@ import numpy as np
 from fairlead.errors import ThroughputError
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Locality, SlotType
-from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.model.throughputs import JobType, Throughputs
 from fairlead.simulator.traces.atomic_write import write_atomically
 from fairlead.simulator.traces.elasticflow_rates import read_rates
 from fairlead.simulator.traces.fields import at_least_zero, whole
 from fairlead.simulator.traces.interference import builtin_interference
 from fairlead.simulator.traces.source import (
-    Columns,
+    HeaderColumns,
     Source,
     csv_rows,
     shown,
@@ -91,7 +91,7 @@ def _names(slot: SlotType) -> tuple[str, str]:
 class _Entry:
     """One rate of the table."""
 
-    kind: Kind
+    kind: JobType
     slot: SlotType
     rate: float  # steps/s
     beside: str = ""  # the family that shares the devices, at the same scale factor
@@ -99,10 +99,10 @@ class _Entry:
 
 def _table(
     entries: Iterable[_Entry], slots: Iterable[SlotType], origin: str
-) -> tuple[dict[Kind, int], dict[SlotType, int], Throughputs]:
+) -> tuple[dict[JobType, int], dict[SlotType, int], Throughputs]:
     """The entries as a matrix: kinds in order of appearance, slot types in alphabetical order."""
     entries = list(entries)
-    row: dict[Kind, int] = {}
+    row: dict[JobType, int] = {}
     for entry in entries:
         row.setdefault(entry.kind, len(row))
     order = sorted(set(slots), key=lambda s: (s.accelerator, s.locality.value))
@@ -117,8 +117,8 @@ def _read_csv(source: Source, origin: str, of: str = "") -> Throughputs:
     """Our CSV; a rate that has no row is 0: cannot run there. of: only rows whose source begins so."""
     rows = csv_rows(source)
     line, header = next(rows)
-    columns = Columns(source, line, header, NEEDED)
-    entries: dict[tuple[Kind, SlotType, str], tuple[int, _Entry]] = {}
+    columns = HeaderColumns(source, line, header, NEEDED)
+    entries: dict[tuple[JobType, SlotType, str], tuple[int, _Entry]] = {}
     for line, cells in rows:
         columns.check(line, cells)
         if of and not cells[columns.index["source"]].startswith(of):
@@ -159,7 +159,7 @@ def _csv_entry(source: Source, line: int, cells: list[str], partner: str) -> _En
 def _csv_pairs(
     source: Source,
     pairs: list[tuple[int, _Entry]],
-    row: dict[Kind, int],
+    row: dict[JobType, int],
     column: dict[SlotType, int],
     rate: Floats,
 ) -> Floats:
@@ -222,7 +222,7 @@ def _gavel_slot(column: str) -> SlotType:
     return SlotType(column)
 
 
-def _gavel_kind(source: Source, text: str) -> Kind:
+def _gavel_kind(source: Source, text: str) -> JobType:
     """``"('LM (batch size 5)', 2)"``, or in the oldest files the family alone, which means 1 device."""
     if not text.startswith("("):
         return text, 1
@@ -251,8 +251,8 @@ def _gavel_partners(
     column: str,
     text: str,
     partners: dict[str, float | list[float]],
-    kind: dict[str, Kind],
-    row: dict[Kind, int],
+    kind: dict[str, JobType],
+    row: dict[JobType, int],
     beside: Floats,  # (kinds,) where the rates beside each other kind go
 ) -> None:
     for other, rates in partners.items():

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from fairlead.errors import TraceError
 from fairlead.model.adaptation import with_batch
+from fairlead.model.batch_size_rules import adaptation_fault
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.limits import MAX_NUMBER, MAX_SECONDS, MIN_POSITIVE, is_duration, is_weight
-from fairlead.model.batch_size_rules import adaptation_fault
-from fairlead.model.throughputs import Kind, Throughputs
+from fairlead.model.throughputs import JobType, Throughputs
 
 LARGEST_ID = 2**53  # what a float holds exactly
 NAMED = 5  # lines that a summary names before it says "..."
@@ -113,7 +113,7 @@ class _Obstacles:
     def __init__(self, throughputs: Throughputs, cluster: Cluster | None) -> None:
         self.table = throughputs if cluster is None else throughputs.columns(cluster.slots)
         self.cluster = cluster
-        self.known: dict[Kind, str | None] = {}
+        self.known: dict[JobType, str | None] = {}
 
     def reason(self, job: Job) -> str | None:
         """Why this job cannot run, at one of its batch sizes, or None if it can at all of them."""
@@ -126,12 +126,12 @@ class _Obstacles:
                 return f"{found}, which {job.family} changes to"
         return None
 
-    def _of(self, kind: Kind) -> str | None:
+    def _of(self, kind: JobType) -> str | None:
         if kind not in self.known:
             self.known[kind] = self._find(kind)
         return self.known[kind]
 
-    def _find(self, kind: Kind) -> str | None:
+    def _find(self, kind: JobType) -> str | None:
         family, scale = kind
         row = self.table.row(family, scale)
         slots = [

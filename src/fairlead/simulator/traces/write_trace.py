@@ -8,8 +8,8 @@ import polars as pl
 
 from fairlead.errors import TraceError
 from fairlead.model.adaptation import Mode
-from fairlead.model.job import Job
 from fairlead.model.batch_size_rules import SAMPLES, model_of
+from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces import fairlead_csv as own
 from fairlead.simulator.traces.adaptation_text import described

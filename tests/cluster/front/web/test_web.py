@@ -8,9 +8,9 @@ import httpx
 import pytest
 from tests.cluster.served import Served, served
 
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.front.web import session
 from fairlead.cluster.front.web.routes import LARGEST_FORM
+from fairlead.cluster.protocol.job_spec import JobSpec
 
 PAGES = ("/", "/jobs", "/jobs/0", "/jobs/0?all=1", "/nodes", "/what-if")
 HOSTILE = "<script>alert(1)</script>"

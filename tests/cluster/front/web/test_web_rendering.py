@@ -9,25 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.errors import InputError
-from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.api_models import (
-    Comparison,
-    Explanation,
-    JobView,
-    NodeView,
-    Outlook,
-    Sample,
-    StatusView,
-    StintView,
-    TenantView,
-)
 from fairlead.cluster.front.web import (
     job_page as jobpage,
+)
+from fairlead.cluster.front.web import (
     overview,
     plots,
     tables,
+)
+from fairlead.cluster.front.web import (
     what_if as whatif,
+)
+from fairlead.cluster.front.web.layout import (
+    Page,
+    Section,
+    document,
+    policy,
 )
 from fairlead.cluster.front.web.login import safe_target
 from fairlead.cluster.front.web.markup import (
@@ -36,12 +33,19 @@ from fairlead.cluster.front.web.markup import (
     plain,
     tag,
 )
-from fairlead.cluster.front.web.layout import (
-    Page,
-    Section,
-    document,
-    policy,
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.api_models import (
+    AttemptView,
+    Comparison,
+    Explanation,
+    ForecastSummary,
+    JobView,
+    NodeView,
+    Sample,
+    StatusView,
+    TenantView,
 )
+from fairlead.errors import InputError
 
 ADMIN = Caller("root", "", "admin")
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>&amp;\x1b[31m\x00"
@@ -52,7 +56,7 @@ JOB = JobView(
     run_s=50.0, lost_steps=0.0, overhead_s=2.0, rates={"v100": 5.0}, measured_rate=10.0, slo_s=None,
     reason="",
 )  # fmt: skip
-STINT = StintView(
+STINT = AttemptView(
     job=7, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=12.0, ended_s=40.0, from_step=0.0,
     to_step=200.0, why="preempted", wait_s=0.5, start_s=2.0, load_s=-1.0, save_s=0.25, stop_s=0.1,
     lost_steps=3.0,
@@ -121,7 +125,7 @@ def everything(words: str) -> str:
     samples = [
         Sample(time_s=1.0, held={words: 1}, capacity={words: 1}, running=1, waiting=0, share={})
     ]
-    outlook = Outlook(makespan_s=9.0, mean_left_s=4.0, finish_s={7: 9.0}, utilization=0.5)
+    outlook = ForecastSummary(makespan_s=9.0, mean_left_s=4.0, finish_s={7: 9.0}, utilization=0.5)
     answer = Comparison(now=outlook, then=outlook, changed=((7, 9.0, 8.0),), notes=(words,))
     sections = [
         overview.summary(status), overview.queue([job], 1), overview.pictures(status, samples, "hour"),
@@ -205,7 +209,7 @@ def test_a_job_without_forecasts_has_a_page_with_ages() -> None:
     shown = Elements(jobpage.story(told, 100.0).body).text
     assert "No forecast: it takes no part now." in shown
     assert "1 min 28 s ago submitted" in shown
-    assert "1 min 28 s ago" in Elements(tables.stints_table([STINT], 100.0)).text
+    assert "1 min 28 s ago" in Elements(tables.attempts_table([STINT], 100.0)).text
 
 
 def test_a_policy_breaks_between_its_words() -> None:

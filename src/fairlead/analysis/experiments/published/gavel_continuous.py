@@ -13,19 +13,19 @@ import numpy as np
 import polars as pl
 
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
-from fairlead.analysis.experiments.point import Outcome
+from fairlead.analysis.experiments.point import PointResult
 from fairlead.analysis.experiments.published import gavel_jct_numbers as numbers
 from fairlead.analysis.experiments.published.gavel_curves import (
     MULTI,
-    Curve,
+    CurveLine,
     Grid,
-    Line,
+    LoadCurve,
     Loads,
     Published,
     beside_published,
@@ -56,7 +56,7 @@ from fairlead.analysis.report.chart import Chart
 
 AT_ONCE = 0.0  # seconds between solves
 SEED = 0  # of the published numbers
-ISOLATED = Line("isolated", "isolated")
+ISOLATED = CurveLine("isolated", "isolated")
 OURS = ", default profile"
 
 SINGLE_RATES = grid_rates(0.4, 6.0)
@@ -75,7 +75,7 @@ class Study:
     """Policies, loads and what is known of them."""
 
     title: str
-    lines: tuple[Line, ...]  # as released
+    lines: tuple[CurveLine, ...]  # as released
     ours: tuple[str, ...]  # those of them that are run in the default profile too
     published: Published
     paper: Loads
@@ -84,11 +84,11 @@ class Study:
     ratios: tuple[tuple[str, str, float], ...]  # of two lines, at a rate
     most_h: float  # the top of the chart
 
-    def loads(self, bench: Workbench) -> Loads:
+    def loads(self, bench: ExperimentContext) -> Loads:
         """Those of the workbench's scale."""
         return self.paper if bench.scale == "paper" else self.small
 
-    def ours_loads(self, bench: Workbench) -> Loads:
+    def ours_loads(self, bench: ExperimentContext) -> Loads:
         """Where ours are run."""
         loads = self.loads(bench)
         return replace(loads, rates=self.ours_rates) if bench.scale == "paper" else loads
@@ -102,11 +102,11 @@ class Study:
 LAS_SINGLE = Study(
     "Average JCT, least attained service, jobs of one device",
     (
-        Line(LAS, "las"),
-        Line(GANDIVA, "gandiva"),
-        Line(ALLOX, "allox"),
-        Line(GAVEL, "las_aware"),
-        Line(PACKED, "las_packed"),
+        CurveLine(LAS, "las"),
+        CurveLine(GANDIVA, "gandiva"),
+        CurveLine(ALLOX, "allox"),
+        CurveLine(GAVEL, "las_aware"),
+        CurveLine(PACKED, "las_packed"),
     ),
     (LAS, GAVEL, PACKED),
     numbers.LAS_SINGLE,
@@ -119,10 +119,10 @@ LAS_SINGLE = Study(
 LAS_MULTI = Study(
     "Average JCT, least attained service, jobs of several devices",
     (
-        Line(LAS, "las"),
-        Line(GANDIVA, "gandiva"),
-        Line(GAVEL, "las_aware"),
-        Line(PACKED, "las_packed"),
+        CurveLine(LAS, "las"),
+        CurveLine(GANDIVA, "gandiva"),
+        CurveLine(GAVEL, "las_aware"),
+        CurveLine(PACKED, "las_packed"),
     ),
     (LAS, GAVEL, PACKED),
     numbers.LAS_MULTI,
@@ -132,7 +132,7 @@ LAS_MULTI = Study(
     ((LAS, GAVEL, 2.6), (LAS, PACKED, 2.6), (LAS, GAVEL, 2.0)),
     180.0,
 )
-_FTF_LINES = (Line(FTF, "finish_time"), Line(GAVEL, "finish_time_aware"))
+_FTF_LINES = (CurveLine(FTF, "finish_time"), CurveLine(GAVEL, "finish_time_aware"))
 FTF_MULTI = Study(
     "Average JCT, finish-time fairness, jobs of several devices",
     _FTF_LINES,
@@ -155,7 +155,11 @@ FTF_SINGLE = Study(
     ((FTF, GAVEL, 5.6),),
     100.0,
 )
-_FIFO_LINES = (Line(FIFO, "fifo"), Line(GAVEL, "fifo_aware"), Line(PACKED, "fifo_packed"))
+_FIFO_LINES = (
+    CurveLine(FIFO, "fifo"),
+    CurveLine(GAVEL, "fifo_aware"),
+    CurveLine(PACKED, "fifo_packed"),
+)
 FIFO_SINGLE = Study(
     "Average JCT, FIFO, jobs of one device",
     _FIFO_LINES,
@@ -204,12 +208,12 @@ VERSIONS = {
 }
 
 
-def las_single(bench: Workbench) -> Findings:
+def las_single(bench: ExperimentContext) -> Findings:
     """Figure 8."""
     return findings(bench, LAS_SINGLE, (VERSIONS[ALLOX],))
 
 
-def las_multi(bench: Workbench) -> Findings:
+def las_multi(bench: ExperimentContext) -> Findings:
     """Figure 9."""
     words = (
         "Pairs of jobs of several devices have no rates in the table: packing is of jobs of one device.",
@@ -226,7 +230,7 @@ def las_multi(bench: Workbench) -> Findings:
     return findings(bench, LAS_MULTI, words)
 
 
-def fifo(bench: Workbench) -> Findings:
+def fifo(bench: ExperimentContext) -> Findings:
     """FIFO, for jobs of one and of several devices."""
     words = (
         "FIFO as released sends a job to the accelerator type that is last by name and does not look "
@@ -238,7 +242,7 @@ def fifo(bench: Workbench) -> Findings:
     return joined(findings(bench, FIFO_SINGLE, words), findings(bench, FIFO_MULTI))
 
 
-def finish_time(bench: Workbench) -> Findings:
+def finish_time(bench: ExperimentContext) -> Findings:
     """Figure 10: JCT, and finish-time fairness against the isolated policy."""
     words = (
         "Rho is a job's JCT over its JCT in a run of the isolated policy on the same jobs, mean over the "
@@ -254,7 +258,7 @@ def finish_time(bench: Workbench) -> Findings:
     )
 
 
-def findings(bench: Workbench, study: Study, words: Sequence[str] = ()) -> Findings:
+def findings(bench: ExperimentContext, study: Study, words: Sequence[str] = ()) -> Findings:
     """A study's tables and charts."""
     measured = _measured(bench, study)
     curves = named([curve(name, loads, grid) for name, (loads, grid) in measured.items()])
@@ -264,7 +268,7 @@ def findings(bench: Workbench, study: Study, words: Sequence[str] = ()) -> Findi
     tables = [
         *([_table(study, "solving at once", exact, study.published)] if exact else []),
         _table(study, "as released", released, study.published),
-        Table(
+        FindingTable(
             f"{study.title}: ratios near saturation",
             (
                 *_exact_ratios(study, exact),
@@ -272,11 +276,11 @@ def findings(bench: Workbench, study: Study, words: Sequence[str] = ()) -> Findi
                 *ratio_rows(curves, {}, _of_ours(study), SEED),
             ),
         ),
-        Table(
+        FindingTable(
             f"{study.title}: sustainable rates",
             sustained_rows(list(curves.values()), study.published),
         ),
-        Table(f"{study.title}: means", mean_rows(list(curves.values()), rates)),
+        FindingTable(f"{study.title}: means", mean_rows(list(curves.values()), rates)),
     ]
     small = () if bench.scale == "paper" else (SMALL,)
     return Findings(tuple(tables), _charts(study, curves), (*words, *HOW, *small))
@@ -291,7 +295,7 @@ def joined(*parts: Findings) -> Findings:
     )
 
 
-def _ours(study: Study) -> list[Line]:
+def _ours(study: Study) -> list[CurveLine]:
     return [
         under(line, line.name + OURS, profile="default")
         for line in study.lines
@@ -299,7 +303,7 @@ def _ours(study: Study) -> list[Line]:
     ]
 
 
-def _measured(bench: Workbench, study: Study) -> dict[str, tuple[Loads, Grid]]:
+def _measured(bench: ExperimentContext, study: Study) -> dict[str, tuple[Loads, Grid]]:
     """Every line as released and ours, by name: where it was run, and what came out."""
     loads, fewer = study.loads(bench), study.ours_loads(bench)
     released = measure(bench, study.lines, loads)
@@ -320,7 +324,7 @@ def _of_ours(study: Study) -> list[tuple[str, str, float]]:
     return [*both, *((name, name + OURS, rate) for name in study.ours)]
 
 
-def _at_once(bench: Workbench, study: Study) -> list[Curve]:
+def _at_once(bench: ExperimentContext, study: Study) -> list[LoadCurve]:
     """Every line where there are published numbers, with a solve at every arrival and end."""
     lines = [
         replace(line, solve_interval_s=AT_ONCE)
@@ -337,16 +341,18 @@ def _at_once(bench: Workbench, study: Study) -> list[Curve]:
     return curves
 
 
-def _exact_ratios(study: Study, exact: Sequence[Curve]) -> tuple[Row, ...]:
+def _exact_ratios(study: Study, exact: Sequence[LoadCurve]) -> tuple[FindingRow, ...]:
     rows = ratio_rows(named(exact), study.published, study.ratios, SEED)
     return tuple(replace(row, what=f"{row.what}, solving at once") for row in rows)
 
 
-def _table(study: Study, how: str, curves: Sequence[Curve], published: Published) -> Table:
-    return Table(f"{study.title}, {how}", beside_published(curves, published, SEED))
+def _table(
+    study: Study, how: str, curves: Sequence[LoadCurve], published: Published
+) -> FindingTable:
+    return FindingTable(f"{study.title}, {how}", beside_published(curves, published, SEED))
 
 
-def _charts(study: Study, curves: Mapping[str, Curve]) -> tuple[Chart, ...]:
+def _charts(study: Study, curves: Mapping[str, LoadCurve]) -> tuple[Chart, ...]:
     released = [curves[line.name] for line in study.lines]
     shown = [one for name in study.ours for one in (curves[name], curves[name + OURS])]
     chart = partial(_chart, study)
@@ -356,7 +362,7 @@ def _charts(study: Study, curves: Mapping[str, Curve]) -> tuple[Chart, ...]:
     )
 
 
-def _chart(study: Study, title: str, curves: Sequence[Curve], published: Published) -> Chart:
+def _chart(study: Study, title: str, curves: Sequence[LoadCurve], published: Published) -> Chart:
     return Chart(
         title,
         "Jobs per hour",
@@ -368,7 +374,7 @@ def _chart(study: Study, title: str, curves: Sequence[Curve], published: Publish
 
 
 def _finish_time(
-    bench: Workbench, study: Study, published: Published, words: Sequence[str]
+    bench: ExperimentContext, study: Study, published: Published, words: Sequence[str]
 ) -> Findings:
     """The study's findings, and finish-time fairness beside them."""
     found = findings(bench, study, words)
@@ -389,17 +395,21 @@ def _finish_time(
     exact = _rho_at_once(bench, study, published) if bench.scale == "paper" else []
     tables = (
         *(
-            [Table(f"{title}, solving at once", beside_published(exact, published, SEED, ""))]
+            [
+                FindingTable(
+                    f"{title}, solving at once", beside_published(exact, published, SEED, "")
+                )
+            ]
             if exact
             else []
         ),
-        Table(f"{title}, as released", rows),
-        Table(f"{title}: means", mean_rows(curves, study.loads(bench).rates, "")),
+        FindingTable(f"{title}, as released", rows),
+        FindingTable(f"{title}: means", mean_rows(curves, study.loads(bench).rates, "")),
     )
     return Findings((*found.tables, *tables), (*found.charts, chart), found.remarks)
 
 
-def _rho_at_once(bench: Workbench, study: Study, published: Published) -> list[Curve]:
+def _rho_at_once(bench: ExperimentContext, study: Study, published: Published) -> list[LoadCurve]:
     """Where there are published ones, both runs with a solve at every arrival and end."""
     curves = []
     for line in study.lines:
@@ -411,12 +421,12 @@ def _rho_at_once(bench: Workbench, study: Study, published: Published) -> list[C
     return curves
 
 
-def _rho_curve(name: str, loads: Loads, grid: Grid, isolated: Grid) -> Curve:
+def _rho_curve(name: str, loads: Loads, grid: Grid, isolated: Grid) -> LoadCurve:
     rho = [[mean_rho(grid[r, s], isolated[r, s]) for s in loads.seeds] for r in loads.rates]
     return curve_of(name, loads, either(grid, isolated), np.array(rho))
 
 
-def mean_rho(outcome: Outcome, isolated: Outcome) -> float:
+def mean_rho(outcome: PointResult, isolated: PointResult) -> float:
     """The mean over jobs of the JCT over that in the other run; nan if a run has no table of its jobs."""
     if not (outcome.jobs and isolated.jobs):
         return float("nan")

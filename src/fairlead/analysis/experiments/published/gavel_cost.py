@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
 from fairlead.analysis.experiments.published.gavel_curves import (
@@ -27,8 +27,8 @@ from fairlead.analysis.experiments.published.gavel_jct_numbers import (
     MISSED,
     PAPER,
 )
-from fairlead.simulator.inputs import Input
 from fairlead.analysis.report.chart import Chart, Series
+from fairlead.simulator.inputs import Input
 
 PRICES = "v100=0.74,p100=0.43,k80=0.135"  # $ per hour, as the release has them of Google's cloud
 RATE = 2.0  # jobs per hour: no type is full, so that a policy may choose
@@ -56,7 +56,7 @@ CONTENDERS = (
 )
 
 
-def cost_slo(bench: Workbench) -> Findings:
+def cost_slo(bench: ExperimentContext) -> Findings:
     """Cost and missed deadlines of each policy, beside the policy for most throughput."""
     jobs, seeds = (500, SEEDS) if bench.scale == "paper" else (150, SEEDS[:1])
     outcomes = iter(bench.run([_point(one, jobs, s) for one in CONTENDERS for s in seeds]))
@@ -65,11 +65,11 @@ def cost_slo(bench: Workbench) -> Findings:
     missed = {name: _means(some, _missed) for name, some in found.items()}
     return Findings(
         (
-            Table("Cost of throughput over cost of the policy", _gains(costs, found)),
-            Table("Deadlines missed", _missed_rows(missed, found)),
-            Table(
+            FindingTable("Cost of throughput over cost of the policy", _gains(costs, found)),
+            FindingTable("Deadlines missed", _missed_rows(missed, found)),
+            FindingTable(
                 "Cost",
-                tuple(Row(n, c, None, "$", _why(found[n])) for n, c in costs.items()),
+                tuple(FindingRow(n, c, None, "$", _why(found[n])) for n, c in costs.items()),
             ),
         ),
         (
@@ -107,22 +107,24 @@ def _point(one: Contender, jobs: int, seed: int) -> Point:
 
 
 def _gains(
-    costs: Mapping[str, float | None], found: Mapping[str, list[Outcome]]
-) -> tuple[Row, ...]:
+    costs: Mapping[str, float | None], found: Mapping[str, list[PointResult]]
+) -> tuple[FindingRow, ...]:
     base = costs[THROUGHPUT.name]
     rows = []
     for one in CONTENDERS[1:]:
         cost = costs[one.name]
         gain = base / cost if base is not None and cost else None
-        rows.append(Row(one.name, gain, COST_GAIN.get(one.known), "x", _why(found[one.name])))
+        rows.append(
+            FindingRow(one.name, gain, COST_GAIN.get(one.known), "x", _why(found[one.name]))
+        )
     return tuple(rows)
 
 
 def _missed_rows(
-    missed: Mapping[str, float | None], found: Mapping[str, list[Outcome]]
-) -> tuple[Row, ...]:
+    missed: Mapping[str, float | None], found: Mapping[str, list[PointResult]]
+) -> tuple[FindingRow, ...]:
     return tuple(
-        Row(
+        FindingRow(
             one.name,
             _percent(missed[one.name]),
             _percent(MISSED.get(one.known)),
@@ -133,20 +135,20 @@ def _missed_rows(
     )
 
 
-def _missed(outcome: Outcome) -> float:
+def _missed(outcome: PointResult) -> float:
     """The share of jobs with a deadline that missed it."""
     metrics = outcome.metrics
     return float(metrics["slo_violations"] / metrics["slo_jobs"])
 
 
-def _means(outcomes: list[Outcome], of: Callable[[Outcome], float]) -> float | None:
+def _means(outcomes: list[PointResult], of: Callable[[PointResult], float]) -> float | None:
     """Over the seeds; None unless all are complete."""
     if any(one.status is not Status.COMPLETE for one in outcomes):
         return None
     return float(np.mean([of(one) for one in outcomes]))
 
 
-def _why(outcomes: list[Outcome]) -> str:
+def _why(outcomes: list[PointResult]) -> str:
     return next((one.reason for one in outcomes if one.status is not Status.COMPLETE), "")
 
 

@@ -7,16 +7,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fairlead.analysis.experiments.findings import Row, Workbench
+from fairlead.analysis.experiments.findings import ExperimentContext, FindingRow
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
 from fairlead.analysis.experiments.sweep import SUSTAINED
-from fairlead.simulator.inputs import Input
-from fairlead.model.arrays import Floats
 from fairlead.analysis.report.chart import Series
+from fairlead.model.arrays import Floats
+from fairlead.simulator.inputs import Input
 
 RATES = (
     "builtin:gavel"  # the rates of the release; its generator draws from the families of this table
@@ -31,7 +31,7 @@ Published: TypeAlias = Mapping[str, Mapping[float, float]]  # by name of a line,
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CurveLine:
     """A curve: a policy under a profile."""
 
     name: str
@@ -52,7 +52,7 @@ class Loads:
     cluster: str = CLUSTER
     flags: str = ""  # of the generator
 
-    def point(self, line: Line, rate: float, seed: int) -> Point:
+    def point(self, line: CurveLine, rate: float, seed: int) -> Point:
         """The simulation of a line at a rate, with a seed."""
         given = Input(
             generate=f"gavel,interarrival={3600 / rate!r}{self.flags}",
@@ -66,13 +66,13 @@ class Loads:
         )
         return Point(line.policy, line.profile, given)
 
-    def points(self, line: Line) -> list[Point]:
+    def points(self, line: CurveLine) -> list[Point]:
         """All of a line, by rate and seed."""
         return [self.point(line, rate, seed) for rate in self.rates for seed in self.seeds]
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class LoadCurve:
     """A measure of a line."""
 
     name: str
@@ -112,10 +112,10 @@ class Curve:
         return Series(self.name, np.array(self.rates), self.mean, low, high)
 
 
-Grid: TypeAlias = Mapping[tuple[float, int], Outcome]  # a line's outcomes, by rate and seed
+Grid: TypeAlias = Mapping[tuple[float, int], PointResult]  # a line's outcomes, by rate and seed
 
 
-def measure(bench: Workbench, lines: Sequence[Line], loads: Loads) -> dict[str, Grid]:
+def measure(bench: ExperimentContext, lines: Sequence[CurveLine], loads: Loads) -> dict[str, Grid]:
     """Run all lines at once; by name."""
     outcomes = iter(bench.run([point for line in lines for point in loads.points(line)]))
     return {
@@ -124,27 +124,29 @@ def measure(bench: Workbench, lines: Sequence[Line], loads: Loads) -> dict[str, 
     }
 
 
-def jct_h(outcome: Outcome) -> float:
+def jct_h(outcome: PointResult) -> float:
     """The average JCT in hours; nan if the run is not complete."""
     value = outcome.metrics.get("avg_jct_s") if outcome.status is Status.COMPLETE else None
     return nan if value is None else value / 3600
 
 
-def curve(name: str, loads: Loads, grid: Grid, of: Callable[[Outcome], float] = jct_h) -> Curve:
+def curve(
+    name: str, loads: Loads, grid: Grid, of: Callable[[PointResult], float] = jct_h
+) -> LoadCurve:
     """A measure of a line that was run at these loads."""
     return curve_of(
         name, loads, grid, np.array([[of(grid[r, s]) for s in loads.seeds] for r in loads.rates])
     )
 
 
-def curve_of(name: str, loads: Loads, grid: Grid, values: Floats) -> Curve:
+def curve_of(name: str, loads: Loads, grid: Grid, values: Floats) -> LoadCurve:
     """The curve of these values, (rates, seeds); grid: the outcomes that say why some are missing."""
     why: dict[float, str] = {}
     for (rate, seed), outcome in grid.items():
         if outcome.status is not Status.COMPLETE:
             why.setdefault(rate, f"seed {seed} {outcome.status}: {outcome.reason}".rstrip(": "))
     gone = [r for (r, _), outcome in grid.items() if outcome.status is Status.DIVERGED]
-    return Curve(name, loads.rates, loads.seeds, values, why, min(gone, default=None))
+    return LoadCurve(name, loads.rates, loads.seeds, values, why, min(gone, default=None))
 
 
 def either(one: Grid, other: Grid) -> Grid:
@@ -160,7 +162,7 @@ def sustained(rates: Sequence[float], values: Floats) -> float | None:
     return rates[count - 1] if count else None
 
 
-def named(curves: Sequence[Curve]) -> dict[str, Curve]:
+def named(curves: Sequence[LoadCurve]) -> dict[str, LoadCurve]:
     """By name."""
     return {one.name: one for one in curves}
 
@@ -173,7 +175,7 @@ def published_series(published: Published) -> tuple[Series, ...]:
     )
 
 
-def marks(curves: Sequence[Curve]) -> tuple[tuple[float, str], ...]:
+def marks(curves: Sequence[LoadCurve]) -> tuple[tuple[float, str], ...]:
     """Where curves diverge; one mark for all that do so at the same rate."""
     at: dict[float, list[str]] = {}
     for one in curves:
@@ -190,11 +192,11 @@ def _diverge(names: Sequence[str]) -> str:
 
 
 def beside_published(
-    curves: Sequence[Curve], published: Published, seed: int, unit: str = "h"
-) -> tuple[Row, ...]:
+    curves: Sequence[LoadCurve], published: Published, seed: int, unit: str = "h"
+) -> tuple[FindingRow, ...]:
     """A row for each published value whose rate was measured: one seed's, as they were published."""
     return tuple(
-        Row(
+        FindingRow(
             f"{one.name} at {rate:g} jobs/h",
             one.at(rate, seed),
             known,
@@ -207,14 +209,16 @@ def beside_published(
     )
 
 
-def mean_rows(curves: Sequence[Curve], rates: Sequence[float], unit: str = "h") -> tuple[Row, ...]:
+def mean_rows(
+    curves: Sequence[LoadCurve], rates: Sequence[float], unit: str = "h"
+) -> tuple[FindingRow, ...]:
     """Means over the seeds, with the least and the greatest of them."""
     return tuple(
         _mean_row(one, rate, unit) for one in curves for rate in rates if rate in one.rates
     )
 
 
-def _mean_row(one: Curve, rate: float, unit: str) -> Row:
+def _mean_row(one: LoadCurve, rate: float, unit: str) -> FindingRow:
     values = one.values[one.rates.index(rate)]
     mean = one.mean_at(rate)
     if mean is None:
@@ -227,15 +231,15 @@ def _mean_row(one: Curve, rate: float, unit: str) -> Row:
         )
     else:
         remark = "one seed"
-    return Row(f"{one.name} at {rate:g} jobs/h", mean, None, unit, remark)
+    return FindingRow(f"{one.name} at {rate:g} jobs/h", mean, None, unit, remark)
 
 
 def ratio_rows(
-    curves: Mapping[str, Curve],
+    curves: Mapping[str, LoadCurve],
     published: Published,
     wanted: Sequence[tuple[str, str, float]],
     seed: int,
-) -> tuple[Row, ...]:
+) -> tuple[FindingRow, ...]:
     """How many times the first of two lines the second is better at a rate: by the seed that was
     published, and by the means of all seeds."""
     rows = []
@@ -247,20 +251,20 @@ def ratio_rows(
         known = _over(published.get(over, {}).get(rate), published.get(base, {}).get(rate))
         why = a.why.get(rate, b.why.get(rate, ""))
         one = _over(a.at(rate, seed), b.at(rate, seed))
-        rows.append(Row(f"{what}, seed {seed}", one, known, "x", why if one is None else ""))
+        rows.append(FindingRow(f"{what}, seed {seed}", one, known, "x", why if one is None else ""))
         if len(a.seeds) > 1:
             both = _over(a.mean_at(rate), b.mean_at(rate))
-            rows.append(Row(f"{what}, means", both, known, "x", why if both is None else ""))
+            rows.append(FindingRow(f"{what}, means", both, known, "x", why if both is None else ""))
     return tuple(rows)
 
 
-def sustained_rows(curves: Sequence[Curve], published: Published) -> tuple[Row, ...]:
+def sustained_rows(curves: Sequence[LoadCurve], published: Published) -> tuple[FindingRow, ...]:
     """Sustainable rates: the measure of a policy's strength that does not depend on how near to
     saturation one looks."""
     return tuple(_sustained_row(one, published.get(one.name, {})) for one in curves)
 
 
-def _sustained_row(one: Curve, known: Mapping[float, float]) -> Row:
+def _sustained_row(one: LoadCurve, known: Mapping[float, float]) -> FindingRow:
     rates = list(known)
     theirs = sustained(rates, np.array(list(known.values()))) if known else None
     words = []
@@ -268,10 +272,10 @@ def _sustained_row(one: Curve, known: Mapping[float, float]) -> Row:
         words.append("at least: the highest rate that was run")
     if theirs is not None and theirs == rates[-1]:
         words.append("published: at least, the highest rate there is")
-    return Row(one.name, one.sustained, theirs, "jobs/h", "; ".join(words))
+    return FindingRow(one.name, one.sustained, theirs, "jobs/h", "; ".join(words))
 
 
-def under(line: Line, name: str, **changes: object) -> Line:
+def under(line: CurveLine, name: str, **changes: object) -> CurveLine:
     """The line under another name, with some of its fields changed."""
     return replace(line, name=name, **changes)  # type: ignore[arg-type]
 

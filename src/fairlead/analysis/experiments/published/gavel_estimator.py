@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
 from fairlead.analysis.experiments.point import Point
 from fairlead.analysis.experiments.published.gavel_curves import (
-    Curve,
-    Line,
+    CurveLine,
+    LoadCurve,
     Loads,
     curve,
     marks,
@@ -63,7 +63,7 @@ SMALL_WORDS = (
 class Estimated:
     """A curve: a policy and what it knows of pairs."""
 
-    line: Line
+    line: CurveLine
     estimator: str | None = None  # None: all
 
     def points(self, loads: Loads) -> list[Point]:
@@ -75,17 +75,17 @@ class Estimated:
 
 
 LINES = (
-    Estimated(Line(KNOWN, "las_packed")),
-    Estimated(Line(ESTIMATED, "las_packed"), ESTIMATOR),
-    Estimated(Line(AS_RELEASED, "las_packed"), DEFECT),
-    Estimated(Line(ALONE, "las_aware")),
-    Estimated(Line(KNOWN + OURS, "las_packed", "default")),
-    Estimated(Line(ESTIMATED + OURS, "las_packed", "default"), ESTIMATOR),
+    Estimated(CurveLine(KNOWN, "las_packed")),
+    Estimated(CurveLine(ESTIMATED, "las_packed"), ESTIMATOR),
+    Estimated(CurveLine(AS_RELEASED, "las_packed"), DEFECT),
+    Estimated(CurveLine(ALONE, "las_aware")),
+    Estimated(CurveLine(KNOWN + OURS, "las_packed", "default")),
+    Estimated(CurveLine(ESTIMATED + OURS, "las_packed", "default"), ESTIMATOR),
 )
 PAIRS = ((ESTIMATED, KNOWN), (AS_RELEASED, KNOWN), (ALONE, KNOWN), (ESTIMATED + OURS, KNOWN + OURS))
 
 
-def run(bench: Workbench) -> Findings:
+def run(bench: ExperimentContext) -> Findings:
     """Figure 14."""
     paper = bench.scale == "paper"
     loads = PAPER if paper else SMALL
@@ -97,7 +97,7 @@ def run(bench: Workbench) -> Findings:
     return findings(curves, REMARKS if paper else (*REMARKS, SMALL_WORDS))
 
 
-def findings(curves: Sequence[Curve], words: Sequence[str] = ()) -> Findings:
+def findings(curves: Sequence[LoadCurve], words: Sequence[str] = ()) -> Findings:
     """The tables and the chart."""
     rates = curves[0].rates
     chart = Chart(
@@ -109,13 +109,13 @@ def findings(curves: Sequence[Curve], words: Sequence[str] = ()) -> Findings:
         marks=marks(curves),
     )
     tables = (
-        Table("Average JCT, means over the seeds", tuple(_beside(curves, rates))),
-        Table("Estimated over known", _ratios(named(curves), rates)),
+        FindingTable("Average JCT, means over the seeds", tuple(_beside(curves, rates))),
+        FindingTable("Estimated over known", _ratios(named(curves), rates)),
     )
     return Findings(tables, (chart,), tuple(words))
 
 
-def _beside(curves: Sequence[Curve], rates: Sequence[float]) -> list[Row]:
+def _beside(curves: Sequence[LoadCurve], rates: Sequence[float]) -> list[FindingRow]:
     """Means with the published number, which is read off a curve of means."""
     return [
         replace(row, published=PUBLISHED.get(one.name, {}).get(rate))
@@ -125,7 +125,7 @@ def _beside(curves: Sequence[Curve], rates: Sequence[float]) -> list[Row]:
     ]
 
 
-def _ratios(curves: Mapping[str, Curve], rates: Sequence[float]) -> tuple[Row, ...]:
+def _ratios(curves: Mapping[str, LoadCurve], rates: Sequence[float]) -> tuple[FindingRow, ...]:
     """Of means, at each rate."""
     rows = []
     for over, base in PAIRS:
@@ -134,7 +134,7 @@ def _ratios(curves: Mapping[str, Curve], rates: Sequence[float]) -> tuple[Row, .
             theirs = _over(PUBLISHED.get(over, {}).get(rate), PUBLISHED.get(base, {}).get(rate))
             why = "" if ours is not None else "not every run is complete"
             rows.append(
-                Row(
+                FindingRow(
                     f"{over} over known at {rate:g} jobs/h",
                     ours,
                     theirs,
@@ -145,7 +145,7 @@ def _ratios(curves: Mapping[str, Curve], rates: Sequence[float]) -> tuple[Row, .
     return tuple(rows)
 
 
-def _spread(curves: Mapping[str, Curve], over: str, base: str, rate: float) -> str:
+def _spread(curves: Mapping[str, LoadCurve], over: str, base: str, rate: float) -> str:
     """The ratios of single seeds."""
     a, b = (curves[name].values[curves[name].rates.index(rate)] for name in (over, base))
     if len(a) < 2 or np.isnan(a / b).any():

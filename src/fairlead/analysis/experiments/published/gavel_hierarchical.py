@@ -7,22 +7,22 @@ from typing import Literal
 import numpy as np
 
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
 from fairlead.analysis.experiments.published.gavel_stored_filling import stored_filling
+from fairlead.analysis.report.chart import Chart, Series
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.entities import Entities, Entity
 from fairlead.policies.common import proportional_rate
+from fairlead.policies.entities import Entities, Entity
 from fairlead.policies.water_filling import AgnosticWaterFilling, WaterFilling
-from fairlead.analysis.report.chart import Chart, Series
 from fairlead.simulator.arrivals import GAVEL_FAMILIES
 from fairlead.simulator.traces.cluster_files import parse_cluster
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 TABLE = "builtin:gavel"
@@ -59,14 +59,14 @@ SETTINGS = (
 class Totals:
     """Total normalised throughput, by number of jobs from 1 on."""
 
-    aware: Floats  # (jobs,)
+    heterogeneity_aware: Floats  # (jobs,)
     agnostic: Floats  # (jobs,)
 
     @property
     def gain(self) -> Floats:
         """(jobs,) aware over agnostic. Every job count lasts equally long, so means over these are means
         over timesteps."""
-        return self.aware / self.agnostic
+        return self.heterogeneity_aware / self.agnostic
 
 
 def problem(setting: Setting, jobs: int) -> Snapshot:
@@ -81,7 +81,7 @@ def problem(setting: Setting, jobs: int) -> Snapshot:
         else:
             family = rng.choice(GAVEL_FAMILIES)
         weight = 1.0 if setting.policy == "fifo" else 1.0 + job % 2
-        rows.append(JobRow(job, family, weight=weight, tenant=_entity(job)))
+        rows.append(InstanceJob(job, family, weight=weight, tenant=_entity(job)))
     snapshot = snapshot_of(rows, cluster, table)
     if setting.rates == "table":
         return snapshot
@@ -102,24 +102,26 @@ def _entity(job: int) -> str:
 
 def exact(setting: Setting) -> Totals:
     """By our policies, whose levels are the only ones that water filling has."""
-    aware, agnostic = [], []
+    heterogeneity_aware, agnostic = [], []
     tree = entities(setting)
     for jobs in range(1, JOBS + 1):
         snapshot = problem(setting, jobs)
         p = proportional_rate(snapshot)
-        aware.append((WaterFilling(tree).allocate(snapshot).throughput(snapshot) / p).sum())
+        heterogeneity_aware.append(
+            (WaterFilling(tree).allocate(snapshot).throughput(snapshot) / p).sum()
+        )
         agnostic.append(AgnosticWaterFilling(tree).allocate(snapshot).time(snapshot).sum())
-    return Totals(np.array(aware), np.array(agnostic))
+    return Totals(np.array(heterogeneity_aware), np.array(agnostic))
 
 
 def stored(setting: Setting) -> Totals:
     """As the figure was made."""
-    aware, agnostic = [], []
+    heterogeneity_aware, agnostic = [], []
     for jobs in range(1, JOBS + 1):
         snapshot = problem(setting, jobs)
-        aware.append(_stored(setting, snapshot, snapshot.solo_rate))
+        heterogeneity_aware.append(_stored(setting, snapshot, snapshot.solo_rate))
         agnostic.append(_stored(setting, snapshot, np.ones_like(snapshot.solo_rate)))
-    return Totals(np.array(aware), np.array(agnostic))
+    return Totals(np.array(heterogeneity_aware), np.array(agnostic))
 
 
 def _stored(setting: Setting, snapshot: Snapshot, rate: Floats) -> float:
@@ -153,35 +155,35 @@ REMARKS = (
 )
 
 
-def run(bench: Workbench) -> Findings:
+def run(bench: ExperimentContext) -> Findings:
     """Figure 11."""
     del bench  # the same at every scale
     tables, charts = [], []
     for setting in SETTINGS:
         as_stored, ours = stored(setting), exact(setting)
-        tables.append(Table(setting.name, (*_rows(setting, as_stored), *_exact_rows(ours))))
+        tables.append(FindingTable(setting.name, (*_rows(setting, as_stored), *_exact_rows(ours))))
         charts.append(_chart(setting, as_stored, ours))
     return Findings(tuple(tables), tuple(charts), REMARKS)
 
 
-def _rows(setting: Setting, totals: Totals) -> tuple[Row, ...]:
+def _rows(setting: Setting, totals: Totals) -> tuple[FindingRow, ...]:
     gain = totals.gain
     return (
-        Row("Aware over agnostic, mean, as stored", float(gain.mean()), setting.mean, "x"),
-        Row("Aware over agnostic, at the end, as stored", float(gain[-1]), setting.end, "x"),
-        Row("Aware over agnostic, at most, as stored", float(gain.max()), setting.most, "x"),
+        FindingRow("Aware over agnostic, mean, as stored", float(gain.mean()), setting.mean, "x"),
+        FindingRow("Aware over agnostic, at the end, as stored", float(gain[-1]), setting.end, "x"),
+        FindingRow("Aware over agnostic, at most, as stored", float(gain.max()), setting.most, "x"),
     )
 
 
-def _exact_rows(totals: Totals) -> tuple[Row, ...]:
+def _exact_rows(totals: Totals) -> tuple[FindingRow, ...]:
     gain = totals.gain
     return (
-        Row("Aware over agnostic, mean, exact", float(gain.mean()), None, "x"),
-        Row("Aware over agnostic, at the end, exact", float(gain[-1]), None, "x"),
-        Row("Aware over agnostic, at most, exact", float(gain.max()), None, "x"),
-        Row(
+        FindingRow("Aware over agnostic, mean, exact", float(gain.mean()), None, "x"),
+        FindingRow("Aware over agnostic, at the end, exact", float(gain[-1]), None, "x"),
+        FindingRow("Aware over agnostic, at most, exact", float(gain.max()), None, "x"),
+        FindingRow(
             "Aware over agnostic, totals of all timesteps, exact",
-            float(totals.aware.sum() / totals.agnostic.sum()),
+            float(totals.heterogeneity_aware.sum() / totals.agnostic.sum()),
             None,
             "x",
         ),
@@ -193,9 +195,9 @@ def _chart(setting: Setting, as_stored: Totals, ours: Totals) -> Chart:
     series = [
         Series(name, begins, values, steps=True)
         for name, values in (
-            ("Gavel, exact", ours.aware),
+            ("Gavel, exact", ours.heterogeneity_aware),
             ("Agnostic, exact", ours.agnostic),
-            ("Gavel, as stored", as_stored.aware),
+            ("Gavel, as stored", as_stored.heterogeneity_aware),
             ("Agnostic, as stored", as_stored.agnostic),
         )
     ]

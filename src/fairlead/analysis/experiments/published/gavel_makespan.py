@@ -8,21 +8,21 @@ from typing import TypeAlias
 import numpy as np
 
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
 from fairlead.analysis.experiments.published.gavel_curves import CLUSTER, RATES
-from fairlead.simulator.inputs import Input
-from fairlead.model.arrays import Floats
 from fairlead.analysis.report.chart import Chart, Series
+from fairlead.model.arrays import Floats
+from fairlead.simulator.inputs import Input
 
 FIFO, GANDIVA, GAVEL, PACKED = "FIFO", "Gandiva", "Gavel", "Gavel with packing"
 FASTEST_ONLY, FIFO_AWARE = "FIFO on the V100s alone", "FIFO, fastest type first"
@@ -40,7 +40,7 @@ STANDS_FOR = {FASTEST_ONLY: FIFO}  # whose published numbers stand beside it too
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MakespanLine:
     """A policy, under a profile, on a cluster."""
 
     name: str
@@ -56,13 +56,13 @@ class Line:
 
 
 LINES = (
-    Line(FIFO, "fifo"),
-    Line(FASTEST_ONLY, "fifo", cluster=CLUSTER.partition(",")[0]),
-    Line(FIFO_AWARE, "fifo_aware"),
-    Line(GANDIVA, "gandiva"),
-    Line(GAVEL, "makespan_aware"),
-    Line(GAVEL + OURS, "makespan_aware", "default"),
-    Line(PACKED, "makespan_packed", "default"),
+    MakespanLine(FIFO, "fifo"),
+    MakespanLine(FASTEST_ONLY, "fifo", cluster=CLUSTER.partition(",")[0]),
+    MakespanLine(FIFO_AWARE, "fifo_aware"),
+    MakespanLine(GANDIVA, "gandiva"),
+    MakespanLine(GAVEL, "makespan_aware"),
+    MakespanLine(GAVEL + OURS, "makespan_aware", "default"),
+    MakespanLine(PACKED, "makespan_packed", "default"),
 )
 PAPER_JOBS, PAPER_SEEDS = (100, 300, 500, 700), (0, 1, 2)
 SMALL_JOBS, SMALL_SEEDS = (100, 300), (0,)
@@ -85,7 +85,7 @@ REMARKS = (
 SMALL = "Small scale: up to 300 jobs and one seed. The ratios are published for 700 jobs."
 
 
-def run(bench: Workbench) -> Findings:
+def run(bench: ExperimentContext) -> Findings:
     """Makespans by number of jobs."""
     paper = bench.scale == "paper"
     jobs, seeds = (PAPER_JOBS, PAPER_SEEDS) if paper else (SMALL_JOBS, SMALL_SEEDS)
@@ -118,16 +118,19 @@ def findings(jobs: Sequence[int], hours: Makespans, words: Sequence[str] = ()) -
         (*series, *theirs),
         y_most=1000.0,
     )
-    tables = (Table("Makespan", rows), Table("Ratios of makespans", _ratios(jobs, hours)))
+    tables = (
+        FindingTable("Makespan", rows),
+        FindingTable("Ratios of makespans", _ratios(jobs, hours)),
+    )
     return Findings(tables, (chart,), tuple(words))
 
 
-def _hours(outcome: Outcome) -> float:
+def _hours(outcome: PointResult) -> float:
     complete = outcome.status is Status.COMPLETE
     return outcome.metrics["makespan_s"] / 3600 if complete else nan
 
 
-def _gone(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+def _gone(outcomes: Sequence[PointResult]) -> tuple[str, ...]:
     """What is not complete, and why."""
     return tuple(
         f"{one.point.policy} ({one.point.profile}), {one.point.input.generate}, seed "
@@ -137,12 +140,14 @@ def _gone(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     )
 
 
-def _row(what: str, hours: Floats, known: float | None) -> Row:
+def _row(what: str, hours: Floats, known: float | None) -> FindingRow:
     """The mean of the seeds."""
     if np.isnan(hours).any():
-        return Row(what, None, known, "h", "not every run is complete")
+        return FindingRow(what, None, known, "h", "not every run is complete")
     each = " / ".join(f"{one:.1f}" for one in hours) if len(hours) > 1 else ""
-    return Row(what, float(hours.mean()), known, "h", f"by seed {each}" if each else "one seed")
+    return FindingRow(
+        what, float(hours.mean()), known, "h", f"by seed {each}" if each else "one seed"
+    )
 
 
 def _series(name: str, jobs: Sequence[int], hours: Floats) -> Series:
@@ -151,14 +156,14 @@ def _series(name: str, jobs: Sequence[int], hours: Floats) -> Series:
     )
 
 
-def _ratios(jobs: Sequence[int], hours: Makespans) -> tuple[Row, ...]:
+def _ratios(jobs: Sequence[int], hours: Makespans) -> tuple[FindingRow, ...]:
     """Of the means, at the most jobs."""
     rows = []
     for over, base in RATIOS:
         ours = float(hours[over][-1].mean() / hours[base][-1].mean())
         a, b = (PUBLISHED[STANDS_FOR.get(name, name)].get(jobs[-1]) for name in (over, base))
         rows.append(
-            Row(
+            FindingRow(
                 f"{over} over {base}, {jobs[-1]} jobs",
                 None if np.isnan(ours) else ours,
                 a / b if a and b else None,

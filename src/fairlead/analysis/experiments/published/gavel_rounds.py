@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
 from fairlead.analysis.experiments.published.gavel_continuous import (
     AT_ONCE,
@@ -18,8 +18,8 @@ from fairlead.analysis.experiments.published.gavel_continuous import (
     SMALL,
 )
 from fairlead.analysis.experiments.published.gavel_curves import (
-    Curve,
-    Line,
+    CurveLine,
+    LoadCurve,
     Loads,
     curve,
     marks,
@@ -36,7 +36,7 @@ SATURATED = 6.0  # jobs per hour
 OURS_S = (IDEAL, 360.0, 2880.0)  # lengths that are run in the default profile too
 
 
-def round_length(bench: Workbench) -> Findings:
+def round_length(bench: ExperimentContext) -> Findings:
     """Figure 13: aware least attained service with rounds of several lengths, and without rounds."""
     small = Loads((2.0, SATURATED), (SEED,), "1000:1300")
     loads = Loads(FEW_SINGLE) if bench.scale == "paper" else small
@@ -48,10 +48,10 @@ def round_length(bench: Workbench) -> Findings:
     every = [*curves.values(), *default]
     return Findings(
         (
-            Table(f"Average JCT at {SATURATED:g} jobs/h", _by_length(curves)),
-            Table("Average JCT over that without rounds", _over_ideal(curves, loads)),
-            Table("Sustainable rates", sustained_rows(every, {})),
-            Table("Means", mean_rows(every, loads.rates)),
+            FindingTable(f"Average JCT at {SATURATED:g} jobs/h", _by_length(curves)),
+            FindingTable("Average JCT over that without rounds", _over_ideal(curves, loads)),
+            FindingTable("Sustainable rates", sustained_rows(every, {})),
+            FindingTable("Means", mean_rows(every, loads.rates)),
         ),
         (
             _length_chart("Aware least attained service by length of rounds", [*curves.values()]),
@@ -70,19 +70,19 @@ def round_length(bench: Workbench) -> Findings:
     )
 
 
-def _rounds(length_s: float) -> Line:
+def _rounds(length_s: float) -> CurveLine:
     if length_s == IDEAL:
-        return Line("no rounds", "las_aware", ideal=True)
-    return Line(f"{length_s:g} s", "las_aware", solve_interval_s=AT_ONCE, round_s=length_s)
+        return CurveLine("no rounds", "las_aware", ideal=True)
+    return CurveLine(f"{length_s:g} s", "las_aware", solve_interval_s=AT_ONCE, round_s=length_s)
 
 
-def _in_default(line: Line) -> Line:
+def _in_default(line: CurveLine) -> CurveLine:
     return under(line, f"{line.name}, default profile", profile="default", solve_interval_s=None)
 
 
-def _by_length(curves: Mapping[float, Curve]) -> tuple[Row, ...]:
+def _by_length(curves: Mapping[float, LoadCurve]) -> tuple[FindingRow, ...]:
     return tuple(
-        Row(
+        FindingRow(
             one.name,
             one.mean_at(SATURATED),
             ROUND_LENGTH[length_s],
@@ -95,7 +95,7 @@ def _by_length(curves: Mapping[float, Curve]) -> tuple[Row, ...]:
     )
 
 
-def _over_ideal(curves: Mapping[float, Curve], loads: Loads) -> tuple[Row, ...]:
+def _over_ideal(curves: Mapping[float, LoadCurve], loads: Loads) -> tuple[FindingRow, ...]:
     """How far each length of rounds is from the ideal, at the highest rate below saturation and in it."""
     rows = []
     for rate in dict.fromkeys(
@@ -108,11 +108,11 @@ def _over_ideal(curves: Mapping[float, Curve], loads: Loads) -> tuple[Row, ...]:
                 ratio = mine / ideal if mine is not None and ideal else None
                 known = ROUND_LENGTH[length_s] / ROUND_LENGTH[IDEAL] if rate == SATURATED else None
                 what = f"{one.name} at {rate:g} jobs/h"
-                rows.append(Row(what, ratio, known, "x", one.why.get(rate, "")))
+                rows.append(FindingRow(what, ratio, known, "x", one.why.get(rate, "")))
     return tuple(rows)
 
 
-def _length_chart(title: str, curves: Sequence[Curve]) -> Chart:
+def _length_chart(title: str, curves: Sequence[LoadCurve]) -> Chart:
     series = tuple(one.series for one in curves)
     known = tuple(
         Series(one.name, np.array([SATURATED]), np.array([ROUND_LENGTH[length_s]]), published=True)

@@ -6,13 +6,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fairlead.analysis.solve_benchmark import Timing, timed
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
 from fairlead.analysis.experiments.published.single_devices import (
     ENTITIES,
@@ -20,6 +19,9 @@ from fairlead.analysis.experiments.published.single_devices import (
     problem,
     rates,
 )
+from fairlead.analysis.report.chart import Chart, Series
+from fairlead.analysis.report.progress_bar import progress
+from fairlead.analysis.solve_benchmark import SolveTiming, timed
 from fairlead.model.plan import Policy
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.entities import Entities, Entity
@@ -27,8 +29,6 @@ from fairlead.policies.finish_time import FinishTime
 from fairlead.policies.las import Las, PackedLas
 from fairlead.policies.makespan import Makespan
 from fairlead.policies.water_filling import PackedWaterFilling, WaterFilling
-from fairlead.analysis.report.chart import Chart, Series
-from fairlead.analysis.report.progress_bar import progress
 
 PLAIN, PACKED = "Gavel", "Gavel with packing"
 HIERARCHICAL, HIERARCHICAL_PACKED = "Gavel, hierarchical", "Gavel, hierarchical, with packing"
@@ -44,7 +44,7 @@ PUBLISHED: Mapping[str, Mapping[int, float]] = {
 PAPER_JOBS = (32, 64, 128, 256, 512, 1024, 2048)
 SMALL_JOBS = (32, 128, 512)
 
-Timings: TypeAlias = Mapping[tuple[str, int], Timing]  # by name and number of jobs
+Timings: TypeAlias = Mapping[tuple[str, int], SolveTiming]  # by name and number of jobs
 
 REMARKS = (
     "Jobs of one device on a quarter as many devices of each of three types, rates and families as in the "
@@ -59,39 +59,39 @@ REMARKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedPolicy:
     """A policy and its name here."""
 
     name: str
     policy: Policy
 
 
-def policies() -> tuple[Timed, ...]:
+def policies() -> tuple[TimedPolicy, ...]:
     """Those of the figure, and two more that have no published times."""
     tree = Entities(
         (Entity("", 0), *(Entity(entity(e), 0, 1.0 + e % 3) for e in range(ENTITIES))), "entities"
     )
     return (
-        Timed(PLAIN, Las()),
-        Timed(PACKED, PackedLas()),
-        Timed(HIERARCHICAL, WaterFilling(tree)),
-        Timed(HIERARCHICAL_PACKED, PackedWaterFilling(tree)),
-        Timed(MAKESPAN, Makespan()),
-        Timed(FINISH_TIME, FinishTime()),
+        TimedPolicy(PLAIN, Las()),
+        TimedPolicy(PACKED, PackedLas()),
+        TimedPolicy(HIERARCHICAL, WaterFilling(tree)),
+        TimedPolicy(HIERARCHICAL_PACKED, PackedWaterFilling(tree)),
+        TimedPolicy(MAKESPAN, Makespan()),
+        TimedPolicy(FINISH_TIME, FinishTime()),
     )
 
 
-def run(bench: Workbench) -> Findings:
+def run(bench: ExperimentContext) -> Findings:
     """Figure 12."""
     jobs = PAPER_JOBS if bench.scale == "paper" else SMALL_JOBS
     table, words = rates(bench)
     return findings(jobs, measured(table, jobs), words)
 
 
-def measured(table: Throughputs, jobs: Sequence[int]) -> dict[tuple[str, int], Timing]:
+def measured(table: Throughputs, jobs: Sequence[int]) -> dict[tuple[str, int], SolveTiming]:
     """All policies at all sizes."""
     chosen = policies()
-    found: dict[tuple[str, int], Timing] = {}
+    found: dict[tuple[str, int], SolveTiming] = {}
     with progress("solving", len(jobs) * len(chosen)) as update:
         for n in jobs:
             snapshot = problem(table, n)
@@ -121,14 +121,14 @@ def findings(jobs: Sequence[int], timings: Timings, more: Sequence[str] = ()) ->
         log_x=True,
         log_y=True,
     )
-    return Findings((Table("Time of one solve", rows),), (chart,), (*REMARKS, *more))
+    return Findings((FindingTable("Time of one solve", rows),), (chart,), (*REMARKS, *more))
 
 
-def _row(name: str, jobs: int, timing: Timing) -> Row:
+def _row(name: str, jobs: int, timing: SolveTiming) -> FindingRow:
     known = PUBLISHED.get(name, {}).get(jobs)
     gap = "" if timing.gap is None else f"proven within {timing.gap:.0e} of the optimum"
     faster = f"{known / timing.cpu_s:,.0f} times as fast" if known else ""
-    return Row(
+    return FindingRow(
         f"{name}, {jobs:,} jobs",
         timing.cpu_s,
         known,

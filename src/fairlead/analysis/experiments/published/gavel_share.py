@@ -6,23 +6,23 @@ from math import nan
 import numpy as np
 
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
 from fairlead.analysis.experiments.published.gavel_continuous import SEED, SMALL
 from fairlead.analysis.experiments.published.gavel_curves import (
     RATES,
     SEEDS,
-    Curve,
-    Line,
+    CurveLine,
+    LoadCurve,
     Loads,
     curve_of,
     either,
@@ -37,19 +37,19 @@ from fairlead.analysis.experiments.published.gavel_jct_numbers import (
     MAKESPAN_GAIN,
     PAPER,
 )
-from fairlead.simulator.inputs import Input
-from fairlead.model.arrays import Floats
 from fairlead.analysis.report.chart import Chart, Series
+from fairlead.model.arrays import Floats
+from fairlead.simulator.inputs import Input
 
 DEVICES = 100
 STATIC_JOBS, FEW_JOBS = 500, 100  # at the paper's and at small scale
 PROFILES = {"gavel": "as released", "default": "default profile"}
 SHARES = (0.1, 0.5, 1.0)  # of v100, of the gains in JCT
 RATES_AT = (0.4, 2.0, 3.2, 4.0, 4.4)  # jobs per hour
-AGNOSTIC, AWARE = Line("agnostic", "las"), Line("aware", "las_aware")
+AGNOSTIC, AWARE = CurveLine("agnostic", "las"), CurveLine("aware", "las_aware")
 
 
-def share_of_fast(bench: Workbench) -> Findings:
+def share_of_fast(bench: ExperimentContext) -> Findings:
     """Gains in makespan and in average JCT: the agnostic policy's over the aware one's."""
     makespan_table, makespan_chart = _makespans(bench)
     jct_table, jct_means, jct_chart = _jcts(bench)
@@ -90,7 +90,7 @@ def makespan_point(share: float, seed: int, jobs: int, policy: str, profile: str
     return Point(policy, profile, given)
 
 
-def _makespans(bench: Workbench) -> tuple[Table, Chart]:
+def _makespans(bench: ExperimentContext) -> tuple[FindingTable, Chart]:
     paper = bench.scale == "paper"
     shares = tuple(MAKESPAN_GAIN) if paper else SHARES
     seeds, jobs = (SEEDS, STATIC_JOBS) if paper else ((SEED,), FEW_JOBS)
@@ -111,7 +111,7 @@ def _makespans(bench: Workbench) -> tuple[Table, Chart]:
         )
         for how in PROFILES.values()
     }
-    table = Table(
+    table = FindingTable(
         "Gain in makespan",
         tuple(
             _row(f"{share:.0%} v100, seed {seed}, {how}", gain[i, k], known)
@@ -128,7 +128,7 @@ def _makespans(bench: Workbench) -> tuple[Table, Chart]:
     return table, chart
 
 
-def _jcts(bench: Workbench) -> tuple[Table, Table, Chart]:
+def _jcts(bench: ExperimentContext) -> tuple[FindingTable, FindingTable, Chart]:
     """Gains in average JCT against the load, a curve for each share."""
     curves = [_jct_curve(bench, share, profile) for profile in PROFILES for share in SHARES]
     rows = []
@@ -149,20 +149,20 @@ def _jcts(bench: Workbench) -> tuple[Table, Table, Chart]:
     )
     every = sorted({rate for one in curves for rate in one.rates})
     return (
-        Table("Gain in average JCT", tuple(rows)),
-        Table("Gain in average JCT: means", mean_rows(curves, every, "x")),
+        FindingTable("Gain in average JCT", tuple(rows)),
+        FindingTable("Gain in average JCT: means", mean_rows(curves, every, "x")),
         chart,
     )
 
 
-def jct_loads(bench: Workbench, share: float) -> Loads:
+def jct_loads(bench: ExperimentContext, share: float) -> Loads:
     """Where the gain in JCT is measured."""
     if bench.scale == "paper":
         return Loads(RATES_AT, cluster=cluster_of(share))
     return Loads((0.4, 4.4), (SEED,), "600:800", cluster_of(share))
 
 
-def _jct_curve(bench: Workbench, share: float, profile: str) -> Curve:
+def _jct_curve(bench: ExperimentContext, share: float, profile: str) -> LoadCurve:
     loads = jct_loads(bench, share)
     lines = [under(line, line.name, profile=profile) for line in (AGNOSTIC, AWARE)]
     grids = measure(bench, lines, loads)
@@ -174,18 +174,20 @@ def _jct_curve(bench: Workbench, share: float, profile: str) -> Curve:
     return curve_of(name, loads, either(over, base), values)
 
 
-def _makespan(outcome: Outcome) -> float:
+def _makespan(outcome: PointResult) -> float:
     value = outcome.metrics.get("makespan_s") if outcome.status is Status.COMPLETE else None
     return nan if value is None else float(value)
 
 
-def _ratio(over: Outcome, base: Outcome, of: Callable[[Outcome], float]) -> float:
+def _ratio(over: PointResult, base: PointResult, of: Callable[[PointResult], float]) -> float:
     return of(over) / of(base)
 
 
-def _row(what: str, ours: float | None, known: float | None) -> Row:
+def _row(what: str, ours: float | None, known: float | None) -> FindingRow:
     gone = ours is None or np.isnan(ours)
-    return Row(what, None if gone else ours, known, "x", "a run is not complete" if gone else "")
+    return FindingRow(
+        what, None if gone else ours, known, "x", "a run is not complete" if gone else ""
+    )
 
 
 def _bars(name: str, shares: Sequence[float], gain: Floats, published: bool = False) -> Series:

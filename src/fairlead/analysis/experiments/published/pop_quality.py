@@ -6,34 +6,34 @@ from math import nan
 
 import numpy as np
 
-from fairlead.analysis.solve_benchmark import problem as mixed_problem
-from fairlead.analysis.solve_benchmark import timed
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
 from fairlead.analysis.experiments.published.gavel_curves import MULTI, RATES
 from fairlead.analysis.experiments.published.single_devices import problem as single_problem
 from fairlead.analysis.experiments.published.single_devices import rates
-from fairlead.simulator.inputs import Input
+from fairlead.analysis.report.chart import Chart, Series
+from fairlead.analysis.report.progress_bar import progress
+from fairlead.analysis.solve_benchmark import problem as mixed_problem
+from fairlead.analysis.solve_benchmark import timed
 from fairlead.model.allocation import Allocation
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
+from fairlead.policies.common import gain_of
 from fairlead.policies.las import Las, PackedLas
 from fairlead.policies.makespan import Makespan
 from fairlead.policies.partition import Partition
-from fairlead.policies.common import gain_of
-from fairlead.analysis.report.chart import Chart, Series
-from fairlead.analysis.report.progress_bar import progress
+from fairlead.simulator.inputs import Input
 
 PARTS = (1, 2, 4, 8)
 TYPES = 3
@@ -78,7 +78,7 @@ SMALL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class PartitionSolve:
     """One policy on one problem in so many parts."""
 
     name: str
@@ -90,7 +90,7 @@ class Solved:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PartitionCase:
     """A policy and a problem."""
 
     name: str
@@ -98,7 +98,7 @@ class Case:
     snapshot: Snapshot
 
 
-def run(bench: Workbench) -> Findings:
+def run(bench: ExperimentContext) -> Findings:
     """Quality and time by number of parts, of solves and of whole runs."""
     paper = bench.scale == "paper"
     sizes, own = ((1024, 2048), 8192) if paper else ((256, 1024), 1024)
@@ -113,19 +113,19 @@ def run(bench: Workbench) -> Findings:
 # --- solves --------------------------------------------------------------------------------------
 
 
-def cases(table: Throughputs, sizes: Sequence[int], own: int) -> list[Case]:
+def cases(table: Throughputs, sizes: Sequence[int], own: int) -> list[PartitionCase]:
     """LAS with packing at these sizes; jobs that all differ, ``own`` of them."""
-    mixed = mixed_problem(table, own, TYPES, own_rows=True)
+    mixed = mixed_problem(table, own, TYPES, distinct_rates=True)
     return [
-        *(Case(PACKED, PackedLas(), single_problem(table, jobs)) for jobs in sizes),
-        Case(OWN, Las(), mixed),
-        Case(OWN_MAKESPAN, Makespan(), mixed),
+        *(PartitionCase(PACKED, PackedLas(), single_problem(table, jobs)) for jobs in sizes),
+        PartitionCase(OWN, Las(), mixed),
+        PartitionCase(OWN_MAKESPAN, Makespan(), mixed),
     ]
 
 
-def solves(all_cases: Sequence[Case]) -> list[Solved]:
+def solves(all_cases: Sequence[PartitionCase]) -> list[PartitionSolve]:
     """Each case in each number of parts."""
-    found: list[Solved] = []
+    found: list[PartitionSolve] = []
     with progress("solving", len(all_cases) * len(PARTS)) as update:
         for case in all_cases:
             whole = case.policy.allocate(case.snapshot)
@@ -135,13 +135,13 @@ def solves(all_cases: Sequence[Case]) -> list[Solved]:
     return found
 
 
-def solved(case: Case, whole: Allocation, parts: int) -> Solved:
+def solved(case: PartitionCase, whole: Allocation, parts: int) -> PartitionSolve:
     """whole: a solve of the whole."""
     policy = Partition(case.policy, parts, certify=False) if parts > 1 else case.policy
     made = policy.allocate(case.snapshot)
     ours, theirs = made.throughput(case.snapshot), whole.throughput(case.snapshot)
     objectives = (made.report.objective or 0.0, whole.report.objective or 0.0)
-    return Solved(
+    return PartitionSolve(
         case.name,
         len(case.snapshot.jobs),
         parts,
@@ -192,7 +192,7 @@ def _in_parts(parts: int, policy: str) -> str:
     return policy if parts == 1 else f"partition:{parts}:{policy}"
 
 
-def hours_of(name: str, outcome: Outcome) -> float:
+def hours_of(name: str, outcome: PointResult) -> float:
     """What a simulation measures; nan where it is not complete."""
     value = outcome.metrics.get("avg_jct_s" if name == JCT else "makespan_s")
     return nan if outcome.status is not Status.COMPLETE or value is None else value / 3600
@@ -202,7 +202,7 @@ def hours_of(name: str, outcome: Outcome) -> float:
 
 
 def findings(
-    solved_: Sequence[Solved],
+    solved_: Sequence[PartitionSolve],
     hours: Mapping[str, Sequence[float]],
     words: Sequence[str] = (),
     *,
@@ -210,42 +210,42 @@ def findings(
 ) -> Findings:
     """hours: by name of a simulation, in order of ``PARTS``; comparable: with the published ones."""
     tables = (
-        Table("Time of one solve", tuple(map(_time_row, solved_))),
-        Table("Quality of one solve, over the whole", tuple(_quality_rows(solved_))),
+        FindingTable("Time of one solve", tuple(map(_time_row, solved_))),
+        FindingTable("Quality of one solve, over the whole", tuple(_quality_rows(solved_))),
         *(
-            Table(name, tuple(_hours_rows(name, values, comparable)))
+            FindingTable(name, tuple(_hours_rows(name, values, comparable)))
             for name, values in hours.items()
         ),
     )
     return Findings(tables, (_time_chart(solved_), _quality_chart(solved_)), tuple(words))
 
 
-def _what(one: Solved) -> str:
+def _what(one: PartitionSolve) -> str:
     return f"{one.name}, {one.jobs:,} jobs, {one.parts} part{'s' if one.parts > 1 else ''}"
 
 
-def _time_row(one: Solved) -> Row:
+def _time_row(one: PartitionSolve) -> FindingRow:
     known = SECONDS.get(one.jobs, {}).get(one.parts) if one.name == PACKED else None
-    return Row(_what(one), one.cpu_s, known, "s")
+    return FindingRow(_what(one), one.cpu_s, known, "s")
 
 
-def _quality_rows(solved_: Sequence[Solved]) -> list[Row]:
+def _quality_rows(solved_: Sequence[PartitionSolve]) -> list[FindingRow]:
     rows = []
     for one in solved_:
         if one.parts > 1:
             known = QUALITY.get(one.jobs, {}).get(one.parts) if one.name == PACKED else None
-            rows.append(Row(f"{_what(one)}: mean throughput", one.throughput, known, "x"))
-            rows.append(Row(f"{_what(one)}: objective", one.objective, None, "x"))
+            rows.append(FindingRow(f"{_what(one)}: mean throughput", one.throughput, known, "x"))
+            rows.append(FindingRow(f"{_what(one)}: objective", one.objective, None, "x"))
     return rows
 
 
-def _hours_rows(name: str, values: Sequence[float], comparable: bool) -> list[Row]:
+def _hours_rows(name: str, values: Sequence[float], comparable: bool) -> list[FindingRow]:
     rows = []
     known = SIMULATED[name]
     for parts, value in zip(PARTS, values, strict=True):
         gone = np.isnan(value)
         rows.append(
-            Row(
+            FindingRow(
                 f"{parts} part{'s' if parts > 1 else ''}",
                 None if gone else value,
                 known[parts] if comparable or name == MAKESPAN else None,
@@ -258,14 +258,14 @@ def _hours_rows(name: str, values: Sequence[float], comparable: bool) -> list[Ro
     return rows
 
 
-def _by_name(solved_: Sequence[Solved]) -> dict[str, list[Solved]]:
-    found: dict[str, list[Solved]] = {}
+def _by_name(solved_: Sequence[PartitionSolve]) -> dict[str, list[PartitionSolve]]:
+    found: dict[str, list[PartitionSolve]] = {}
     for one in solved_:
         found.setdefault(f"{one.name}, {one.jobs:,} jobs", []).append(one)
     return found
 
 
-def _time_chart(solved_: Sequence[Solved]) -> Chart:
+def _time_chart(solved_: Sequence[PartitionSolve]) -> Chart:
     parts = np.array(PARTS, np.float64)
     ours = [
         Series(name, parts, np.array([one.cpu_s for one in each]))
@@ -283,7 +283,7 @@ def _time_chart(solved_: Sequence[Solved]) -> Chart:
     return Chart("Time of one solve", "Parts", "Seconds", (*ours, *theirs), log_x=True, log_y=True)
 
 
-def _quality_chart(solved_: Sequence[Solved]) -> Chart:
+def _quality_chart(solved_: Sequence[PartitionSolve]) -> Chart:
     parts = np.array(PARTS, np.float64)
     series = [
         Series(name, parts, np.array([one.objective for one in each]))

@@ -11,26 +11,26 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fairlead.errors import ConfigError
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
 from fairlead.analysis.experiments.point import (
-    Outcome,
     Point,
+    PointResult,
     Status,
 )
-from fairlead.simulator.inputs import Input
+from fairlead.analysis.report.chart import Chart, Series
+from fairlead.errors import ConfigError
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, JobId
 from fairlead.model.throughputs import Throughputs
-from fairlead.analysis.report.chart import Chart, Series
 from fairlead.simulator.arrivals import bursty_arrivals
+from fairlead.simulator.inputs import Input
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import read_throughputs, write_throughputs_csv
@@ -59,30 +59,30 @@ SIZES = {
 
 
 @dataclass(frozen=True)
-class Load:
+class TraceLoad:
     """A trace and the cluster that it is run on."""
 
     name: str
-    files: tuple[str, ...]  # as ``Workbench.shared`` names them
+    files: tuple[str, ...]  # as ``ExperimentContext.shared`` names them
     cluster: str
 
 
-PHILLY = Load(
+PHILLY = TraceLoad(
     "Philly",
     ("philly/philly_jobs_dev_vcs.csv.gz",),
     "h100=48,a100-80=64,a100-40=48,v100=88,rtx-3090=40",
 )
-ITP = Load(
+ITP = TraceLoad(
     "ITP",
     tuple(f"ms_itp/raw/cluster{n:02}.csv.gz" for n in (1, 2, 4, 5, 7, 10)),
     "h100=192,a100-80=288,a100-40=192,v100=400,rtx-3090=208",
 )
 
 
-def realism(bench: Workbench) -> Findings:
+def realism(bench: ExperimentContext) -> Findings:
     """Every policy on every trace."""
     loads = (PHILLY, ITP) if bench.scale == "paper" else (PHILLY,)
-    tables: list[Table] = []
+    tables: list[FindingTable] = []
     charts: list[Chart] = []
     remarks: list[str] = []
     for load in loads:
@@ -114,7 +114,7 @@ _HOW = (
 # --- traces --------------------------------------------------------------------------------------
 
 
-def prepared(bench: Workbench, load: Load) -> tuple[Input, tuple[str, ...]]:
+def prepared(bench: ExperimentContext, load: TraceLoad) -> tuple[Input, tuple[str, ...]]:
     """The jobs and their rates as files in the bench's folder, and what there is to say about them."""
     cluster = parse_cluster(load.cluster, PER_SERVER)
     rates = todays(read_throughputs("builtin"), cluster)
@@ -157,7 +157,7 @@ def todays(catalogue: Throughputs, cluster: Cluster) -> Throughputs:
 
 
 def _read(
-    bench: Workbench, load: Load, rates: Throughputs
+    bench: ExperimentContext, load: TraceLoad, rates: Throughputs
 ) -> tuple[list[Arrival], tuple[str, ...]]:
     """The trace's files as one, from time 0 on; a file without tenants is one of its own."""
     arrivals: list[Arrival] = []
@@ -226,7 +226,7 @@ def embodied(
     return made
 
 
-def _described(load: Load, jobs: Sequence[Arrival], cluster: Cluster) -> str:
+def _described(load: TraceLoad, jobs: Sequence[Arrival], cluster: Cluster) -> str:
     devices = float(cluster.capacity.sum())
     asked_s = sum((one.job.duration_s or 0.0) * one.job.scale_factor for one in jobs)
     lasts_s = jobs[-1].time_s
@@ -239,33 +239,33 @@ def _described(load: Load, jobs: Sequence[Arrival], cluster: Cluster) -> str:
 # --- what came of it -----------------------------------------------------------------------------
 
 
-def overview(name: str, outcomes: Sequence[Outcome]) -> Table:
+def overview(name: str, outcomes: Sequence[PointResult]) -> FindingTable:
     """What each policy made of a trace, the first one's average JCT in proportion to each, and the cost."""
-    rows: list[Row] = []
+    rows: list[FindingRow] = []
     for outcome in outcomes:
         who = POLICIES[outcome.point.policy]
         if outcome.status is not Status.COMPLETE:
-            rows.append(Row(who, None, remark=outcome.reason))
+            rows.append(FindingRow(who, None, remark=outcome.reason))
             continue
         metrics = outcome.metrics
         percentiles = metrics["jct_percentiles_s"]
         rows += [
-            Row(f"{who}: average JCT", metrics["avg_jct_s"] / 3600, unit="h"),
-            Row(f"{who}: median JCT", percentiles["p50"] / 3600, unit="h"),
-            Row(f"{who}: 99th percentile of JCT", percentiles["p99"] / 3600, unit="h"),
-            Row(f"{who}: average wait for the first start", _wait_h(metrics), unit="h"),
-            Row(f"{who}: makespan", metrics["makespan_s"] / 86_400, unit="days"),
-            Row(f"{who}: utilisation", metrics["utilization"]),
-            Row(f"{who}: devices in use", _device_days(outcome), unit="device-days"),
-            Row(f"{who}: preemptions per job", metrics["preemptions"] / metrics["n_jobs"]),
-            Row(f"{who}: part of run time lost to starts", metrics["lost_share"]),
-            Row(f"{who}: processor time", outcome.seconds, unit="s"),
+            FindingRow(f"{who}: average JCT", metrics["avg_jct_s"] / 3600, unit="h"),
+            FindingRow(f"{who}: median JCT", percentiles["p50"] / 3600, unit="h"),
+            FindingRow(f"{who}: 99th percentile of JCT", percentiles["p99"] / 3600, unit="h"),
+            FindingRow(f"{who}: average wait for the first start", _wait_h(metrics), unit="h"),
+            FindingRow(f"{who}: makespan", metrics["makespan_s"] / 86_400, unit="days"),
+            FindingRow(f"{who}: utilisation", metrics["utilization"]),
+            FindingRow(f"{who}: devices in use", _device_days(outcome), unit="device-days"),
+            FindingRow(f"{who}: preemptions per job", metrics["preemptions"] / metrics["n_jobs"]),
+            FindingRow(f"{who}: part of run time lost to starts", metrics["lost_share"]),
+            FindingRow(f"{who}: processor time", outcome.seconds, unit="s"),
         ]
     rows += _gains(outcomes)
-    return Table(f"{name}: policies", tuple(rows))
+    return FindingTable(f"{name}: policies", tuple(rows))
 
 
-def _device_days(outcome: Outcome) -> float:
+def _device_days(outcome: PointResult) -> float:
     """How much of the cluster all jobs took. Devices that are out of order do not count as in use."""
     given, metrics = outcome.point.input, outcome.metrics
     devices = float(parse_cluster(given.cluster, given.devices_per_server).capacity.sum())
@@ -276,7 +276,7 @@ def _wait_h(metrics: dict[str, float]) -> float:
     return metrics["avg_queueing_delay_s"] / 3600
 
 
-def _gains(outcomes: Sequence[Outcome]) -> list[Row]:
+def _gains(outcomes: Sequence[PointResult]) -> list[FindingRow]:
     """Each policy's average JCT over that of the best."""
     known = {
         POLICIES[one.point.policy]: float(one.metrics["avg_jct_s"])
@@ -287,13 +287,13 @@ def _gains(outcomes: Sequence[Outcome]) -> list[Row]:
         return []
     best = min(known, key=lambda who: known[who])
     return [
-        Row(f"average JCT, {who} over {best}", jct / known[best], unit="x")
+        FindingRow(f"average JCT, {who} over {best}", jct / known[best], unit="x")
         for who, jct in known.items()
         if who != best
     ]
 
 
-def by_size(name: str, outcomes: Sequence[Outcome]) -> Table:
+def by_size(name: str, outcomes: Sequence[PointResult]) -> FindingTable:
     """Average JCT by the number of devices."""
     rows = []
     for outcome in outcomes:
@@ -301,15 +301,15 @@ def by_size(name: str, outcomes: Sequence[Outcome]) -> Table:
             who = POLICIES[outcome.point.policy]
             for size, jct in zip(SIZES, _by_size(outcome), strict=True):
                 value = None if np.isnan(jct) else float(jct)
-                rows.append(Row(f"{who}: {size}", value, unit="h"))
-    return Table(f"{name}: average JCT by size", tuple(rows))
+                rows.append(FindingRow(f"{who}: {size}", value, unit="h"))
+    return FindingTable(f"{name}: average JCT by size", tuple(rows))
 
 
-def _jobs(outcome: Outcome) -> pl.DataFrame:
+def _jobs(outcome: PointResult) -> pl.DataFrame:
     return pl.read_parquet(outcome.jobs).filter(pl.col("end") == "completed")
 
 
-def _by_size(outcome: Outcome) -> Floats:
+def _by_size(outcome: PointResult) -> Floats:
     """(sizes,) average JCT in hours, nan where no job is so large."""
     jobs = _jobs(outcome)
     scale: Ints = jobs["scale_factor"].to_numpy()
@@ -322,11 +322,11 @@ def _by_size(outcome: Outcome) -> Floats:
     return means
 
 
-def _complete(outcomes: Sequence[Outcome]) -> list[tuple[str, Outcome]]:
+def _complete(outcomes: Sequence[PointResult]) -> list[tuple[str, PointResult]]:
     return [(POLICIES[o.point.policy], o) for o in outcomes if o.status is Status.COMPLETE]
 
 
-def _cdf(name: str, outcomes: Sequence[Outcome]) -> Chart:
+def _cdf(name: str, outcomes: Sequence[PointResult]) -> Chart:
     series = []
     for who, outcome in _complete(outcomes):
         jct_h = np.sort(_jobs(outcome)["jct_s"].to_numpy()) / 3600
@@ -337,7 +337,7 @@ def _cdf(name: str, outcomes: Sequence[Outcome]) -> Chart:
     )
 
 
-def _bars(name: str, outcomes: Sequence[Outcome]) -> Chart:
+def _bars(name: str, outcomes: Sequence[PointResult]) -> Chart:
     at = np.arange(len(SIZES), dtype=np.float64)
     series = tuple(Series(who, at, _by_size(one)) for who, one in _complete(outcomes))
     return Chart(

@@ -5,7 +5,8 @@
 The homogeneous self-dual embedding with Mehrotra's predictor and corrector, after three rounds of scaling
 rows and columns, as published of ECOS (Domahidi, Chu, Boyd: ECC'13). Where a programme has many optimal
 answers, all of this decides at which of them it ends, and published averages depend on that. For small
-programmes only: the matrices are dense. Where only the optimum counts, ``fairlead.policies.solve`` is the place.
+programmes only: the matrices are dense. Where only the optimum counts, ``fairlead.policies.solve`` is
+the place.
 """
 
 from dataclasses import dataclass

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fairlead.analysis.experiments.findings import Row, Table
-from fairlead.analysis.experiments.point import Outcome, Point
+from fairlead.analysis.experiments.findings import FindingRow, FindingTable
+from fairlead.analysis.experiments.point import Point, PointResult
 from fairlead.analysis.experiments.published.shockwave_numbers import Numbers
-from fairlead.simulator.inputs import Input
-from fairlead.model.arrays import Floats
 from fairlead.analysis.report.chart import Chart, Series
+from fairlead.model.arrays import Floats
+from fairlead.simulator.inputs import Input
 
 PROFILE = "shockwave"
 OURS, RELEASED = "shockwave", "released"
@@ -30,7 +30,7 @@ FAIR = ("themis", "las", "gandiva_fair")  # the fair schedulers among them
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class TraceCase:
     """Jobs of Shockwave's generator on a cluster of one accelerator type."""
 
     jobs: int
@@ -53,11 +53,11 @@ class Case:
 
 # With the rates of the release, and only with these, the generator repeats its traces.
 TACC, WISR = "data:shockwave/tacc_throughputs.json", "data:shockwave/wisr_throughputs.json"
-CANONICAL_CASE = Case(120, 32, 40, 25, TACC)
+CANONICAL_CASE = TraceCase(120, 32, 40, 25, TACC)
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class PaperMetric:
     """A column of ``Numbers``."""
 
     title: str
@@ -65,16 +65,16 @@ class Measure:
     of: Callable[[Numbers], float]
 
 
-MAKESPAN = Measure("Makespan", "s", lambda n: n.makespan_s)
-AVG_JCT = Measure("Average JCT", "s", lambda n: n.avg_jct_s)
-WORST_RHO = Measure("Worst rho", "", lambda n: n.worst_rho)
-UNFAIR = Measure("Jobs with rho > 1.05", "%", lambda n: n.unfair_1_05)
-UNFAIR_AT_ALL = Measure("Jobs with rho > 1", "%", lambda n: n.unfair_1)
-VERY_UNFAIR = Measure("Jobs with rho > 1.1", "%", lambda n: n.unfair_1_1)
+MAKESPAN = PaperMetric("Makespan", "s", lambda n: n.makespan_s)
+AVG_JCT = PaperMetric("Average JCT", "s", lambda n: n.avg_jct_s)
+WORST_RHO = PaperMetric("Worst rho", "", lambda n: n.worst_rho)
+UNFAIR = PaperMetric("Jobs with rho > 1.05", "%", lambda n: n.unfair_1_05)
+UNFAIR_AT_ALL = PaperMetric("Jobs with rho > 1", "%", lambda n: n.unfair_1)
+VERY_UNFAIR = PaperMetric("Jobs with rho > 1.1", "%", lambda n: n.unfair_1_1)
 MEASURES = (MAKESPAN, AVG_JCT, WORST_RHO, UNFAIR)
 
 
-def numbers(outcome: Outcome) -> Numbers | None:
+def numbers(outcome: PointResult) -> Numbers | None:
     """What a run came to; None where it is not complete."""
     if not outcome.metrics:
         return None
@@ -90,11 +90,11 @@ def numbers(outcome: Outcome) -> Numbers | None:
 
 
 def row(
-    measure: Measure, what: str, outcome: Outcome, known: Numbers | None, remark: str = ""
-) -> Row:
+    measure: PaperMetric, what: str, outcome: PointResult, known: Numbers | None, remark: str = ""
+) -> FindingRow:
     """Ours beside the published number; the remark says why where there is none of ours."""
     found = numbers(outcome)
-    return Row(
+    return FindingRow(
         what,
         None if found is None else measure.of(found),
         None if known is None else measure.of(known),
@@ -104,19 +104,19 @@ def row(
 
 
 def table(
-    measure: Measure,
+    measure: PaperMetric,
     title: str,
-    found: Mapping[str, Outcome],
+    found: Mapping[str, PointResult],
     known: Mapping[str, Numbers],
     remarks: Mapping[str, str] | None = None,
-) -> Table:
+) -> FindingTable:
     """A row for each contender. The published numbers of Shockwave stand beside both of ours."""
     words = remarks or {}
     rows = (
         row(measure, LABELS[name], outcome, published(known, name), words.get(name, ""))
         for name, outcome in found.items()
     )
-    return Table(title, tuple(rows))
+    return FindingTable(title, tuple(rows))
 
 
 def published(known: Mapping[str, Numbers], name: str) -> Numbers | None:
@@ -125,7 +125,7 @@ def published(known: Mapping[str, Numbers], name: str) -> Numbers | None:
 
 
 def over(
-    measure: Measure, found: Mapping[str, Outcome], names: Sequence[str], base: str
+    measure: PaperMetric, found: Mapping[str, PointResult], names: Sequence[str], base: str
 ) -> float | None:
     """The mean of a measure over contenders, over that of another; None where one is missing."""
     values = [numbers(found[name]) for name in (*names, base)]
@@ -135,7 +135,9 @@ def over(
     return float(np.mean(known[:-1])) / known[-1]
 
 
-def bars(measure: Measure, found: Mapping[str, Outcome], known: Mapping[str, Numbers]) -> Chart:
+def bars(
+    measure: PaperMetric, found: Mapping[str, PointResult], known: Mapping[str, Numbers]
+) -> Chart:
     """A bar for each contender, the published one beside it."""
     x = np.arange(float(len(found)))
     ours = np.array([value(measure, numbers(outcome)) for outcome in found.values()])
@@ -150,7 +152,7 @@ def bars(measure: Measure, found: Mapping[str, Outcome], known: Mapping[str, Num
     )
 
 
-def rho_cdf(found: Mapping[str, Outcome]) -> Chart | None:
+def rho_cdf(found: Mapping[str, PointResult]) -> Chart | None:
     """The share of jobs up to each rho; None where no run has a table of its jobs."""
     series = tuple(
         cdf(LABELS[name], pl.read_parquet(outcome.jobs)["rho_static"].drop_nulls().to_numpy())
@@ -168,11 +170,11 @@ def cdf(name: str, values: Floats, known: bool = False) -> Series:
     return Series(name, x, np.arange(1.0, len(x) + 1) / max(len(x), 1), published=known, steps=True)
 
 
-def value(measure: Measure, found: Numbers | None) -> float:
+def value(measure: PaperMetric, found: Numbers | None) -> float:
     """nan where there is none."""
     return float("nan") if found is None else measure.of(found)
 
 
-def axis(measure: Measure) -> str:
+def axis(measure: PaperMetric) -> str:
     """The name of its axis."""
     return f"{measure.title} ({measure.unit})" if measure.unit else measure.title

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
-    Row,
+    FindingTable,
     Scale,
-    Table,
-    Workbench,
 )
-from fairlead.analysis.experiments.point import Outcome
+from fairlead.analysis.experiments.point import PointResult
 from fairlead.analysis.experiments.published import shockwave_common as common
 from fairlead.analysis.experiments.published.shockwave_common import (
     FAIR,
@@ -22,11 +22,11 @@ from fairlead.analysis.experiments.published.shockwave_common import (
     RELEASED,
     TACC,
     WORST_RHO,
-    Case,
-    Measure,
+    PaperMetric,
+    TraceCase,
 )
-from fairlead.model.arrays import Floats
 from fairlead.analysis.report.chart import Chart, Series
+from fairlead.model.arrays import Floats
 
 DEVICES = 14
 ARRIVALS_S = 5000.0  # all jobs come within about this, as in the published traces
@@ -38,7 +38,7 @@ SEEDS: dict[Scale, tuple[int, ...]] = {"small": (0, 1), "paper": (0, 1, 2, 3, 4)
 SHOWN = (1.5, 3.0, 5.0)  # in the tables
 
 
-def contention(bench: Workbench) -> Findings:
+def contention(bench: ExperimentContext) -> Findings:
     """Jobs of the trace per device, from 1.5 to 5."""
     factors, seeds = FACTORS[bench.scale], SEEDS[bench.scale]
     points = [
@@ -64,18 +64,20 @@ def contention(bench: Workbench) -> Findings:
     )
 
 
-def case(factor: float, seed: int) -> Case:
+def case(factor: float, seed: int) -> TraceCase:
     """So many jobs per device."""
     jobs = round(factor * DEVICES)
-    return Case(jobs, DEVICES, ARRIVALS_S / jobs, seed, TACC)
+    return TraceCase(jobs, DEVICES, ARRIVALS_S / jobs, seed, TACC)
 
 
-def _values(measure: Measure, runs: Sequence[Sequence[Outcome]]) -> Floats:
+def _values(measure: PaperMetric, runs: Sequence[Sequence[PointResult]]) -> Floats:
     """(factors, seeds) nan where a run is not complete."""
     return np.array([[common.value(measure, common.numbers(run)) for run in some] for some in runs])
 
 
-def _gains(factors: Sequence[float], found: Mapping[str, Sequence[Sequence[Outcome]]]) -> Table:
+def _gains(
+    factors: Sequence[float], found: Mapping[str, Sequence[Sequence[PointResult]]]
+) -> FindingTable:
     """How much worse the fair schedulers are than both of Shockwave, means over the seeds."""
     rows = []
     for measure in (MAKESPAN, WORST_RHO):
@@ -83,7 +85,7 @@ def _gains(factors: Sequence[float], found: Mapping[str, Sequence[Sequence[Outco
         for base in (OURS, RELEASED):
             times = (fair / _values(measure, found[base])).mean(axis=1)
             rows += [
-                Row(
+                FindingRow(
                     f"{measure.title}, over {LABELS[base]}, {factor:g} jobs per device",
                     float(value) if np.isfinite(value) else None,
                     None,
@@ -93,29 +95,33 @@ def _gains(factors: Sequence[float], found: Mapping[str, Sequence[Sequence[Outco
                 for factor, value in zip(factors, times, strict=True)
                 if factor in SHOWN
             ]
-    return Table("Fair schedulers over Shockwave", tuple(rows))
+    return FindingTable("Fair schedulers over Shockwave", tuple(rows))
 
 
 def _table(
-    measure: Measure, factors: Sequence[float], found: Mapping[str, Sequence[Sequence[Outcome]]]
-) -> Table:
+    measure: PaperMetric,
+    factors: Sequence[float],
+    found: Mapping[str, Sequence[Sequence[PointResult]]],
+) -> FindingTable:
     rows = [
         _row(measure, f"{LABELS[name]}, {factor:g} jobs per device", seeds)
         for name, runs in found.items()
         for factor, seeds in zip(factors, runs, strict=True)
         if factor in SHOWN
     ]
-    return Table(f"{measure.title}, mean of the seeds", tuple(rows))
+    return FindingTable(f"{measure.title}, mean of the seeds", tuple(rows))
 
 
-def _row(measure: Measure, what: str, seeds: Sequence[Outcome]) -> Row:
+def _row(measure: PaperMetric, what: str, seeds: Sequence[PointResult]) -> FindingRow:
     broken = next((run.reason for run in seeds if not run.metrics), None)
     mean = float(_values(measure, [seeds]).mean()) if broken is None else None
-    return Row(what, mean, None, measure.unit, broken or "")
+    return FindingRow(what, mean, None, measure.unit, broken or "")
 
 
 def _chart(
-    measure: Measure, factors: Sequence[float], found: Mapping[str, Sequence[Sequence[Outcome]]]
+    measure: PaperMetric,
+    factors: Sequence[float],
+    found: Mapping[str, Sequence[Sequence[PointResult]]],
 ) -> Chart:
     """Means over the seeds, and the least and largest."""
     x = np.array(factors)

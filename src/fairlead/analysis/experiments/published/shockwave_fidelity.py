@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fairlead.errors import ConfigError, TraceError
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
-    Row,
-    Table,
-    Workbench,
+    FindingTable,
 )
-from fairlead.analysis.experiments.point import Outcome
+from fairlead.analysis.experiments.point import PointResult
 from fairlead.analysis.experiments.published import shockwave_common as common
 from fairlead.analysis.experiments.published.shockwave_common import (
     AVG_JCT,
@@ -25,15 +24,16 @@ from fairlead.analysis.experiments.published.shockwave_common import (
     RELEASED,
     VERY_UNFAIR,
     WORST_RHO,
-    Measure,
+    PaperMetric,
 )
 from fairlead.analysis.experiments.published.shockwave_numbers import (
     CANONICAL,
     PHYSICAL,
     Numbers,
 )
-from fairlead.model.arrays import Floats
 from fairlead.analysis.report.chart import Chart
+from fairlead.errors import ConfigError, TraceError
+from fairlead.model.arrays import Floats
 
 FILE = "shockwave/physical_vs_simulation_tacc32_perjob.csv"
 COLUMNS = {
@@ -56,14 +56,14 @@ REMARKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class JobResults:
     """The jobs of a run, in order of submission."""
 
     jct_s: Floats
     rho: Floats
 
 
-def fidelity(bench: Workbench) -> Findings:
+def fidelity(bench: ExperimentContext) -> Findings:
     """Physical runs, the release's simulations of them, and ours. Both scales are the paper's."""
     points = [CANONICAL_CASE.point(name) for name in PHYSICAL]
     found = dict(zip(PHYSICAL, bench.run(points), strict=True))
@@ -88,25 +88,27 @@ def fidelity(bench: Workbench) -> Findings:
     return Findings(tuple(tables), tuple(charts), tuple(remarks))
 
 
-def _errors(measure: Measure, found: Mapping[str, Outcome], theirs: Mapping[str, float]) -> Table:
+def _errors(
+    measure: PaperMetric, found: Mapping[str, PointResult], theirs: Mapping[str, float]
+) -> FindingTable:
     """How far the simulations are from the physical runs, ours and the release's; theirs: simulated."""
     rows = []
     for name, outcome in found.items():
         real, ours = measure.of(PHYSICAL[name].run), common.numbers(outcome)
         error = None if ours is None else _error(real, measure.of(ours))
         rows.append(
-            Row(
+            FindingRow(
                 LABELS[name], error, _error(real, theirs[name]), "%", "" if ours else outcome.reason
             )
         )
-    return Table(f"{measure.title}: error of the simulation", (*rows, _mean(rows)))
+    return FindingTable(f"{measure.title}: error of the simulation", (*rows, _mean(rows)))
 
 
-def _mean(rows: list[Row]) -> Row:
+def _mean(rows: list[FindingRow]) -> FindingRow:
     ours = [row.ours for row in rows if row.ours is not None]
     theirs = [row.published for row in rows if row.published is not None]
     whole = len(ours) == len(rows)
-    return Row("mean", float(np.mean(ours)) if whole else None, float(np.mean(theirs)), "%")
+    return FindingRow("mean", float(np.mean(ours)) if whole else None, float(np.mean(theirs)), "%")
 
 
 def _error(real: float, simulated: float) -> float:
@@ -126,7 +128,7 @@ def _canonical(name: str) -> Numbers:
     return CANONICAL[OURS if name == RELEASED else name]
 
 
-def _read(path: Path) -> dict[tuple[str, str], Jobs]:
+def _read(path: Path) -> dict[tuple[str, str], JobResults]:
     """By the release's name of the policy and "physical" or "simulation". Raises TraceError."""
     try:
         table = pl.read_csv(path, schema_overrides=COLUMNS).select(list(COLUMNS))
@@ -136,7 +138,7 @@ def _read(path: Path) -> dict[tuple[str, str], Jobs]:
         first = str(error).split("\n", 1)[0]
         raise TraceError(f"{path}: {first}") from None
     found = {
-        (str(policy), str(kind)): Jobs(rows["jct_s"].to_numpy(), rows["ftf"].to_numpy())
+        (str(policy), str(kind)): JobResults(rows["jct_s"].to_numpy(), rows["ftf"].to_numpy())
         for (policy, kind), rows in table.sort("i").group_by(["policy", "kind"])
     }
     for one in PHYSICAL.values():
@@ -150,7 +152,9 @@ def _read(path: Path) -> dict[tuple[str, str], Jobs]:
     return found
 
 
-def _by_job(found: Mapping[str, Outcome], jobs: Mapping[tuple[str, str], Jobs]) -> list[Table]:
+def _by_job(
+    found: Mapping[str, PointResult], jobs: Mapping[tuple[str, str], JobResults]
+) -> list[FindingTable]:
     """How well each job's JCT and rho are foretold, by us and by the release's simulations."""
     off, rho, alike = [], [], []
     for name, outcome in found.items():
@@ -159,39 +163,41 @@ def _by_job(found: Mapping[str, Outcome], jobs: Mapping[tuple[str, str], Jobs]) 
             continue
         file, label = PHYSICAL[name].file, LABELS[name]
         real, theirs = jobs[file, "physical"], jobs[file, "simulation"]
-        off.append(Row(label, _off(real, ours), _off(real, theirs), "%"))
-        rho.append(Row(label, _rho_off(real, ours), _rho_off(real, theirs)))
-        alike.append(Row(label, _alike(real, ours), _alike(real, theirs)))
+        off.append(FindingRow(label, _off(real, ours), _off(real, theirs), "%"))
+        rho.append(FindingRow(label, _rho_off(real, ours), _rho_off(real, theirs)))
+        alike.append(FindingRow(label, _alike(real, ours), _alike(real, theirs)))
     if not off:
         return []
     return [
-        Table("JCT of each job: mean error of the simulation", (*off, _mean(off))),
-        Table("Rho of each job: mean difference from the physical one", tuple(rho)),
-        Table("JCT of each job: correlation with the physical one", tuple(alike)),
+        FindingTable("JCT of each job: mean error of the simulation", (*off, _mean(off))),
+        FindingTable("Rho of each job: mean difference from the physical one", tuple(rho)),
+        FindingTable("JCT of each job: correlation with the physical one", tuple(alike)),
     ]
 
 
-def _jobs(outcome: Outcome) -> Jobs | None:
+def _jobs(outcome: PointResult) -> JobResults | None:
     """None where a run kept no table of its jobs."""
     if not outcome.jobs:
         return None
     table = pl.read_parquet(outcome.jobs).sort("job")
-    return Jobs(table["jct_s"].to_numpy(), table["rho_static"].to_numpy())
+    return JobResults(table["jct_s"].to_numpy(), table["rho_static"].to_numpy())
 
 
-def _off(real: Jobs, simulated: Jobs) -> float:
+def _off(real: JobResults, simulated: JobResults) -> float:
     return 100 * float(np.abs(real.jct_s / simulated.jct_s - 1).mean())
 
 
-def _rho_off(real: Jobs, simulated: Jobs) -> float:
+def _rho_off(real: JobResults, simulated: JobResults) -> float:
     return float(np.abs(real.rho - simulated.rho).mean())
 
 
-def _alike(real: Jobs, simulated: Jobs) -> float:
+def _alike(real: JobResults, simulated: JobResults) -> float:
     return float(np.corrcoef(real.jct_s, simulated.jct_s)[0, 1])
 
 
-def _cdfs(found: Mapping[str, Outcome], jobs: Mapping[tuple[str, str], Jobs]) -> list[Chart]:
+def _cdfs(
+    found: Mapping[str, PointResult], jobs: Mapping[tuple[str, str], JobResults]
+) -> list[Chart]:
     """The JCTs of each policy, the physical ones dashed."""
     series = []
     for name, outcome in found.items():

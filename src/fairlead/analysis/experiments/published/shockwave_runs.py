@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fairlead.analysis.experiments.findings import (
+    ExperimentContext,
+    FindingRow,
     Findings,
+    FindingTable,
     Reproduction,
-    Row,
-    Table,
-    Workbench,
 )
-from fairlead.analysis.experiments.point import Outcome
+from fairlead.analysis.experiments.point import PointResult
 from fairlead.analysis.experiments.published import shockwave_common as common
 from fairlead.analysis.experiments.published.shockwave_common import (
     AVG_JCT,
@@ -25,8 +25,8 @@ from fairlead.analysis.experiments.published.shockwave_common import (
     UNFAIR_AT_ALL,
     WISR,
     WORST_RHO,
-    Case,
-    Measure,
+    PaperMetric,
+    TraceCase,
 )
 from fairlead.analysis.experiments.published.shockwave_contention import contention
 from fairlead.analysis.experiments.published.shockwave_fidelity import fidelity
@@ -52,13 +52,13 @@ REMARKS = {
 
 # By devices: the released settings differ with the size. 460 jobs: the published trace's parameters.
 SIZES = (
-    Case(220, 64, 25, 4, WISR, "shockwave:released,k=10,power=5"),
-    Case(460, 128, 10, 1, WISR, "shockwave:released,k=0.001,power=15"),
-    Case(900, 256, 5, 15, WISR, "shockwave:released,k=100000,power=5"),
+    TraceCase(220, 64, 25, 4, WISR, "shockwave:released,k=10,power=5"),
+    TraceCase(460, 128, 10, 1, WISR, "shockwave:released,k=0.001,power=15"),
+    TraceCase(900, 256, 5, 15, WISR, "shockwave:released,k=100000,power=5"),
 )
 
 
-def canonical(bench: Workbench) -> Findings:
+def canonical(bench: ExperimentContext) -> Findings:
     """120 jobs on 32 devices. So small that both scales are the paper's."""
     found = _compared(bench, [CANONICAL_CASE])[0]
     charts = [common.bars(measure, found, CANONICAL) for measure in MEASURES]
@@ -87,13 +87,15 @@ def canonical(bench: Workbench) -> Findings:
     )
 
 
-def scale(bench: Workbench) -> Findings:
+def scale(bench: ExperimentContext) -> Findings:
     """64, 128 and, at the paper's scale, 256 devices."""
     cases = SIZES if bench.scale == "paper" else SIZES[:2]
     found = _compared(bench, cases)
     known: list[Mapping[str, Numbers]] = [RERUN_64, {}, {}]
     rows = [_gain(case, outcomes) for case, outcomes in zip(cases, found, strict=True)]
-    tables = [Table("Fair schedulers over Shockwave", tuple(row for some in rows for row in some))]
+    tables = [
+        FindingTable("Fair schedulers over Shockwave", tuple(row for some in rows for row in some))
+    ]
     for case, outcomes, numbers in zip(cases, found, known, strict=False):
         about = f", {case.jobs} jobs on {case.devices} devices"
         tables += [
@@ -118,16 +120,16 @@ def scale(bench: Workbench) -> Findings:
     )
 
 
-def _compared(bench: Workbench, cases: Sequence[Case]) -> list[dict[str, Outcome]]:
+def _compared(bench: ExperimentContext, cases: Sequence[TraceCase]) -> list[dict[str, PointResult]]:
     """Every contender on every case."""
     outcomes = iter(bench.run([case.point(name) for case in cases for name in LABELS]))
     return [{name: next(outcomes) for name in LABELS} for _ in cases]
 
 
-def _against(found: Mapping[str, Outcome], known: Mapping[str, Numbers]) -> Table:
+def _against(found: Mapping[str, PointResult], known: Mapping[str, Numbers]) -> FindingTable:
     """What the paper claims: how many times worse the others are than Shockwave, as released."""
     rows = [
-        Row(
+        FindingRow(
             f"{LABELS[name]}: {measure.title.lower()}",
             common.over(measure, found, [name], RELEASED),
             measure.of(known[name]) / measure.of(known[OURS]),
@@ -137,10 +139,10 @@ def _against(found: Mapping[str, Outcome], known: Mapping[str, Numbers]) -> Tabl
         for name in found
         if name in known and name != OURS
     ]
-    return Table("Times Shockwave's, as released", tuple(rows))
+    return FindingTable("Times Shockwave's, as released", tuple(rows))
 
 
-def _differences(found: Mapping[str, Outcome]) -> list[str]:
+def _differences(found: Mapping[str, PointResult]) -> list[str]:
     """How far the baselines are from the published ones, in sentences."""
     return [
         f"{', '.join(LABELS[name] for name in names)} ({about}): makespan and average JCT within "
@@ -154,7 +156,7 @@ def _differences(found: Mapping[str, Outcome]) -> list[str]:
     ]
 
 
-def _worst(found: Mapping[str, Outcome], names: Sequence[str]) -> float | None:
+def _worst(found: Mapping[str, PointResult], names: Sequence[str]) -> float | None:
     pairs = [(common.numbers(found[name]), CANONICAL[name]) for name in names]
     off = [
         abs(measure.of(ours) / measure.of(theirs) - 1)
@@ -165,10 +167,10 @@ def _worst(found: Mapping[str, Outcome], names: Sequence[str]) -> float | None:
     return max(off) if len(off) == 2 * len(names) else None
 
 
-def _gain(case: Case, found: Mapping[str, Outcome]) -> list[Row]:
+def _gain(case: TraceCase, found: Mapping[str, PointResult]) -> list[FindingRow]:
     """How much better ours and the release's planner are than the fair schedulers."""
     return [
-        Row(
+        FindingRow(
             f"{case.devices} devices, {measure.title.lower()}, over {LABELS[base]}",
             common.over(measure, found, FAIR, base),
             ABSTRACT[key],
@@ -180,7 +182,7 @@ def _gain(case: Case, found: Mapping[str, Outcome]) -> list[Row]:
 
 
 def _by_size(
-    measure: Measure, cases: Sequence[Case], found: Sequence[Mapping[str, Outcome]]
+    measure: PaperMetric, cases: Sequence[TraceCase], found: Sequence[Mapping[str, PointResult]]
 ) -> Chart:
     """Bars of every contender in groups by size."""
     x = np.arange(float(len(cases)))

@@ -3,15 +3,15 @@
 Jobs of one device each, and a quarter as many devices of each of three types.
 """
 
-from fairlead.errors import ConfigError
-from fairlead.analysis.experiments.findings import Workbench
-from fairlead.analysis.experiments.published.gavel_curves import RATES
 from fairlead.analysis.experiments.experiment_context import MEASURED
+from fairlead.analysis.experiments.findings import ExperimentContext
+from fairlead.analysis.experiments.published.gavel_curves import RATES
+from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.arrivals import gavel_arrivals
-from fairlead.simulator.traces.instances import JobRow, snapshot_of
+from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 TYPES = ("v100", "p100", "k80")
@@ -23,7 +23,7 @@ def entity(number: int) -> str:
     return f"entity-{number}"
 
 
-def rates(bench: Workbench) -> tuple[Throughputs, tuple[str, ...]]:
+def rates(bench: ExperimentContext) -> tuple[Throughputs, tuple[str, ...]]:
     """The release's table; without its file, ours with the same rates alone, and a remark that those of
     pairs are modelled."""
     file = MEASURED[RATES]
@@ -44,7 +44,7 @@ def problem(table: Throughputs, jobs: int, seed: int = 0) -> Snapshot:
         table.columns(cluster.slots), mean_interarrival_s=0.0, seed=seed, jobs=jobs
     )
     rows = [
-        JobRow(
+        InstanceJob(
             position,
             one.job.family,
             steps_left=one.job.total_steps,

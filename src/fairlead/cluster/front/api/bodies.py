@@ -5,7 +5,7 @@ import msgspec
 from fairlead.cluster.protocol.access import Role
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ErrorBody(msgspec.Struct, frozen=True):
     """Why a request was refused."""
 
     error: str  # one sentence

@@ -5,23 +5,16 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from fairlead.errors import InputError
+from fairlead.cluster.front.api.bodies import PolicyChange
 from fairlead.cluster.front.api.dependencies import (
-    Desk,
+    Context,
     admin,
     answer,
     body_of,
 )
 from fairlead.cluster.front.api.errors import problem
-from fairlead.cluster.front.api.bodies import PolicyChange
 from fairlead.cluster.front.api.params import NodePath
 from fairlead.cluster.front.api.schema import answers, takes
-from fairlead.cluster.protocol.read_job_spec import (
-    ACCELERATOR,
-    check_spec,
-    shown,
-)
-from fairlead.cluster.store.tokens import check_name
 from fairlead.cluster.protocol.api_models import (
     Comparison,
     NodeView,
@@ -29,6 +22,13 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     WhatIf,
 )
+from fairlead.cluster.protocol.read_job_spec import (
+    ACCELERATOR,
+    check_spec,
+    shown,
+)
+from fairlead.cluster.store.tokens import check_name
+from fairlead.errors import InputError
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
 MOST_ADDED, MOST_TYPES, MOST_DEVICES = 100, 100, 100_000
@@ -41,13 +41,13 @@ _changes = [Depends(admin)]
 
 
 @router.get("/status", summary="Show the cluster", responses=answers(StatusView))
-def status(desk: Desk) -> Response:
+def status(desk: Context) -> Response:
     """The cluster in one screen. To a user, other tenants have no names."""
     return answer(desk.facade.status(desk.caller))
 
 
 @router.get("/nodes", summary="List nodes", responses=answers(list[NodeView]))
-def nodes(desk: Desk) -> Response:
+def nodes(desk: Context) -> Response:
     """The nodes, and which jobs hold their devices."""
     return answer(desk.facade.nodes(desk.caller))
 
@@ -59,7 +59,7 @@ def nodes(desk: Desk) -> Response:
     dependencies=_changes,
     responses=answers(None, 404, 409, status=204),
 )
-def drain(desk: Desk, name: NodePath) -> Response:
+def drain(desk: Context, name: NodePath) -> Response:
     """Start nothing more on a node; its jobs move elsewhere. For admins."""
     desk.facade.drain(desk.caller, name)
     return Response(status_code=204)
@@ -72,7 +72,7 @@ def drain(desk: Desk, name: NodePath) -> Response:
     dependencies=_changes,
     responses=answers(None, 404, 409, status=204),
 )
-def undrain(desk: Desk, name: NodePath) -> Response:
+def undrain(desk: Context, name: NodePath) -> Response:
     """Take a drained or unhealthy node back into use. For admins."""
     desk.facade.undrain(desk.caller, name)
     return Response(status_code=204)
@@ -85,7 +85,7 @@ def undrain(desk: Desk, name: NodePath) -> Response:
     dependencies=_changes,
     responses=answers(None, 404, 409, status=204),
 )
-def remove_node(desk: Desk, name: NodePath) -> Response:
+def remove_node(desk: Context, name: NodePath) -> Response:
     """Forget a node that will not come back. For admins."""
     desk.facade.remove_node(desk.caller, name)
     return Response(status_code=204)
@@ -100,7 +100,7 @@ def remove_node(desk: Desk, name: NodePath) -> Response:
     openapi_extra=takes(PolicyChange),
 )
 def set_policy(
-    desk: Desk, change: Annotated[PolicyChange, Depends(body_of(PolicyChange))]
+    desk: Context, change: Annotated[PolicyChange, Depends(body_of(PolicyChange))]
 ) -> Response:
     """Decide by another policy from the next solve on. For admins."""
     _check_policy(change.policy)
@@ -117,7 +117,7 @@ def set_policy(
     openapi_extra=takes(WhatIf),
 )
 def what_if(
-    request: Request, desk: Desk, question: Annotated[WhatIf, Depends(body_of(WhatIf))]
+    request: Request, desk: Context, question: Annotated[WhatIf, Depends(body_of(WhatIf))]
 ) -> Response:
     """Run the live state forward in the simulator, as it is and with changes. Nothing is touched."""
     _check_question(question)
@@ -132,7 +132,7 @@ def what_if(
 
 
 @router.get("/samples", summary="List rounds", responses=answers(list[Sample]))
-def samples(desk: Desk, since_s: Since = 0.0) -> Response:
+def samples(desk: Context, since_s: Since = 0.0) -> Response:
     """One sample per round, for plots over time."""
     return answer(desk.facade.samples(desk.caller, since_s))
 
@@ -145,7 +145,7 @@ def samples(desk: Desk, since_s: Since = 0.0) -> Response:
     responses=answers(None, 503)
     | {200: {"description": "An SQLite file.", "content": {"application/vnd.sqlite3": {}}}},
 )
-def backup(desk: Desk) -> Response:
+def backup(desk: Context) -> Response:
     """All of the cluster's state as it is now, for `fairlead restore`. For admins."""
     pieces = desk.facade.backup(desk.caller)
     return StreamingResponse(pieces, media_type="application/vnd.sqlite3")

@@ -10,10 +10,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from fairlead.errors import ConfigError, InputError
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.facade import Facade, ForbiddenError
-from fairlead.cluster.protocol.read_job_spec import told
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.read_job_spec import describe_error
+from fairlead.errors import ConfigError, InputError
 
 T = TypeVar("T")
 LARGEST_BODY = 1 << 20  # bytes
@@ -24,7 +24,7 @@ _bearer = HTTPBearer(
 Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-class DeskOf(msgspec.Struct, frozen=True):
+class RequestContext(msgspec.Struct, frozen=True):
     """The cluster, and who asks it."""
 
     facade: Facade
@@ -32,7 +32,7 @@ class DeskOf(msgspec.Struct, frozen=True):
 
 
 # Async, as it waits for nothing: another thread would cost a request a quarter of its time.
-async def _desk(request: Request, bearer: Bearer) -> DeskOf:
+async def _desk(request: Request, bearer: Bearer) -> RequestContext:
     facade: Facade = request.app.state.facade
     caller = None if bearer is None else facade.authenticate(bearer.credentials)
     if caller is None:
@@ -41,7 +41,7 @@ async def _desk(request: Request, bearer: Bearer) -> DeskOf:
     if caller.role == "agent":
         raise ForbiddenError("this token is an agent's; it opens the agents' port only")
     _check_query(request)
-    return DeskOf(facade, caller)
+    return RequestContext(facade, caller)
 
 
 def _check_query(request: Request) -> None:
@@ -58,10 +58,10 @@ def _check_query(request: Request) -> None:
             )
 
 
-Desk = Annotated[DeskOf, Depends(_desk)]
+Context = Annotated[RequestContext, Depends(_desk)]
 
 
-async def admin(desk: Desk) -> None:
+async def admin(desk: Context) -> None:
     """Only admins go on."""
     if desk.caller.role != "admin":
         raise ForbiddenError("only an admin may do this")
@@ -82,7 +82,7 @@ def body_of(kind: Any) -> Callable[[Request], Awaitable[Any]]:
         try:
             return decoder.decode(data)
         except msgspec.DecodeError as problem:
-            raise InputError(f"body: {told(problem, _loose(data))}") from None
+            raise InputError(f"body: {describe_error(problem, _loose(data))}") from None
         except RecursionError:
             raise InputError("body: is nested too deeply") from None
 

@@ -8,15 +8,15 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from fairlead.errors import FairleadError, InputError
+from fairlead.cluster.front.api.bodies import ErrorBody
 from fairlead.cluster.front.api.middleware import SECURITY
-from fairlead.cluster.front.api.bodies import Problem
 from fairlead.cluster.front.facade import (
     ConflictError,
     ForbiddenError,
     NotFoundError,
 )
 from fairlead.cluster.protocol.read_job_spec import shown
+from fairlead.errors import FairleadError, InputError
 
 # Most particular first.
 _STATUS: tuple[tuple[type[FairleadError], int], ...] = (
@@ -34,7 +34,7 @@ _KNOWN = {
 
 def problem(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
     """An answer that says what is wrong."""
-    body = msgspec.json.encode(Problem(sentence))
+    body = msgspec.json.encode(ErrorBody(sentence))
     return Response(body, status, headers, media_type="application/json")
 
 

@@ -4,16 +4,15 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
-from fairlead.errors import InputError
-from fairlead.cluster.front.api.dependencies import (
-    Desk,
-    answer,
-    body_of,
-)
 from fairlead.cluster.front.api.bodies import (
     LogPart,
     Submitted,
     WeightChange,
+)
+from fairlead.cluster.front.api.dependencies import (
+    Context,
+    answer,
+    body_of,
 )
 from fairlead.cluster.front.api.params import (
     LARGEST_ID,
@@ -21,14 +20,15 @@ from fairlead.cluster.front.api.params import (
     TenantQuery,
 )
 from fairlead.cluster.front.api.schema import answers, takes
-from fairlead.cluster.protocol.read_job_spec import BOUNDS, check_spec
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     Explanation,
     JobState,
     JobView,
-    StintView,
 )
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.read_job_spec import BOUNDS, check_spec
+from fairlead.errors import InputError
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -64,7 +64,7 @@ Bytes = Annotated[int, Query(ge=1, le=MOST_LOG, description="About so many bytes
     openapi_extra=takes(JobSpec | list[JobSpec]),
 )
 def submit(
-    desk: Desk,
+    desk: Context,
     given: Annotated[Any, Depends(body_of(JobSpec | list[JobSpec]))],
     tenant: TenantQuery = "",
     key: Key = "",
@@ -83,32 +83,36 @@ def submit(
 
 @router.get("", summary="List jobs", responses=answers(list[JobView]))
 def jobs(
-    desk: Desk, state: State = "", tenant: TenantQuery = "", after: After = -1, limit: Limit = 1_000
+    desk: Context,
+    state: State = "",
+    tenant: TenantQuery = "",
+    after: After = -1,
+    limit: Limit = 1_000,
 ) -> Response:
     """Jobs in order of their ids. For the next page give the last id as ``after``."""
     return answer(desk.facade.jobs(desk.caller, state, tenant, after, limit))
 
 
 @router.get("/{job}", summary="Show a job", responses=answers(JobView, 404))
-def one(desk: Desk, job: JobPath) -> Response:
+def one(desk: Context, job: JobPath) -> Response:
     """A job as it is now."""
     return answer(desk.facade.job(desk.caller, job))
 
 
-@router.get("/{job}/stints", summary="List the starts", responses=answers(list[StintView], 404))
-def stints(desk: Desk, job: JobPath) -> Response:
+@router.get("/{job}/stints", summary="List the starts", responses=answers(list[AttemptView], 404))
+def stints(desk: Context, job: JobPath) -> Response:
     """Every start of a job: where, how long, why it ended, and what it cost."""
     return answer(desk.facade.stints(desk.caller, job))
 
 
 @router.get("/{job}/explain", summary="Explain a job", responses=answers(Explanation, 404))
-def explain(desk: Desk, job: JobPath) -> Response:
+def explain(desk: Context, job: JobPath) -> Response:
     """Why a job is where it is, when it is expected to end, and how sure that is."""
     return answer(desk.facade.explain(desk.caller, job))
 
 
 @router.get("/{job}/log", summary="Read the output", responses=answers(LogPart, 404))
-def log(desk: Desk, job: JobPath, cursor: Cursor = "", limit: Bytes = 1 << 16) -> Response:
+def log(desk: Context, job: JobPath, cursor: Cursor = "", limit: Bytes = 1 << 16) -> Response:
     """The output of a job from the cursor on, and the cursor behind it. No text: nothing new yet."""
     return answer(LogPart(*desk.facade.log(desk.caller, job, cursor, limit)))
 
@@ -119,7 +123,7 @@ def log(desk: Desk, job: JobPath, cursor: Cursor = "", limit: Bytes = 1 << 16) -
     summary="Cancel",
     responses=answers(None, 404, 409, status=204),
 )
-def cancel(desk: Desk, job: JobPath) -> Response:
+def cancel(desk: Context, job: JobPath) -> Response:
     """End a job for good."""
     desk.facade.cancel(desk.caller, job)
     return Response(status_code=204)
@@ -128,7 +132,7 @@ def cancel(desk: Desk, job: JobPath) -> Response:
 @router.post(
     "/{job}/pause", status_code=204, summary="Pause", responses=answers(None, 404, 409, status=204)
 )
-def pause(desk: Desk, job: JobPath) -> Response:
+def pause(desk: Context, job: JobPath) -> Response:
     """Take a job off its devices until it is resumed; it saves a checkpoint first."""
     desk.facade.pause(desk.caller, job)
     return Response(status_code=204)
@@ -140,7 +144,7 @@ def pause(desk: Desk, job: JobPath) -> Response:
     summary="Resume",
     responses=answers(None, 404, 409, status=204),
 )
-def resume(desk: Desk, job: JobPath) -> Response:
+def resume(desk: Context, job: JobPath) -> Response:
     """Let a paused job run again."""
     desk.facade.resume(desk.caller, job)
     return Response(status_code=204)
@@ -154,7 +158,7 @@ def resume(desk: Desk, job: JobPath) -> Response:
     openapi_extra=takes(WeightChange),
 )
 def set_weight(
-    desk: Desk, job: JobPath, change: Annotated[WeightChange, Depends(body_of(WeightChange))]
+    desk: Context, job: JobPath, change: Annotated[WeightChange, Depends(body_of(WeightChange))]
 ) -> Response:
     """Give a job another weight; it counts from the next solve on."""
     least, most = BOUNDS["weight"]

@@ -33,7 +33,7 @@ class SecurityHeaders:
         await self.app(scope, receive, send_with_headers)
 
 
-class Timed:
+class RequestTimer:
     """Observes how long each answer took, by status code."""
 
     def __init__(self, app: ASGIApp, seconds: Histogram) -> None:

@@ -7,20 +7,20 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 import fairlead
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.api import bodies as models
-from fairlead.cluster.protocol.read_job_spec import BOUNDS
-from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
+    AttemptView,
     Comparison,
     Explanation,
     JobView,
     NodeView,
     Sample,
     StatusView,
-    StintView,
     WhatIf,
 )
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.read_job_spec import BOUNDS
 
 _REF = "#/components/schemas/{name}"
 _STRUCTS = (
@@ -32,14 +32,14 @@ _STRUCTS = (
     NodeView,
     Sample,
     StatusView,
-    StintView,
+    AttemptView,
     WhatIf,
     models.Health,
     models.LogPart,
     models.NewToken,
     models.NewUser,
     models.PolicyChange,
-    models.Problem,
+    models.ErrorBody,
     models.Submitted,
     models.WeightChange,
 )
@@ -69,7 +69,7 @@ _REFUSALS = {
 
 def answers(kind: Any, *refusals: int, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """The ``responses`` of an endpoint: its answer, what every endpoint may refuse, and these."""
-    problem = _content(models.Problem)
+    problem = _content(models.ErrorBody)
     given: dict[int | str, dict[str, Any]] = {status: {"description": "Done."}}
     if kind is not None:
         given[status] |= _content(kind)

@@ -5,8 +5,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.facade import Facade
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     Comparison,
     Explanation,

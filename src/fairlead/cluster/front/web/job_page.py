@@ -1,16 +1,18 @@
 """The page of a job."""
 
-from fairlead.errors import FairleadError
-from fairlead.cluster.protocol.access import Caller
+from fairlead.analysis.report.metric_catalogue import DASH, counted
 from fairlead.cluster.front.facade import Facade, NotFoundError
-from fairlead.cluster.protocol.api_models import (
-    Explanation,
-    JobView,
-    StintView,
-)
 from fairlead.cluster.front.web import plots, tables
-from fairlead.cluster.front.web.page_request import Ask
 from fairlead.cluster.front.web.forecasts import Forecasts
+from fairlead.cluster.front.web.layout import (
+    FAST,
+    SLOW,
+    Page,
+    Section,
+    button,
+    note,
+    scroll,
+)
 from fairlead.cluster.front.web.markup import (
     Html,
     address,
@@ -23,16 +25,14 @@ from fairlead.cluster.front.web.markup import (
     plain,
     tag,
 )
-from fairlead.cluster.front.web.layout import (
-    FAST,
-    SLOW,
-    Page,
-    Section,
-    button,
-    note,
-    scroll,
+from fairlead.cluster.front.web.page_request import PageRequest
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.api_models import (
+    AttemptView,
+    Explanation,
+    JobView,
 )
-from fairlead.analysis.report.metric_catalogue import DASH, counted
+from fairlead.errors import FairleadError
 
 ENDED = frozenset({"completed", "dropped", "killed", "cancelled"})
 STARTS = 50  # newest starts in the table
@@ -42,7 +42,7 @@ PIECE = 1 << 20  # bytes of a log that are asked for at a time
 TAIL = 64_000  # characters of a log that the page begins with
 
 
-def job_page(forecasts: Forecasts, facade: Facade, ask: Ask) -> Page:
+def job_page(forecasts: Forecasts, facade: Facade, ask: PageRequest) -> Page:
     """The page at ``/jobs/{job}``. The forecast takes a while: the page comes first and asks for it then."""
     job = facade.job(ask.caller, ask.job)
     sections: list[Section] = []
@@ -126,7 +126,7 @@ def _buttons(job: JobView, caller: Caller) -> list[Html]:
     return [button(f"{here}/{change[0]}", change[1]), button(f"{here}/cancel", "Cancel", ask)]
 
 
-def starts(job: JobView, stints: list[StintView], now_s: float) -> Section:
+def starts(job: JobView, stints: list[AttemptView], now_s: float) -> Section:
     """Where it ran when, and what each start cost."""
     shown = stints[-STARTS:]
     picture = scroll("Timeline", plots.timeline(stints, job.submitted_s, now_s))
@@ -135,7 +135,7 @@ def starts(job: JobView, stints: list[StintView], now_s: float) -> Section:
         parts.append(
             note("Darker: handover of the devices, starting and loading; saving and stopping.")
         )
-        parts.append(tables.stints_table(shown, now_s))
+        parts.append(tables.attempts_table(shown, now_s))
     if len(shown) < len(stints):
         parts.append(note(f"The newest {len(shown)} of {len(stints)} starts."))
     return Section("starts", "Starts and what they cost", join(*parts), FAST)
@@ -203,7 +203,7 @@ def _worth(told: Explanation) -> str:
     return f" ({counted(told.forecasts, 'forecast')}{age}{coarse})"
 
 
-def tracebacks(stints: list[StintView]) -> list[Section]:
+def tracebacks(stints: list[AttemptView]) -> list[Section]:
     """What is known of the last start that failed or hung, in full."""
     last = next((stint for stint in reversed(stints) if stint.traceback), None)
     if last is None:

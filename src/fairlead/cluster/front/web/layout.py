@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.web.markup import (
     Child,
     Html,
@@ -15,6 +14,7 @@ from fairlead.cluster.front.web.markup import (
     name,
     tag,
 )
+from fairlead.cluster.protocol.access import Caller
 
 FAST, SLOW = "fast", "slow"
 REFRESH_S = {FAST: 2, SLOW: 10}  # how often a browser asks for the sections of each kind again

@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
-from fairlead.errors import InputError
+from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.cluster.front.facade import Facade
-from fairlead.cluster.protocol.node_states import NODE_STATES
-from fairlead.cluster.protocol.api_models import JobState, NodeView
 from fairlead.cluster.front.web import tables
-from fairlead.cluster.front.web.page_request import Ask
+from fairlead.cluster.front.web.layout import (
+    FAST,
+    Page,
+    Section,
+    note,
+)
 from fairlead.cluster.front.web.markup import (
     Html,
     address,
@@ -16,19 +19,16 @@ from fairlead.cluster.front.web.markup import (
     link,
     tag,
 )
-from fairlead.cluster.front.web.layout import (
-    FAST,
-    Page,
-    Section,
-    note,
-)
-from fairlead.analysis.report.metric_catalogue import counted
+from fairlead.cluster.front.web.page_request import PageRequest
+from fairlead.cluster.protocol.api_models import JobState, NodeView
+from fairlead.cluster.protocol.node_states import NODE_STATES
+from fairlead.errors import InputError
 
 JOBS, NODES = 100, 100  # a page
 _JOB_STATES = ("open", *get_args(JobState))
 
 
-def jobs_page(facade: Facade, ask: Ask) -> Page:
+def jobs_page(facade: Facade, ask: PageRequest) -> Page:
     """The page at ``/jobs``: those behind ``after``, by state and tenant."""
     state, tenant = (
         _one_of("state", ask.query.get("state", ""), _JOB_STATES),
@@ -50,7 +50,7 @@ def jobs_page(facade: Facade, ask: Ask) -> Page:
     return _listed("Jobs", "/jobs", fields, table, ask)
 
 
-def nodes_page(facade: Facade, ask: Ask) -> Page:
+def nodes_page(facade: Facade, ask: PageRequest) -> Page:
     """The page at ``/nodes``, by state and accelerator type."""
     state = _one_of("state", ask.query.get("state", ""), NODE_STATES)
     kind = ask.query.get("type", "")
@@ -67,7 +67,7 @@ def nodes_page(facade: Facade, ask: Ask) -> Page:
     return _listed("Nodes", "/nodes", fields, table, ask)
 
 
-def _listed(title: str, here: str, fields: Iterable[Html], table: Html, ask: Ask) -> Page:
+def _listed(title: str, here: str, fields: Iterable[Html], table: Html, ask: PageRequest) -> Page:
     """The filter stays as it is while the table below is fetched again."""
     go = tag("button", "Filter", type="submit")
     form = tag("form", *fields, go, method="get", action=here, class_="filter")

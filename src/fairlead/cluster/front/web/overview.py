@@ -3,28 +3,10 @@
 from collections.abc import Iterable
 from typing import get_args
 
-from fairlead.cluster.protocol.access import Caller
+from fairlead.analysis.report.metric_catalogue import DASH, counted
+from fairlead.analysis.report.svg import colour
 from fairlead.cluster.front.facade import Facade
-from fairlead.cluster.store.rows import OPEN_STATES
-from fairlead.cluster.protocol.api_models import (
-    JobState,
-    JobView,
-    NodeView,
-    Sample,
-    StatusView,
-    TenantView,
-)
 from fairlead.cluster.front.web import plots, tables
-from fairlead.cluster.front.web.page_request import Ask
-from fairlead.cluster.front.web.markup import (
-    Html,
-    breakable,
-    duration,
-    join,
-    link,
-    name,
-    tag,
-)
 from fairlead.cluster.front.web.layout import (
     FAST,
     SLOW,
@@ -34,8 +16,26 @@ from fairlead.cluster.front.web.layout import (
     figure,
     note,
 )
-from fairlead.analysis.report.metric_catalogue import DASH, counted
-from fairlead.analysis.report.svg import colour
+from fairlead.cluster.front.web.markup import (
+    Html,
+    breakable,
+    duration,
+    join,
+    link,
+    name,
+    tag,
+)
+from fairlead.cluster.front.web.page_request import PageRequest
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.api_models import (
+    JobState,
+    JobView,
+    NodeView,
+    Sample,
+    StatusView,
+    TenantView,
+)
+from fairlead.cluster.store.rows import OPEN_STATES
 
 QUEUE = 40  # jobs shown here
 CELLS = 400  # devices up to which each is a field with its job's number
@@ -43,7 +43,7 @@ SPANS = {"hour": 3600.0, "6h": 21600.0, "day": 86400.0, "all": float("inf")}  # 
 _WORDS = {"hour": "1 h", "6h": "6 h", "day": "24 h", "all": "all"}
 
 
-def overview(facade: Facade, ask: Ask) -> Page:
+def overview(facade: Facade, ask: PageRequest) -> Page:
     """The page at ``/``."""
     status = facade.status(ask.caller)
     sections: list[Section] = []

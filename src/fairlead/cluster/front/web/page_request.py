@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fairlead.errors import InputError
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.web.layout import FAST, SLOW
+from fairlead.cluster.protocol.access import Caller
+from fairlead.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PageRequest:
     """A request, as far as pages care."""
 
     caller: Caller

@@ -4,28 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairlead.cluster.protocol.api_models import (
-    NodeView,
-    Sample,
-    StintView,
-    TenantView,
-)
-from fairlead.cluster.front.web.markup import (
-    Html,
-    duration,
-    percent,
-)
-from fairlead.model.arrays import Floats
-from fairlead.analysis.report.report_figures import Bar, bars
 from fairlead.analysis.report.metric_catalogue import (
-    Kind,
+    MetricKind,
     Unit,
     unit_for,
 )
+from fairlead.analysis.report.report_figures import Bar, bars
 from fairlead.analysis.report.svg import (
     CHARACTER,
     Axis,
-    Frame,
+    PlotFrame,
     clean,
     colour,
     empty,
@@ -35,6 +23,18 @@ from fairlead.analysis.report.svg import (
     picture,
     write,
 )
+from fairlead.cluster.front.web.markup import (
+    Html,
+    duration,
+    percent,
+)
+from fairlead.cluster.protocol.api_models import (
+    AttemptView,
+    NodeView,
+    Sample,
+    TenantView,
+)
+from fairlead.model.arrays import Floats
 
 SIZE = (620, 220)
 COLUMNS = 240  # most steps of a curve over time
@@ -51,12 +51,12 @@ def devices_over_time(samples: Sequence[Sample], now_s: float) -> Html:
     """Devices held, by accelerator type, one upon the other, below the line of all that work."""
     if not samples:
         return Html(empty("No round has ended yet.", SIZE))
-    frame = Frame(*SIZE, left=40, right_margin=14)
+    frame = PlotFrame(*SIZE, left=40, right_margin=14)
     times, groups = _grouped(samples, now_s)
     names = accelerators(samples)
     held = _means([[s.held.get(name, 0) for name in names] for s in samples], groups)
     most = _means([[sum(s.capacity.values())] for s in samples], groups)[:, 0]
-    unit = unit_for(Kind.TIME, [now_s - float(times[0])])
+    unit = unit_for(MetricKind.TIME, [now_s - float(times[0])])
     x = Axis(min(float(times[0]) - now_s, -1.0), 0.0, frame.left, frame.right)
     tallest = max(float(most.max()), float(held.sum(1).max()), 1.0)
     y = Axis(0.0, 1.06 * tallest, frame.bottom, frame.top)
@@ -190,7 +190,7 @@ def _use(node: NodeView, device: int) -> str:
     return ("free", "held", "shared")[min(holders, 2)]
 
 
-def timeline(stints: Sequence[StintView], submitted_s: float, now_s: float) -> Html:
+def timeline(stints: Sequence[AttemptView], submitted_s: float, now_s: float) -> Html:
     """Where a job ran and when: a row per node; darker what was spent to start and to stop."""
     shown = stints[-STARTS:]
     if not shown:
@@ -199,9 +199,9 @@ def timeline(stints: Sequence[StintView], submitted_s: float, now_s: float) -> H
     types = sorted({stint.accelerator for stint in shown})
     first = submitted_s if len(shown) == len(stints) else shown[0].began_s
     last = max([s.ended_s if s.ended_s is not None else now_s for s in shown] + [first + 1])
-    frame = Frame(1120, 24 * len(names) + 50, left=_gutter(names), right_margin=20, top=4)
+    frame = PlotFrame(1120, 24 * len(names) + 50, left=_gutter(names), right_margin=20, top=4)
     x = Axis(first - submitted_s, last - submitted_s, frame.left, frame.right)
-    unit = unit_for(Kind.TIME, [last - submitted_s])
+    unit = unit_for(MetricKind.TIME, [last - submitted_s])
     body = [grid_x(frame, x, unit, f"time since submission ({unit.name})")]
     for row, (node, accelerator) in enumerate(names):
         words = fit(f"{node} ({accelerator})", frame.left - 8)
@@ -218,7 +218,7 @@ def _gutter(names: Sequence[tuple[str, str]]) -> float:
 
 
 def _stint(
-    stint: StintView, x: Axis, top: float, fill: str, submitted_s: float, now_s: float
+    stint: AttemptView, x: Axis, top: float, fill: str, submitted_s: float, now_s: float
 ) -> str:
     ended = now_s if stint.ended_s is None else stint.ended_s
     began, end = x.at(stint.began_s - submitted_s), x.at(ended - submitted_s)

@@ -11,8 +11,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from fairlead.errors import FairleadError, InputError
-from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.front.facade import (
     ConflictError,
     Facade,
@@ -20,13 +18,8 @@ from fairlead.cluster.front.facade import (
     NotFoundError,
 )
 from fairlead.cluster.front.web import session
-from fairlead.cluster.front.web.page_request import Ask
 from fairlead.cluster.front.web.forecasts import Forecasts
 from fairlead.cluster.front.web.job_page import PIECE, job_page
-from fairlead.cluster.front.web.lists import jobs_page, nodes_page
-from fairlead.cluster.front.web.login import login_page, safe_target
-from fairlead.cluster.front.web.markup import plain
-from fairlead.cluster.front.web.overview import overview
 from fairlead.cluster.front.web.layout import (
     FAST,
     SLOW,
@@ -37,22 +30,29 @@ from fairlead.cluster.front.web.layout import (
     policy,
     problem,
 )
+from fairlead.cluster.front.web.lists import jobs_page, nodes_page
+from fairlead.cluster.front.web.login import login_page, safe_target
+from fairlead.cluster.front.web.markup import plain
+from fairlead.cluster.front.web.overview import overview
+from fairlead.cluster.front.web.page_request import PageRequest
 from fairlead.cluster.front.web.what_if import what_if_page
+from fairlead.cluster.protocol.access import Caller
+from fairlead.errors import FairleadError, InputError
 
 LARGEST_FORM = 1 << 18  # bytes
 MOST_FIELDS = 20
 GUESS_S = 0.5  # what a wrong token costs
 SEE_OTHER = 303
 
-Show: TypeAlias = Callable[[Facade, Ask], Page]
-Change: TypeAlias = Callable[[Facade, Ask], str]
+Show: TypeAlias = Callable[[Facade, PageRequest], Page]
+Change: TypeAlias = Callable[[Facade, PageRequest], str]
 Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> None:
     """Add the pages to an application. They are no part of its OpenAPI description. policies: names of all
     that there are."""
-    desk, forecasts = Desk(facade), Forecasts(facade)
+    desk, forecasts = PageRoutes(facade), Forecasts(facade)
     pages: dict[str, Show] = {
         "/": overview,
         "/jobs": jobs_page,
@@ -71,7 +71,7 @@ def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> Non
     app.add_route("/logout", desk.logout, ["POST"], include_in_schema=False)
 
 
-class Desk:
+class PageRoutes:
     """Answers requests for pages."""
 
     def __init__(self, facade: Facade) -> None:
@@ -179,27 +179,27 @@ class Desk:
             return _refusal(refused)
 
 
-def _cancel(facade: Facade, ask: Ask) -> str:
+def _cancel(facade: Facade, ask: PageRequest) -> str:
     facade.cancel(ask.caller, ask.job)
     return f"/jobs/{ask.job}"
 
 
-def _pause(facade: Facade, ask: Ask) -> str:
+def _pause(facade: Facade, ask: PageRequest) -> str:
     facade.pause(ask.caller, ask.job)
     return f"/jobs/{ask.job}"
 
 
-def _resume(facade: Facade, ask: Ask) -> str:
+def _resume(facade: Facade, ask: PageRequest) -> str:
     facade.resume(ask.caller, ask.job)
     return f"/jobs/{ask.job}"
 
 
-def _drain(facade: Facade, ask: Ask) -> str:
+def _drain(facade: Facade, ask: PageRequest) -> str:
     facade.drain(ask.caller, ask.form.get("node", ""))
     return "/nodes"
 
 
-def _undrain(facade: Facade, ask: Ask) -> str:
+def _undrain(facade: Facade, ask: PageRequest) -> str:
     facade.undrain(ask.caller, ask.form.get("node", ""))
     return "/nodes"
 
@@ -213,9 +213,9 @@ CHANGES: dict[str, Change] = {
 }
 
 
-async def _asked(request: Request, caller: Caller) -> Ask:
+async def _asked(request: Request, caller: Caller) -> PageRequest:
     form = await _form(request) if request.method == "POST" else {}
-    return Ask(caller, request.path_params, request.query_params, form)
+    return PageRequest(caller, request.path_params, request.query_params, form)
 
 
 async def _form(request: Request) -> dict[str, str]:

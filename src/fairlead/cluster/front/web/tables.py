@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.api_models import (
-    JobView,
-    NodeView,
-    StintView,
-    TenantView,
+from fairlead.analysis.report.metric_catalogue import DASH
+from fairlead.cluster.front.web.layout import (
+    button,
+    note,
+    scroll,
 )
 from fairlead.cluster.front.web.markup import (
     Child,
@@ -22,12 +21,13 @@ from fairlead.cluster.front.web.markup import (
     percent,
     tag,
 )
-from fairlead.cluster.front.web.layout import (
-    button,
-    note,
-    scroll,
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.api_models import (
+    AttemptView,
+    JobView,
+    NodeView,
+    TenantView,
 )
-from fairlead.analysis.report.metric_catalogue import DASH
 
 JOB_COLOURS = 12  # classes j0 to j11 of the style
 STATES = {
@@ -39,7 +39,7 @@ STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """One cell."""
 
     shown: Child
@@ -49,7 +49,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """The head of a column."""
 
     title: str
@@ -61,8 +61,8 @@ class Column:
 def table(
     id_: str,
     caption: str,
-    heads: Sequence[Column],
-    rows: Iterable[Sequence[Cell]],
+    heads: Sequence[TableColumn],
+    rows: Iterable[Sequence[TableCell]],
     foot: Html | None = None,
 ) -> Html:
     """A table that sorts by its headings."""
@@ -77,12 +77,12 @@ def table(
     return scroll(caption, tag("table", *inner, class_="sortable", id=id_))
 
 
-def _head(column: Column) -> Html:
+def _head(column: TableColumn) -> Html:
     press = tag("button", column.title, type="button", title=column.about or None)
     return tag("th", press, scope="col", class_=_class(column.kind, column))
 
 
-def _cell(column: Column, cell: Cell) -> Html:
+def _cell(column: TableColumn, cell: TableCell) -> Html:
     element = "th" if cell.header else "td"
     return tag(
         element,
@@ -93,7 +93,7 @@ def _cell(column: Column, cell: Cell) -> Html:
     )
 
 
-def _class(kind: str, column: Column) -> str | None:
+def _class(kind: str, column: TableColumn) -> str | None:
     return " ".join(word for word in (kind, "less" if column.less else "") if word) or None
 
 
@@ -132,14 +132,14 @@ def progress(job: JobView) -> Html:
 
 
 _JOB_COLUMNS = (
-    Column("Job", "n"),
-    Column("Name", "name"),
-    Column("Tenant", "tight", less=True),
-    Column("State", "tight"),
-    Column("Runs on", "tight", less=True),
-    Column("Progress", "n", "by the part of its steps that is done"),
-    Column("Left", "n", "if it keeps the devices that it has"),
-    Column("Why", "why", less=True),
+    TableColumn("Job", "n"),
+    TableColumn("Name", "name"),
+    TableColumn("Tenant", "tight", less=True),
+    TableColumn("State", "tight"),
+    TableColumn("Runs on", "tight", less=True),
+    TableColumn("Progress", "n", "by the part of its steps that is done"),
+    TableColumn("Left", "n", "if it keeps the devices that it has"),
+    TableColumn("Why", "why", less=True),
 )
 
 
@@ -150,30 +150,30 @@ def jobs_table(jobs: Sequence[JobView], id_: str = "jobs-table", none: str = "No
     return table(id_, "Jobs", _JOB_COLUMNS, map(_job_row, jobs))
 
 
-def _job_row(job: JobView) -> list[Cell]:
+def _job_row(job: JobView) -> list[TableCell]:
     left = left_s(job)
     part = job.steps / job.total_steps if job.total_steps else 0.0
     return [
-        Cell(job_link(job.id), job.id),
-        Cell(tag("a", name(job.name or job.family), href=f"/jobs/{job.id}", tabindex="-1")),
-        Cell(name(job.tenant)),
-        Cell(state(job.state)),
-        Cell(place(job)),
-        Cell(progress(job), f"{part:.6f}"),
-        Cell(duration(left), "" if left is None else f"{left:.0f}"),
-        Cell(job.reason),
+        TableCell(job_link(job.id), job.id),
+        TableCell(tag("a", name(job.name or job.family), href=f"/jobs/{job.id}", tabindex="-1")),
+        TableCell(name(job.tenant)),
+        TableCell(state(job.state)),
+        TableCell(place(job)),
+        TableCell(progress(job), f"{part:.6f}"),
+        TableCell(duration(left), "" if left is None else f"{left:.0f}"),
+        TableCell(job.reason),
     ]
 
 
 _NODE_COLUMNS = (
-    Column("Node", "name"),
-    Column("Type", "tight"),
-    Column("State", "tight"),
-    Column("Host", "name", less=True),
-    Column("Seen", "n", "seconds since its agent last reported", less=True),
-    Column("Held", "n"),
-    Column("Devices"),
-    Column("Change"),
+    TableColumn("Node", "name"),
+    TableColumn("Type", "tight"),
+    TableColumn("State", "tight"),
+    TableColumn("Host", "name", less=True),
+    TableColumn("Seen", "n", "seconds since its agent last reported", less=True),
+    TableColumn("Held", "n"),
+    TableColumn("Devices"),
+    TableColumn("Change"),
 )
 
 
@@ -185,19 +185,19 @@ def nodes_table(nodes: Sequence[NodeView], caller: Caller) -> Html:
     return table("nodes-table", "Nodes", heads, (_node_row(node) for node in nodes))
 
 
-def _node_row(node: NodeView) -> list[Cell]:
+def _node_row(node: NodeView) -> list[TableCell]:
     held = sum(map(bool, node.jobs))
     kind = join(name(node.accelerator), tag("small", " by configuration") if node.fake else None)
     seen = node.last_seen_s
     return [
-        Cell(name(node.name)),
-        Cell(kind),
-        Cell(_node_state(node)),
-        Cell(name(node.host)),
-        Cell(duration(seen), "" if seen is None else f"{seen:.1f}"),
-        Cell(f"{held} of {node.devices}", held),
-        Cell(cells(node), held),
-        Cell(node_buttons(node), node.state),
+        TableCell(name(node.name)),
+        TableCell(kind),
+        TableCell(_node_state(node)),
+        TableCell(name(node.host)),
+        TableCell(duration(seen), "" if seen is None else f"{seen:.1f}"),
+        TableCell(f"{held} of {node.devices}", held),
+        TableCell(cells(node), held),
+        TableCell(node_buttons(node), node.state),
     ]
 
 
@@ -254,16 +254,16 @@ def _card(node: NodeView) -> Html:
 
 
 _TENANT_COLUMNS = (
-    Column("Tenant", "name"),
-    Column("Jobs", "n"),
-    Column("Running", "n", less=True),
-    Column("Done", "n", less=True),
-    Column("Devices", "n", "held now"),
-    Column("Promised", "n", "of all device time, by the weights of the jobs in the system"),
-    Column("Received", "n", "of all device time handed out so far"),
-    Column("Device time", "n", less=True),
-    Column("Lost", "n", "device time: work done again, and overhead"),
-    Column(
+    TableColumn("Tenant", "name"),
+    TableColumn("Jobs", "n"),
+    TableColumn("Running", "n", less=True),
+    TableColumn("Done", "n", less=True),
+    TableColumn("Devices", "n", "held now"),
+    TableColumn("Promised", "n", "of all device time, by the weights of the jobs in the system"),
+    TableColumn("Received", "n", "of all device time handed out so far"),
+    TableColumn("Device time", "n", less=True),
+    TableColumn("Lost", "n", "device time: work done again, and overhead"),
+    TableColumn(
         "Rho", "n", "finish-time fairness of its ended jobs, on average; above 1: worse than alone"
     ),
 )
@@ -274,72 +274,72 @@ def tenants_table(tenants: Sequence[TenantView]) -> Html:
     return table("tenants-table", "Tenants", _TENANT_COLUMNS, map(_tenant_row, tenants))
 
 
-def _tenant_row(tenant: TenantView) -> list[Cell]:
+def _tenant_row(tenant: TenantView) -> list[TableCell]:
     rho = tenant.mean_rho
     return [
-        Cell(name(tenant.name)),
-        Cell(tenant.jobs),
-        Cell(tenant.running),
-        Cell(tenant.done),
-        Cell(tenant.devices),
-        Cell(percent(tenant.share_promised), tenant.share_promised),
-        Cell(percent(tenant.share_received), tenant.share_received),
-        Cell(duration(tenant.device_s), f"{tenant.device_s:.1f}"),
-        Cell(duration(tenant.lost_device_s), f"{tenant.lost_device_s:.1f}"),
-        Cell(DASH if rho is None else f"{rho:.2f}", "" if rho is None else rho),
+        TableCell(name(tenant.name)),
+        TableCell(tenant.jobs),
+        TableCell(tenant.running),
+        TableCell(tenant.done),
+        TableCell(tenant.devices),
+        TableCell(percent(tenant.share_promised), tenant.share_promised),
+        TableCell(percent(tenant.share_received), tenant.share_received),
+        TableCell(duration(tenant.device_s), f"{tenant.device_s:.1f}"),
+        TableCell(duration(tenant.lost_device_s), f"{tenant.lost_device_s:.1f}"),
+        TableCell(DASH if rho is None else f"{rho:.2f}", "" if rho is None else rho),
     ]
 
 
 _STINT_COLUMNS = (
-    Column("Start", "n"),
-    Column("On", "tight"),
-    Column("Began", "n"),
-    Column("Took", "n"),
-    Column("Steps", "n", "done in this start"),
-    Column("Handover", "n", "from the order until the devices are free of who had them"),
-    Column("Started", "n", "from there to the first word of the process"),
-    Column("Loaded", "n", "its checkpoint"),
-    Column("Saved", "n", "the newest checkpoint"),
-    Column("Stopped", "n", "from the order to stop to the end of the last process"),
-    Column("Lost steps", "n", "to be done again"),
-    Column("Ended because", "why"),
+    TableColumn("Start", "n"),
+    TableColumn("On", "tight"),
+    TableColumn("Began", "n"),
+    TableColumn("Took", "n"),
+    TableColumn("Steps", "n", "done in this start"),
+    TableColumn("Handover", "n", "from the order until the devices are free of who had them"),
+    TableColumn("Started", "n", "from there to the first word of the process"),
+    TableColumn("Loaded", "n", "its checkpoint"),
+    TableColumn("Saved", "n", "the newest checkpoint"),
+    TableColumn("Stopped", "n", "from the order to stop to the end of the last process"),
+    TableColumn("Lost steps", "n", "to be done again"),
+    TableColumn("Ended because", "why"),
 )
 
 
-def stints_table(stints: Sequence[StintView], now_s: float) -> Html:
+def attempts_table(stints: Sequence[AttemptView], now_s: float) -> Html:
     """What each start of a job cost, newest first, with the sums."""
     rows = (_stint_row(stint, now_s) for stint in reversed(stints))
     return table("stints-table", "Starts of the job", _STINT_COLUMNS, rows, _sums(stints))
 
 
-def _stint_row(stint: StintView, now_s: float) -> list[Cell]:
+def _stint_row(stint: AttemptView, now_s: float) -> list[TableCell]:
     ended = now_s if stint.ended_s is None else stint.ended_s
     where = join(name(stint.node), tag("small", " ", name(stint.accelerator)))
     took = ended - stint.began_s
     steps = max(stint.to_step - stint.from_step, 0.0)
     return [
-        Cell(stint.epoch),
-        Cell(where),
-        Cell(ago(stint.began_s, now_s), f"{stint.began_s:.1f}"),
-        Cell(duration(took), f"{took:.1f}"),
-        Cell(count(steps), steps),
+        TableCell(stint.epoch),
+        TableCell(where),
+        TableCell(ago(stint.began_s, now_s), f"{stint.began_s:.1f}"),
+        TableCell(duration(took), f"{took:.1f}"),
+        TableCell(count(steps), steps),
         *(_part(value) for value in _parts(stint)),
-        Cell(count(stint.lost_steps), stint.lost_steps),
-        Cell(stint.why or "runs"),
+        TableCell(count(stint.lost_steps), stint.lost_steps),
+        TableCell(stint.why or "runs"),
     ]
 
 
-def _parts(stint: StintView) -> tuple[float, ...]:
+def _parts(stint: AttemptView) -> tuple[float, ...]:
     return (stint.wait_s, stint.start_s, stint.load_s, stint.save_s, stint.stop_s)
 
 
-def _part(seconds: float) -> Cell:
+def _part(seconds: float) -> TableCell:
     """A part of the cost; -1 = not known."""
     known = seconds >= 0
-    return Cell(duration(seconds) if known else DASH, f"{seconds:.3f}" if known else "")
+    return TableCell(duration(seconds) if known else DASH, f"{seconds:.3f}" if known else "")
 
 
-def _sums(stints: Sequence[StintView]) -> Html:
+def _sums(stints: Sequence[AttemptView]) -> Html:
     parts = [
         sum(max(part, 0.0) for part in column) for column in zip(*map(_parts, stints), strict=True)
     ]

@@ -7,22 +7,16 @@ from typing import Any
 
 import msgspec
 
-from fairlead.errors import InputError
+from fairlead.analysis.report.metric_catalogue import DASH
 from fairlead.cluster.front.facade import Facade
-from fairlead.cluster.protocol.read_job_spec import (
-    ACCELERATOR,
-    check_spec,
-    told,
-)
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.api_models import (
-    Comparison,
-    Outlook,
-    WhatIf,
-)
 from fairlead.cluster.front.web import tables
-from fairlead.cluster.front.web.page_request import Ask
 from fairlead.cluster.front.web.forecasts import Forecasts
+from fairlead.cluster.front.web.layout import (
+    Page,
+    Section,
+    columns,
+    note,
+)
 from fairlead.cluster.front.web.lists import text_field
 from fairlead.cluster.front.web.markup import (
     Html,
@@ -31,14 +25,20 @@ from fairlead.cluster.front.web.markup import (
     percent,
     tag,
 )
-from fairlead.cluster.front.web.layout import (
-    Page,
-    Section,
-    columns,
-    note,
+from fairlead.cluster.front.web.page_request import PageRequest
+from fairlead.cluster.front.web.tables import TableCell, TableColumn
+from fairlead.cluster.protocol.api_models import (
+    Comparison,
+    ForecastSummary,
+    WhatIf,
 )
-from fairlead.cluster.front.web.tables import Cell, Column
-from fairlead.analysis.report.metric_catalogue import DASH
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.read_job_spec import (
+    ACCELERATOR,
+    check_spec,
+    describe_error,
+)
+from fairlead.errors import InputError
 from fairlead.model.toml import parse_toml
 
 CHANGED = 100  # jobs shown
@@ -46,7 +46,9 @@ _DEVICES = re.compile(r"\s*([^=\s]+)\s*=\s*([0-9]{1,5})\s*")
 _EXAMPLE = 'command = ["python", "train.py"]\ntotal_steps = 10000\nscale_factor = 1\nrates = { v100 = 10.0 }'
 
 
-def what_if_page(forecasts: Forecasts, policies: Sequence[str], _facade: Facade, ask: Ask) -> Page:
+def what_if_page(
+    forecasts: Forecasts, policies: Sequence[str], _facade: Facade, ask: PageRequest
+) -> Page:
     """The page at ``/what-if``: the form and, where it was sent, the answer or what is wrong with it."""
     sections = []
     if ask.form:
@@ -87,7 +89,7 @@ def _job(fields: Any, where: str) -> JobSpec:
             fields = fields | {"command": shlex.split(fields["command"])}
         spec = msgspec.convert(fields, JobSpec)
     except msgspec.ValidationError as problem:
-        raise InputError(f"{where}: {told(problem, fields)}") from None
+        raise InputError(f"{where}: {describe_error(problem, fields)}") from None
     except ValueError as problem:
         raise InputError(f"{where}: command: {problem}") from None
     check_spec(spec, where)
@@ -107,7 +109,7 @@ def _nodes(text: str) -> dict[str, int]:
     return found
 
 
-def form(ask: Ask, policies: Sequence[str]) -> Section:
+def form(ask: PageRequest, policies: Sequence[str]) -> Section:
     """What can be asked; it keeps what was written."""
     given = ask.form
     names = (tag("option", value=name) for name in policies)
@@ -130,8 +132,18 @@ def form(ask: Ask, policies: Sequence[str]) -> Section:
     return Section("ask", "What if", join(words, asked))
 
 
-_OUTLOOK = (Column("Forecast"), Column("Now", "n"), Column("Then", "n"), Column("Change", "n"))
-_CHANGED = (Column("Job", "n"), Column("Now", "n"), Column("Then", "n"), Column("Change", "n"))
+_OUTLOOK = (
+    TableColumn("Forecast"),
+    TableColumn("Now", "n"),
+    TableColumn("Then", "n"),
+    TableColumn("Change", "n"),
+)
+_CHANGED = (
+    TableColumn("Job", "n"),
+    TableColumn("Now", "n"),
+    TableColumn("Then", "n"),
+    TableColumn("Change", "n"),
+)
 
 
 def answer(found: Comparison) -> Section:
@@ -154,24 +166,28 @@ def answer(found: Comparison) -> Section:
     return Section("answer", "Answer", body)
 
 
-def _outlook(now: Outlook, then: Outlook) -> list[list[Cell]]:
+def _outlook(now: ForecastSummary, then: ForecastSummary) -> list[list[TableCell]]:
     times = (
         ("All jobs done in", now.makespan_s, then.makespan_s),
         ("Mean time to the end of a job", now.mean_left_s, then.mean_left_s),
     )
-    rows = [[Cell(words), *_times(a, b)] for words, a, b in times]
+    rows = [[TableCell(words), *_times(a, b)] for words, a, b in times]
     a, b = now.utilization, then.utilization
     rows.append(
         [
-            Cell("Devices in use"),
-            Cell(percent(a), a),
-            Cell(percent(b), b),
-            Cell(_signed(100 * (b - a))),
+            TableCell("Devices in use"),
+            TableCell(percent(a), a),
+            TableCell(percent(b), b),
+            TableCell(_signed(100 * (b - a))),
         ]
     )
     many = len(now.finish_s), len(then.finish_s)
     rows.append(
-        [Cell("Jobs done within the horizon"), *map(Cell, many), Cell(f"{many[1] - many[0]:+d}")]
+        [
+            TableCell("Jobs done within the horizon"),
+            *map(TableCell, many),
+            TableCell(f"{many[1] - many[0]:+d}"),
+        ]
     )
     return rows
 
@@ -180,16 +196,20 @@ def _signed(points: float) -> str:
     return f"{points:+.1f} points"
 
 
-def _times(now_s: float, then_s: float) -> list[Cell]:
+def _times(now_s: float, then_s: float) -> list[TableCell]:
     change = then_s - now_s
     words = (
         f"{duration(abs(change))} {'later' if change > 0 else 'sooner'}"
         if abs(change) >= 0.05
         else DASH
     )
-    return [Cell(duration(now_s), now_s), Cell(duration(then_s), then_s), Cell(words, change)]
+    return [
+        TableCell(duration(now_s), now_s),
+        TableCell(duration(then_s), then_s),
+        TableCell(words, change),
+    ]
 
 
-def _changed(job: int, now_s: float, then_s: float) -> list[Cell]:
+def _changed(job: int, now_s: float, then_s: float) -> list[TableCell]:
     shown: Html | str = tables.job_link(job) if job >= 0 else "new"
-    return [Cell(shown, job), *_times(now_s, then_s)]
+    return [TableCell(shown, job), *_times(now_s, then_s)]
