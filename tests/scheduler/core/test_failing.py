@@ -1,8 +1,10 @@
 """Jobs that fail: given up by an event, and placed elsewhere."""
 
+import numpy as np
 import pytest
 from tests.scheduler.core.test_changes import ends, hold
 from tests.scheduler.core.test_checkpoint import (
+    TWO,
     devices,
     moved,
     nodes,
@@ -18,8 +20,9 @@ from tests.scheduler.core.test_scheduler import (
 
 from fairlead.errors import ProtocolError
 from fairlead.model.commands import EndRound, JobEnd
-from fairlead.model.events import JobsDropped, NodesAvoided
+from fairlead.model.events import JobsDropped, NodeLost, NodesAvoided
 from fairlead.model.job import JobId
+from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core import invariants
 from fairlead.scheduler.journal import decode, encode
 from fairlead.scheduler.setup import build
@@ -87,3 +90,36 @@ def test_what_a_job_avoids_survives_a_change_of_hands() -> None:
 @pytest.mark.parametrize("event", [JobsDropped(2.0, (ONE,)), avoid(1.0, "a", "b")])
 def test_the_journal_has_them(event: JobsDropped | NodesAvoided) -> None:
     assert decode(encode(event)) == event
+
+
+@pytest.mark.parametrize("policy", ["las_aware", "fifo_perf"])
+def test_a_job_leaves_the_only_node_of_a_type_where_others_are_free(policy: str) -> None:
+    core = build(setup(nodes(a=1, k=1), policy))
+    first = start(run(core, submit(1)))
+    assert devices(core) == {1: [("a", 0)]}
+    core.handle(avoid(5.0, "a"))
+    second = start(run(core, ended(first, 10.0, 0.0, outcome=2)))
+    assert devices(core) == {1: [("k", 0)]}
+    third = start(run(core, ended(second, 370.0, 10.0)))
+    assert third.kept.all(), "it stays there"
+    run(core, NodeLost(375.0, "k"))
+    run(core, ended(third, 375.0, 0.0, outcome=2))
+    assert devices(core) == {1: [("a", 0)]}, "a wish is no ban"
+    invariants.check(core)
+
+
+def test_a_job_leaves_its_node_for_no_other_type_while_its_own_has_room() -> None:
+    core = build(setup(nodes(a=1, b=1, k=1)))
+    first = start(run(core, submit(1)))
+    core.handle(avoid(5.0, "a"))
+    run(core, ended(first, 10.0, 0.0, outcome=2))
+    assert devices(core) == {1: [("b", 0)]}
+
+
+def test_a_job_does_not_go_where_it_has_no_rate() -> None:
+    table = Throughputs(TWO.slots, (("net", 1),), np.array([[0.0, 10.0]]), None)
+    core = build(setup(nodes(a=1, k=1), table=table))
+    first = start(run(core, submit(1)))
+    core.handle(avoid(5.0, "a"))
+    run(core, ended(first, 10.0, 0.0, outcome=2))
+    assert devices(core) == {1: [("a", 0)]}

@@ -12,12 +12,18 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.avoid_nodes import (
+    OtherTypes,
     Placement,
     Site,
+    change_types,
     move_away,
 )
 from fairlead.scheduler.placement.by_device_id import by_device_id
 from fairlead.scheduler.placement.servers import fewest_servers
+from fairlead.scheduler.placement.stay import Old, alike, go_back
+
+ALIKE = 0.01  # relative difference of rates that are taken for equal
+_Before = tuple[Ints, Ints, Ints, Ints]  # unit, slot, first, devices of the round before
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +138,13 @@ class ActiveRound:
                 cost,
             )
             worth = np.where(slot == plan.slot[order], 1.0, fallback[order])
+        placed = Placement(first, devices, kept, slot)
+        if self.profile.patience > 0:
+            placed = self._go_back(plan.unit[order], placed, before)
         if self.avoids:
-            devices, kept = self._move_away(plan.unit[order], Placement(first, devices, kept, slot))
+            placed = self._move_away(plan.unit[order], placed, before)
+        worth = self._worth(plan.unit[order], slot, placed.slot, worth)
+        slot, devices, kept = placed.slot, placed.devices, placed.kept
         self.unit, self.planned = plan.unit[order], plan.slot[order]
         self.slot, self.worth = slot, worth
         self.first, self.devices = first, devices
@@ -171,8 +182,61 @@ class ActiveRound:
             devices = np.append(devices, found[1])
         return unit, slot, first, devices
 
-    def _move_away(self, unit: Ints, placed: Placement) -> tuple[Ints, Bools]:
-        """(devices, kept) with units off the nodes that their jobs avoid. unit: (rows,) of the ledger."""
+    def _go_back(self, unit: Ints, placed: Placement, before: _Before) -> Placement:
+        """Undo moves to another type where a unit is no faster and has a share on both: shares say how long
+        it is to have each, which is worth a start only to those who want its devices. Nobody does where all
+        jobs run. unit: (rows,) of the ledger."""
+        units, jobs = self.ledger.units, self.ledger.jobs
+        member = units.member[unit]
+        if np.count_nonzero(np.bincount(member[member >= 0], minlength=jobs.n)) < jobs.n:
+            return placed
+        old = self._were_on(unit, before)
+        old = {row: was for row, was in old.items() if self._could_stay(unit[row], was)}
+        rows = [r for r, was in old.items() if self._other_type(was[0], int(placed.slot[r]))]
+        if not rows:
+            return placed
+        slots = np.array([old[row][0] for row in rows], np.int64)
+        same = alike(self._speed(unit[rows]), placed.slot[rows], slots, ALIKE)
+        return go_back(
+            placed, {row: old[row] for row, is_so in zip(rows, same, strict=True) if is_so}
+        )
+
+    def _could_stay(self, unit: int, was: Old) -> bool:
+        slot, devices = was
+        return bool(self.ledger.units.share[unit, slot] > 0 and self.works[devices].all())
+
+    def _other_type(self, one: int, other: int) -> bool:
+        return bool(self.accelerator_of_slot[one] != self.accelerator_of_slot[other])
+
+    def _were_on(self, unit: Ints, before: _Before) -> dict[int, Old]:
+        """Row of a plan -> slot and devices of its unit in the round before. unit: (rows,) of the ledger."""
+        was, slot, first, devices = before
+        row_of = {int(u): row for row, u in enumerate(unit)}
+        return {
+            row_of[u]: (int(slot[k]), devices[first[k] : first[k + 1]].copy())
+            for k, u in enumerate(was.tolist())
+            if u in row_of and slot[k] >= 0
+        }
+
+    def _speed(self, unit: Ints) -> Floats:
+        """(rows, slots, width) steps/s that are believed, 1 where there is no member. unit: (rows,)"""
+        units = self.ledger.units
+        return np.where((units.member[unit] >= 0)[:, None, :], units.rate[unit], 1.0)
+
+    def _worth(self, unit: Ints, planned: Ints, slot: Ints, worth: Floats) -> Floats:
+        """(rows,) with that of rows that are on another slot than placement gave them: their time counts as
+        received where it was meant to be."""
+        other = np.flatnonzero(planned != slot)
+        if not len(other):
+            return worth
+        speed, row = self._speed(unit[other]), np.arange(len(other))
+        own, there = speed[row, planned[other]], speed[row, slot[other]]
+        worth = worth.copy()
+        worth[other] = np.divide(there, own, out=np.ones_like(own), where=own > 0).min(axis=1)
+        return worth
+
+    def _move_away(self, unit: Ints, placed: Placement, before: _Before) -> Placement:
+        """The placement with units off the nodes that their jobs avoid. unit: (rows,) of the ledger."""
         ids, cluster = self.ledger.unit_ids()[unit], self.cluster
         barred: dict[int, Bools] = {}
         for job, names in self.avoids.items():
@@ -186,8 +250,11 @@ class ActiveRound:
             self.fewest,
             self.throughputs.sibling,
         )
-        moved = move_away(placed, barred, site)
-        return moved.devices, moved.kept
+        speed = self._speed(unit).min(axis=2)
+        others = OtherTypes(
+            speed, self.accelerator_of_slot, self.spread, self._were_on(unit, before)
+        )
+        return move_away(change_types(placed, barred, site, others), barred, site)
 
     def _stakes(self, plan: RoundPlan) -> tuple[Floats, Floats, Floats]:
         """For each row of the plan: the rate on the other slot of its type over that on its own; the

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.arrays import Bools, Ints
+from fairlead.model.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,68 @@ class Site:
     works: Bools  # (devices,)
     fewest: Ints  # as ``Cluster.fewest_servers``
     sibling: Ints  # (slots,) the slot of the other locality, -1 = locality does not matter
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTypes:
+    """What rows may change to another accelerator type by."""
+
+    speed: Floats  # (rows, slots) 0 = the row cannot run there
+    accelerator_of_slot: Ints  # (slots,) accelerator type
+    spread: Bools  # (slots,) is it one of units on more servers than needed?
+    before: Mapping[int, tuple[int, Ints]]  # row -> slot and devices of the round before
+
+
+def change_types(
+    placed: Placement, barred: Mapping[int, Bools], site: Site, others: OtherTypes
+) -> Placement:
+    """The placement with rows moved off the nodes that are barred to them onto free devices of another type,
+    where there are none of their own: those they had before, else those where they are fastest."""
+    slot = placed.slot.copy()
+    result = Placement(placed.first, placed.devices.copy(), placed.kept.copy(), slot)
+    free = site.works.copy()
+    free[result.devices] = False
+    for row in sorted(barred):
+        mine = result.of(row)
+        if not barred[row][site.device_node[mine]].any():
+            continue
+        if _free_devices(result, row, free, barred[row], site) is not None:
+            continue  # ``move_away`` finds them
+        found = _elsewhere(result, row, free, barred[row], site, others)
+        if found is None:
+            continue
+        slot[row], devices = found
+        before = others.before.get(row)
+        result.kept[row] = before is not None and np.array_equal(before[1], devices)
+        free[mine] = site.works[mine]
+        free[devices] = False
+        mine[:] = devices
+    return result
+
+
+def _elsewhere(
+    placed: Placement, row: int, free: Bools, barred: Bools, site: Site, others: OtherTypes
+) -> tuple[int, Ints] | None:
+    """Slot and free devices of another type for a row; None = there are none."""
+    own, speed = others.accelerator_of_slot[placed.slot[row]], others.speed[row]
+    before = others.before.get(row)
+    if before is not None and speed[before[0]] > 0:
+        good = free[before[1]] & ~barred[site.device_node[before[1]]]
+        if good.all():
+            return before
+    need = len(placed.of(row))
+    for slot in np.argsort(-speed, kind="stable").tolist():
+        accelerator = int(others.accelerator_of_slot[slot])
+        if speed[slot] <= 0 or accelerator == own:
+            continue
+        usable = free & (site.device_type == accelerator) & ~barred[site.device_node]
+        nodes = _fullest(usable, need, site, len(barred))
+        if nodes is None:
+            continue
+        apart = len(nodes) > site.fewest[accelerator, need]
+        if site.sibling[slot] < 0 or apart == bool(others.spread[slot]):
+            return slot, _some_of(usable, need, nodes, site)
+    return None
 
 
 def move_away(placed: Placement, barred: Mapping[int, Bools], site: Site) -> Placement:
@@ -76,21 +138,33 @@ def _free_devices(
     usable = free.copy()
     usable[mine] = site.works[mine]
     usable &= (site.device_type == accelerator) & ~barred[site.device_node]
-    room = np.bincount(site.device_node[usable], minlength=len(barred))
     need = len(mine)
-    if room.sum() < need:
+    nodes = _fullest(usable, need, site, len(barred))
+    if nodes is None:
         return None
-    whole = np.flatnonzero(room >= need)
-    if len(whole):
-        nodes = whole[[np.argmin(room[whole])]]
-    else:
-        nodes = np.argsort(-room, kind="stable")
-        nodes = nodes[: np.searchsorted(np.cumsum(room[nodes]), need) + 1]
     if site.sibling[placed.slot[row]] >= 0:
         fewest = site.fewest[accelerator, need]
         before = len(np.unique(site.device_node[mine]))
         if (len(nodes) > fewest) != (before > fewest):
             return None
+    return _some_of(usable, need, nodes, site)
+
+
+def _fullest(usable: Bools, need: int, site: Site, count: int) -> Ints | None:
+    """The fullest node with so many usable devices, else the emptiest ones together; None where there are
+    not enough. count: of all nodes."""
+    room = np.bincount(site.device_node[usable], minlength=count)
+    if room.sum() < need:
+        return None
+    whole = np.flatnonzero(room >= need)
+    if len(whole):
+        return np.asarray(whole[[np.argmin(room[whole])]])
+    nodes = np.argsort(-room, kind="stable")
+    return np.asarray(nodes[: np.searchsorted(np.cumsum(room[nodes]), need) + 1])
+
+
+def _some_of(usable: Bools, need: int, nodes: Ints, site: Site) -> Ints:
+    """So many usable devices of these nodes, in the order of the nodes; sorted."""
     found: Ints = np.concatenate(
         [np.flatnonzero(usable & (site.device_node == node)) for node in nodes.tolist()]
     )

@@ -1,0 +1,42 @@
+"""Undo moves between accelerator types that gain nothing, after a rule of placement has made them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fairlead.model.arrays import Ints
+from fairlead.scheduler.placement.avoid_nodes import Placement
+
+Old = tuple[int, Ints]  # slot and devices of a row in the round before
+
+
+def go_back(placed: Placement, old: Mapping[int, Old]) -> Placement:
+    """The placement with rows on the devices that they had, as far as no other row is placed on them, or
+    only rows that go back themselves. old: row -> where it was; no two rows were on one device."""
+    holder = {device: row for row in range(len(placed.slot)) for device in placed.of(row).tolist()}
+    back, more = set(old), True
+    while more:
+        stuck = {
+            row
+            for row in back
+            if not {holder.get(d, row) for d in old[row][1].tolist()} <= back | {row}
+        }
+        back, more = back - stuck, bool(stuck)
+    if not back:
+        return placed
+    result = Placement(placed.first, placed.devices.copy(), placed.kept.copy(), placed.slot.copy())
+    for row in sorted(back):
+        slot, devices = old[row]
+        result.of(row)[:] = devices
+        result.slot[row], result.kept[row] = slot, True
+    return result
+
+
+def alike(speed: np.ndarray, one: Ints, other: Ints, tolerance: float) -> np.ndarray:
+    """(rows,) do all members of a row run as fast on one slot as on the other? speed: (rows, slots, width)
+    steps/s, 1 where there is no member."""
+    row = np.arange(len(speed))
+    here, there = speed[row, one], speed[row, other]
+    near = np.abs(here - there) <= tolerance * np.maximum(here, there)
+    result: np.ndarray = ((here > 0) & near).all(axis=1)
+    return result

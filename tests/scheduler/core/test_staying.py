@@ -1,0 +1,63 @@
+"""Moves between accelerator types that gain nothing are not made."""
+
+import numpy as np
+import pytest
+from tests.scheduler.core.test_checkpoint import devices, setup
+from tests.scheduler.core.test_scheduler import ended, run, start, submit
+
+from fairlead.model.cluster import Cluster, Node, SlotType
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core import invariants
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.setup import build
+
+TYPES = ("k80", "p100", "v100")
+POLICIES = ("finish_time_fairness_perf", "las_aware", "las")
+
+
+def three_types(policy: str, rates: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Scheduler:
+    cluster = Cluster(tuple(Node(name, name, 2) for name in TYPES))
+    slots = tuple(SlotType(name) for name in TYPES)
+    return build(setup(cluster, policy, Throughputs(slots, (("net", 1),), np.array([rates]), None)))
+
+
+def places(
+    core: Scheduler, rounds: int, *jobs: int, cost_s: float = 1.0
+) -> list[dict[int, list[tuple[str, int]]]]:
+    """Where jobs are, round by round."""
+    current, found = start(run(core, submit(*jobs))), []
+    for number in range(1, rounds + 1):
+        found.append(devices(core))
+        core.ledger.jobs.restart_s[:] = cost_s
+        current = start(run(core, ended(current, 360.0 * number, 360.0)))
+        invariants.check(core)
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("jobs", [(1,), (1, 2, 3), (1, 2, 3, 4, 5, 6)])
+def test_jobs_that_all_run_stay_where_they_are_if_types_are_alike(
+    policy: str, jobs: tuple[int, ...]
+) -> None:
+    first, *others = places(three_types(policy), 12, *jobs)
+    assert all(other == first for other in others)
+
+
+def test_what_a_job_has_counts_for_the_share_that_it_stands_for() -> None:
+    core = three_types("finish_time_fairness_perf")
+    places(core, 12, 1)
+    received = core.ledger.units.received_s.sum() + np.abs(core.ledger.units.deficit_s).sum()
+    assert received > 0
+    owed = core.ledger.units.deficit_s + 12 * 360.0 * core.ledger.units.share
+    assert (owed - core.ledger.units.received_s).max() <= 360.0, "no debt grows up"
+
+
+def test_jobs_take_turns_where_one_waits() -> None:
+    core = three_types("las")
+    rounds = places(core, 40, *range(1, 8))
+    assert {job for where in rounds for job in where} == set(range(1, 8))
+
+
+def test_a_job_moves_to_where_it_is_faster() -> None:
+    core = three_types("finish_time_fairness_perf", (1.0, 1.0, 3.0))
+    assert places(core, 4, 1)[-1] == {1: [("v100", 0)]}

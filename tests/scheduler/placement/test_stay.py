@@ -1,0 +1,39 @@
+"""Rows go back to devices of the round before, where nobody else is placed."""
+
+import numpy as np
+
+from fairlead.scheduler.placement.avoid_nodes import Placement
+from fairlead.scheduler.placement.stay import go_back
+
+
+def placed(*devices: list[int]) -> Placement:
+    n = len(devices)
+    first = np.cumsum([0, *map(len, devices)])
+    return Placement(first, np.concatenate(devices), np.zeros(n, np.bool_), np.zeros(n, np.int64))
+
+
+def old(*devices: int) -> tuple[int, np.ndarray]:
+    return 1, np.array(devices)
+
+
+def rows(result: Placement) -> list[list[int]]:
+    return [result.of(row).tolist() for row in range(len(result.slot))]
+
+
+def test_a_row_goes_back_to_devices_that_are_free() -> None:
+    before = placed([0], [1])
+    result = go_back(before, {1: old(5)})
+    assert rows(result) == [[0], [5]]
+    assert (result.kept.tolist(), result.slot.tolist()) == ([False, True], [0, 1])
+    assert rows(before) == [[0], [1]]
+
+
+def test_rows_that_change_places_both_go_back() -> None:
+    assert rows(go_back(placed([0, 1], [2, 3]), {0: old(2, 3), 1: old(0, 1)})) == [[2, 3], [0, 1]]
+
+
+def test_a_row_on_whose_devices_another_is_placed_does_not_and_neither_does_who_waits_for_it() -> (
+    None
+):
+    before = placed([0], [1], [2])
+    assert go_back(before, {1: old(0), 2: old(1)}) is before
