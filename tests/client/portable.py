@@ -27,6 +27,7 @@ from fairlead.client.messages import (
     StopRank,
 )
 from fairlead.client.stub_agent import StubAgent
+from fairlead.errors import ConfigError
 
 STEPS = 60
 FRAMEWORKS = ("torch", "torchdata", "numpy", "lightning", "pytorch_lightning", "transformers")
@@ -78,6 +79,9 @@ def import_one(module: str) -> None:
         importlib.import_module(module)
     except ModuleNotFoundError as problem:
         if problem.name not in FRAMEWORKS:  # what is for a framework needs it
+            raise
+    except ConfigError:  # as a sentence
+        if module.rpartition(".")[2] not in FRAMEWORKS:
             raise
 
 

@@ -207,7 +207,7 @@ def test_refused_later_it_exits_without_saving(
 
         def after(held: Lease) -> None:
             if held.step == 5:
-                served.host.epoch = 2  # a new start of the job
+                served.host.attempt = 2  # a new start of the job
                 served.host.drop()
 
         assert train(lease(Script(), folder), after=after) == 75

@@ -48,12 +48,12 @@ def test_messages_arrive_whole_in_whatever_pieces_they_come(sizes: list[int]) ->
         b"\1\0\0\0\xc1",
         b"\2\0\0\0{}",
         framed(b'{"type":["Loaded"]}'),
-        framed(b'{"type":"Loaded","epoch":true,"step":1,"load_s":0.5}'),
-        framed(b'{"type":"Loaded","epoch":1.0,"step":1,"load_s":0.5}'),
-        framed(b'{"type":"Loaded","epoch":1,"step":"1","load_s":0.5}'),
-        framed(b'{"type":"Loaded","epoch":1,"step":1,"load_s":NaN}'),
-        framed(b'{"type":"Loaded","epoch":1,"step":1,"load_s":1e999}'),
-        framed(b'{"type":"Loaded","epoch":1,"step":1}'),
+        framed(b'{"type":"Loaded","attempt":true,"step":1,"load_s":0.5}'),
+        framed(b'{"type":"Loaded","attempt":1.0,"step":1,"load_s":0.5}'),
+        framed(b'{"type":"Loaded","attempt":1,"step":"1","load_s":0.5}'),
+        framed(b'{"type":"Loaded","attempt":1,"step":1,"load_s":NaN}'),
+        framed(b'{"type":"Loaded","attempt":1,"step":1,"load_s":1e999}'),
+        framed(b'{"type":"Loaded","attempt":1,"step":1}'),
         framed(b"[" * 60_000),
         frame(RankRefused("not for this side")),
         frame(RankEnded(1, 2, 3, 0.0, True)).replace(b"completed", b"kompleted"),
@@ -79,7 +79,7 @@ def test_a_message_that_nobody_would_take_is_not_sent() -> None:
 def test_what_a_newer_peer_adds_is_passed_over_and_what_an_older_one_lacks_has_its_default() -> (
     None
 ):
-    newer = framed(b'{"type":"Loaded","epoch":1,"step":7,"load_s":2,"more":[1]}')
+    newer = framed(b'{"type":"Loaded","attempt":1,"step":7,"load_s":2,"more":[1]}')
     assert list(RankFrames[FromRank](FromRank).feed(newer)) == [Loaded(1, 7, 2.0)]
-    older = framed(b'{"type":"Progress","epoch":1,"step":7,"saved_step":0,"save_s":0.0}')
+    older = framed(b'{"type":"Progress","attempt":1,"step":7,"saved_step":0,"save_s":0.0}')
     assert list(RankFrames[FromRank](FromRank).feed(older)) == [Progress(1, 7, 0, 0.0)]

@@ -20,7 +20,7 @@ def test_what_an_agent_says() -> None:
         }
     )
     assert place == RankEnvironment(
-        socket="/run/agent", job=7, epoch=3, gang=("::1", 900), rank=1, world_size=2
+        socket="/run/agent", job=7, attempt=3, rank_sync=("::1", 900), rank=1, world_size=2
     )
 
 
@@ -28,7 +28,7 @@ def test_under_another_launcher_rank_0_listens_behind_its_port() -> None:
     place = read_rank_environment(
         {"WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "800"}
     )
-    assert place.gang == ("10.0.0.1", 801)
+    assert place.rank_sync == ("10.0.0.1", 801)
 
 
 @pytest.mark.parametrize(

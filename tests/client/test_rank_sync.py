@@ -44,7 +44,7 @@ class Job:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         env = self.host.environment(
-            checkpoint_dir=str(self.folder / "ck"), gang=f"127.0.0.1:{self.port}"
+            checkpoint_dir=str(self.folder / "ck"), rank_sync=f"127.0.0.1:{self.port}"
         )
         self.ranks = [
             subprocess.Popen(

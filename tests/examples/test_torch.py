@@ -95,7 +95,7 @@ class Starter:
             with socket.create_server(("127.0.0.1", 0)) as one:
                 free.append(one.getsockname()[1])
         env = self.host.environment(
-            checkpoint_dir=str(self.folder / name), gang=f"127.0.0.1:{free[0]}"
+            checkpoint_dir=str(self.folder / name), rank_sync=f"127.0.0.1:{free[0]}"
         )
         env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free[1])}
         arguments = [str(EXAMPLES / command[0]), *command[1:]]

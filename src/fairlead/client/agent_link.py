@@ -107,12 +107,12 @@ class Link:
         if renew:
             self._asked, self._asked_at = True, now
         if renew or len(self._outbox) < HELD_BACK:
-            self._send(Progress(self._place.epoch, *self._state, renew=renew))
+            self._send(Progress(self._place.attempt, *self._state, renew=renew))
 
     def tell_saving(self) -> None:
         """The state is being saved."""
         if self._socket is not None and len(self._outbox) < HELD_BACK:
-            self._send(Progress(self._place.epoch, *self._state, saving=True))
+            self._send(Progress(self._place.attempt, *self._state, saving=True))
 
     def is_due(self, now: float) -> bool:
         """Is it time to ask for the lease?"""
@@ -168,7 +168,7 @@ class Link:
         """The lease ran out while the rank was busy (a long step, a load): the agent may still extend it."""
         if self._socket is not None and not self._asked:
             self._asked, self._asked_at = True, now
-            self._send(Progress(self._place.epoch, *self._state, renew=True))
+            self._send(Progress(self._place.attempt, *self._state, renew=True))
         until = now + ANSWER_S
         while self._asked and self._socket is not None and (now := monotonic()) < until:
             self._receive(wait_s=until - now)
@@ -188,7 +188,7 @@ class Link:
         self._asked, self._asked_at = True, now
         place = self._place
         for message in (
-            Hello(place.job, place.epoch, place.token, os.getpid(), version=__version__),
+            Hello(place.job, place.attempt, place.token, os.getpid(), version=__version__),
             *self._again.values(),
         ):
             self._send(message)

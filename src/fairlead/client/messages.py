@@ -52,7 +52,7 @@ class Hello:
     """The first message of rank 0. Answered by ``Grant`` or ``RankRefused``."""
 
     job: int
-    epoch: int
+    attempt: int
     token: str
     pid: int
     protocol: int = PROTOCOL
@@ -63,7 +63,7 @@ class Hello:
 class Loaded:
     """Training goes on from here: the checkpoint that was loaded is of this step (0: there was none)."""
 
-    epoch: int
+    attempt: int
     step: int
     load_s: float
     lost_steps: int = -1  # by all starts so far: done, and to be done again; -1 = not known
@@ -73,7 +73,7 @@ class Loaded:
 class Progress:
     """So many steps are done. renew: 75 % of the lease are over, please extend it."""
 
-    epoch: int
+    attempt: int
     step: int  # -1 = not known yet: the checkpoint is still to be loaded
     saved_step: int  # of the newest whole checkpoint, 0 = none
     save_s: float  # seconds that the newest checkpoint took
@@ -85,7 +85,7 @@ class Progress:
 class Adapt:
     """The job trains on with another batch size (Accordion, GNS). From the next step on."""
 
-    epoch: int
+    attempt: int
     batch: int  # samples per step
     total_steps: int  # of the whole job, as absolute steps from now on
     step: int  # steps done, in the same count
@@ -96,7 +96,7 @@ class RankEnded:
     """The loop of rank 0 is over. Completed: what is left is the code behind it, which may still be told to
     stop; a rank that then stops says so with another one."""
 
-    epoch: int
+    attempt: int
     step: int
     saved_step: int
     save_s: float

@@ -20,13 +20,13 @@ class RankEnvironment:
 
     socket: str = ""  # of the agent, "" = not under Fairlead
     job: int = 0
-    epoch: int = 0
+    attempt: int = 0
     token: str = ""
     sync_token: str = ""  # shared by the ranks of all nodes; "" = the token, which is a node's own
     checkpoint_dir: str = ""
     total_steps: int = 0  # 0 = the script knows
     batch: int = 0  # 0 = the script knows
-    gang: tuple[str, int] | None = None  # host and port where rank 0 listens for the others
+    rank_sync: tuple[str, int] | None = None  # host and port where rank 0 listens for the others
     rank: int = 0
     world_size: int = 1
 
@@ -40,19 +40,19 @@ def read_rank_environment(environ: Mapping[str, str]) -> RankEnvironment:
     return RankEnvironment(
         socket=environ.get("FAIRLEAD_SOCKET", ""),
         job=_whole(environ, "FAIRLEAD_JOB", 0),
-        epoch=_whole(environ, "FAIRLEAD_ATTEMPT", 0),
+        attempt=_whole(environ, "FAIRLEAD_ATTEMPT", 0),
         token=environ.get("FAIRLEAD_TOKEN", ""),
         sync_token=environ.get("FAIRLEAD_RANK_SYNC_TOKEN", ""),
         checkpoint_dir=environ.get("FAIRLEAD_CHECKPOINT_DIR", ""),
         total_steps=_whole(environ, "FAIRLEAD_TOTAL_STEPS", 0),
         batch=_whole(environ, "FAIRLEAD_BATCH", 0),
-        gang=_gang(environ) if world_size > 1 else None,
+        rank_sync=_rank_sync(environ) if world_size > 1 else None,
         rank=rank,
         world_size=world_size,
     )
 
 
-def _gang(environ: Mapping[str, str]) -> tuple[str, int]:
+def _rank_sync(environ: Mapping[str, str]) -> tuple[str, int]:
     """Where rank 0 listens. Under another launcher (torchrun): the port behind that of its rendezvous."""
     if not environ.get("FAIRLEAD_RANK_SYNC"):
         port = _whole(environ, "MASTER_PORT", 29500, least=1)

@@ -36,7 +36,7 @@ class Join:
     """A rank is there."""
 
     token: str
-    epoch: int
+    attempt: int
     rank: int
 
 
@@ -156,11 +156,11 @@ class RankZeroSync:
 
     def open(self, idle: Idle) -> None:
         """Listen until all ranks have joined. Leaves the process where they do not come."""
-        assert self._place.gang is not None
+        assert self._place.rank_sync is not None
         try:
-            listening = socket.create_server(self._place.gang, backlog=self._place.world_size)
+            listening = socket.create_server(self._place.rank_sync, backlog=self._place.world_size)
         except OSError as problem:
-            leave(EXIT_RANK_SYNC, f"cannot listen at {self._place.gang}: {problem.strerror}")
+            leave(EXIT_RANK_SYNC, f"cannot listen at {self._place.rank_sync}: {problem.strerror}")
         with listening:
             until = monotonic() + OPEN_S
             while len(self._peers) < self._place.world_size - 1:
@@ -202,7 +202,7 @@ class RankZeroSync:
 
     def _is_ours(self, join: Join) -> bool:
         place = self._place
-        known = join.token == (place.sync_token or place.token) and join.epoch == place.epoch
+        known = join.token == (place.sync_token or place.token) and join.attempt == place.attempt
         return known and 0 < join.rank < place.world_size and join.rank not in self._peers
 
     def _missing(self) -> str:
@@ -222,11 +222,11 @@ class OtherRankSync:
         until = monotonic() + OPEN_S
         while (connected := self._connected()) is None:
             if monotonic() > until:
-                leave(EXIT_RANK_SYNC, f"rank 0 does not answer at {self._place.gang}")
+                leave(EXIT_RANK_SYNC, f"rank 0 does not answer at {self._place.rank_sync}")
             sleep(0.05)
         self._peer = Peer(connected, Downward, "rank 0")
         place = self._place
-        self._peer.send(Join(place.sync_token or place.token, place.epoch, place.rank))
+        self._peer.send(Join(place.sync_token or place.token, place.attempt, place.rank))
         begin = self._wait()
         assert isinstance(begin, Begin)
         return begin.checkpoint
@@ -255,9 +255,9 @@ class OtherRankSync:
         return message
 
     def _connected(self) -> socket.socket | None:
-        assert self._place.gang is not None
+        assert self._place.rank_sync is not None
         try:
-            connected = socket.create_connection(self._place.gang, timeout=5.0)
+            connected = socket.create_connection(self._place.rank_sync, timeout=5.0)
         except OSError:
             return None
         connected.settimeout(None)

@@ -88,7 +88,9 @@ class RankZero:
         self._user_save = save
         self._sharded = sharded
         self._link = Link(place, checkpoint_s)
-        self._gang: RankSync = RankZeroSync(place) if place.world_size > 1 else SingleRankSync()
+        self._rank_sync: RankSync = (
+            RankZeroSync(place) if place.world_size > 1 else SingleRankSync()
+        )
         self._pace = Pace()
         self._store = Checkpoints(directory) if directory else None
         self._steps = StepCount(Path(directory), place.job) if directory else None
@@ -103,14 +105,14 @@ class RankZero:
     def open(self) -> Checkpoint | None:
         """Get the lease, gather the ranks, find the checkpoint that all of them load."""
         self._link.open()
-        self._gang.open(self._gather)
+        self._rank_sync.open(self._gather)
         found = None
         if self._store is not None:
             self._take_lock(self._store)
             found = self._store.newest()
         if found is not None:
             self._mark(found.manifest)
-        self._gang.tell(Begin(str(found.path) if found else ""))
+        self._rank_sync.tell(Begin(str(found.path) if found else ""))
         return found
 
     def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None:
@@ -118,13 +120,13 @@ class RankZero:
         self._step = self._saved_step = step
         self._saved_at = monotonic()
         lost = -1 if self._steps is None else self._steps.go_on(step)
-        self._link.tell(Loaded(self._place.epoch, step, load_s, lost))
+        self._link.tell(Loaded(self._place.attempt, step, load_s, lost))
         if change is not None:
             self.change(step, *change)
 
     def change(self, step: int, batch_size: int, total_steps: int) -> None:
         """From the next step on the job uses another batch size."""
-        self._link.tell(Adapt(self._place.epoch, batch_size, total_steps, step))
+        self._link.tell(Adapt(self._place.attempt, batch_size, total_steps, step))
 
     def count(self, step: int) -> None:
         """So many steps are done."""
@@ -134,7 +136,7 @@ class RankZero:
     def decide(self, standing: RankStatus) -> Decision:
         """What all ranks do at this step."""
         self._step = standing.step
-        standings = [standing, *self._gang.standings(self._idle)]
+        standings = [standing, *self._rank_sync.standings(self._idle)]
         self._compare(standings)
         now = monotonic()
         verdict = self._judge(standings, now)
@@ -146,7 +148,7 @@ class RankZero:
                 early and standing.total_steps != self._marked
             )  # else the next start would do more steps
             verdict = replace(verdict, partial=self._partial(standing.step, again))
-        self._gang.tell(verdict)
+        self._rank_sync.tell(verdict)
         return verdict
 
     def save(self, partial: str, manifest: Manifest) -> bool:
@@ -155,7 +157,7 @@ class RankZero:
         began = monotonic()
         self._link.tell_saving()
         mine = save_part(Path(partial), self._place.rank, self._user_save)
-        others = self._gang.saved(self._idle)
+        others = self._rank_sync.saved(self._idle)
         problem = next((one.problem for one in (mine, *others) if one.problem), "")
         if not problem:
             parts = {name: part for one in (mine, *others) for name, part in one.parts.items()}
@@ -223,12 +225,12 @@ class RankZero:
         self._marked = manifest.total_steps if manifest.finished else -1
 
     def _end_of(self, step: int, completed: bool) -> RankEnded:
-        return RankEnded(self._place.epoch, step, self._saved_step, self._save_s, completed)
+        return RankEnded(self._place.attempt, step, self._saved_step, self._save_s, completed)
 
     def close(self) -> None:
         if not self._finishing:
             self._link.close()
-        self._gang.close()
+        self._rank_sync.close()
         if self._store is not None:
             self._store.unlock()
         if self._steps is not None:
@@ -322,11 +324,11 @@ class OtherRank:
         self._place = place
         self._user_save = save
         self._sharded = sharded
-        self._gang = OtherRankSync(place)
+        self._rank_sync = OtherRankSync(place)
 
     def open(self) -> Checkpoint | None:
         """The checkpoint that rank 0 has chosen and checked."""
-        path = self._gang.open()
+        path = self._rank_sync.open()
         return Checkpoint(Path(path), read_manifest(Path(path))) if path else None
 
     def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None: ...
@@ -337,7 +339,7 @@ class OtherRank:
 
     def decide(self, standing: RankStatus) -> Decision:
         """What rank 0 says."""
-        return self._gang.verdict(standing)
+        return self._rank_sync.verdict(standing)
 
     def save(self, partial: str, manifest: Manifest) -> bool:
         """This rank's part, where each has one, and the state of its loader."""
@@ -346,7 +348,7 @@ class OtherRank:
         if manifest.loader_state and not saved.problem:
             loader = save_part(Path(partial), rank, manifest.loader_state)
             saved = Saved({**saved.parts, **loader.parts}, loader.problem)
-        self._gang.tell(saved)
+        self._rank_sync.tell(saved)
         return True
 
     def go_on(self, verdict: Decision, step: int) -> tuple[float, int]:  # noqa: ARG002
@@ -360,7 +362,7 @@ class OtherRank:
         return ""
 
     def close(self) -> None:
-        self._gang.close()
+        self._rank_sync.close()
 
 
 def save_part(partial: Path, rank: int, what: UserSave | bytes) -> Saved:

@@ -32,7 +32,7 @@ class StubAgent:
     ) -> None:
         self.path = path
         self.lease_s, self.checkpoint_s = lease_s, checkpoint_s
-        self.job, self.epoch = job, 1
+        self.job, self.attempt = job, 1
         self.token = secrets.token_hex(16)
         self.granting = True
         self.said: list[FromRank] = []
@@ -53,7 +53,7 @@ class StubAgent:
         own: dict[str, str | int] = {
             "socket": os.fspath(self.path),
             "job": self.job,
-            "epoch": self.epoch,
+            "attempt": self.attempt,
             "token": self.token,
         }
         return {f"FAIRLEAD_{name.upper()}": str(value) for name, value in (own | more).items()}
@@ -110,10 +110,12 @@ class StubAgent:
 
     def _answer(self, message: FromRank) -> None:
         if isinstance(message, Hello):
-            right = (self.job, self.epoch, self.token)
-            self.known = (message.job, message.epoch, message.token) == right
+            right = (self.job, self.attempt, self.token)
+            self.known = (message.job, message.attempt, message.token) == right
             if not self.known:
-                self.send(RankRefused(f"job {message.job}, epoch {message.epoch} may not run here"))
+                self.send(
+                    RankRefused(f"job {message.job}, epoch {message.attempt} may not run here")
+                )
                 return
         wants = isinstance(message, Hello) or (isinstance(message, Progress) and message.renew)
         if wants and self.granting and self.known:

@@ -205,7 +205,7 @@ def _environment(host: StubAgent, accelerator: str, devices: int, folder: Path) 
         total_steps=ENDLESS,
         accelerator=accelerator,
         devices=",".join(map(str, range(devices))),
-        gang=f"127.0.0.1:{ports[0]}",
+        rank_sync=f"127.0.0.1:{ports[0]}",
     )
     ranks = {
         "WORLD_SIZE": str(devices),

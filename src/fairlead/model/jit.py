@@ -15,17 +15,13 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., object])
 
 _PACKAGES = (
-    "core",
+    "analysis.report",
     "estimation",
-    "mechanism",
     "model",
-    "placement",
     "policies",
-    "report",
-    "sim",
-    "solve",
-)
-_MODULES = ("journal",)  # with kernels, beside those packages
+    "scheduler",
+    "simulator",
+)  # have kernels
 _kernels: list["_Kernel"] = []
 _lock = threading.RLock()
 _announced = True  # has somebody been told that code is compiled, or is nobody to be told?
@@ -128,7 +124,7 @@ def prepare(everything: bool = False) -> int:
 
 
 def _import_all() -> None:
-    names = [f"fairlead.{name}" for name in _MODULES]
+    names = []
     for package in _PACKAGES:
         path = import_module(f"fairlead.{package}").__path__
         names += [one.name for one in walk_packages(path, f"fairlead.{package}.")]

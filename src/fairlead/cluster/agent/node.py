@@ -454,9 +454,9 @@ class NodeController:
     # --- ranks -----------------------------------------------------------------------------------
     def admit(self, hello: Hello) -> str:
         """See RankHandler, as for the following."""
-        start = self._starts.get((hello.job, hello.epoch))
+        start = self._starts.get((hello.job, hello.attempt))
         if start is None or start.ended or not start.launched:
-            return f"job {hello.job} does not run here with epoch {hello.epoch}"
+            return f"job {hello.job} does not run here with epoch {hello.attempt}"
         if not hmac.compare_digest(hello.token.encode(), start.token.encode()):
             return f"job {hello.job}: wrong token"
         return "" if start.speaks else f"job {hello.job}: its rank 0 is not here, or it is plain"

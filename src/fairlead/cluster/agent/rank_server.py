@@ -124,7 +124,7 @@ class RankServer:
         if reason := _other_protocol(hello) or self._handler.admit(hello):
             await _refuse(writer, reason)
             return
-        key = hello.job, hello.epoch
+        key = hello.job, hello.attempt
         old = self._peers.get(key)
         self._peers[key] = writer
         if old is not None:
@@ -145,7 +145,7 @@ class RankServer:
         try:
             while True:
                 message = await _read(reader)
-                if isinstance(message, Hello) or message.epoch != key[1]:
+                if isinstance(message, Hello) or message.attempt != key[1]:
                     await _refuse(writer, f"this connection is of epoch {key[1]}")
                     return
                 self._handler.hear(key, message)
