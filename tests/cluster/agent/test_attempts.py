@@ -12,7 +12,13 @@ from fairlead.client.messages import (
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.rank_failures import exit_failure
-from fairlead.cluster.protocol.messages import Failure, Rank
+from fairlead.cluster.protocol.messages import (
+    EXPIRED,
+    LEAVES,
+    ORPHANED,
+    Failure,
+    Rank,
+)
 
 TWO = tuple(Rank(rank=i, devices=(i,)) for i in range(2))
 
@@ -52,6 +58,29 @@ def test_a_plain_job_counts_time_until_it_is_told_to_stop() -> None:
     one.gone(9.0)
     held = one.held(10.0)
     assert (held.ran_s, held.exit_code, held.completed, held.step) == (3.0, 0, False, -1)
+
+
+@pytest.mark.parametrize("reason", [EXPIRED, LEAVES, ORPHANED])
+@pytest.mark.parametrize("code", [-15, -9, 143, 1])
+def test_what_the_agent_stops_on_its_own_account_has_not_failed(reason: str, code: int) -> None:
+    one = start()
+    one.started(1.0)
+    one.loaded(Loaded(1, 40, 0.5), 4.0)
+    one.stop(reason, 5.0)
+    one.exited(0, code, ended(0, code), 6.0)
+    one.gone(6.0)
+    held = one.held(7.0)
+    assert (held.state, held.reason, held.completed, held.failure) == ("ended", reason, False, None)
+
+
+def test_what_had_failed_before_the_agent_stopped_it_has_failed() -> None:
+    one = start()
+    one.started(1.0)
+    one.loaded(Loaded(1, 40, 0.5), 4.0)
+    one.exited(0, 9, ended(0, 9), 5.0)
+    one.stop(EXPIRED, 5.5)
+    one.gone(6.0)
+    assert one.held(7.0).reason == "exit code 9"
 
 
 def test_another_batch_size_has_its_own_count_of_steps() -> None:

@@ -273,7 +273,8 @@ def test_jobs_end_with_their_leases_when_the_agent_hangs(tmp_path: Path) -> None
                 assert await gone(lambda: {p.pid for p in processes_of(state)} == own)
             finally:
                 os.kill(agent.pid, signal.SIGCONT)
-            await server.until_state((2, 1), "ended")
-            assert server.held[2, 1].reason == "lease expired"
+            for key in ((1, 1), (2, 1)):
+                held = await server.until_state(key, "ended")
+                assert (held.reason, held.failure) == ("lease expired", None)
 
     asyncio.run(scenario())

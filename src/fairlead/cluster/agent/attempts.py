@@ -14,6 +14,9 @@ from fairlead.cluster.agent.proc import oom_kills
 from fairlead.cluster.agent.rank_failures import first_to_fail, sentence
 from fairlead.cluster.agent.stalls import StallWatch
 from fairlead.cluster.protocol.messages import (
+    EXPIRED,
+    LEAVES,
+    ORPHANED,
     Assignment,
     AttemptStatus,
     Failure,
@@ -305,10 +308,12 @@ class NodeAttempt:
 
     def _was_asked(self, code: int) -> bool:
         """Was it told to stop, and may such a job end like this? One that trains with an iterator saves
-        and exits with 0; after its loop it may be killed; where rank 0 is elsewhere, that node judges."""
+        and exits with 0; after its loop it may be killed; where rank 0 is elsewhere, that node judges. What
+        its agent stops on its own account is not to blame for its end, whatever that is."""
         if self._stop is None:
             return False
-        return self._loaded is None or code == 0 or self.finishing
+        own_account = self.stopping_for in (EXPIRED, LEAVES, ORPHANED)
+        return own_account or self._loaded is None or code == 0 or self.finishing
 
     def _why(self) -> str:
         failure = first_to_fail(self.failures)

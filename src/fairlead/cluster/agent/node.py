@@ -398,6 +398,8 @@ class NodeController:
             case Failed():
                 start.failed(message.rank, message.reason, now)
             case Exited():
+                if message.expired:
+                    start.stop(EXPIRED, now)
                 if start.may_tell:  # what it said as it ended
                     self._take_progress(start, now, last=True)
                 failure = self._failure(start, message.rank, message.code)

@@ -64,6 +64,7 @@ class SpawnedAttempt:
     terminated: bool = False
     kill_s: float | None = None  # when to send SIGKILL
     until_s: float | None = None  # when the lease is over
+    expired: bool = False  # was it ended at the end of its lease?
     dead_s: float | None = None  # when the last rank had ended
 
     @property
@@ -75,6 +76,11 @@ class SpawnedAttempt:
     def devices(self) -> set[int]:
         """Of all its ranks here."""
         return {device for rank in self.launch.ranks for device in rank.devices}
+
+    def is_expired(self, now: float) -> bool:
+        """Was its lease over by now (monotonic)? Then whoever stirred first has ended it: the spawner, or the
+        warden."""
+        return self.expired or (self.until_s is not None and self.until_s <= now)
 
     def may_run_beside(self, other: "SpawnedAttempt") -> bool:
         """Are their devices different, or are they to share them? A job never runs beside itself."""

@@ -252,7 +252,7 @@ class Spawner:
     def _expire(self, start: SpawnedAttempt, until_s: float, now: float) -> None:
         """The lease is over, and the agent, which should have seen to that, does not stir. The grace counts
         from the end of the lease: the server reckons with it."""
-        start.until_s = None
+        start.until_s, start.expired = None, True
         end = _end(start.launch, max(0.0, until_s + start.launch.grace_s - now))
         # One that is ending already is not told twice: scripts take a second SIGTERM for haste.
         self._end(msgspec.structs.replace(end, terminate=start.kill_s is None))
@@ -398,7 +398,8 @@ class Spawner:
     def _buried(self, start: SpawnedAttempt, pid: int, code: int) -> None:
         rank = start.leaders.pop(pid)
         job, epoch = start.key
-        self._tell(Exited(job=job, epoch=epoch, rank=rank, code=code))
+        expired = start.is_expired(time.monotonic())
+        self._tell(Exited(job=job, epoch=epoch, rank=rank, code=code, expired=expired))
         if not start.leaders and not start.forking:
             start.dead_s = time.monotonic()
 

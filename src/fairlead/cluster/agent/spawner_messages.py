@@ -109,6 +109,7 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     epoch: int
     rank: int
     code: int  # as subprocess has it: negative for a signal
+    expired: bool = False  # after the spawner has ended it, or was to, at the end of its lease
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
