@@ -73,8 +73,8 @@ def reproduce(
         Path | None,
         typer.Option(
             "--write-results",
-            metavar="FILE",
-            help="Write the page of results (Markdown) from the folders given in place of names.",
+            metavar="DIR",
+            help="Write pages of results (Markdown) into DIR from the folders given in place of names.",
         ),
     ] = None,
 ) -> None:

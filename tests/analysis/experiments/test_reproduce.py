@@ -75,17 +75,20 @@ def test_all_of_it_is_written_and_the_page_has_it(tmp_path: Path) -> None:
     (bench.folder / r.RECORD).unlink()
     assert r.reproduce(ONE, _bench(tmp_path))[1].n_known == 1
 
-    page = tmp_path / "docs" / "results.md"
-    r.write_results(page, [bench.folder])
-    text = page.read_text()
-    assert "## six-jobs" in text
+    pages = tmp_path / "docs" / "results"
+    r.write_results(pages, [bench.folder])
+    text = (pages / "six-jobs.md").read_text()
+    assert "\n# Six jobs\n" in text
     assert "    fairlead reproduce six-jobs --scale small\n" in text
     assert "| 2.000 | twice \\| as long |" in text
     assert "| makespan (h) | – | 3 | – | not run |" in text
     assert "| jobs | 123,456 | – | – |  |" in text
     assert "- They are few." in text
     assert "![Six jobs](images/six-jobs-figure.svg)" in text
-    assert (tmp_path / "docs" / "images" / "six-jobs-figure.svg").exists()
+    assert (pages / "images" / "six-jobs-figure.svg").exists()
+    assert "| [Six jobs](six-jobs.md) |" in (pages / "index.md").read_text()
+    with pytest.raises(ConfigError, match=r"--write-results: .*index\.md is not a directory"):
+        r.write_results(pages / "index.md", [bench.folder])
 
 
 def test_the_command_names_the_data_that_were_used(tmp_path: Path) -> None:
@@ -123,7 +126,7 @@ def test_data_that_is_missing_is_named(tmp_path: Path) -> None:
         ([], "give a name, or 'all'"),
         (["no-such"], "'no-such' is not known"),
         (["shockwave-canonical", "--data", "nowhere"], "--data: nowhere is not a directory"),
-        (["--write-results", "results.md", "nowhere"], "nowhere/findings.json: cannot be read"),
+        (["--write-results", "results", "nowhere"], "nowhere/findings.json: cannot be read"),
     ],
 )
 def test_bad_usage_is_one_sentence(

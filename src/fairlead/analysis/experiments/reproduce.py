@@ -33,12 +33,15 @@ from fairlead.errors import ConfigError, RunError
 from fairlead.simulator.traces.atomic_write import write_atomically
 
 RECORD = "findings.json"
-_HEADER = """# Results
+_GENERATED = "<!-- Written by fairlead reproduce --write-results: changes are lost. -->\n"
+_HEADER = f"""{_GENERATED}# Results in full
 
-Published results beside ours, written by `fairlead reproduce --write-results` from runs of the commands
-that stand with them. *Ratio* is ours over the published number. DIR is a directory with files of Gavel's
-and of Shockwave's release and with the published cluster traces, which are not part of Fairlead; without it
-`gavel-*` model the rates of two jobs on one device.
+One page for each reproduction, written from its run by `fairlead reproduce --write-results`. Each page
+has the command that was run, the figures of our run and the published ones, and *ratio*: ours over the
+published one. DIR is a directory with files of Gavel's and of Shockwave's release and with the published
+cluster traces, which are not part of Fairlead; without it `gavel-*` model the rates of two jobs that share
+a device.
+
 """
 
 
@@ -213,42 +216,44 @@ def _escaped(text: str) -> str:
 # --- the page of results -------------------------------------------------------------------------
 
 
-def write_results(page: Path, folders: Sequence[Path]) -> None:
-    """Write the page of results (Markdown) from folders that ``reproduce`` has written, in this order, with
-    their figures in ``images/`` beside it."""
-    records = [(folder, _read(folder / RECORD)) for folder in folders]
-    images = page.parent / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    parts = [_HEADER, _contents([record for _, record in records])]
-    for folder, record in records:
+def write_results(folder: Path, runs: Sequence[Path]) -> None:
+    """Write one page (Markdown) for each folder that ``reproduce`` has written, their figures in ``images/``,
+    and ``index.md``, which lists the pages in this order. ``folder`` is created if it is not there."""
+    records = [(run, _read(run / RECORD)) for run in runs]
+    images = folder / "images"
+    try:
+        images.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ConfigError(f"--write-results: {folder} is not a directory") from None
+    for run, record in records:
         names = []
         for figure in record.figures:
             if figure.endswith(".svg"):
                 names.append(f"{record.name}-{figure}")
-                copyfile(folder / figure, images / names[-1])
-        parts.append(_section(record, names))
-    _write(page, "\n".join(parts))
+                copyfile(run / figure, images / names[-1])
+        _write(folder / f"{record.name}.md", _page(record, names))
+    _write(folder / "index.md", _HEADER + _contents([record for _, record in records]))
 
 
 def _contents(records: Iterable[ReproductionRecord]) -> str:
     lines = ["| | source | scale | version | date |", "|---|---|---|---|---|"]
     lines += [
-        f"| [{one.title}](#{one.name}) | {_escaped(one.source)} | {one.scale} | {one.version} "
+        f"| [{one.title}]({one.name}.md) | {_escaped(one.source)} | {one.scale} | {one.version} "
         f"| {one.ended[:10]} |"
         for one in records
     ]
     return "\n".join(lines) + "\n"
 
 
-def _section(record: ReproductionRecord, images: list[str]) -> str:
-    lines = [f"## {record.name}\n", f"{record.title}. {record.source}.\n"]
+def _page(record: ReproductionRecord, images: list[str]) -> str:
+    lines = [_GENERATED + f"# {record.title}\n", f"{record.source}.\n"]
     lines.append(f"    {record.command}\n")
     lines.append(
         f"{record.ended[:10]}, version {record.version} ({record.code.partition('+')[2]}): {_took(record)}.\n"
     )
     lines += [f"- {remark}" for remark in record.remarks]
     lines += [""] if record.remarks else []
-    lines.append(as_markdown(record.tables, 3))
+    lines.append(as_markdown(record.tables))
     lines += [f"![{record.title}](images/{name})\n" for name in images]
     return "\n".join(lines)
 
