@@ -47,7 +47,7 @@ def test_a_job_trains_stops_and_says_how_long_that_took(play: Play) -> None:
         assert held.ran_s > 0
         said = await server.until_output(11, "leaves after step")
         assert "Grant(" in said
-        assert "Stop(reason='paused')" in said
+        assert "StopRank(reason='paused')" in said
         await server.order()
         await server.until(lambda: not server.held)
 
@@ -151,7 +151,7 @@ def test_jobs_end_when_their_lease_is_not_renewed(tmp_path: Path) -> None:
             for number in (1, 2):
                 held = await server.until_state((number, 1), "ended")
                 assert (held.reason, held.exit_code) == ("lease expired", 0)
-            assert "Stop(reason='lease expired')" in await server.until_output(1, "Stop")
+            assert "StopRank(reason='lease expired')" in await server.until_output(1, "Stop")
 
     asyncio.run(scenario())
 
