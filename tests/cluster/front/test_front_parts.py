@@ -291,7 +291,7 @@ def test_users_are_told_as_a_whole() -> None:
     outbox.put(UserList(rows=()))
     outbox.put(UserList(rows=()))
     (one,) = FrontFrames().feed(outbox.take(1000))
-    assert b"Users" in one
+    assert b"UserList" in one
 
 
 def test_the_time_from_a_rounds_end_until_a_node_follows() -> None:
