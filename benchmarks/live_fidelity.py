@@ -90,7 +90,7 @@ class Run:
             tuple((job.ended_s or 0.0) - job.submitted_s for job in jobs),
             tuple((table["end_s"] - table["arrival_s"]).to_list()),
             sum(job.starts for job in jobs),
-            len(result.stints),
+            len(result.placement_intervals),
             os.getloadavg()[0],
         )
 

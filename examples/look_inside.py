@@ -28,7 +28,9 @@ def main() -> None:
     hours = pl.col("devices").list.len() * (pl.col("end_s") - pl.col("start_s")) / 3600
     print("Device-hours by accelerator type:")
     print(
-        result.stints.group_by("accelerator").agg(hours.sum().round(1).alias("hours")).sort("hours")
+        result.placement_intervals.group_by("accelerator")
+        .agg(hours.sum().round(1).alias("hours"))
+        .sort("hours")
     )
 
     short = result.rounds.filter(pl.col("seconds") < result.config["round_s"])

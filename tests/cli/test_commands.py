@@ -95,13 +95,18 @@ def test_simulate_writes_a_whole_run(capsys: pytest.CaptureFixture[str]) -> None
     assert len(printed["jct_s"]) == 25
     jobs = pl.read_parquet("one/jobs.parquet")
     assert jobs["jct_s"].mean() == pytest.approx(printed["avg_jct_s"])
-    rounds, stints = pl.read_parquet("one/rounds.parquet"), pl.read_parquet("one/stints.parquet")
+    rounds, intervals = (
+        pl.read_parquet("one/rounds.parquet"),
+        pl.read_parquet("one/placement_intervals.parquet"),
+    )
     assert len(rounds) == printed["n_rounds"]
-    used = stints.select(
+    used = intervals.select(
         ((pl.col("end_s") - pl.col("start_s")) * pl.col("devices").list.len()).sum()
     ).item()
     busy = sum(rounds[name].sum() for name in rounds.columns if name.startswith("busy_"))
-    assert used == pytest.approx(busy, rel=0.02)  # a stint also spans the wait for a round's end
+    assert used == pytest.approx(
+        busy, rel=0.02
+    )  # a placement interval also spans the wait for a round's end
     record = json.loads(Path("one/run.json").read_text())
     assert record["status"] == "complete"
     assert record["metrics"]["makespan_s"] == printed["makespan_s"]

@@ -106,19 +106,21 @@ def test_jobs_that_wait_for_ever_are_an_error(tmp_path: Path) -> None:
 
 
 def test_the_books_add_up() -> None:
-    """Device-seconds by rounds, jobs and stints; money by jobs; steps by jobs."""
+    """Device-seconds by rounds, jobs and placement intervals; money by jobs; steps by jobs."""
     jobs = [job(n, 40.0 * n, 3_000.0 * (n % 5 + 1), devices=(1, 2, 4)[n % 3]) for n in range(30)]
     ground_truth = GroundTruth(
         RestartCosts(10.0), rate_noise=0.1, mtbf_s=20_000.0, early_termination=0.1, seed=5
     )
     result = run(jobs, fast=6, slow=8, per_server=2, ground_truth=ground_truth)
-    table, rounds, stints = result.jobs, result.rounds, result.stints
+    table, rounds, intervals = result.jobs, result.rounds, result.placement_intervals
     by_rounds = float(rounds.select(pl.sum("busy_fast") + pl.sum("busy_slow")).item())
     by_jobs = float((table["run_s"] * table["scale_factor"]).sum())
     length_s = pl.col("end_s") - pl.col("start_s")
-    by_stints = float(stints.select((length_s * pl.col("devices").list.len()).sum()).item())
+    by_intervals = float(intervals.select((length_s * pl.col("devices").list.len()).sum()).item())
     assert by_rounds == pytest.approx(by_jobs)
-    assert by_stints >= by_jobs - 1e-6  # a stint lasts on while its job waits for a round to end
+    assert (
+        by_intervals >= by_jobs - 1e-6
+    )  # a placement interval lasts on while its job waits for a round to end
     whole = rounds["capacity_fast"] * rounds["seconds"]
     assert (rounds["busy_fast"] <= whole + 1e-6).all()
     assert result.metrics["cost"] == pytest.approx(table["cost"].sum())

@@ -27,7 +27,7 @@ def test_a_job_alone_takes_its_steps_over_its_rate() -> None:
     assert result.metrics["utilization"] == pytest.approx(1.0)
     assert result.metrics["cost"] == pytest.approx(1_234.5 / 3600 * 3)
     assert result.metrics["rho"]["isolated"]["mean"] == pytest.approx(1.0)
-    assert result.stints.is_empty()
+    assert result.placement_intervals.is_empty()
 
 
 def test_jobs_on_one_device_share_its_time() -> None:
@@ -132,5 +132,5 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     given = ["simulate", "--policy", "las_aware", "--generate", "gavel,jobs=20", "--ideal"]
     done = CliRunner().invoke(app, [*given, "--out", str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
-    assert pl.read_parquet(tmp_path / "run" / "stints.parquet").is_empty()
+    assert pl.read_parquet(tmp_path / "run" / "placement_intervals.parquet").is_empty()
     assert "<html" in (tmp_path / "run" / "report.html").read_text()

@@ -46,8 +46,8 @@ def report(
         page = sweep_report(sweeps)
     elif len(runs) == 1:
         (run,) = read_runs(runs)
-        stints = read_table(runs[0], "stints")
-        page = run_report(run.config, run.metrics, run.jobs, run.rounds, stints)
+        intervals = read_table(runs[0], "placement_intervals")
+        page = run_report(run.config, run.metrics, run.jobs, run.rounds, intervals)
     else:
         given = read_runs(runs)
         page = comparison_report(

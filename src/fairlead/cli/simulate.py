@@ -74,8 +74,8 @@ def simulate(
 ) -> None:
     """Simulate a cluster under one policy.
 
-    Writes a folder: run.json (configuration and metrics), jobs, rounds and stints as Parquet, the
-    journal, and report.html.
+    Writes a folder: run.json (configuration and metrics), jobs, rounds and placement intervals as
+    Parquet, the journal, and report.html.
     """
     if resume is not None:
         if (policy, config, expect_rounds, out) != (None,) * 4 or given != Input():

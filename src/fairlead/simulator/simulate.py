@@ -226,11 +226,12 @@ class SimulationRun:
         resume: bool = False,
         stop: Callable[[], bool] = lambda: False,
         watch: Watch | None = None,
-        keep_stints: bool = True,
+        keep_intervals: bool = True,
         observers: Sequence[Observer] = (),
     ) -> Result:
-        """Run it. With ``out``, journal and tables are written there. The table of stints takes most of
-        the memory of a long run; without keep_stints it stays empty, and the metrics are the same.
+        """Run it. With ``out``, journal and tables are written there. The table of placement intervals
+        takes most of the memory of a long run; without keep_intervals it stays empty, and the metrics are
+        the same.
         observers: more of them, who see all events and commands."""
         options, ground_truth = self.options, self.ground_truth
         setup = Setup(
@@ -263,7 +264,7 @@ class SimulationRun:
             solve_s=options.solve_s,
             released=self.profile.released_world,
         )
-        recorder = self._recorder(setup, keep_stints)
+        recorder = self._recorder(setup, keep_intervals)
         expect = None if expect_rounds is None else ExpectRounds(expect_rounds, self.cluster)
         with ExitStack() as stack:
             seeing: list[Observer] = [recorder, *observers]
@@ -281,10 +282,14 @@ class SimulationRun:
         if expect is not None and complete:
             expect.finish()
         jobs = recorder.job_table()
-        rounds, stints = recorder.round_table(), recorder.stint_table()
+        rounds, placement_intervals = recorder.round_table(), recorder.interval_table()
         metrics = measure(recorder, jobs, options.window, self.profile.charge_idle_gaps)
         if out is not None:
-            for name, table in (("jobs", jobs), ("rounds", rounds), ("stints", stints)):
+            for name, table in (
+                ("jobs", jobs),
+                ("rounds", rounds),
+                ("placement_intervals", placement_intervals),
+            ):
                 with write_atomically(out / f"{name}.parquet") as path:
                     table.write_parquet(path, compression="lz4", statistics=False)
         metrics["cpu_s"] = time.process_time() - began
@@ -293,9 +298,9 @@ class SimulationRun:
         if log is not None:
             metrics["journal_sha256"] = log.sha256
         said = (*self.jobs.notes, *summarise(self.jobs.skipped))
-        return Result(self.config(), metrics, jobs, rounds, stints, complete, said)
+        return Result(self.config(), metrics, jobs, rounds, placement_intervals, complete, said)
 
-    def _recorder(self, setup: Setup, keep_stints: bool) -> Recorder:
+    def _recorder(self, setup: Setup, keep_intervals: bool) -> Recorder:
         if self.options.ideal:
             return FluidRecorder(self.cluster, self.throughputs, setup.throughputs.slots)
         return Recorder(
@@ -305,7 +310,7 @@ class SimulationRun:
             setup.traits is not None,
             self.profile.charge_startup,
             self.profile.released_world,
-            keep_stints,
+            keep_intervals,
         )
 
     def _told(self, backend: Backend, setup: Setup) -> Backend:

@@ -74,10 +74,10 @@ def test_the_tables_say_who_wins(tmp_path: Path) -> None:
         if point.policy == "makespan_aware":
             return PointResult(point, Status.TIMED_OUT, {}, "it took too long")
         short = replace(point.input, until_s=40_000.0)
-        result = short.run(point.policy, point.profile).execute(keep_stints=False)
+        result = short.run(point.policy, point.profile).execute(keep_intervals=False)
         file = tmp_path / f"{point.policy}.parquet"
         result.jobs.write_parquet(file)
-        assert result.stints.is_empty()
+        assert result.placement_intervals.is_empty()
         return PointResult(point, Status.COMPLETE, result.metrics, seconds=2.0, jobs=str(file))
 
     bench = Bench(of, folder=tmp_path)

@@ -18,7 +18,7 @@ def rounds(start_s: list[float], seconds: list[float], busy: list[float]) -> pl.
     return pl.DataFrame(columns | {"busy_v100": busy, "capacity_v100": [2] * n})
 
 
-def stints(*rows: tuple[int, int | None, list[int], float, float]) -> pl.DataFrame:
+def intervals(*rows: tuple[int, int | None, list[int], float, float]) -> pl.DataFrame:
     schema = pl.Schema({
         "job": pl.Int64(), "partner": pl.Int64(), "accelerator": pl.String(),
         "devices": pl.List(pl.Int64()), "start_s": pl.Float64(), "end_s": pl.Float64(),
@@ -47,8 +47,8 @@ def test_bins_of_many_rounds_keep_the_total() -> None:
     assert got == pytest.approx(busy.sum())
 
 
-def test_a_timeline_merges_touching_stints_and_drops_what_covers_no_column() -> None:
-    frame = stints((1, None, [0, 1], 0, 50), (1, None, [0, 1], 50, 60), (2, None, [0], 60.6, 60.9),
+def test_a_timeline_merges_touching_intervals_and_drops_what_covers_no_column() -> None:
+    frame = intervals((1, None, [0, 1], 0, 50), (1, None, [0, 1], 50, 60), (2, None, [0], 60.6, 60.9),
                    (3, None, [1], 70, 100))  # fmt: skip
     shown = timeline(frame, {"v100": 2}, (0.0, 100.0), columns=10)
     assert shown is not None
@@ -61,13 +61,13 @@ def test_a_timeline_merges_touching_stints_and_drops_what_covers_no_column() -> 
 @pytest.mark.parametrize("both", [False, True])
 def test_a_packed_pair_shares_its_row_whether_listed_once_or_twice(both: bool) -> None:
     rows = [(7, 4, [0], 0.0, 10.0), (4, 7, [0], 0.0, 10.0)]
-    shown = timeline(stints(*rows[: 1 + both]), {"v100": 1}, (0.0, 10.0), columns=10)
+    shown = timeline(intervals(*rows[: 1 + both]), {"v100": 1}, (0.0, 10.0), columns=10)
     assert shown is not None
     assert shown.bars.select("job", "half").sort("job").rows() == [(4, 1), (7, 2)]
 
 
 def test_a_timeline_shows_the_first_devices_of_each_type_and_says_how_many_there_are() -> None:
-    frame = stints((1, None, [40], 0, 10))
+    frame = intervals((1, None, [40], 0, 10))
     shown = timeline(frame, {"k80": 40, "v100": 2}, (0.0, 10.0), most_rows=10)
     assert shown is not None
     assert shown.groups == (("k80", 8, 40), ("v100", 2, 2))
@@ -76,7 +76,7 @@ def test_a_timeline_shows_the_first_devices_of_each_type_and_says_how_many_there
 
 
 def test_a_timeline_knows_devices_that_no_size_was_given_for() -> None:
-    shown = timeline(stints((1, None, [7, 3], 0, 10)), {}, (0.0, 10.0))
+    shown = timeline(intervals((1, None, [7, 3], 0, 10)), {}, (0.0, 10.0))
     assert shown is not None
     assert shown.rows == (("v100", 3), ("v100", 7))
 

@@ -10,7 +10,14 @@ from fairlead.analysis.report.run_folders import read_record, read_table
 from fairlead.errors import FairleadError, RunError
 
 JOBS = [job(0, 0.0, 900.0), job(1, 5.0, 900.0)]
-FILES = ["jobs.parquet", "journal", "report.html", "rounds.parquet", "run.json", "stints.parquet"]
+FILES = [
+    "jobs.parquet",
+    "journal",
+    "placement_intervals.parquet",
+    "report.html",
+    "rounds.parquet",
+    "run.json",
+]
 
 
 def test_the_folder_is_made_and_holds_what_the_command_writes(tmp_path: Path) -> None:

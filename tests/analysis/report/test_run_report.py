@@ -70,7 +70,7 @@ def table_of_rounds(n: int, sizes: dict[str, int]) -> pl.DataFrame:
     return pl.DataFrame(known | busy | capacity)
 
 
-def table_of_stints(n: int, jobs: int, rounds: int, sizes: dict[str, int]) -> pl.DataFrame:
+def table_of_intervals(n: int, jobs: int, rounds: int, sizes: dict[str, int]) -> pl.DataFrame:
     at = np.arange(n)
     first = dict(
         zip(sorted(sizes), np.cumsum([0, *(sizes[s] for s in sorted(sizes))]), strict=False)
@@ -110,7 +110,7 @@ def metrics_of(jobs: pl.DataFrame) -> dict[str, object]:
 def report(jobs: pl.DataFrame, **metrics: object) -> str:
     rounds = table_of_rounds(300, SIZES)
     known = metrics_of(jobs) | metrics
-    return run_report(CONFIG, known, jobs, rounds, table_of_stints(800, jobs.height, 300, SIZES))
+    return run_report(CONFIG, known, jobs, rounds, table_of_intervals(800, jobs.height, 300, SIZES))
 
 
 def test_a_run_report_is_one_balanced_page_that_needs_no_network() -> None:
@@ -124,8 +124,8 @@ def test_a_run_report_is_one_balanced_page_that_needs_no_network() -> None:
 def test_names_are_text_and_never_markup() -> None:
     jobs = table_of_jobs(8, family=[NASTY] * 8, tenant=["<i>"] * 8)
     config = CONFIG | {"policy": NASTY, "trace": NASTY, NASTY: NASTY + "\ud800"}
-    rounds, stints = table_of_rounds(20, SIZES), table_of_stints(40, 8, 20, SIZES)
-    text = run_report(config, metrics_of(jobs), jobs, rounds, stints)
+    rounds, intervals = table_of_rounds(20, SIZES), table_of_intervals(40, 8, 20, SIZES)
+    text = run_report(config, metrics_of(jobs), jobs, rounds, intervals)
     page = Page(text)
     text.encode("utf-8")
     assert page.tags.count("script") == 1
@@ -135,14 +135,17 @@ def test_names_are_text_and_never_markup() -> None:
     assert Page(other).tags.count("script") == 1
 
 
-def test_without_rounds_stints_or_completed_jobs_there_is_still_a_page() -> None:
+def test_without_rounds_intervals_or_completed_jobs_there_is_still_a_page() -> None:
     waiting = table_of_jobs(3).with_columns(
         pl.lit(None, pl.Float64).alias(name) for name in ("jct_s", "start_s", "end_s", "rho_isolated")
     )  # fmt: skip
-    rounds, stints = table_of_rounds(0, SIZES), table_of_stints(40, 3, 20, SIZES).head(0)
+    rounds, intervals = (
+        table_of_rounds(0, SIZES),
+        table_of_intervals(40, 3, 20, SIZES).head(0),
+    )
     for jobs in (waiting, waiting.head(0), pl.DataFrame()):
         for config in (CONFIG, {}):
-            page = Page(run_report(config, {}, jobs, rounds, stints))
+            page = Page(run_report(config, {}, jobs, rounds, intervals))
             assert "No job has completed." in page.text
             assert "No round was run." in page.text
     assert "No job has completed." in Page(comparison_report([("a", {}, {}, waiting, rounds)])).text
@@ -163,8 +166,10 @@ def test_a_number_that_is_missing_shows_as_a_dash(missing: object) -> None:
 def test_a_hundred_thousand_jobs_make_a_page_of_a_few_megabytes() -> None:
     sizes = {f"gpu{i}": 1000 for i in range(10)}
     jobs = table_of_jobs(100_000)
-    stints = table_of_stints(300_000, 100_000, 10_000, sizes)
-    text = run_report(CONFIG | {"cluster": sizes}, {}, jobs, table_of_rounds(10_000, sizes), stints)
+    intervals = table_of_intervals(300_000, 100_000, 10_000, sizes)
+    text = run_report(
+        CONFIG | {"cluster": sizes}, {}, jobs, table_of_rounds(10_000, sizes), intervals
+    )
     assert len(text.encode()) < 4_000_000
     assert "The 500 worst of 100,000 jobs" in text
     assert "gpu3: 1,000 devices, the first 9 shown" in text
@@ -173,7 +178,7 @@ def test_a_hundred_thousand_jobs_make_a_page_of_a_few_megabytes() -> None:
 def test_a_full_timeline_stays_within_its_size() -> None:
     """Every device changes its job at every column of pixels: the most that there can be."""
     n, rounds = 96, 1200
-    stints = pl.DataFrame(
+    intervals = pl.DataFrame(
         {
             "job": np.arange(n * rounds) % 5000,
             "partner": pl.Series([None] * (n * rounds), dtype=pl.Int64),
@@ -185,7 +190,9 @@ def test_a_full_timeline_stays_within_its_size() -> None:
     ).with_columns(pl.col("devices").arr.to_list())
     sizes = {"v100": n}
     jobs = table_of_jobs(5000)
-    text = run_report(CONFIG | {"cluster": sizes}, {}, jobs, table_of_rounds(rounds, sizes), stints)
+    text = run_report(
+        CONFIG | {"cluster": sizes}, {}, jobs, table_of_rounds(rounds, sizes), intervals
+    )
     assert len(text.encode()) < 4_000_000
 
 

@@ -86,7 +86,7 @@ def _measured(point: Point, told: ReportProgress) -> PointAnswer:
     result = run.execute(
         stop=divergence,
         watch=watch,
-        keep_stints=False,
+        keep_intervals=False,
         observers=[divergence] if endless else [],
     )
     if not result.complete:

@@ -146,22 +146,23 @@ class Timeline:
 
 
 def timeline(
-    stints: pl.DataFrame,
+    intervals: pl.DataFrame,
     sizes: Mapping[str, int],
     window_s: tuple[float, float],
     *,
     columns: int = 1000,
     most_rows: int = 96,
 ) -> Timeline | None:
-    """The stints inside a window of time, on the first devices of each type. None without stints.
+    """The placement intervals inside a window of time, on the first devices of each type; None where
+    there are none.
 
-    ``sizes`` is the number of devices per accelerator type. A stint shorter than a column shows only
+    ``sizes`` is the number of devices per accelerator type. An interval shorter than a column shows only
     if it covers the middle of one, so the picture is a fair sample however long the run is.
     """
     start_s, end_s = window_s
-    if not stints.height or not end_s > start_s:
+    if not intervals.height or not end_s > start_s:
         return None
-    shown = _shown_devices(stints, sizes, most_rows)
+    shown = _shown_devices(intervals, sizes, most_rows)
     rows = [(name, device) for name, (ids, _) in shown.items() for device in ids]
     column = [
         ((pl.col(name) - start_s) / (end_s - start_s) * columns - 0.5)
@@ -171,7 +172,7 @@ def timeline(
         .alias(alias)
         for name, alias in (("start_s", "first"), ("end_s", "last"))
     ]
-    seen = _members(stints).with_columns(column).filter(pl.col("first") < pl.col("last"))
+    seen = _members(intervals).with_columns(column).filter(pl.col("first") < pl.col("last"))
     where = pl.DataFrame(
         {
             "accelerator": [name for name, _ in rows],
@@ -190,14 +191,14 @@ def timeline(
     return Timeline(start_s, end_s, columns, groups, tuple(rows), _merged(bars))
 
 
-def _members(stints: pl.DataFrame) -> pl.DataFrame:
-    """One row per job and stint; of a packed pair the lower id is drawn in the upper half."""
+def _members(intervals: pl.DataFrame) -> pl.DataFrame:
+    """One row per job and placement interval; of a packed pair the lower id is drawn in the upper half."""
     keep = ["job", "half", "accelerator", "devices", "start_s", "end_s"]
-    if "partner" not in stints.columns:
-        return stints.with_columns(half=pl.lit(0, pl.Int64)).select(keep)
+    if "partner" not in intervals.columns:
+        return intervals.with_columns(half=pl.lit(0, pl.Int64)).select(keep)
     job, partner = pl.col("job").cast(pl.Int64), pl.col("partner").cast(pl.Int64)
     half = pl.when(partner.is_null()).then(0).when(job < partner).then(1).otherwise(2)
-    ours = stints.with_columns(job, half.cast(pl.Int64).alias("half"))
+    ours = intervals.with_columns(job, half.cast(pl.Int64).alias("half"))
     packed = ours.filter(partner.is_not_null())
     theirs = packed.with_columns(job=partner, half=3 - pl.col("half"))  # whether listed or not
     return pl.concat([ours.select(keep), theirs.select(keep)])
@@ -219,14 +220,14 @@ def _merged(bars: pl.DataFrame) -> pl.DataFrame:
 
 
 def _shown_devices(
-    stints: pl.DataFrame, sizes: Mapping[str, int], most_rows: int
+    intervals: pl.DataFrame, sizes: Mapping[str, int], most_rows: int
 ) -> dict[str, tuple[list[int], int]]:
     """Accelerator type -> (ids of the devices shown, number of devices)."""
     every = _numbered(sizes)
     known = set(every)
-    others = sorted(set(stints["accelerator"].unique().to_list()) - known)
+    others = sorted(set(intervals["accelerator"].unique().to_list()) - known)
     for name in others:
-        used = stints.filter(pl.col("accelerator") == name)["devices"].explode().drop_nulls()
+        used = intervals.filter(pl.col("accelerator") == name)["devices"].explode().drop_nulls()
         every[name] = sorted(used.unique().to_list())
     most = max(most_rows // max(len(every), 1), 2)
     spare = most_rows - sum(min(len(ids), most) for ids in every.values())

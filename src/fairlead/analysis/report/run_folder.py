@@ -57,6 +57,6 @@ def write_result(folder: Path, record: dict[str, Any], result: Result) -> None:
     write_json(folder / "run.json", record | {"config": result.config} | more)
     if result.complete:
         page = html.run_report(
-            result.config, result.metrics, result.jobs, result.rounds, result.stints
+            result.config, result.metrics, result.jobs, result.rounds, result.placement_intervals
         )
         (folder / "report.html").write_text(page, encoding="utf-8")

@@ -8,7 +8,7 @@ import polars as pl
 
 from fairlead.errors import RunError
 
-TABLES = ("jobs", "rounds", "stints")
+TABLES = ("jobs", "rounds", "placement_intervals")
 
 
 def is_run(folder: Path) -> bool:
@@ -62,7 +62,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def read_table(folder: Path, name: str) -> pl.DataFrame:
-    """One of the tables of a run: jobs, rounds or stints."""
+    """One of the tables of a run: jobs, rounds or placement intervals."""
     path = folder / f"{name}.parquet"
     try:
         return pl.read_parquet(path)

@@ -72,7 +72,7 @@ def run_report(
     metrics: Mapping[str, object],
     jobs: pl.DataFrame,
     rounds: pl.DataFrame,
-    stints: pl.DataFrame,
+    intervals: pl.DataFrame,
 ) -> str:
     """The report on one run, as a page of HTML.
 
@@ -94,7 +94,7 @@ def run_report(
         ),
         charts.part("Shares, received and promised", drawn, SHARES),
         charts.part("Preemptions, lost work and cost", drawn, CHANGES),
-        section("Who ran where", _timelines(config, jobs, rounds, stints, over)),
+        section("Who ran where", _timelines(config, jobs, rounds, intervals, over)),
         section("Jobs", job_table(jobs)),
         section("All numbers", _numbers(metrics)),
         downloads(
@@ -202,11 +202,11 @@ def _timelines(
     config: Mapping[str, object],
     jobs: pl.DataFrame,
     rounds: pl.DataFrame,
-    stints: pl.DataFrame,
+    intervals: pl.DataFrame,
     over: OverTime | None,
 ) -> str:
     """The whole run, and a close-up of its busiest part if it is long."""
-    if over is None or not stints.height:
+    if over is None or not intervals.height:
         return note("No job ran.")
     whole = (float(over.edges_s[0]), float(over.edges_s[-1]))
     windows = [("The whole run", whole)]
@@ -221,7 +221,7 @@ def _timelines(
         )
     ]
     for title, window in windows:
-        shown = timeline(stints, sizes, window)
+        shown = timeline(intervals, sizes, window)
         if shown is not None:
             picture = figures.device_timeline(shown, _names(jobs, shown.bars["job"]), title)
             parts.append(

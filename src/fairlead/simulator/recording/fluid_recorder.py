@@ -15,7 +15,8 @@ from fairlead.simulator.recording.recorder import Recorder
 
 
 class FluidRecorder(Recorder):
-    """Observe a run without rounds, then ask for its tables. There are no stints, starts and moves;
+    """Observe a run without rounds, then ask for its tables. There are no placement intervals, starts
+    and moves;
     ``served`` is the part of its time in the system that a job's shares add up to."""
 
     def __init__(

@@ -37,7 +37,7 @@ class JobColumns:
     first_round: Ints  # the first that began after its submission
     end_round: Ints  # the first that began after its end
     rounds: Ints  # in which it ran
-    stint_s: Floats  # when its present stint began
+    interval_s: Floats  # when its present placement interval began
     rate: Floats  # (jobs, slots)
     scale: Floats
 
@@ -47,13 +47,13 @@ class JobColumns:
             setattr(self, name, np.zeros(64))
         for name in _INTS:
             setattr(self, name, np.zeros(64, np.int64))
-        self.stint_s, self.scale = np.zeros(64), np.ones(64)
+        self.interval_s, self.scale = np.zeros(64), np.ones(64)
         self.rate = np.zeros((64, slots))
 
     def add(self, time_s: float, scale: int, rate: Floats, steps: float, round_: int) -> None:
         """A job at the end. round_: the first that it may run in."""
         if self.n == len(self.arrival_s):
-            for name in (*_FLOATS, *_INTS, "stint_s", "scale", "rate"):
+            for name in (*_FLOATS, *_INTS, "interval_s", "scale", "rate"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
         i = self.n

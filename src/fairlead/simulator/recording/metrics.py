@@ -15,14 +15,14 @@ class Result:
     """A finished (or interrupted) simulation.
 
     ``config`` says what was run, ``metrics`` what came out (see ``measure``); ``jobs``, ``rounds`` and
-    ``stints`` are the tables behind them.
+    ``placement_intervals`` are the tables behind them.
     """
 
     config: dict[str, Any]
     metrics: dict[str, Any]
     jobs: pl.DataFrame
     rounds: pl.DataFrame
-    stints: pl.DataFrame
+    placement_intervals: pl.DataFrame
     complete: bool = True  # False: interrupted before its end
     skipped: tuple[str, ...] = field(
         default=()

@@ -1,4 +1,4 @@
-"""Stints: times that units spent on the same devices without a break."""
+"""Placement intervals: times that units spent on the same devices without a break."""
 
 from collections.abc import Sequence
 
@@ -13,15 +13,16 @@ _ROWS = 4096  # of a block: the table is made block by block, or it would be in 
 
 
 class _Block:
-    """Room for stints, filled by ``fairlead.simulator.recording.recorder_kernels.begin``; 32 bits are
-    enough, and there may be
-    millions of them."""
+    """Room for placement intervals, filled by ``recorder_kernels.begin``. 32 bits are enough, and there may
+    be millions of rows."""
 
     def __init__(self, rows: int, devices: int) -> None:
         # Positions of the first job and of the last, accelerator type, number of devices.
         self.units: Ints = np.empty((rows, 4), np.int32)
         self.times: Floats = np.empty((rows, 2))  # begin, end
-        self.devices: Ints = np.empty(devices, np.int32)  # of all stints, one after the other
+        self.devices: Ints = np.empty(
+            devices, np.int32
+        )  # of all placement intervals, one after the other
         self.used: Ints = np.zeros(2, np.int64)  # rows of units and times, and of devices
 
     def trimmed(self) -> "_Block":
@@ -42,7 +43,7 @@ class PlacementIntervals:
         self._block = _Block(_ROWS, _ROWS)
 
     def room(self, rows: int, devices: int) -> _Block:
-        """A block with room for so many stints, with so many devices in all."""
+        """A block with room for so many placement intervals, with so many devices in all."""
         block = self._block
         if not self.keep:
             block.used[:] = 0
@@ -54,8 +55,8 @@ class PlacementIntervals:
         return block
 
     def table(self, cluster: Cluster, jobs: Sequence[Job]) -> pl.DataFrame:
-        """One row per stint, in order of end; ``partner`` is the other job of a packed pair. To be asked
-        for once."""
+        """One row per placement interval, in order of end; ``partner`` is the other job of a pair that
+        shares devices. To be called once."""
         blocks, self._full = self._full, []
         if self.keep and self._block.used[0]:
             blocks.append(self._block.trimmed())

@@ -1,7 +1,7 @@
-"""Folds the events and commands of a run into three tables: jobs, rounds, stints.
+"""Folds the events and commands of a run into three tables: jobs, rounds, placement intervals.
 
-A stint is a time that a job spent on the same devices without a break. Like the journal, the recorder
-is an observer of the driver; it costs a few vector operations per round.
+A placement interval is a time that a job spent on the same devices without a break. Like the journal, the
+recorder is an observer of the driver; it costs a few vector operations per round.
 """
 
 from typing import Any
@@ -53,12 +53,12 @@ class Recorder:
         solves: bool,
         charge_startup: bool = True,
         released_world: bool = False,
-        keep_stints: bool = True,
+        keep_intervals: bool = True,
     ) -> None:
         """charge_idle_gaps: as the profile, and no charge for rounds that do not count either;
         charge_starts, released_world: as the profile. solves: does the planner ask for solves? (If so,
         isolated rates are taken at each of them, as Gavel does; if not, whenever jobs come or go.)
-        keep_stints: if not, their table stays empty, and a long run needs a fraction of the memory."""
+        keep_intervals: if not, their table stays empty, and a long run needs a fraction of the memory."""
         self.cluster = cluster
         self.throughputs = throughputs.columns(cluster.slots)
         self.charge_idle_gaps = charge_idle_gaps
@@ -91,7 +91,7 @@ class Recorder:
         self._now: _Running | None = None
         self._in_force = False  # is the round not over?
         self._adapting: list[RequirementsChanged] = []  # until it is
-        self._stints = PlacementIntervals(keep_stints)
+        self._intervals = PlacementIntervals(keep_intervals)
 
     # --- observing -------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class Recorder:
         if before is None:
             before = _Running.nothing(member)
         first, devices = before.start.first, before.start.devices
-        stints = self._stints.room(len(before.member), len(devices))
+        intervals = self._intervals.room(len(before.member), len(devices))
         return begin(
             member,
             kept,
@@ -248,13 +248,13 @@ class Recorder:
             col.runs_in,
             col.rounds,
             col.start_s,
-            col.stint_s,
+            col.interval_s,
             col.restarts,
             col.moves,
-            stints.units,
-            stints.times,
-            stints.devices,
-            stints.used,
+            intervals.units,
+            intervals.times,
+            intervals.devices,
+            intervals.used,
         )
 
     def _add_round(self, row: tuple[float, ...], solved: bool) -> None:
@@ -441,9 +441,9 @@ class Recorder:
             columns[f"capacity_{accelerator}"] = capacity[:, t]
         return pl.DataFrame(columns)
 
-    def stint_table(self) -> pl.DataFrame:
-        """One row per stint, in order of end; ``partner`` is the other job of a packed pair."""
-        return self._stints.table(self.cluster, self.jobs)
+    def interval_table(self) -> pl.DataFrame:
+        """One row per placement interval, in order of end; ``partner`` is the other job of a packed pair."""
+        return self._intervals.table(self.cluster, self.jobs)
 
 
 class _Running:

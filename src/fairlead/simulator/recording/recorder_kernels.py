@@ -29,12 +29,12 @@ def begin(
     runs_in: Ints,
     rounds: Ints,
     start_s: Floats,
-    stint_s: Floats,
+    interval_s: Floats,
     restarts: Ints,
     moves: Ints,
-    stints: Ints,
-    stint_times: Floats,
-    stint_devices: Ints,
+    intervals: Ints,
+    interval_times: Floats,
+    interval_devices: Ints,
     used: Ints,
 ) -> tuple[int, int, int, int]:
     """Book in place who starts, stays, moves and stops.
@@ -42,8 +42,9 @@ def begin(
     member, before: (units, width) positions of jobs in this round and in the one before, -1 = none;
     kept: (units,); before_type, before_end_s: (units,) accelerator type, and when the unit stopped; its
     devices are before_devices[before_first[u]:before_first[u + 1]]; number: of this round; end, kept_in,
-    runs_in, rounds, start_s, stint_s, restarts, moves: (jobs,). Stints that are over are added as rows of
-    stints, stint_times and stint_devices (see ``Stints``); used: rows of the first two, and of the last.
+    runs_in, rounds, start_s, interval_s, restarts, moves: (jobs,). Placement intervals that are over are
+    added as rows of ``intervals``, interval_times and interval_devices (see ``PlacementIntervals``); used:
+    rows of the first two, and of the last.
     Returns counts of jobs that run, start, are preempted and move.
     """
     width = member.shape[1]
@@ -56,13 +57,13 @@ def begin(
     for i in range(len(before)):
         if kept_in[before[i, 0]] == number:
             continue
-        stints[row, 0], stints[row, 1] = before[i, 0], before[i, before.shape[1] - 1]
-        stints[row, 2] = before_type[i]
-        stints[row, 3] = before_first[i + 1] - before_first[i]
-        stint_times[row, 0], stint_times[row, 1] = stint_s[before[i, 0]], before_end_s[i]
+        intervals[row, 0], intervals[row, 1] = before[i, 0], before[i, before.shape[1] - 1]
+        intervals[row, 2] = before_type[i]
+        intervals[row, 3] = before_first[i + 1] - before_first[i]
+        interval_times[row, 0], interval_times[row, 1] = interval_s[before[i, 0]], before_end_s[i]
         row += 1
         for d in range(before_first[i], before_first[i + 1]):
-            stint_devices[device] = before_devices[d]
+            interval_devices[device] = before_devices[d]
             device += 1
     used[0], used[1] = row, device
     running = started = preempted = moved = 0
@@ -75,7 +76,7 @@ def begin(
             rounds[j] += 1
             if not kept[i]:
                 started += 1
-                stint_s[j] = time_s
+                interval_s[j] = time_s
                 if np.isnan(start_s[j]):
                     start_s[j] = time_s
                 else:
