@@ -51,7 +51,8 @@ def test_a_silent_node_gets_nothing_new_and_loses_nothing_by_a_hiccup(tmp_path: 
         assert (view.state, view.epoch) == ("running", 1), (
             "neither told to stop nor started elsewhere"
         )
-        assert view.reason.startswith("its node one is suspect: silent for ")
+        assert view.reason.startswith("node one has been silent for ")
+        assert "its leases end in " in view.reason
         cluster.service.cancel(ADMIN, more)
         cluster.until(lambda: cluster.job(more).state == "cancelled")
         cluster.nodes.append(one)
@@ -62,6 +63,41 @@ def test_a_silent_node_gets_nothing_new_and_loses_nothing_by_a_hiccup(tmp_path: 
         assert view.epoch == 1, "it runs on where it was"
         assert view.reason == ""
         assert one.jobs == {job}
+
+
+def test_a_job_of_a_silent_node_is_said_to_wait_for_it(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        job = cluster.submit(grace_s=60.0)
+        _begin(cluster, one, job)
+        cluster.silence(one)
+        cluster.until(lambda: "its leases are over" in cluster.job(job).reason)
+        view, told = cluster.job(job), cluster.service.explain(ADMIN, job)
+        assert "unless it is back its jobs start elsewhere in " in view.reason
+        assert view.measured_rate is None, "nobody knows"
+        assert told.why_here.startswith("It ran on 1 x v100 of one when that was last heard of: ")
+
+
+def test_after_a_restart_of_the_server_no_job_is_said_not_to_have_begun(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+        one = cluster.node("one")
+        one.register()
+        job = cluster.submit()
+        _begin(cluster, one, job)
+        cluster.until(lambda: cluster.job(job).started_s is not None)
+    with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+        told = cluster.service.explain(ADMIN, job).why_here
+        assert told.startswith("It ran on 1 x v100 of one when that was last heard of: ")
+        assert "node one has not reported since the server was started" in told
+        assert "It joined" not in told
+        again = cluster.node("one")
+        again.held = one.held
+        again.register()
+        again.say()
+        told = cluster.service.explain(ADMIN, job).why_here
+        assert told.startswith("It runs on 1 x v100 of one.")
+        assert "It joined" not in told
 
 
 def test_a_node_that_dies_with_an_order_that_it_never_took_up_gives_it_back(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class State:
             round=SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0),
             early_s=10.0,
             heeds_costs=lambda: True,
+            death_s=lambda _: 32.0,
         )
         self._reports = 0
         for name, devices in (nodes or {"a": 2}).items():
@@ -321,7 +322,11 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
     state.start(MINE, (0,), **TRAINS)
     assert "It runs on 1 x v100 of a." in state.told("running", **place)
     state.fleet.nodes["a"].suspect = True
-    assert "Node a is suspect" in state.told("running", **place)
+    told = state.told("running", **place)
+    assert told.startswith(
+        "It ran on 1 x v100 of a when that was last heard of: node a has been silent"
+    )
+    assert "its leases are over, and unless it is back its jobs start elsewhere in 32 s" in told
     state = State()
     state.start(MINE, (0,), **TRAINS | {"step_age_s": 100.0})
     told = state.told("running", **place)

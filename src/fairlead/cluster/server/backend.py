@@ -258,7 +258,7 @@ class LiveBackend:
         self.retries.look(now)
         if now - self._looked_s >= POLL_S:
             self._looked_s = now
-            for name in self.fleet.silent(self._death_s):
+            for name in self.fleet.silent(self.death_s):
                 self.lose(name, "node lost")
             self.watch_nodes()
         if self.round is None:
@@ -294,7 +294,7 @@ class LiveBackend:
         self.chance = self.has_room()
         return self.chance and (self.heeds_costs() or not self._begins(current, now))
 
-    def _death_s(self, node: LiveNode) -> float:
+    def death_s(self, node: LiveNode) -> float:
         """Seconds behind the end of its leases after which no rank of a silent node lives."""
         starts = self.book.on_node.get(node.name, {}).values()
         return self.fleet.silence_s + max((s.row.spec.longest_grace_s for s in starts), default=0.0)

@@ -13,6 +13,7 @@ from fairlead.cluster.protocol.node_states import condition
 from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.pairing import why_unpaired
+from fairlead.cluster.server.silence import silence
 from fairlead.cluster.store.job_views import cannot_start
 
 if TYPE_CHECKING:
@@ -149,6 +150,11 @@ def _placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
     place = f"{len(start.stint.devices)} x {start.stint.accelerator} of {start.stint.node}"
     now = engine.fleet.monotonic()
     doing = what_it_does(engine, start)
+    if quiet := silence(engine, start):
+        began = start.stint.trained_s is not None or doing != "starting"
+        did = "ran" if began else "was to run"
+        yield f"It {did} on {place} when that was last heard of: {quiet}."
+        return
     if doing == "stuck":
         yield f"It stands still, and may hang: {_standstill(engine, start)}."
         yield f"It holds {place}."
@@ -363,6 +369,9 @@ def _next_chance(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """When it is decided anew, and what that waits for."""
     engine = reader.engine
     current = engine.backend.round
+    if engine.fleet.is_held:
+        left_s = engine.fleet.hold_until - engine.fleet.monotonic()
+        return f"Nothing is started for {_span(left_s)}: {engine.fleet.hold_reason}."
     if current is None:
         return (
             "No round is in force." if engine.scheduler is not None else "No node has come up yet."
@@ -412,6 +421,8 @@ def _share(engine: "ServerLoop", job: JobView) -> str:
         return f"It has no share of the time yet: the solve {solve}."
     if engine.solving.began_s is not None:
         return f"It has no share of the time yet: a solve is {solve}."
+    if standing.at(job.id) is None and job.state in ("running", "finishing"):
+        return ""  # it has been decided on before the server was started
     if standing.at(job.id) is None:
         return "It joined after the last decision, and takes part in the next."
     if standing.answered(job.id):

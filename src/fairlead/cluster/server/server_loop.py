@@ -336,6 +336,8 @@ class ServerLoop:
             self.scheduler = restore(setup, state, planner)
             records = [journal.encode(setup), journal.encode(state)]
         self.setup = setup
+        if not self.standing.time_s:  # what was decided before the server was started
+            self.standing = DecidedShares.of(self.scheduler, now)
         self.estimating.take_over(self.scheduler, now)
         self.admission.learning = set()
         self.backend.cluster = setup.cluster

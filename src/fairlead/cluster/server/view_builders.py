@@ -23,6 +23,7 @@ from fairlead.cluster.server.attempts import Attempt, measured_rate
 from fairlead.cluster.server.fleet import LiveNode
 from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
+from fairlead.cluster.server.silence import silence
 from fairlead.cluster.server.tally import Tally, TenantTally
 from fairlead.cluster.store.backup import backup_age_s
 from fairlead.cluster.store.failures import waiting
@@ -66,6 +67,7 @@ class ViewBuilder:
             if latest is not None and latest.loaded_step >= 0:
                 steps = float(min(latest.step, row.total_steps))
         state, ended_s, reason = self._standing(row)
+        silent = bool(self._silence(row))  # its rate of now is not known then
         return job_view(
             row,
             None if running is None else running.stint,
@@ -75,7 +77,7 @@ class ViewBuilder:
             reason=reason,
             steps=steps,
             rates=engine.admission.rates(row),
-            measured_rate=self._measured(row, running),
+            measured_rate=None if silent else self._measured(row, running),
             measured_on=self._measured_on(row, running),
         )
 
@@ -92,12 +94,18 @@ class ViewBuilder:
         if row.retry_s is not None and row.open:
             why = reason.removeprefix("failed: ")
             reason = waiting(failures_in_a_row(row), row.retry_s - self._now(), why)
-        detained = self.engine.membership.detained.reason(row.id)
+        detained = self._silence(row) or self.engine.membership.detained.reason(row.id)
         if row.state not in ON_DEVICES or over is None or detained:
             return row.state, row.ended_s, detained or reason
         if over.completed:
             return "completed", over.time_s, row.reason
         return "preempted", None, reason or "takes part again in the next round"
+
+    def _silence(self, row: JobRow) -> str:
+        """What is known of a job whose node is silent."""
+        start = self.engine.book.newest(row.id)
+        quiet = start is not None and not start.stopping and row.state in ON_DEVICES
+        return silence(self.engine, start) if quiet and start is not None else ""
 
     def _obstacle(self, row: JobRow) -> str:
         """What of its node keeps a job from starting there."""
