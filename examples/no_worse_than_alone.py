@@ -8,11 +8,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import (
-    allocation,
-    gain_of,
-    isolated_rate,
-)
+from fairlead.policies.common import allocation, gain_of, isolated_rate
 
 
 class NoWorseThanAlone:
@@ -22,12 +18,10 @@ class NoWorseThanAlone:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         rate, alone = snapshot.solo_rate, isolated_rate(snapshot, weighted=False)
-        accelerator_of_slot = np.eye(len(snapshot.capacity))[
-            snapshot.accelerator_of_slot
-        ]  # (slots, types)
+        of_type = np.eye(len(snapshot.capacity))[snapshot.accelerator_of_slot]  # (slots, types)
         x = cp.Variable(rate.shape, nonneg=True)
         progress = cp.sum(cp.multiply(rate, x), axis=1)
-        devices = snapshot.job_scale @ x @ accelerator_of_slot <= snapshot.capacity
+        devices = snapshot.job_scale @ x @ of_type <= snapshot.capacity
         limits = [cp.sum(x, axis=1) <= 1, devices, progress >= 0.9999 * alone]
         problem = cp.Problem(cp.Maximize(gain_of(alone) @ progress), limits)
         problem.solve()
