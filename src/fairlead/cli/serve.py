@@ -22,7 +22,9 @@ def serve(
     ] = None,
     policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = "",
     profile: Annotated[str, typer.Option(help="default, gavel or shockwave.")] = "default",
-    round_s: Annotated[float, typer.Option("--round", help="Seconds of a round.")] = 0.0,
+    round_s: Annotated[
+        float, typer.Option("--round", help="Seconds of a round.", show_default="360")
+    ] = 0.0,
     throughputs: Annotated[
         str, typer.Option(help="Table of rates: a file, or `builtin`.")
     ] = "builtin",

@@ -15,6 +15,7 @@ import typer
 from fairlead.cluster.local import LocalCluster
 from fairlead.errors import ConfigError, FairleadError
 
+PORT = 8470
 HOME = Path("~/.local/state/fairlead/up")
 
 
@@ -37,8 +38,15 @@ def up(
         ),
     ] = None,
     policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = "",
-    round_s: Annotated[float, typer.Option("--round", help="Seconds of a round.")] = 0.0,
-    port: Annotated[int, typer.Option(help="For people and tools (HTTP); 0 = any.")] = 8470,
+    round_s: Annotated[
+        float, typer.Option("--round", help="Seconds of a round.", show_default="360")
+    ] = 0.0,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="For people and tools (HTTP); 0 = any.", show_default="8470; of the demo: any"
+        ),
+    ] = None,
     prefork: Annotated[
         str, typer.Option(metavar="MODULES", help="Imported once, for jobs with `prefork = true`.")
     ] = "numpy,fairlead.client.iterator",
@@ -49,12 +57,12 @@ def up(
     under a minute. Everything is ended, and what was temporary removed, also on Ctrl-C.
     """
     if demo:
-        _demo(state, policy, round_s)
+        _demo(state, policy, round_s, port)
         return
     agent = ("--devices", devices, "--prefork", prefork)
     serve = (
         "--port",
-        str(port),
+        str(PORT if port is None else port),
         "--agent-port",
         "0",
         "--policy",
@@ -71,7 +79,7 @@ def up(
         raise FairleadError(f"{name} ended by itself; see {directory / name}.log")
 
 
-def _demo(state: Path | None, policy: str, round_s: float) -> None:
+def _demo(state: Path | None, policy: str, round_s: float, port: int | None) -> None:
     from fairlead.cli.demo_screen import Screen, report
     from fairlead.cli.replay import replay
     from fairlead.cluster.demo.jobs import (
@@ -89,7 +97,7 @@ def _demo(state: Path | None, policy: str, round_s: float) -> None:
         for name, devices in NODES.items()
     }
     serve = (
-        *("--port", "0", "--agent-port", "0", "--heartbeat", "0.3", "--lease", "5"),
+        *("--port", str(port or 0), "--agent-port", "0", "--heartbeat", "0.3", "--lease", "5"),
         *("--policy", policy or POLICY, "--round", f"{round_s or ROUND_S:g}"),
     )
     with _directory(state) as directory:

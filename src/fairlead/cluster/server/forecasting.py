@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairlead.cluster.forecasting.arrivals import History
+from fairlead.cluster.forecasting.calibration import Calibrated
 from fairlead.cluster.forecasting.forecast import ForecastRun, Question
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.forecasting.forecast_process import ForecastProcess, ForecastTask
@@ -119,7 +120,7 @@ class Forecasting:
         if known and job.retry_in_s is None and not self.engine.admission.outside(job.id):
             told = self.forecaster.of(job.id, WAIT_S)
             kind = "none yet" if told is None else told.kind
-        given = None if told is None else told.given
+        given = None if told is None or told.given is None else _bounded(told.given, job)
         found = explanation_facts(
             self.engine, job, stints, None if caller.role == "admin" else caller.tenant
         )
@@ -300,6 +301,22 @@ class Forecasting:
             tenant = caller.tenant or "default"
             jobs.append(Job(id_, *kind, float(spec.total_steps), spec.weight, tenant, spec.slo_s))
         return replace(setup, throughputs=extended(table, kinds)), jobs, notes
+
+
+def _bounded(given: Calibrated, job: JobView) -> Calibrated:
+    """What is forecast, but no sooner than the steps that are left take at the job's best rate: an old
+    forecast is counted down by the clock, whatever the job does."""
+    measured, here = job.measured_rate, job.rates.get(job.measured_on, 0.0)
+    if not measured or job.state != "running":
+        return given
+    best = measured * (max(job.rates.values()) / here if here > 0 else 1.0)
+    least_s = max(job.total_steps - job.steps, 0.0) / best
+    return replace(
+        given,
+        left_s=max(given.left_s, least_s),
+        low_s=max(given.low_s, least_s),
+        high_s=max(given.high_s, least_s),
+    )
 
 
 def _measured(present: Present) -> Throughputs:

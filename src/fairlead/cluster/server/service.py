@@ -360,8 +360,9 @@ class Service:
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be; nothing is touched."""
         _person(caller)
-        for spec in question.add_jobs:
+        for number, spec in enumerate(question.add_jobs):
             check_spec(spec)
+            _check_kind(f"add_jobs[{number}]", spec, self.engine)
         return self.outlooks.compare(caller, question)
 
     def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
