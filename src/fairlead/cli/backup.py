@@ -54,7 +54,8 @@ def backup(
     """Write the state of a live cluster to one file, whether its server runs or not.
 
     The file holds jobs, starts, nodes, users (hashes of their tokens) and the journal; not checkpoints, the
-    output of jobs, the samples of the plots, or tokens in the clear. It is verified before it gets its name.
+    output of jobs, the samples of the plots, or tokens in the clear. It is verified before it gets its name;
+    a file of that name is replaced then.
     """
     if len(paths) > 2:
         raise ConfigError(f"backup: expected [DIR] OUT, got {len(paths)} paths")
