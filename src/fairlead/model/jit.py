@@ -12,6 +12,8 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any, TypeVar, cast
 
+from fairlead.model.jit_records import resolve_signature
+
 F = TypeVar("F", bound=Callable[..., object])
 
 _PACKAGES = (
@@ -79,7 +81,7 @@ class _Kernel:
         known.update({name: one.compiled() for name, one in kernels.items()})
         try:
             for signature in self.signatures:
-                made.compile(signature)
+                made.compile(resolve_signature(signature, known))
         finally:
             known.update(kernels)
         made.disable_compile()
@@ -93,7 +95,8 @@ class _Kernel:
 
 
 def kernel(signature: str | list[str], inline: str = "never") -> Callable[[F], F]:
-    """Compile a function for numba's signature(s). Results are those of plain Python: no fast-math."""
+    """Compile a function for numba's signature(s), in which records of arrays stand by the names of their
+    classes (``fairlead.model.jit_records``). Results are those of plain Python: no fast-math."""
     signatures = [signature] if isinstance(signature, str) else signature
 
     def compile_(function: F) -> F:

@@ -1,0 +1,58 @@
+"""Records of arrays that kernels take as one argument.
+
+A record is a ``NamedTuple``. Its fields are arrays of the types below, each of which names numba's type as
+well, ``int``, ``float``, ``bool``, or other records. A kernel's signature names the record by its class,
+which must be known in the module of the kernel. numba converts nothing inside a record: an int is no float
+there.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias, get_type_hints
+
+from fairlead.model.arrays import Bools, Floats, Ints
+
+# C-contiguous arrays of one, two and three dimensions
+Floats1: TypeAlias = Annotated[Floats, "f8[::1]"]
+Floats2: TypeAlias = Annotated[Floats, "f8[:,::1]"]
+Floats3: TypeAlias = Annotated[Floats, "f8[:,:,::1]"]
+Ints1: TypeAlias = Annotated[Ints, "i8[::1]"]
+Ints2: TypeAlias = Annotated[Ints, "i8[:,::1]"]
+Bools1: TypeAlias = Annotated[Bools, "b1[::1]"]
+
+_SCALARS = {int: "i8", float: "f8", bool: "b1"}
+
+
+def resolve_signature(signature: str, known: Mapping[str, Any]) -> Any:
+    """numba's signature of a text in which records stand by their names in ``known``, the kernel's globals;
+    the text itself where there is no record in it."""
+    named = {name: known.get(name) for name in re.findall(r"[A-Za-z_]\w*", signature)}
+    records = {name: _record_type(one) for name, one in named.items() if _is_record(one)}
+    if not records:
+        return signature
+    return _evaluate(signature, records)
+
+
+def _is_record(one: Any) -> bool:
+    return isinstance(one, type) and issubclass(one, tuple) and hasattr(one, "_fields")
+
+
+def _record_type(record: Any) -> Any:
+    import numba
+
+    hints = get_type_hints(record, include_extras=True)
+    make: Any = numba.types.NamedTuple
+    return make([_field_type(hint) for hint in hints.values()], record)
+
+
+def _field_type(hint: Any) -> Any:
+    if _is_record(hint):
+        return _record_type(hint)
+    return _evaluate(_SCALARS[hint] if hint in _SCALARS else hint.__metadata__[0], {})
+
+
+def _evaluate(text: str, records: Mapping[str, Any]) -> Any:
+    """What a signature, or a type, means to numba, which reads them in the same way."""
+    import numba
+
+    return eval(text, {}, {**vars(numba.types), **records})

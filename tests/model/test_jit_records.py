@@ -1,0 +1,56 @@
+"""Kernels take records of arrays."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead.model.arrays import Floats
+from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Floats2, Ints1, resolve_signature
+
+
+class Inner(NamedTuple):
+    """Arrays and scalars."""
+
+    sums: Floats1
+    table: Floats2
+    offset: int
+    factor: float
+
+
+class Outer(NamedTuple):
+    """A record in a record."""
+
+    inner: Inner
+    rows: Ints1
+
+
+@kernel("void(Inner, i8)")
+def _add_row(inner: Inner, row: int) -> None:
+    inner.sums[row] += inner.factor * inner.table[row].sum() + inner.offset
+
+
+@kernel("void(Outer)")
+def _add_rows(outer: Outer) -> None:
+    more = Inner(
+        sums=outer.inner.sums, table=outer.inner.table, offset=1, factor=outer.inner.factor
+    )
+    for row in outer.rows:
+        _add_row(outer.inner, row)
+        _add_row(more, row)
+
+
+def test_a_kernel_changes_the_arrays_of_a_record_in_a_record() -> None:
+    sums: Floats = np.zeros(3)
+    inner = Inner(sums=sums, table=np.ones((3, 2)), offset=10, factor=0.5)
+    _add_rows(Outer(inner=inner, rows=np.array([0, 2])))
+    assert sums.tolist() == [13.0, 0.0, 13.0]
+
+
+def test_a_signature_without_records_stays_the_text_that_numba_reads() -> None:
+    assert resolve_signature("f8(i8[::1])", {"i8": 3}) == "f8(i8[::1])"
+
+
+def test_two_modules_may_have_records_of_one_name() -> None:
+    signature = resolve_signature("void(Inner)", {"Inner": Inner})
+    assert signature.args[0].instance_class is Inner
