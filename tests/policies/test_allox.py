@@ -80,8 +80,8 @@ def test_a_large_problem_as_released_is_the_same_plan() -> None:
 def test_alpha_keeps_to_the_oldest_but_fills_what_is_free() -> None:
     steps = [900.0, 800.0, 700.0, 100.0]
     assert begun(AlloX(), problem(steps, a=1)) == {3: 0}
-    assert begun(AlloX(0.5), problem(steps, a=1)) == {1: 0}
-    assert begun(AlloX(0.0), problem(steps, a=2)) == {0: 0, 1: 0}
+    assert begun(AlloX(alpha=0.5), problem(steps, a=1)) == {1: 0}
+    assert begun(AlloX(alpha=0.0), problem(steps, a=2)) == {0: 0, 1: 0}
 
 
 def test_a_job_of_several_devices_holds_up_those_that_are_longer() -> None:
@@ -158,8 +158,8 @@ def test_answers_are_certified_and_fit(snapshot: Snapshot) -> None:
 
 def test_alpha_is_checked() -> None:
     made = [registry.make(s, seed=0, profile="gavel") for s in ("allox:0.5", "allox_alpha=0.5")]
-    assert made == [AlloX(0.5, as_released=True)] * 2
-    assert registry.make("allox", seed=0, profile="default") == AlloX(1.0)
+    assert made == [AlloX(alpha=0.5, as_released=True)] * 2
+    assert registry.make("allox", seed=0, profile="default") == AlloX(alpha=1.0)
     for wrong in ("allox:x", "allox:1.5", "allox:nan"):
         with pytest.raises(ConfigError, match="ALPHA must be a number from 0 to 1"):
             registry.make(wrong, seed=0, profile="default")

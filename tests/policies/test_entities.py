@@ -69,13 +69,13 @@ def test_shares_follow_the_tree(tmp_path: Path, name: str) -> None:
 def test_fifo_goes_on_to_the_next_that_can_rise(tmp_path: Path) -> None:
     entities = read_entities(file(tmp_path, "[queue]\npolicy = 'fifo'\n"))
     snapshot = problem(["queue"] * 5, 3)
-    share = WaterFilling(entities).allocate(snapshot).share
+    share = WaterFilling(entities=entities).allocate(snapshot).share
     assert share[:, 0] == pytest.approx([1, 1, 1, 0, 0])
     kind_less = replace(
         snapshot, rate=np.array([1.0, 0, 1, 1, 1])[:, None, None], kind=np.arange(5)
     )
     kind_less = replace(kind_less, job_class=np.arange(5))
-    share = WaterFilling(entities).allocate(kind_less).share
+    share = WaterFilling(entities=entities).allocate(kind_less).share
     assert share[:, 0] == pytest.approx([1, 0, 1, 1, 0])
 
 
@@ -83,7 +83,7 @@ def test_an_entity_with_fifo_serves_the_entity_of_its_oldest_job_first(tmp_path:
     text = "[org]\npolicy = 'fifo'\n[org.a]\n[org.b]\n"
     entities = read_entities(file(tmp_path, text))
     snapshot = problem(["org/b", "org/a", "org/b", "org", "org/a"], 4)
-    share = WaterFilling(entities).allocate(snapshot).share
+    share = WaterFilling(entities=entities).allocate(snapshot).share
     assert share[:, 0] == pytest.approx([1, 1, 1, 0, 1])
 
 
@@ -124,4 +124,4 @@ def test_a_tenant_without_an_entity(tmp_path: Path) -> None:
         "research/vision, research/speech, product"
     )
     with pytest.raises(ConfigError, match=message):
-        WaterFilling(entities).allocate(problem(["product", "sales"], 2))
+        WaterFilling(entities=entities).allocate(problem(["product", "sales"], 2))

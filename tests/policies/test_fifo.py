@@ -154,7 +154,7 @@ def test_a_planner_without_shares_says_so() -> None:
 @given(snapshots(max_jobs=14), st.integers(0, 9))
 @settings(max_examples=60, deadline=None)
 def test_agnostic_shares_keep_their_type(snapshot: Snapshot, seed: int) -> None:
-    policy = FifoShares(seed)
+    policy = FifoShares(seed=seed)
     first = policy.allocate(snapshot)
     assert set(np.unique(first.share)) <= {0.0, 1.0}
     assert (first.usage(snapshot) <= snapshot.capacity).all()

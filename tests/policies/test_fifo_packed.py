@@ -16,7 +16,7 @@ from tests.policies.problems import snapshots
 def packed(
     snapshot: Snapshot, forgets_head: bool = False
 ) -> dict[tuple[int, ...], dict[str, float]]:
-    made = FifoPacked(forgets_head).allocate(snapshot)
+    made = FifoPacked(forgets_head=forgets_head).allocate(snapshot)
     return units(snapshot, made.share, made.units)
 
 

@@ -25,7 +25,7 @@ from tests.policies.problems import snapshots
 
 def allocate(snapshot: Snapshot, seed: int = 0) -> Allocation:
     """By a policy that has never been asked before."""
-    return Gandiva(PythonRandomStream(seed)).allocate(snapshot)
+    return Gandiva(random=PythonRandomStream(seed)).allocate(snapshot)
 
 
 def pairs(made: Allocation) -> set[tuple[int, int]]:

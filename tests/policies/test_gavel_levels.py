@@ -19,14 +19,14 @@ pytestmark = pytest.mark.shared
 
 LINEAR: dict[str, tuple[Policy, int]] = {
     "max_min_fairness_packed": (PackedLas(), 101),
-    "min_total_duration": (AgnosticMakespan("v100"), 133),
+    "min_total_duration": (AgnosticMakespan(reference="v100"), 133),
     "min_total_duration_perf": (Makespan(), 133),
     "min_total_duration_packed": (PackedMakespan(), 79),
 }
 RHO: dict[str, tuple[Policy, str | None, int]] = {
-    "finish_time_fairness": (AgnosticFinishTime(False, "v100"), "ftf", 133),
-    "finish_time_fairness_perf": (FinishTime(False), "ftf_perf", 133),
-    "finish_time_fairness_packed": (PackedFinishTime(False), None, 79),
+    "finish_time_fairness": (AgnosticFinishTime(weighted=False, reference="v100"), "ftf", 133),
+    "finish_time_fairness_perf": (FinishTime(weighted=False), "ftf_perf", 133),
+    "finish_time_fairness_packed": (PackedFinishTime(weighted=False), None, 79),
 }
 
 

@@ -18,7 +18,7 @@ from tests.policies.problems import snapshots
 def test_the_optimum_over_classes_is_the_literal_one_over_jobs(
     central: bool, snapshot: Snapshot
 ) -> None:
-    allocation = Las(central).allocate(snapshot)
+    allocation = Las(central=central).allocate(snapshot)
     report = allocation.report
     assert report.objective == pytest.approx(oracle.las_aware(snapshot), rel=1e-6, abs=1e-9)
     assert report.gap is not None

@@ -23,7 +23,7 @@ def test_names_and_aliases() -> None:
 
 
 def test_the_gavel_profile_has_policies_as_gavel_has_them() -> None:
-    assert make("fifo", "gavel") == FifoShares(4)
+    assert make("fifo", "gavel") == FifoShares(seed=4)
     assert isinstance(make("fifo_perf", "gavel"), FifoAwareShares)
     assert make("las_aware", "gavel") == Las(central=True)
     assert make("fifo") == FifoPlanner(4, heterogeneity_aware=False)

@@ -33,7 +33,7 @@ def planned(planner: Tiresias, snapshot: Snapshot) -> dict[int, int]:
 
 
 def test_service_is_devices_times_time_and_queues_are_first_in_first_out() -> None:
-    planner = Tiresias(0, (3600.0, 7200.0))
+    planner = Tiresias(seed=0, thresholds=(3600.0, 7200.0))
     snapshot = problem([1799.0, 1800.0, 0.0, 7200.0], [2, 2, 1, 1], a=1)
     queue, _ = planner.queues(snapshot, planner.start())
     assert queue.tolist() == [0, 1, 0, 2]
@@ -42,7 +42,7 @@ def test_service_is_devices_times_time_and_queues_are_first_in_first_out() -> No
 
 
 def test_what_does_not_fit_is_skipped() -> None:
-    assert planned(Tiresias(0), problem([0.0, 0.0, 0.0], [1, 4, 1], a=2)) == {0: 0, 2: 0}
+    assert planned(Tiresias(seed=0), problem([0.0, 0.0, 0.0], [1, 4, 1], a=2)) == {0: 0, 2: 0}
 
 
 def test_a_job_stays_on_its_type_and_a_new_one_goes_where_nobody_gives_way() -> None:
@@ -50,11 +50,11 @@ def test_a_job_stays_on_its_type_and_a_new_one_goes_where_nobody_gives_way() -> 
         snapshot = problem([3600.0, 0.0], a=1, b=1)
         for slot in (0, 1):
             runs = replace(snapshot, running_on=np.array([slot, -1]))
-            assert planned(Tiresias(seed), runs) == {0: slot, 1: 1 - slot}
+            assert planned(Tiresias(seed=seed), runs) == {0: slot, 1: 1 - slot}
 
 
 def test_a_starved_job_is_promoted_and_its_service_counts_anew() -> None:
-    planner = Tiresias(0, promote_knob=1.0)
+    planner = Tiresias(seed=0, promote_knob=1.0)
     snapshot = problem([5000.0, 5001.0], a=1)  # of 10,000 s: as long as they ran, and a little less
     queue, state = planner.queues(snapshot, planner.start())
     assert queue.tolist() == [0, 1]
@@ -65,7 +65,7 @@ def test_a_starved_job_is_promoted_and_its_service_counts_anew() -> None:
     assert after.promoted[0] == state.promoted[0]
     sunk = replace(later, age_s=later.age_s + 10, ran_s=np.array([8609.0, 5001.0]))
     assert planner.queues(sunk, after)[0].tolist() == [1, 0]
-    off, nothing = Tiresias(0).queues(snapshot, TiresiasState())
+    off, nothing = Tiresias(seed=0).queues(snapshot, TiresiasState())
     assert off.tolist() == [1, 1]
     assert not nothing.promoted
 
@@ -78,7 +78,7 @@ def test_a_round_fits_and_nobody_waits_who_would_fit(
     n = len(snapshot.jobs)
     ran = data.draw(st.lists(st.sampled_from([0.0, 5000.0]), min_size=n, max_size=n))
     snapshot = replace(snapshot, ran_s=np.array(ran))
-    plan = planned(Tiresias(seed), snapshot)
+    plan = planned(Tiresias(seed=seed), snapshot)
     free = snapshot.capacity.copy()
     for job_, slot in plan.items():
         assert snapshot.solo_rate[job_, slot] > 0
@@ -108,7 +108,7 @@ def test_promotions_are_replayed(tmp_path: Path) -> None:
 
 def test_thresholds_are_checked() -> None:
     made = registry.make("tiresias:3600,7200,promote=8", seed=3, profile="default")
-    assert made == Tiresias(3, (3600.0, 7200.0), 8.0)
+    assert made == Tiresias(seed=3, thresholds=(3600.0, 7200.0), promote_knob=8.0)
     assert isinstance(made, Planner)
     for wrong, says in (
         ("x", "expected device-seconds > 0, or promote=K with K > 0, got 'x'"),
@@ -119,7 +119,7 @@ def test_thresholds_are_checked() -> None:
     ):
         with pytest.raises(ConfigError, match=says):
             registry.make(f"tiresias:{wrong}", seed=0, profile="default")
-    planner = Tiresias(0)
+    planner = Tiresias(seed=0)
     assert not planner.due(0.0, Change.JOBS, True, planner.start())
     with pytest.raises(ConfigError, match="plans rounds itself"):
         planner.solve(problem([0.0], a=1), None)

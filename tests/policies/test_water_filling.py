@@ -173,7 +173,7 @@ def test_aware_levels_are_the_literal_ones(
     central: bool, problem: tuple[Snapshot, Entities]
 ) -> None:
     snapshot, entities = problem
-    allocation = WaterFilling(entities, central).allocate(snapshot)
+    allocation = WaterFilling(entities=entities, central=central).allocate(snapshot)
     expected = literal(snapshot, entities, Literal(snapshot))
     p = proportional_rate(snapshot)
     mine = allocation.throughput(snapshot) * snapshot.job_scale / np.where(p > 0, p, 1.0)
@@ -192,7 +192,7 @@ def test_agnostic_levels_are_the_literal_ones(
     central: bool, problem: tuple[Snapshot, Entities]
 ) -> None:
     snapshot, entities = problem
-    allocation = AgnosticWaterFilling(entities, central).allocate(snapshot)
+    allocation = AgnosticWaterFilling(entities=entities, central=central).allocate(snapshot)
     expected = literal(snapshot, entities, Literal(snapshot, heterogeneity_aware=False))
     mine = allocation.share.sum(axis=1) * snapshot.job_scale
     assert mine == pytest.approx(expected, rel=1e-5, abs=1e-5)
@@ -204,7 +204,7 @@ def test_agnostic_levels_are_the_literal_ones(
 @given(problem=problems())
 def test_packed_levels_are_the_literal_ones(problem: tuple[Snapshot, Entities]) -> None:
     snapshot, entities = problem
-    allocation = PackedWaterFilling(entities).allocate(snapshot)
+    allocation = PackedWaterFilling(entities=entities).allocate(snapshot)
     expected = literal(snapshot, entities, Literal(snapshot, packed=True))
     p = proportional_rate(snapshot)
     mine = allocation.throughput(snapshot) * snapshot.job_scale / np.where(p > 0, p, 1.0)

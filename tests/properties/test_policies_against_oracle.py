@@ -80,7 +80,11 @@ def test_entities_divide_by_weight_and_inside_by_their_own_policy(
         ),
         "a file",
     )
-    policy = WaterFilling(entities) if heterogeneity_aware else AgnosticWaterFilling(entities)
+    policy = (
+        WaterFilling(entities=entities)
+        if heterogeneity_aware
+        else AgnosticWaterFilling(entities=entities)
+    )
     allocation = policy.allocate(snapshot).check(snapshot)
     got = normalised(snapshot, allocation) if heterogeneity_aware else allocation.share.sum(axis=1)
     assert got == pytest.approx(

@@ -16,7 +16,7 @@ _HARDLY = 1e-10  # steps/s that Gavel's release puts in place of a rate of 0
 _SMALL = 1 << 16  # jobs times devices: 0.2 s, and more than the release itself can do
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AlloX:
     """min_m sum_i (1 + s_i (k_i - 1)) r_i / T_ij  over matchings m of jobs i with (type j, position k).
 
@@ -55,7 +55,7 @@ class AlloX:
             part = -1.0
         if not 0 <= part <= 1:
             raise ConfigError(f"allox: ALPHA must be a number from 0 to 1, got {alpha!r}")
-        return cls(part, as_released)
+        return cls(alpha=part, as_released=as_released)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares: 1 for the jobs that run, 0 for those that wait."""

@@ -142,13 +142,13 @@ def _central_alone(snapshot: Snapshot, rate: Floats, worth: Floats) -> Allocatio
     """``central_allocation`` of many jobs, without pairs. A job that nothing is worth anything to gets
     nothing."""
     problem = MaxMin(
-        np.arange(len(rate)),
-        rate,
-        worth,
-        np.ones(len(rate)),
-        snapshot.job_scale.astype(np.float64),
-        snapshot.accelerator_of_slot,
-        snapshot.capacity,
+        job_class=np.arange(len(rate)),
+        rate=rate,
+        worth=worth,
+        gain=np.ones(len(rate)),
+        scale=snapshot.job_scale.astype(np.float64),
+        accelerator_of_slot=snapshot.accelerator_of_slot,
+        capacity=snapshot.capacity,
     )
     found = analytic_centre_of(problem)
     return None if found is None else allocation(snapshot, *found)

@@ -30,7 +30,7 @@ from fairlead.policies.solve.linear_objectives import (
 from fairlead.policies.solve.program import ShareProblem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ThroughputPerCost:
     """max_x sum_ij T_ij / c_j x_ij   s.t.  time of each job, devices of each type.
 
@@ -59,7 +59,7 @@ class ThroughputPerCost:
         return _per_dollar(snapshot, made, prices(snapshot, self.name))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ThroughputPerCostSlo:
     """max_x sum_ij T_ij / c_j x_ij  among the x with the least  sum_i (1 - t_i / n_i)+,  n_i = steps / time.
 
@@ -87,7 +87,7 @@ class ThroughputPerCostSlo:
         return _per_dollar(snapshot, made, prices(snapshot, self.name))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PackedThroughputPerCostSlo:
     """max_x sum_i sum_{c with i} sum_j T^i_cj / c_j x_cj  among the x with the least  sum_i (1 - t_i / n_i)+.
 

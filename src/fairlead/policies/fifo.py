@@ -55,7 +55,7 @@ def first_come(snapshot: Snapshot) -> tuple[Ints, int]:
     return slots, len(slots)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FifoShares:
     """x_ij = 1 for a type j drawn at random among those with s_i devices left, kept until job i is done.
 

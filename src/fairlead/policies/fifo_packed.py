@@ -13,7 +13,7 @@ from fairlead.policies.fifo import first_come
 THRESHOLD = 1.5  # of the sum of normalised rates
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FifoPacked:
     """x_ij = 1 as in fifo_aware; then the head of the line joins the job i that maximises R_i > 1.5.
 

@@ -17,7 +17,7 @@ from fairlead.policies.parametric_level import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FinishTime:
     """min_x max_i  (a_i + n_i / sum_j T_ij x_ij) / (c_i + n_i / I_i)   s.t.  time, devices of each type.
 
@@ -51,7 +51,7 @@ class FinishTime:
         return _requirements(snapshot, isolated_rate(snapshot, self.weighted))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AgnosticFinishTime:
     """min_x max_i  (a_i + n_i / (T_i sum_j x_ij)) / (c_i + n_i / I_i)   s.t.  time, devices of each type.
 
@@ -83,7 +83,7 @@ class AgnosticFinishTime:
         return _requirements(snapshot, isolated_rate(snapshot, self.weighted, one))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PackedFinishTime:
     """min_x max_i  (a_i + n_i / sum_{c with i} sum_j T^i_cj x_cj) / (c_i + n_i / I_i)   s.t.  time, devices.
 

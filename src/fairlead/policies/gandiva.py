@@ -17,7 +17,7 @@ from fairlead.policies.python_random_stream import PythonRandomStream
 KEPT = 1.0  # a pair stays while its normalised rates, summed over all types, reach this
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Gandiva:
     """x_uj = (N_j / m) / s_u, divided by max(1, sum_j x_uj), for the m units u that are in force.
 

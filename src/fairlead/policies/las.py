@@ -30,7 +30,7 @@ from fairlead.policies.solve.space_sharing import max_min, max_min_bound
 MAX_EXACT_RATES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Las:
     """max_x min_i  s_i / (w_i p_i) * sum_j T_ij x_ij   s.t.  time of each job, devices of each type.
 
@@ -56,13 +56,13 @@ class Las:
         gain = gain_of(p)
         scale = snapshot.job_scale.astype(np.float64)
         problem = MaxMin(
-            snapshot.job_class,
-            snapshot.solo_rate,
-            gain * scale / snapshot.weight,
-            gain,
-            scale,
-            snapshot.accelerator_of_slot,
-            snapshot.capacity,
+            job_class=snapshot.job_class,
+            rate=snapshot.solo_rate,
+            worth=gain * scale / snapshot.weight,
+            gain=gain,
+            scale=scale,
+            accelerator_of_slot=snapshot.accelerator_of_slot,
+            capacity=snapshot.capacity,
         )
         distinct_rates = 2 * len(problem.classes.id) > len(snapshot.jobs)
         if np.count_nonzero(problem.class_worth) > (
@@ -86,14 +86,14 @@ class Las:
         """The same programme as the least time theta = 1 / level in which each job meets its need."""
         zero, one = np.zeros_like(need), np.ones_like(need)
         problem = Levels(
-            snapshot.job_class,
-            snapshot.solo_rate,
-            snapshot.job_scale,
-            snapshot.accelerator_of_slot,
-            snapshot.capacity,
-            need,
-            zero,
-            one,
+            kind=snapshot.job_class,
+            rate=snapshot.solo_rate,
+            scale=snapshot.job_scale,
+            accelerator_of_slot=snapshot.accelerator_of_slot,
+            capacity=snapshot.capacity,
+            steps=need,
+            age=zero,
+            isolated=one,
         )
         share, report = solve_levels(problem)
         assert report.objective is not None
@@ -103,7 +103,7 @@ class Las:
         return allocation(snapshot, share, report).check(snapshot)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AgnosticLas:
     """max_x min_i  s_i / w_i * sum_j x_ij   s.t.  time of each job, devices of each type.
 
@@ -126,13 +126,13 @@ class AgnosticLas:
         if self.central:
             ones = np.ones(len(snapshot.jobs))
             problem = MaxMin(
-                snapshot.job_class,
-                np.ones((len(ones), len(snapshot.slots))),
-                snapshot.job_scale / snapshot.weight,
-                ones,
-                snapshot.job_scale.astype(np.float64),
-                snapshot.accelerator_of_slot,
-                snapshot.capacity,
+                job_class=snapshot.job_class,
+                rate=np.ones((len(ones), len(snapshot.slots))),
+                worth=snapshot.job_scale / snapshot.weight,
+                gain=ones,
+                scale=snapshot.job_scale.astype(np.float64),
+                accelerator_of_slot=snapshot.accelerator_of_slot,
+                capacity=snapshot.capacity,
             )
             share, report = solve(problem, central=True)
             return allocation(snapshot, share, report).check(snapshot)
@@ -159,7 +159,7 @@ class AgnosticLas:
         return allocation(snapshot, share, report).check(snapshot)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PackedLas:
     """max_x min_i  s_i / (w_i p_i) * sum_{c with i} sum_j T^i_cj x_cj   s.t.  time, devices of each type.
 

@@ -15,7 +15,7 @@ from fairlead.policies.parametric_level import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Makespan:
     """min_x max_i  n_i / sum_j T_ij x_ij   s.t.  time of each job, devices of each type.
 
@@ -42,7 +42,7 @@ class Makespan:
         return _requirements(snapshot).measure(snapshot, made)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AgnosticMakespan:
     """min_x max_i  n_i / (T_i sum_j x_ij)   s.t.  time of each job, devices of each type.
 
@@ -69,7 +69,7 @@ class AgnosticMakespan:
         return _requirements(snapshot).measure_agnostic(snapshot, made, rate)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PackedMakespan:
     """min_x max_i  n_i / sum_{c with i} sum_j T^i_cj x_cj   s.t.  time of each job, devices of each type.
 

@@ -49,7 +49,7 @@ def least_migration(
     restart_s = np.minimum(snapshot.restart_s[classes.first], INTERVAL_S)
     move = restart_s / INTERVAL_S * gain * problem.best
     least = np.minimum(need[classes.first], problem.best)
-    program = Program(problem, True, demand=least)
+    program = Program(problem=problem, throughput=True, demand=least)
     held = kept[classes.first] * (problem.rate > 0)
     program.columns = _staying(program, problem, held, gain, move, least)
     answer = program.load().maximise(LinearObjective(gain, np.zeros(len(snapshot.slots))))
@@ -87,10 +87,10 @@ def _staying(
     asked = np.flatnonzero(least)
     dear = 10.0 * float(problem.classes.count @ (gain * problem.best + move))
     return ExtraColumns(
-        np.append(count * (gain[first] * rate + move[first]), -dear),
-        np.zeros(number + 1),
-        np.append(held[first, slot], 1.0),
-        np.append(column, np.full(len(asked), number)),
-        np.append(row, program.throughput_row(asked)),
-        np.concatenate([rate, np.ones(number), devices, least[asked]]),
+        cost=np.append(count * (gain[first] * rate + move[first]), -dear),
+        lower=np.zeros(number + 1),
+        upper=np.append(held[first, slot], 1.0),
+        column=np.append(column, np.full(len(asked), number)),
+        row=np.append(row, program.throughput_row(asked)),
+        value=np.concatenate([rate, np.ones(number), devices, least[asked]]),
     )

@@ -24,7 +24,7 @@ _CRUMB = 1e-9  # shares that add less than this part of a job's throughput are t
 _FREE = 1e-12  # spending less than this part of its weight, a job is in nobody's way
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Nash:
     """max_x prod_i (t_i / p_i)^(w_i / sum w),  t_i = sum_j T_ij x_ij,  s.t.  time of each job, devices.
 
@@ -58,7 +58,7 @@ class Nash:
         return _mean(throughput[runs], proportional_rate(snapshot)[runs], weight[runs])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StrategyProof:
     """x_i = f_i x*_i,  x* the Nash shares,  f_i = prod_{k != i} (t_k(x*) / t_k(x* without i))^(w_k / w_i).
 
@@ -116,12 +116,12 @@ def _solve(problem: ShareProblem, weight: Floats, count: Floats | None = None) -
     types = problem.capacity > 0
     inner = equilibrium(
         NashMarket(
-            problem.rate[np.ix_(runs, slots)],
-            weight[runs],
-            count[runs],
-            problem.scale[runs],
-            (np.cumsum(types) - 1)[problem.accelerator_of_slot[slots]],
-            problem.capacity[types],
+            rate=problem.rate[np.ix_(runs, slots)],
+            weight=weight[runs],
+            count=count[runs],
+            scale=problem.scale[runs],
+            accelerator_of_slot=(np.cumsum(types) - 1)[problem.accelerator_of_slot[slots]],
+            capacity=problem.capacity[types],
         )
     )
     share, price = np.zeros(problem.rate.shape), np.zeros(len(types))

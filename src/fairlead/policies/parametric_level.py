@@ -68,14 +68,14 @@ def parametric_singles(
     the shares in the middle."""
     rate = snapshot.solo_rate if agnostic is None else agnostic
     problem = Levels(
-        snapshot.kind,
-        rate,
-        snapshot.job_scale,
-        snapshot.accelerator_of_slot,
-        snapshot.capacity,
-        need.steps,
-        need.age,
-        need.isolated,
+        kind=snapshot.kind,
+        rate=rate,
+        scale=snapshot.job_scale,
+        accelerator_of_slot=snapshot.accelerator_of_slot,
+        capacity=snapshot.capacity,
+        steps=need.steps,
+        age=need.age,
+        isolated=need.isolated,
     )
     gain = gain_of(proportional_rate(snapshot))
     previous = None if snapshot.previous is None else snapshot.previous.report

@@ -34,7 +34,7 @@ class RecordedTraits:
     global_queue: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RecordedSolve:
     """One recorded answer."""
 
@@ -45,7 +45,7 @@ class RecordedSolve:
     jobs: frozenset[int]  # all jobs of the solve, those without a share included
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Recorded:
     """x_ij = whatever a recorded run had at this time.
 
@@ -109,13 +109,13 @@ def load(path: str) -> Recorded:
         solves.setdefault(time_s, []).append(solve)
     traits = _traits(log)
     return Recorded(
-        f"recorded:{log.name}",
-        traits.heterogeneity_aware,
-        traits.packed,
-        traits.work_conserving,
-        traits.global_queue,
-        path,
-        {time_s: tuple(several) for time_s, several in solves.items()},
+        name=f"recorded:{log.name}",
+        heterogeneity_aware=traits.heterogeneity_aware,
+        packed=traits.packed,
+        work_conserving=traits.work_conserving,
+        global_queue=traits.global_queue,
+        origin=path,
+        solves={time_s: tuple(several) for time_s, several in solves.items()},
     )
 
 
@@ -197,11 +197,11 @@ def _solve(where: str, time_s: float, shares: Shares, jobs: Iterable[int | str])
             accelerator.append(kind)
             share.append(value)
     return RecordedSolve(
-        time_s,
-        np.array(units, np.int64).reshape(-1, 2),
-        tuple(accelerator),
-        np.array(share, np.float64),
-        frozenset(int(job) for job in jobs),
+        time_s=time_s,
+        units=np.array(units, np.int64).reshape(-1, 2),
+        accelerator=tuple(accelerator),
+        share=np.array(share, np.float64),
+        jobs=frozenset(int(job) for job in jobs),
     )
 
 

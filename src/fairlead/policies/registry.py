@@ -85,7 +85,7 @@ class Entry:
     argument: str = ""  # what stands behind the colon; empty = nothing may; [in brackets] = it may
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyDescription:
     """One line of ``fairlead policies``."""
 
@@ -98,7 +98,7 @@ class PolicyDescription:
 
 def _fifo(request: PolicyRequest) -> Policy | Planner:
     return (
-        FifoShares(request.seed)
+        FifoShares(seed=request.seed)
         if request.profile in AS_RELEASED
         else FifoPlanner(request.seed, False)
     )
@@ -114,11 +114,11 @@ def _las_aware(request: PolicyRequest) -> Policy:
 
 def _finish_time(request: PolicyRequest) -> Policy:
     gavel = request.profile in AS_RELEASED
-    return AgnosticFinishTime(not gavel, RELEASE_REFERENCE if gavel else "")
+    return AgnosticFinishTime(weighted=not gavel, reference=RELEASE_REFERENCE if gavel else "")
 
 
 def _makespan(request: PolicyRequest) -> Policy:
-    return AgnosticMakespan(RELEASE_REFERENCE if request.profile in AS_RELEASED else "")
+    return AgnosticMakespan(reference=RELEASE_REFERENCE if request.profile in AS_RELEASED else "")
 
 
 def _fifo_packed(request: PolicyRequest) -> Policy:
@@ -131,12 +131,12 @@ def _tiresias(request: PolicyRequest) -> Planner:
 
 def _allox(request: PolicyRequest) -> Policy:
     if request.profile == SHOCKWAVE:
-        return ReleasedAlloX(AlloX.of(request.argument or "0.2").alpha)
+        return ReleasedAlloX(alpha=AlloX.of(request.argument or "0.2").alpha)
     return AlloX.of(request.argument, as_released=request.profile in AS_RELEASED)
 
 
 def _gandiva(request: PolicyRequest) -> Policy:
-    return Gandiva(PythonRandomStream(request.seed))
+    return Gandiva(random=PythonRandomStream(request.seed))
 
 
 def _partition(request: PolicyRequest) -> Policy:
@@ -154,14 +154,17 @@ def _partition(request: PolicyRequest) -> Policy:
     return Partition.of(parts, inner, request.seed)
 
 
-def _water_filling(kind: Callable[[Entities, bool], Policy]) -> Maker:
+def _water_filling(make_policy: Callable[[Entities, bool], Policy]) -> Maker:
+    """Entities are read from the file that the argument names. make_policy: of the entities, and whether
+    policies are to be as released."""
+
     def make_(request: PolicyRequest) -> Policy:
         if request.argument == "":
             raise ConfigError(
                 "water_filling: needs the name of a TOML file behind the colon, or no colon"
             )
         entities = Entities() if request.argument is None else read_entities(request.argument)
-        return kind(entities, request.profile in AS_RELEASED)
+        return make_policy(entities, request.profile in AS_RELEASED)
 
     return make_
 
@@ -190,20 +193,20 @@ BUILT_IN = (
     Entry(
         "las_packed",
         ("max_min_fairness_packed",),
-        lambda request: PackedLas(request.profile in AS_RELEASED),
+        lambda request: PackedLas(central=request.profile in AS_RELEASED),
         PackedLas,
     ),
     Entry("makespan", ("min_total_duration", "ossp"), _makespan, AgnosticMakespan),
     Entry(
         "makespan_aware",
         ("min_total_duration_perf",),
-        lambda request: Makespan(request.profile in AS_RELEASED),
+        lambda request: Makespan(central=request.profile in AS_RELEASED),
         Makespan,
     ),
     Entry(
         "makespan_packed",
         ("min_total_duration_packed",),
-        lambda request: PackedMakespan(request.profile in AS_RELEASED),
+        lambda request: PackedMakespan(central=request.profile in AS_RELEASED),
         PackedMakespan,
     ),
     Entry("finish_time", ("finish_time_fairness",), _finish_time, AgnosticFinishTime),
@@ -211,7 +214,7 @@ BUILT_IN = (
         "finish_time_aware",
         ("finish_time_fairness_perf", "themis"),
         lambda request: FinishTime(
-            request.profile not in AS_RELEASED, request.profile in AS_RELEASED
+            weighted=request.profile not in AS_RELEASED, central=request.profile in AS_RELEASED
         ),
         FinishTime,
     ),
@@ -219,7 +222,7 @@ BUILT_IN = (
         "finish_time_packed",
         ("finish_time_fairness_packed",),
         lambda request: PackedFinishTime(
-            request.profile not in AS_RELEASED, request.profile in AS_RELEASED
+            weighted=request.profile not in AS_RELEASED, central=request.profile in AS_RELEASED
         ),
         PackedFinishTime,
     ),
@@ -230,11 +233,13 @@ BUILT_IN = (
     Entry("allox", ("allox_alpha",), _allox, AlloX, "[ALPHA]"),
     Entry("gandiva", ("gandiva_packing",), _gandiva, Gandiva),
     Entry("gandiva_fair", (), _gandiva_fair, GandivaFair),
-    Entry("isolated_plus", (), lambda _: SimpleShare(True, "isolated_plus"), SimpleShare),
+    Entry(
+        "isolated_plus", (), lambda _: SimpleShare(strict=True, name="isolated_plus"), SimpleShare
+    ),
     Entry(
         "total_throughput",
         ("max_sum_throughput_perf", "mst"),
-        lambda request: TotalThroughput(request.profile in AS_RELEASED),
+        lambda request: TotalThroughput(central=request.profile in AS_RELEASED),
         TotalThroughput,
     ),
     Entry(
@@ -249,19 +254,19 @@ BUILT_IN = (
     Entry(
         "throughput_per_cost",
         ("max_sum_throughput_normalized_by_cost_perf",),
-        lambda request: ThroughputPerCost(request.profile in AS_RELEASED),
+        lambda request: ThroughputPerCost(central=request.profile in AS_RELEASED),
         ThroughputPerCost,
     ),
     Entry(
         "throughput_per_cost_slo",
         ("max_sum_throughput_normalized_by_cost_perf_SLOs",),
-        lambda request: ThroughputPerCostSlo(request.profile in AS_RELEASED),
+        lambda request: ThroughputPerCostSlo(all_or_none=request.profile in AS_RELEASED),
         ThroughputPerCostSlo,
     ),
     Entry(
         "throughput_per_cost_packed_slo",
         ("max_sum_throughput_normalized_by_cost_packed_SLOs",),
-        lambda request: PackedThroughputPerCostSlo(request.profile in AS_RELEASED),
+        lambda request: PackedThroughputPerCostSlo(all_or_none=request.profile in AS_RELEASED),
         PackedThroughputPerCostSlo,
     ),
     Entry("min_cost", (), lambda _: MinCost(), MinCost),
@@ -270,28 +275,34 @@ BUILT_IN = (
     Entry(
         "strategy_proof",
         ("max_min_fairness_strategy_proof_perf", "strategy_proof_perf"),
-        lambda request: StrategyProof(request.profile not in AS_RELEASED),
+        lambda request: StrategyProof(weighted=request.profile not in AS_RELEASED),
         StrategyProof,
     ),
     Entry("partition", (), _partition, Partition, "K:POLICY"),
     Entry(
         "water_filling",
         ("max_min_fairness_water_filling",),
-        _water_filling(AgnosticWaterFilling),
+        _water_filling(
+            lambda entities, released: AgnosticWaterFilling(entities=entities, central=released)
+        ),
         AgnosticWaterFilling,
         "[ENTITIES.toml]",
     ),
     Entry(
         "water_filling_aware",
         ("max_min_fairness_water_filling_perf",),
-        _water_filling(WaterFilling),
+        _water_filling(
+            lambda entities, released: WaterFilling(entities=entities, central=released)
+        ),
         WaterFilling,
         "[ENTITIES.toml]",
     ),
     Entry(
         "water_filling_packed",
         ("max_min_fairness_water_filling_packed",),
-        _water_filling(PackedWaterFilling),
+        _water_filling(
+            lambda entities, released: PackedWaterFilling(entities=entities, always=released)
+        ),
         PackedWaterFilling,
         "[ENTITIES.toml]",
     ),
@@ -323,7 +334,13 @@ def make(spec: str, *, seed: int, profile: str) -> Policy | Planner:
 def describe() -> list[PolicyDescription]:
     """Every policy that ``make`` knows, in the order of the registry, plug-ins last."""
     built_in = [
-        PolicyDescription(e.name, e.aliases, e.argument, _programme(e.documented), "fairlead")
+        PolicyDescription(
+            name=e.name,
+            aliases=e.aliases,
+            argument=e.argument,
+            programme=_programme(e.documented),
+            source="fairlead",
+        )
         for e in BUILT_IN
     ]
     return built_in + [_describe_plugin(point) for point in _plugins()]
@@ -356,7 +373,9 @@ def _describe_plugin(point: EntryPoint) -> PolicyDescription:
     except ConfigError as problem:
         programme = str(problem)
     source = point.dist.name if point.dist else point.module
-    return PolicyDescription(point.name, (), "", programme, source)
+    return PolicyDescription(
+        name=point.name, aliases=(), argument="", programme=programme, source=source
+    )
 
 
 def _from_plugin(point: EntryPoint, request: PolicyRequest) -> Policy | Planner:

@@ -13,7 +13,7 @@ from fairlead.policies.common import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SimpleShare:
     """x_ij = N_j / n, divided by max(1, sum_j x_ij).
 

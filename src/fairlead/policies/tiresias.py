@@ -23,7 +23,7 @@ class TiresiasState:
     promoted: dict[int, tuple[float, float]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tiresias(RoundsOnlyPlanner):
     """Jobs in order of (queue of s_i a_i, id), each on a type with s_i devices left; a_i time run so far.
 
@@ -65,7 +65,7 @@ class Tiresias(RoundsOnlyPlanner):
                 thresholds.append(number)
         if sorted(set(thresholds)) != thresholds:
             raise ConfigError(f"tiresias:{text}: thresholds must ascend")
-        return cls(seed, tuple(thresholds) or THRESHOLDS, knob)
+        return cls(seed=seed, thresholds=tuple(thresholds) or THRESHOLDS, promote_knob=knob)
 
     def start(self) -> TiresiasState:
         """Nobody has been promoted."""

@@ -12,7 +12,7 @@ from fairlead.policies.solve.linear_objectives import Needs
 from fairlead.policies.solve.program import ShareProblem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TotalThroughput:
     """max_x sum_ij T_ij x_ij   s.t.  time of each job, devices of each type.
 

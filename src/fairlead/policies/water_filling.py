@@ -40,7 +40,7 @@ MAX_CENTRED_RATES = (
 CENTRED = 1e-7  # the centre must have the heights to this, relatively
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WaterFilling:
     """lexmax_x sort_i  s_i / (w_i p_i) * sum_j T_ij x_ij   s.t.  time of each job, devices of each type.
 
@@ -90,7 +90,7 @@ class WaterFilling:
         return _made(snapshot, table, jobs, rows, filled, market.shares(), report)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AgnosticWaterFilling:
     """lexmax_x sort_i  s_i / w_i * sum_j x_ij   s.t.  time of each job, devices of each type.
 
@@ -127,7 +127,7 @@ class AgnosticWaterFilling:
         return _made(snapshot, table, jobs, rows, filled, share, report)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PackedWaterFilling:
     """lexmax_x sort_i  s_i / (w_i p_i) * sum_{c with i} sum_j T^i_cj x_cj   s.t.  time, devices of types.
 
@@ -160,7 +160,7 @@ class PackedWaterFilling:
         if not rows.cap.any():
             return table.nothing(snapshot)
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
-        market = InPairs(problem, unit, rows.cap, previous)
+        market = InPairs(problem=problem, unit=unit, cap=rows.cap, basis=previous)
         filled = fill(rows, market)
         answer = market.fewest_pairs(0.0 if self.always else PAIR_PENALTY)
         report = SolveReport(
@@ -223,13 +223,13 @@ class _Table:
         kind = of_kind.of
         p = np.ones(len(first)) if agnostic else proportional_rate(snapshot)[first]
         return FillJobs(
-            kinds,
-            kind,
-            self.classes.count,
-            p / scale[kind],
-            snapshot.accelerator_of_slot,
-            snapshot.capacity,
-            agnostic,
+            kinds=kinds,
+            kind=kind,
+            count=self.classes.count,
+            unit=p / scale[kind],
+            accelerator_of_slot=snapshot.accelerator_of_slot,
+            capacity=snapshot.capacity,
+            agnostic=agnostic,
         )
 
     def report(

@@ -24,7 +24,7 @@ def problem(*jobs: tuple[int, float], devices: int = 2) -> Snapshot:
 
 
 def shares(snapshot: Snapshot, alpha: float = 1.0) -> list[float]:
-    made = ReleasedAlloX(alpha).allocate(snapshot).share
+    made = ReleasedAlloX(alpha=alpha).allocate(snapshot).share
     return [float(x) for x in made[:, 0]]
 
 
@@ -50,6 +50,6 @@ def test_who_has_a_whole_share_holds_a_device_and_who_has_a_part_is_matched_agai
 
 
 def test_the_part_can_be_named() -> None:
-    assert optimising("allox", "shockwave") == ReleasedAlloX(0.2)
+    assert optimising("allox", "shockwave") == ReleasedAlloX(alpha=0.2)
     with pytest.raises(ConfigError, match="ALPHA must be a number from 0 to 1"):
         registry.make("allox:7", seed=0, profile="shockwave")

@@ -70,14 +70,14 @@ def test_an_infeasible_program_raises() -> None:
 
 def test_an_unbounded_program_raises() -> None:
     unbounded = LinearProgram(
-        np.ones(1),
-        np.zeros(1),
-        np.full(1, INFINITY),
-        np.full(1, -INFINITY),
-        np.full(1, INFINITY),
-        np.array([0, 1], np.int32),
-        np.zeros(1, np.int32),
-        np.ones(1),
+        cost=np.ones(1),
+        col_lower=np.zeros(1),
+        col_upper=np.full(1, INFINITY),
+        row_lower=np.full(1, -INFINITY),
+        row_upper=np.full(1, INFINITY),
+        start=np.array([0, 1], np.int32),
+        index=np.zeros(1, np.int32),
+        value=np.ones(1),
     )
     model = HighsModel(unbounded)
     model.load()
@@ -89,7 +89,14 @@ def test_an_unbounded_program_raises() -> None:
 def test_a_program_without_columns_is_solved_by_nothing_if_its_rows_allow(lower: float) -> None:
     none, start = np.zeros(0), np.zeros(1, np.int32)
     empty = LinearProgram(
-        none, none, none, np.array([lower]), np.array([2.0]), start, np.zeros(0, np.int32), none
+        cost=none,
+        col_lower=none,
+        col_upper=none,
+        row_lower=np.array([lower]),
+        row_upper=np.array([2.0]),
+        start=start,
+        index=np.zeros(0, np.int32),
+        value=none,
     )
     model = HighsModel(empty)
     model.load()

@@ -35,13 +35,13 @@ def random_problem(seed: int, jobs: int = 60, classes: int = 15, types: int = 3)
     normal = 1 / (rate @ capacity / capacity.sum())[job_class]
     weight = rng.choice([1.0, 5.0], classes)[job_class]
     return MaxMin(
-        job_class,
-        rate[job_class],
-        normal * scale / weight,
-        normal,
-        scale,
-        np.arange(types),
-        capacity,
+        job_class=job_class,
+        rate=rate[job_class],
+        worth=normal * scale / weight,
+        gain=normal,
+        scale=scale,
+        accelerator_of_slot=np.arange(types),
+        capacity=capacity,
     )
 
 
@@ -85,13 +85,13 @@ def test_jobs_of_a_class_get_the_same() -> None:
 def test_the_second_phase_leaves_no_gain_behind() -> None:
     """One job capped by its own speed: the level is its own, and the rest goes to the other."""
     problem = MaxMin(
-        np.array([0, 1]),
-        np.array([[1.0], [1.0]]),
-        np.array([1.0, 4.0]),
-        np.ones(2),
-        np.ones(2),
-        np.array([0]),
-        np.array([2.0]),
+        job_class=np.array([0, 1]),
+        rate=np.array([[1.0], [1.0]]),
+        worth=np.array([1.0, 4.0]),
+        gain=np.ones(2),
+        scale=np.ones(2),
+        accelerator_of_slot=np.array([0]),
+        capacity=np.array([2.0]),
     )
     share, report = solve(problem)
     assert report.objective == pytest.approx(1.0, rel=1e-8)
@@ -102,13 +102,13 @@ def test_the_second_phase_leaves_no_gain_behind() -> None:
 def test_the_centre_treats_equal_types_equally(central: bool) -> None:
     rate = np.ones((4, 2))
     problem = MaxMin(
-        np.zeros(4, np.int64),
-        rate,
-        np.ones(4),
-        np.ones(4),
-        np.ones(4),
-        np.arange(2),
-        np.array([1.0, 1.0]),
+        job_class=np.zeros(4, np.int64),
+        rate=rate,
+        worth=np.ones(4),
+        gain=np.ones(4),
+        scale=np.ones(4),
+        accelerator_of_slot=np.arange(2),
+        capacity=np.array([1.0, 1.0]),
     )
     share, report = solve(problem, central=central)
     assert report.objective == pytest.approx(0.5, rel=1e-6)

@@ -23,12 +23,12 @@ def market(seed: int, classes: int, types: int, load: float, decades: float = 0.
     scale = rng.choice([1.0, 1.0, 2.0, 4.0, 8.0], classes)
     devices = count @ scale / load / types * rng.uniform(0.3, 2.0, types)
     return NashMarket(
-        rate,
-        10.0 ** -rng.uniform(0.0, decades, classes),
-        count,
-        scale,
-        np.arange(types),
-        np.maximum(1.0, np.round(devices)),
+        rate=rate,
+        weight=10.0 ** -rng.uniform(0.0, decades, classes),
+        count=count,
+        scale=scale,
+        accelerator_of_slot=np.arange(types),
+        capacity=np.maximum(1.0, np.round(devices)),
     )
 
 
@@ -87,12 +87,12 @@ def test_equal_jobs_are_alike_whether_in_one_class_or_not() -> None:
     together = market(4, 15, 3, 3.0)
     job = np.repeat(np.arange(15), together.count.astype(int))
     apart = NashMarket(
-        together.rate[job],
-        together.weight[job],
-        np.ones(len(job)),
-        together.scale[job],
-        together.accelerator_of_slot,
-        together.capacity,
+        rate=together.rate[job],
+        weight=together.weight[job],
+        count=np.ones(len(job)),
+        scale=together.scale[job],
+        accelerator_of_slot=together.accelerator_of_slot,
+        capacity=together.capacity,
     )
     expected = equilibrium(together).throughput(together)[job]
     assert equilibrium(apart).throughput(apart) == pytest.approx(expected, rel=1e-8)
@@ -122,6 +122,11 @@ def test_any_prices_prove_a_bound() -> None:
 
 def test_nobody_gives_nothing() -> None:
     none = NashMarket(
-        np.zeros((0, 2)), np.zeros(0), np.zeros(0), np.zeros(0), np.arange(2), np.ones(2)
+        rate=np.zeros((0, 2)),
+        weight=np.zeros(0),
+        count=np.zeros(0),
+        scale=np.zeros(0),
+        accelerator_of_slot=np.arange(2),
+        capacity=np.ones(2),
     )
     assert equilibrium(none).share.shape == (0, 2)

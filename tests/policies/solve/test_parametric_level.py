@@ -28,7 +28,16 @@ def problem(seed: int, jobs: int, kinds: int = 5, types: int = 3, ages: bool = T
     isolated = age + steps * rng.uniform(1, 4, jobs) if ages else np.ones(jobs)
     scale = rng.choice([1, 2, 4], kinds)[kind]
     capacity = np.full(types, max(4.0, jobs / 4))
-    return Levels(kind, rate[kind], scale, np.arange(types), capacity, steps, age, isolated)
+    return Levels(
+        kind=kind,
+        rate=rate[kind],
+        scale=scale,
+        accelerator_of_slot=np.arange(types),
+        capacity=capacity,
+        steps=steps,
+        age=age,
+        isolated=isolated,
+    )
 
 
 def feasible(p: Levels, level: float) -> bool:
@@ -81,14 +90,14 @@ def test_the_second_phase_leaves_no_device_idle_that_would_help() -> None:
     """Three jobs, one of which holds the level; the others get what is left."""
     rate = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     p = Levels(
-        np.arange(3),
-        rate,
-        np.ones(3, np.int64),
-        np.arange(2),
-        np.array([1.0, 2.0]),
-        np.array([100.0, 1.0, 1.0]),
-        np.zeros(3),
-        np.ones(3),
+        kind=np.arange(3),
+        rate=rate,
+        scale=np.ones(3, np.int64),
+        accelerator_of_slot=np.arange(2),
+        capacity=np.array([1.0, 2.0]),
+        steps=np.array([100.0, 1.0, 1.0]),
+        age=np.zeros(3),
+        isolated=np.ones(3),
     )
     share, report = solve_level(p, gain=np.ones(3))
     assert report.objective == pytest.approx(100.0)

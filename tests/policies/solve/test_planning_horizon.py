@@ -160,9 +160,14 @@ def test_sizes_for_which_nothing_is_proven() -> None:
 
 def test_nobody_there() -> None:
     empty = PlanningProblem(
-        np.array([4]), 2, np.zeros(0, np.int64), np.zeros((0, 3)), np.zeros((0, 3)), 1.0,
-        np.zeros(0, np.int64),
-    )  # fmt: skip
+        devices=np.array([4]),
+        rounds=2,
+        scale=np.zeros(0, np.int64),
+        utility=np.zeros((0, 3)),
+        remaining=np.zeros((0, 3)),
+        penalty=1.0,
+        at_least=np.zeros(0, np.int64),
+    )
     assert solve_counts(empty).counts.shape == (0, 1)
     assert solve_counts(replace(empty, devices=np.array([4, 2]))).counts.shape == (0, 2)
 

@@ -53,7 +53,7 @@ def test_column_generation_finds_the_optimum_over_all_pairs(seed: int) -> None:
     same = LinearObjective(
         np.full(len(problem.scale), 2.0), np.zeros(len(problem.accelerator_of_slot))
     )
-    answer = Program(problem).load().maximise(same)
+    answer = Program(problem=problem).load().maximise(same)
     assert answer.objective == pytest.approx(literal_total(snapshot, 2.0), rel=1e-8, abs=1e-9)
 
 

@@ -10,7 +10,7 @@ from fairlead.policies.allox import first_in_line
 from fairlead.policies.common import allocation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReleasedAlloX:
     """min_m sum_i (k_i r_i / T_ij + a_i)  over matchings m of jobs i with (device of type j, position k).
 

@@ -8,7 +8,7 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.job_index import rows_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Targets:
     """Estimates of fair finish times, averaged over time. Arrays are (jobs,), ids ascending.
 
@@ -27,7 +27,9 @@ class Targets:
     def none() -> "Targets":
         """Of no jobs."""
         empty = np.zeros(0)
-        return Targets(np.zeros(0, np.int64), empty, empty, empty, empty)
+        return Targets(
+            jobs=np.zeros(0, np.int64), weighted=empty, time=empty, last=empty, since=empty
+        )
 
     def at(self, now: float, momentum: float) -> Floats:
         """(jobs,) the targets."""
@@ -46,4 +48,10 @@ class Targets:
         lasted = now - self.since[rows]
         weighted[known] = self.weighted[rows] + self.last[rows] * lasted
         time[known] = self.time[rows] + lasted
-        return Targets(jobs.copy(), weighted, time, estimate, np.full(len(jobs), now))
+        return Targets(
+            jobs=jobs.copy(),
+            weighted=weighted,
+            time=time,
+            last=estimate,
+            since=np.full(len(jobs), now),
+        )

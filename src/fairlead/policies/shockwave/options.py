@@ -58,7 +58,7 @@ class Lateness(StrEnum):
     START = "start"  # of the cluster, the release's: all ratios tend to 1 as it ages
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShockwaveOptions:
     """The options; the defaults are what ``shockwave`` means without a file. docs/shockwave.md has what
     each is worth."""

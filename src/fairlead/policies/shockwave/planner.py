@@ -47,7 +47,7 @@ _SLOWEST = 1e-6  # of the fastest type; below, a type is as good as none
 _LARGEST_RANK = 1e9  # weights in the order of rounds: sums of larger ones lose the smaller
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShockwaveState:
     """What the planner threads from round to round; replaced, never changed."""
 
@@ -86,7 +86,13 @@ class Shockwave:
         """Nothing planned."""
         none = np.zeros(0, np.int64)
         return ShockwaveState(
-            0, Targets.none(), MeasuredProgress.none(), 0, none, none[:, None], np.zeros(0)
+            round=0,
+            targets=Targets.none(),
+            measured=MeasuredProgress.none(),
+            first=0,
+            jobs=none,
+            slot=none[:, None],
+            left_s=np.zeros(0),
         )
 
     def kept(self, state: ShockwaveState) -> dict[str, NDArray[Any]]:
@@ -105,13 +111,19 @@ class Shockwave:
 
     def resume(self, kept: Mapping[str, NDArray[Any]]) -> ShockwaveState:
         """From what was kept."""
-        targets = Targets(*(kept[f"targets.{one.name}"] for one in fields(Targets)))
+        targets = Targets(**{one.name: kept[f"targets.{one.name}"] for one in fields(Targets)})
         measured = MeasuredProgress(
-            *(kept[f"measured.{one.name}"] for one in fields(MeasuredProgress))
+            **{one.name: kept[f"measured.{one.name}"] for one in fields(MeasuredProgress)}
         )
         number, first = kept["rounds"].tolist()
         return ShockwaveState(
-            number, targets, measured, first, kept["jobs"], kept["slot"], kept["left_s"]
+            round=number,
+            targets=targets,
+            measured=measured,
+            first=first,
+            jobs=kept["jobs"],
+            slot=kept["slot"],
+            left_s=kept["left_s"],
         )
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: ShockwaveState) -> bool:  # noqa: ARG002
@@ -279,14 +291,14 @@ class Shockwave:
             speed = epoch_s[:, None] / view.epoch_s
             speed = np.where(speed < _SLOWEST, 0.0, speed)
         return PlanningProblem(
-            snapshot.capacity.astype(np.int64),
-            rounds,
-            snapshot.job_scale.astype(np.int64),
-            utility / (n * rounds),
-            remaining,
-            penalty,
-            np.zeros(n, np.int64),
-            speed,
+            devices=snapshot.capacity.astype(np.int64),
+            rounds=rounds,
+            scale=snapshot.job_scale.astype(np.int64),
+            utility=utility / (n * rounds),
+            remaining=remaining,
+            penalty=penalty,
+            at_least=np.zeros(n, np.int64),
+            speed=speed,
         )
 
     def _in_time(

@@ -25,7 +25,7 @@ NEVER_S = 1e12  # epochs last so long where a job cannot run: finite, so that su
 _LEAST = 0.01  # part of a job that is taken to be left as long as it has not ended
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RemainingWork:
     """Per job: how far it is, and how long it would still run on each accelerator type."""
 
@@ -61,7 +61,12 @@ def remaining_work(
         mean_left = np.where(left > 0, mean_left, 1.0)
     spent = _spent(regimes, progress, options)
     return RemainingWork(
-        regimes.epochs, progress, present, left_s, (spent * mean_s).sum(axis=1), mean_left
+        epochs=regimes.epochs,
+        progress=progress,
+        epoch_s=present,
+        left_s=left_s,
+        spent_s=(spent * mean_s).sum(axis=1),
+        mean_left_s=mean_left,
     )
 
 

@@ -217,7 +217,7 @@ def _centre(
     return x, y, gap, residual
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CentralShares:
     """Shares, and the prices that prove how good they are."""
 
@@ -258,7 +258,14 @@ def central_shares(
         one, two = np.concatenate([one, i[both]]), np.concatenate([two, j[both]])
     pair = np.arange(len(one)) >= classes
     table = np.zeros((0, 0, slots)) if colocated_rate is None else colocated_rate
-    programme = _Programme(rate[first], scale[first], kind[first], worth[first], count, table)
+    programme = _Programme(
+        rate=rate[first],
+        scale=scale[first],
+        kind=kind[first],
+        worth=worth[first],
+        count=count,
+        colocated_rate=table,
+    )
     middle = _central(programme, one, two, pair, accelerator_of_slot, capacity)
     if middle is None:
         return None
@@ -275,16 +282,16 @@ def central_shares(
         of_pairs = found[unit[of[left], of[right]]]
     of_worth, of_time, of_type = np.split(middle.price, [classes, 2 * classes])
     return CentralShares(
-        found[of],
-        np.column_stack([left, right]),
-        of_pairs,
-        (of_worth * programme.scaled)[of],
-        of_time[of],
-        of_type / np.maximum(capacity, 1.0),
+        share=found[of],
+        pairs=np.column_stack([left, right]),
+        of_pairs=of_pairs,
+        value=(of_worth * programme.scaled)[of],
+        time_price=of_time[of],
+        device_price=of_type / np.maximum(capacity, 1.0),
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Programme:
     """What the shares of classes of jobs that are alike are worth."""
 

@@ -54,7 +54,7 @@ _CAREFUL: Mapping[str, object] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LinearProgram:
     """Maximise cost @ x subject to row_lower <= A x <= row_upper, col_lower <= x <= col_upper.
 

@@ -221,18 +221,18 @@ def _program(
     classes there are neither these nor rows for them."""
     dated = needs.dated
     if not len(dated):
-        return Program(problem, rows=rows, previous=previous).load()
-    program = Program(problem, True, demand=needs.rate, previous=previous)
+        return Program(problem=problem, rows=rows, previous=previous).load()
+    program = Program(problem=problem, throughput=True, demand=needs.rate, previous=previous)
     program.rows = [ConstraintRow(_nothing(problem), -np.inf, needs.allowed), *rows]
     column = np.arange(len(dated))
     late = np.full(len(dated), program.further_row(0))
     program.columns = ExtraColumns(
-        np.zeros(len(dated)),
-        np.zeros(len(dated)),
-        np.ones(len(dated)),
-        np.concatenate([column, column]),
-        np.concatenate([program.throughput_row(dated), late]),
-        np.concatenate([needs.rate[dated], needs.part(problem)]),
+        cost=np.zeros(len(dated)),
+        lower=np.zeros(len(dated)),
+        upper=np.ones(len(dated)),
+        column=np.concatenate([column, column]),
+        row=np.concatenate([program.throughput_row(dated), late]),
+        value=np.concatenate([needs.rate[dated], needs.part(problem)]),
     )
     return program.load()
 
@@ -240,7 +240,9 @@ def _program(
 def _homogeneous(problem: ShareProblem, cost: Floats, needs: Needs) -> Program:
     """Everything times f = 1 + the last further column, and the cost is 1."""
     dated = needs.dated
-    program = Program(problem, len(dated) > 0, demand=needs.rate if len(dated) else None)
+    program = Program(
+        problem=problem, throughput=len(dated) > 0, demand=needs.rate if len(dated) else None
+    )
     spent = ConstraintRow(LinearObjective(np.zeros(problem.rate.shape), -cost), 1.0, 1.0)
     program.rows = [ConstraintRow(_nothing(problem), -np.inf, needs.allowed), spent]
     column = np.arange(len(dated))
@@ -256,12 +258,12 @@ def _homogeneous(problem: ShareProblem, cost: Floats, needs: Needs) -> Program:
         [-needs.rate[dated], -np.ones(len(everywhere)), np.full(len(late[:1]), -needs.allowed)]
     )
     program.columns = ExtraColumns(
-        np.zeros(len(dated) + 1),
-        np.append(np.zeros(len(dated)), -1.0),
-        np.full(len(dated) + 1, np.inf),
-        np.concatenate([column, column, np.full(len(factor), len(dated))]),
-        np.concatenate([program.throughput_row(dated), late, factor]),
-        np.concatenate([needs.rate[dated], needs.part(problem), weight]),
+        cost=np.zeros(len(dated) + 1),
+        lower=np.append(np.zeros(len(dated)), -1.0),
+        upper=np.full(len(dated) + 1, np.inf),
+        column=np.concatenate([column, column, np.full(len(factor), len(dated))]),
+        row=np.concatenate([program.throughput_row(dated), late, factor]),
+        value=np.concatenate([needs.rate[dated], needs.part(problem), weight]),
     )
     return program.load()
 

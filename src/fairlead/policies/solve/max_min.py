@@ -41,7 +41,7 @@ from fairlead.policies.solve.job_classes import JobClassSizes, group
 TOLERANCE = 1e-9  # part of the level that the second phase may give up
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MaxMin:
     """A max-min problem. A job that no slot type is worth anything to cannot run: it gets nothing and
     does not hold the level down."""
@@ -189,14 +189,14 @@ def _program(problem: MaxMin) -> LinearProgram:
     row_upper[:classes] = INFINITY
     row_upper[classes : 2 * classes] = 1.0 / problem.load
     return LinearProgram(
-        cost,
-        np.zeros(columns + 1),
-        col_upper,
-        row_lower,
-        row_upper,
-        start,
-        np.concatenate([index.ravel(), row]),
-        np.concatenate([value.ravel(), np.full(classes, -1.0)]),
+        cost=cost,
+        col_lower=np.zeros(columns + 1),
+        col_upper=col_upper,
+        row_lower=row_lower,
+        row_upper=row_upper,
+        start=start,
+        index=np.concatenate([index.ravel(), row]),
+        value=np.concatenate([value.ravel(), np.full(classes, -1.0)]),
     )
 
 

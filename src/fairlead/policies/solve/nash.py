@@ -31,7 +31,7 @@ _SHRINK = 0.1  # of the products in a step
 _FLOOR = 1e-40  # rounding must not put a value on the boundary
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NashMarket:
     """Jobs by class, with weights as budgets. Every class has a positive rate somewhere."""
 

@@ -61,7 +61,7 @@ TOLERANCE = 1e-9  # part of the level, or of the devices, that a second measure 
 _CLOSE = 1e-8  # relative gap that the interior point is asked for; it stalls near 1e-10
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Levels:
     """A problem. Jobs that cannot run, or need nothing, have no say in the level and get nothing."""
 
@@ -75,7 +75,7 @@ class Levels:
     isolated: Floats  # (jobs,) > 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Kinds:
     """What jobs of a kind can do, and the rates at which their cost has kinks."""
 
@@ -94,7 +94,7 @@ class _Kinds:
         return np.ascontiguousarray(self.breakpoints[:, -1])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Found:
     """Shares that are feasible and meet a level, and the prices that prove it."""
 
@@ -142,7 +142,14 @@ def _kinds(problem: Levels) -> _Kinds:
     rate = problem.rate[classes.first]
     rate = np.where((problem.capacity > 0)[problem.accelerator_of_slot], rate, 0.0)
     scale = problem.scale[classes.first].astype(np.float64)
-    return _Kinds(classes.id, classes.of, classes.count, scale, rate, find_breakpoints(rate))
+    return _Kinds(
+        id=classes.id,
+        of=classes.of,
+        count=classes.count,
+        scale=scale,
+        rate=rate,
+        breakpoints=find_breakpoints(rate),
+    )
 
 
 @kernel("f8(i8[::1], f8[::1], f8[::1], f8[::1], f8[::1])")
@@ -166,9 +173,9 @@ def _by_breakpoints(
     gain: Floats | None,
     previous: SolveReport | None,
 ) -> _Found:
-    start = _WarmStart(level, ())
+    start = _WarmStart(level=level, basis=())
     if previous is not None:
-        start = _WarmStart(max(level, previous.objective or 0.0), previous.basis)
+        start = _WarmStart(level=max(level, previous.objective or 0.0), basis=previous.basis)
     every = len(steps) // SAMPLE_SIZE
     if every > 1 and start.level == level:  # a sample of the jobs tells about where the level is
         rows = np.arange(0, len(steps), every)
@@ -192,7 +199,9 @@ def _by_breakpoints(
     breakpoint_of = answer.per_job(program.problem).reshape(*kinds.breakpoints.shape, -1)
     share = np.empty((len(steps), breakpoint_of.shape[2]))
     _expand(*jobs, kinds.breakpoints, level, breakpoint_of, share)
-    return _Found(level, share, price, iterations, end.warm, basis)
+    return _Found(
+        level=level, share=share, price=price, iterations=iterations, warm=end.warm, basis=basis
+    )
 
 
 def largest_ratio(
@@ -208,7 +217,7 @@ def largest_ratio(
     return least
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _WarmStart:
     """Where Newton's method begins, and where it has ended."""
 
@@ -253,7 +262,14 @@ def _newton(
         falls = float((cost * slope).sum()) * each
         after = max(floor, level - excess / falls) if falls < 0 else level
         if abs(excess) <= met or abs(after - level) <= STALL_TOLERANCE * level:
-            return _WarmStart(level, start.basis, iterations, warm, program, answer)
+            return _WarmStart(
+                level=level,
+                basis=start.basis,
+                iterations=iterations,
+                warm=warm,
+                program=program,
+                answer=answer,
+            )
         level = after
     raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
 
@@ -319,22 +335,24 @@ def _program(problem: Levels, kinds: _Kinds, count: Floats, basis: tuple[bytes, 
     ids = kinds.id[rows] * kinks + np.tile(np.arange(kinks), shape[0])
     types = np.arange(len(problem.capacity))
     like = ShareProblem(
-        JobClassSizes(ids, count, rows, rows),
-        kinds.scale[rows],
-        kinds.rate[rows],
-        problem.accelerator_of_slot,
-        problem.capacity,
-        rows,
-        None,
+        classes=JobClassSizes(ids, count, rows, rows),
+        scale=kinds.scale[rows],
+        rate=kinds.rate[rows],
+        accelerator_of_slot=problem.accelerator_of_slot,
+        capacity=problem.capacity,
+        kind=rows,
+        colocated_rate=None,
     )
-    program = Program(like, True, demand=kinds.breakpoints.ravel(), previous=basis)
+    program = Program(
+        problem=like, throughput=True, demand=kinds.breakpoints.ravel(), previous=basis
+    )
     program.columns = ExtraColumns(
-        -np.ones(1),
-        -np.ones(1),
-        np.full(1, np.inf),
-        np.zeros(len(types), np.int64),
-        program.device_row(types),
-        -np.ones(len(types)),
+        cost=-np.ones(1),
+        lower=-np.ones(1),
+        upper=np.full(1, np.inf),
+        column=np.zeros(len(types), np.int64),
+        row=program.device_row(types),
+        value=-np.ones(len(types)),
     )
     return program.load()
 
@@ -385,7 +403,7 @@ def _by_jobs(problem: Levels, kinds: _Kinds, steps: Floats, floor: float) -> _Fo
         share = by_kind[kinds.of]
     full = np.zeros(len(there))
     full[there] = price / float(price @ problem.capacity[there])
-    return _Found(max(level, floor), share, full, iterations)
+    return _Found(level=max(level, floor), share=share, price=full, iterations=iterations)
 
 
 def _rows(problem: Levels, kinds: _Kinds, steps: Floats) -> tuple[Ints, Floats]:

@@ -50,7 +50,13 @@ def solve_types(problem: PlanningProblem) -> RoundCounts:
     such that do not."""
     jobs, types = len(problem.scale), len(problem.devices)
     if not jobs:
-        return RoundCounts(np.zeros((0, types), np.int64), 0.0, 0.0, True, True)
+        return RoundCounts(
+            counts=np.zeros((0, types), np.int64),
+            objective=0.0,
+            bound=0.0,
+            feasible=True,
+            proven=True,
+        )
     relaxed = _Relaxed.of(problem)
     try:
         bound, rounds, most = relaxed.solve()
@@ -68,7 +74,9 @@ def solve_types(problem: PlanningProblem) -> RoundCounts:
             break
     if objective == -np.inf:
         return infeasible(jobs, types)
-    return RoundCounts(counts, objective, max(bound, objective), True, False)
+    return RoundCounts(
+        counts=counts, objective=objective, bound=max(bound, objective), feasible=True, proven=False
+    )
 
 
 def _climbed(problem: PlanningProblem, start: Ints, limit: float) -> tuple[Ints, float]:
@@ -252,12 +260,12 @@ def _program(
     start = np.zeros(len(cost) + 1, np.int32)
     np.cumsum(np.bincount(column, minlength=len(cost)), out=start[1:])
     return LinearProgram(
-        cost,
-        col_lower,
-        col_upper,
-        row_lower,
-        row_upper,
-        start,
-        row[order].astype(np.int32),
-        entry[order],
+        cost=cost,
+        col_lower=col_lower,
+        col_upper=col_upper,
+        row_lower=row_lower,
+        row_upper=row_upper,
+        start=start,
+        index=row[order].astype(np.int32),
+        value=entry[order],
     )

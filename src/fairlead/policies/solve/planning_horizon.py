@@ -46,7 +46,9 @@ def solve_counts(problem: PlanningProblem) -> RoundCounts:
 
 
 def _nothing() -> RoundCounts:
-    return RoundCounts(np.zeros((0, 1), np.int64), 0.0, 0.0, True, True)
+    return RoundCounts(
+        counts=np.zeros((0, 1), np.int64), objective=0.0, bound=0.0, feasible=True, proven=True
+    )
 
 
 class _Search:
@@ -117,7 +119,9 @@ class _Search:
         counts = self.counts[:, None]
         objective = objective_of(problem, self.counts.astype(np.float64))
         certified = objective + max(float(self.relaxed) - self.best, 0.0)
-        return RoundCounts(counts, objective, certified, True, self.proven)
+        return RoundCounts(
+            counts=counts, objective=objective, bound=certified, feasible=True, proven=self.proven
+        )
 
     def _slack(self) -> float:
         return _TOLERANCE * max(1.0, abs(self.best)) if np.isfinite(self.best) else 0.0

@@ -8,7 +8,7 @@ from fairlead.errors import SolveError
 from fairlead.model.arrays import Floats, Ints
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PlanningProblem:
     """The problem: jobs that share devices over ``rounds`` rounds.
 
@@ -26,7 +26,7 @@ class PlanningProblem:
     speed: Floats | None = None  # (jobs, types) of the fastest type's; 0 = cannot run; None = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RoundCounts:
     """The answer. Infeasible (the lower bounds do not fit): all zero, and -inf for objective and bound."""
 
@@ -39,7 +39,13 @@ class RoundCounts:
 
 def infeasible(jobs: int, types: int) -> RoundCounts:
     """No counts satisfy the lower bounds."""
-    return RoundCounts(np.zeros((jobs, types), np.int64), -np.inf, -np.inf, False, True)
+    return RoundCounts(
+        counts=np.zeros((jobs, types), np.int64),
+        objective=-np.inf,
+        bound=-np.inf,
+        feasible=False,
+        proven=True,
+    )
 
 
 def objective_of(problem: PlanningProblem, progress: Floats) -> float:

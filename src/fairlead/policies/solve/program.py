@@ -50,7 +50,7 @@ _DOMINATED = 1e-9  # how far beyond taking turns a pair must get
 _ROUNDS = 200  # of column generation; a handful is usual
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShareProblem:
     """Jobs by class, what they can do, and what there is to share."""
 
@@ -78,13 +78,13 @@ class ShareProblem:
         classes = group(snapshot.job_class if key is None else key)
         alone = (snapshot.solo_rate if rate is None else rate)[classes.first]
         return ShareProblem(
-            classes,
-            snapshot.job_scale[classes.first].astype(np.float64),
-            np.where((snapshot.capacity > 0)[snapshot.accelerator_of_slot], alone, 0.0),
-            snapshot.accelerator_of_slot,
-            snapshot.capacity,
-            snapshot.kind[classes.first],
-            snapshot.colocated_rate if packed else None,
+            classes=classes,
+            scale=snapshot.job_scale[classes.first].astype(np.float64),
+            rate=np.where((snapshot.capacity > 0)[snapshot.accelerator_of_slot], alone, 0.0),
+            accelerator_of_slot=snapshot.accelerator_of_slot,
+            capacity=snapshot.capacity,
+            kind=snapshot.kind[classes.first],
+            colocated_rate=snapshot.colocated_rate if packed else None,
         )
 
     @property
@@ -132,7 +132,7 @@ class LinearObjective:
     cost: Floats  # (slots,) per device
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExtraColumns:
     """Further columns. An entry names its row by number (``Program.throughput_row`` and so on)."""
 
@@ -147,7 +147,12 @@ class ExtraColumns:
 
 
 NO_COLUMNS = ExtraColumns(
-    np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    cost=np.zeros(0),
+    lower=np.zeros(0),
+    upper=np.zeros(0),
+    column=np.zeros(0, np.int64),
+    row=np.zeros(0, np.int64),
+    value=np.zeros(0),
 )
 
 
@@ -160,7 +165,7 @@ class ConstraintRow:
     upper: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ProgramSolution:
     """An optimum and its prices, in the units of the problem."""
 
@@ -201,7 +206,7 @@ class ProgramSolution:
         return max(spent, float((used / np.maximum(problem.capacity, 1.0)).max()))
 
 
-@dataclass(slots=True)
+@dataclass(kw_only=True, slots=True)
 class Program:
     """One programme inside the solver, to be maximised once or several times.
 
@@ -295,17 +300,20 @@ class Program:
         at = n * (1 + self.throughput)
         types = len(self.problem.capacity)
         return ProgramSolution(
-            found.objective * largest,
-            self._ways,
-            np.maximum(found.value[front:], 0.0) * self._unit(self._ways),
-            found.value[:front],
-            np.maximum(lowered, 0.0),
-            np.maximum(dual[at - n : at], 0.0) / count,
-            np.maximum(dual[at : at + types], 0.0) / np.maximum(self.problem.capacity, 1.0),
-            dual[at + types :] / self._row_scale if len(self.rows) else np.zeros(0),
-            iterations,
-            partial(_pack, self._model.ended(), self._ways, self.problem, self.throughput, front),
-            self._warm,
+            objective=found.objective * largest,
+            configurations=self._ways,
+            time=np.maximum(found.value[front:], 0.0) * self._unit(self._ways),
+            columns=found.value[:front],
+            throughput_price=np.maximum(lowered, 0.0),
+            time_price=np.maximum(dual[at - n : at], 0.0) / count,
+            device_price=np.maximum(dual[at : at + types], 0.0)
+            / np.maximum(self.problem.capacity, 1.0),
+            row_price=dual[at + types :] / self._row_scale if len(self.rows) else np.zeros(0),
+            iterations=iterations,
+            packed_basis=partial(
+                _pack, self._model.ended(), self._ways, self.problem, self.throughput, front
+            ),
+            warm=self._warm,
         )
 
     def recount(self, count: Floats) -> None:
@@ -351,14 +359,14 @@ class Program:
             lower[at], upper[at] = row.lower / self._row_scale[i], row.upper / self._row_scale[i]
         columns = len(self._ways.first)
         return LinearProgram(
-            np.zeros(len(further.cost) + columns),
-            np.concatenate([further.lower, np.zeros(columns)]),
-            np.concatenate([further.upper, np.full(columns, INFINITY)]),
-            lower,
-            upper,
-            np.concatenate([own_start, own_start[-1] + start[1:]]).astype(np.int32),
-            np.concatenate([further.row[order], index]).astype(np.int32),
-            np.concatenate([scaled[order], value]),
+            cost=np.zeros(len(further.cost) + columns),
+            col_lower=np.concatenate([further.lower, np.zeros(columns)]),
+            col_upper=np.concatenate([further.upper, np.full(columns, INFINITY)]),
+            row_lower=lower,
+            row_upper=upper,
+            start=np.concatenate([own_start, own_start[-1] + start[1:]]).astype(np.int32),
+            index=np.concatenate([further.row[order], index]).astype(np.int32),
+            value=np.concatenate([scaled[order], value]),
         )
 
     def _scale_of_rows(self) -> Floats:

@@ -54,10 +54,16 @@ class EntityTree:
         child = inside[np.lexsort((key, self.parent[inside]))]
         begin = np.searchsorted(self.parent[child], np.arange(self.rows, len(volume) + 1))
         of_root = child[begin[0] : begin[1]]
-        return FillTree(self, volume, child, begin, float(ratio[of_root].max(initial=0.0)))
+        return FillTree(
+            tree=self,
+            volume=volume,
+            child=child,
+            begin=begin,
+            full=float(ratio[of_root].max(initial=0.0)),
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FillTree:
     """A tree whose rows have room."""
 

@@ -33,7 +33,7 @@ from fairlead.policies.solve.program import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LevelSolution:
     """A level, the shares by class that reach it, and a bound that no shares can beat."""
 
@@ -59,10 +59,10 @@ def max_min(
     say = np.flatnonzero(problem.can_run & (worth > 0))
     unit = 1.0 / float((worth * problem.best)[say].min(initial=np.inf)) if len(say) else 1.0
     columns = ExtraColumns(
-        np.ones(1), np.zeros(1), np.full(1, np.inf if len(say) else 0.0),
-        np.zeros(len(say), np.int64), say, -1.0 / (worth[say] * unit),
+        cost=np.ones(1), lower=np.zeros(1), upper=np.full(1, np.inf if len(say) else 0.0),
+        column=np.zeros(len(say), np.int64), row=say, value=-1.0 / (worth[say] * unit),
     )  # fmt: skip
-    program = Program(problem, True, columns=columns, previous=previous).load()
+    program = Program(problem=problem, throughput=True, columns=columns, previous=previous).load()
     first = program.maximise(_nothing(problem))
     level = first.objective / unit
     bound = max_min_bound(
@@ -73,7 +73,13 @@ def max_min(
     last = program.maximise(
         LinearObjective(gain, np.zeros(len(problem.accelerator_of_slot))), np.zeros(1)
     )
-    return LevelSolution(level, bound, last, first.iterations + last.iterations, first.basis)
+    return LevelSolution(
+        level=level,
+        bound=bound,
+        answer=last,
+        iterations=first.iterations + last.iterations,
+        basis=first.basis,
+    )
 
 
 def max_min_bound(
@@ -107,8 +113,8 @@ def min_level(
     """
     say = problem.can_run & (steps > 0)
     if not say.any():
-        nothing = Program(problem, previous=previous).load().maximise(_nothing(problem))
-        return LevelSolution(0.0, 0.0, nothing, 0, ())
+        nothing = Program(problem=problem, previous=previous).load().maximise(_nothing(problem))
+        return LevelSolution(level=0.0, bound=0.0, answer=nothing, iterations=0, basis=())
     level = floor = float(((age + steps / problem.best) / isolated)[say].max())
     basis, iterations = previous, 0
     for _ in range(STEPS):
@@ -131,7 +137,9 @@ def min_level(
     last = largest_ratio(
         program, answer, LinearObjective(gain, np.zeros(len(problem.accelerator_of_slot)))
     )
-    return LevelSolution(level, bound, last, iterations + last.iterations, basis)
+    return LevelSolution(
+        level=level, bound=bound, answer=last, iterations=iterations + last.iterations, basis=basis
+    )
 
 
 def _nothing(problem: ShareProblem) -> LinearObjective:
@@ -141,10 +149,10 @@ def _nothing(problem: ShareProblem) -> LinearObjective:
 def _scaled(problem: ShareProblem, need: Floats, basis: tuple[bytes, ...]) -> Program:
     """max 1 - lambda with every need met on lambda times the capacities."""
     types = np.arange(len(problem.capacity))
-    program = Program(problem, True, demand=need, previous=basis)
+    program = Program(problem=problem, throughput=True, demand=need, previous=basis)
     program.columns = ExtraColumns(
-        -np.ones(1), -np.ones(1), np.full(1, np.inf),
-        np.zeros(len(types), np.int64), program.device_row(types), -np.ones(len(types)),
+        cost=-np.ones(1), lower=-np.ones(1), upper=np.full(1, np.inf),
+        column=np.zeros(len(types), np.int64), row=program.device_row(types), value=-np.ones(len(types)),
     )  # fmt: skip
     return program.load()
 

@@ -188,7 +188,7 @@ def _rise(rows: Rows, cut: Cut, height: Floats, stopped: Bools) -> float:
 # --- any number of jobs of a few kinds, alone -------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FillJobs:
     """What the jobs of the rows are, and what there is to share."""
 
@@ -269,28 +269,28 @@ class ByBreakpoints:
         )
         kind, breakpoints = np.nonzero(breakpoint_weights.needed(many))
         like = ShareProblem(
-            JobClassSizes(
+            classes=JobClassSizes(
                 kinds.id[kind] * kinds.breakpoints.shape[1] + breakpoints,
                 many[kind, breakpoints],
                 kind,
                 kind,
             ),
-            kinds.scale[kind],
-            kinds.rate[kind],
-            jobs.accelerator_of_slot,
-            jobs.capacity,
-            kind,
-            None,
+            scale=kinds.scale[kind],
+            rate=kinds.rate[kind],
+            accelerator_of_slot=jobs.accelerator_of_slot,
+            capacity=jobs.capacity,
+            kind=kind,
+            colocated_rate=None,
         )
         need = kinds.breakpoints[kind, breakpoints]
         previous = self.basis
         if not previous and len(kind) > SIMPLEX_LIMIT:
             previous = _crash(like, need, self._price_of_some(height))
-        program = Program(like, True, demand=need, previous=previous)
+        program = Program(problem=like, throughput=True, demand=need, previous=previous)
         types = np.arange(len(jobs.capacity))
         program.columns = ExtraColumns(
-            -np.ones(1), -np.ones(1), np.full(1, np.inf),
-            np.zeros(len(types), np.int64), program.device_row(types), -np.ones(len(types)),
+            cost=-np.ones(1), lower=-np.ones(1), upper=np.full(1, np.inf),
+            column=np.zeros(len(types), np.int64), row=program.device_row(types), value=-np.ones(len(types)),
         )  # fmt: skip
         nothing = LinearObjective(np.zeros(len(kind)), np.zeros(len(jobs.accelerator_of_slot)))
         answer = program.load().maximise(nothing)
@@ -393,7 +393,7 @@ class Supply:
 # --- jobs alone and in pairs ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PairCut:
     """sum of what the rates of all jobs are worth <= price of all devices and of all jobs' time."""
 
@@ -414,7 +414,7 @@ class PairCut:
         return np.where(free, np.inf, height), np.where(free, np.inf, worth)
 
 
-@dataclass(slots=True)
+@dataclass(kw_only=True, slots=True)
 class InPairs:
     """The largest part of all heights at once, over jobs alone and in pairs."""
 
@@ -431,10 +431,10 @@ class InPairs:
         """See ``FeasibilityOracle``."""
         problem, need = self.problem, height * self.unit
         some = np.flatnonzero(need > 0)
-        program = Program(problem, True, previous=self.basis)
+        program = Program(problem=problem, throughput=True, previous=self.basis)
         program.columns = ExtraColumns(
-            np.ones(1), np.zeros(1), np.full(1, np.inf),
-            np.zeros(len(some), np.int64), program.throughput_row(some), -need[some],
+            cost=np.ones(1), lower=np.zeros(1), upper=np.full(1, np.inf),
+            column=np.zeros(len(some), np.int64), row=program.throughput_row(some), value=-need[some],
         )  # fmt: skip
         slots = len(problem.accelerator_of_slot)
         answer = program.load().maximise(LinearObjective(np.zeros(len(need)), np.zeros(slots)))
@@ -447,7 +447,9 @@ class InPairs:
         )
         count = problem.classes.count
         budget = float(count @ time + price @ problem.capacity)
-        cut = PairCut(value * self.unit * count, count, self.cap, budget, price)
+        cut = PairCut(
+            worth=value * self.unit * count, count=count, cap=self.cap, budget=budget, price=price
+        )
         return 1.0 / self._found - 1.0, cut
 
     def fewest_pairs(self, pair_penalty: float) -> ProgramSolution:

@@ -108,9 +108,9 @@ def exact(setting: Setting) -> Totals:
         snapshot = problem(setting, jobs)
         p = proportional_rate(snapshot)
         heterogeneity_aware.append(
-            (WaterFilling(tree).allocate(snapshot).throughput(snapshot) / p).sum()
+            (WaterFilling(entities=tree).allocate(snapshot).throughput(snapshot) / p).sum()
         )
-        agnostic.append(AgnosticWaterFilling(tree).allocate(snapshot).time(snapshot).sum())
+        agnostic.append(AgnosticWaterFilling(entities=tree).allocate(snapshot).time(snapshot).sum())
     return Totals(np.array(heterogeneity_aware), np.array(agnostic))
 
 

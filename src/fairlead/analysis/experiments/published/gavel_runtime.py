@@ -74,8 +74,8 @@ def policies() -> tuple[TimedPolicy, ...]:
     return (
         TimedPolicy(PLAIN, Las()),
         TimedPolicy(PACKED, PackedLas()),
-        TimedPolicy(HIERARCHICAL, WaterFilling(tree)),
-        TimedPolicy(HIERARCHICAL_PACKED, PackedWaterFilling(tree)),
+        TimedPolicy(HIERARCHICAL, WaterFilling(entities=tree)),
+        TimedPolicy(HIERARCHICAL_PACKED, PackedWaterFilling(entities=tree)),
         TimedPolicy(MAKESPAN, Makespan()),
         TimedPolicy(FINISH_TIME, FinishTime()),
     )
