@@ -348,7 +348,11 @@ class Load:
         for child in self.process.children():
             command = " ".join(child.cmdline())
             name = (
-                "front" if "live.front" in command else "solver" if "solver" in command else "other"
+                "front"
+                if "cluster.front" in command
+                else "solver"
+                if "solver" in command
+                else "other"
             )
             found[f"{name} {child.pid}"] = child
         return found

@@ -206,6 +206,26 @@ def test_what_was_written_down_last_is_told_soon_after_the_driver_has_fallen_sil
     assert facade.job(ADMIN, 3).id == 3
 
 
+def test_questions_give_way_to_the_orders_of_a_round_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(tmp_path) as store, store.transaction() as t:
+        t.put_jobs(
+            [JobRow(id=3, name="", tenant="", user="", spec=SPEC, submitted_s=0.0, total_steps=9.0)]
+        )
+    table = LeaseTable(30.0, 0.01, time.monotonic, lambda _: None)
+    facade = RemoteFacade(DriverCalls(lambda _: None), LogService(tmp_path), tmp_path, table)
+    looks = [True, True, False]
+    table.is_pushing = lambda: looks.pop(0)
+    assert facade.job(ADMIN, 3).id == 3
+    assert not looks
+    table.is_pushing = lambda: True  # it never ends
+    monkeypatch.setattr(remote, "GIVE_WAY_S", 0.3)
+    began = time.monotonic()
+    assert facade.explain(ADMIN, 3).job.id == 3
+    assert time.monotonic() - began >= 0.3
+
+
 def test_not_all_threads_wait_for_a_driver_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

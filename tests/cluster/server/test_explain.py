@@ -21,6 +21,7 @@ from fairlead.cluster.server.attempts import (
     ranks_on,
 )
 from fairlead.cluster.server.explain import (
+    DeviceUse,
     explanation_facts,
     past,
     stands_still,
@@ -28,6 +29,7 @@ from fairlead.cluster.server.explain import (
 )
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.local_front import LocalFront
+from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.standing import DecidedShares
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.model.cluster import SlotType
@@ -45,6 +47,7 @@ class State:
         self.front = LocalFront(self.fleet)
         self.book = JobRegistry()
         self.standing = DecidedShares()
+        self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
         self.policy = "las"
         self.scheduler = object()
         self.clock = SimpleNamespace(now_s=lambda: self.now)

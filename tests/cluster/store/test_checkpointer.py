@@ -28,7 +28,7 @@ def test_a_large_commit_reaches_the_database_without_the_writer(tmp_path: Path) 
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
         writer.execute("CREATE TABLE t (x)")
-        checkpointer = Checkpointer(path, writer)
+        checkpointer = Checkpointer(path, writer, delay_s=0.0)
         try:
             assert writer.execute("PRAGMA wal_autocheckpoint").fetchone() == (PAGES,)
             writer.execute("INSERT INTO t VALUES (1)")
@@ -44,3 +44,20 @@ def test_a_large_commit_reaches_the_database_without_the_writer(tmp_path: Path) 
             assert left(path) == ROWS + 1
         finally:
             checkpointer.close()
+
+
+def test_what_follows_a_large_commit_need_not_share_the_disk_with_its_copy(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("CREATE TABLE t (x)")
+        checkpointer = Checkpointer(path, writer, delay_s=3600.0)
+        writer.execute("BEGIN")
+        writer.executemany("INSERT INTO t VALUES (?)", [(i,) for i in range(ROWS)])
+        writer.execute("COMMIT")
+        checkpointer.committed()
+        time.sleep(0.2)
+        assert left(path) == 0
+        began = time.monotonic()
+        checkpointer.close()
+        assert time.monotonic() - began < 60.0

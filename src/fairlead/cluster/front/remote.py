@@ -21,6 +21,7 @@ from fairlead.cluster.front.messages import (
     CallAnswer,
     UserList,
 )
+from fairlead.cluster.front.part_of_time import PartOfTime
 from fairlead.cluster.front.relay import encode_arguments, signature
 from fairlead.cluster.front.shown import Shown
 from fairlead.cluster.front.tenants_shown import without_others
@@ -49,6 +50,7 @@ LOOK_S = 0.1  # between looks whether it is
 METRICS_S = 0.5  # for the driver to say what it counts
 WAITING = 48  # calls for which the driver is waited for at once
 PATIENCE_S = 1.0  # that a further one waits for its turn
+GIVE_WAY_S = 2.0  # that a question waits while nodes wait to be told of orders
 
 
 class DriverSilentError(StoreError):
@@ -95,11 +97,12 @@ class DriverCalls:
         method: str,
         *given: Any,
         limit_s: float = 0.0,
-        hopeless: Callable[[float], bool] = lambda _: False,
+        hopeless: Callable[[float], bool] | None = None,
         **named: Any,
     ) -> Any:
         """Ask, and wait. Raises StoreError where no answer comes in time: the driver stands still, or has
-        too much to do. hopeless: shall no answer be waited for any more, after so many seconds?"""
+        too much to do. hopeless: shall no answer be waited for any more, after so many seconds? None: it is,
+        up to the limit."""
         if not self._turns.acquire(timeout=PATIENCE_S):
             raise StoreError("the scheduler has too much to answer now: try again in a moment")
         number = -1
@@ -116,9 +119,13 @@ class DriverCalls:
             self._turns.release()
 
 
-def _answer_within(future: Future[Any], limit_s: float, hopeless: Callable[[float], bool]) -> Any:
+def _answer_within(
+    future: Future[Any], limit_s: float, hopeless: Callable[[float], bool] | None
+) -> Any:
     """The result. Raises what the driver raised; where it is not waited for any longer, TimeoutError, or
     DriverSilentError if that is hopeless."""
+    if hopeless is None:  # nothing to look for: dozens who looked all the time would be felt
+        return future.result(limit_s)
     began = time.monotonic()
     while not future.done():
         waited_s = time.monotonic() - began
@@ -137,10 +144,12 @@ class RemoteFacade:
         self, calls: DriverCalls, logs: LogService, directory: Path, table: LeaseTable
     ) -> None:
         """directory: of the cluster's state."""
+        self._table = table
         self._calls = calls
         self._directory = directory
         self.shown = Shown(lambda name: _seen(table, name))
         self._committed = Committed(directory, table, self._now_s)
+        self._own = PartOfTime()  # for what is answered here of the driver's questions
         self._logs = logs
         self._driver_metrics = ""
         self._tokens = TokenTable(())
@@ -201,11 +210,13 @@ class RemoteFacade:
 
     def explain(self, caller: Caller, job: int) -> Explanation:
         """Its story; without a forecast where the driver does not answer."""
+        self._give_way()
         if not self.shown.stale:
             with contextlib.suppress(StoreError):
                 told: Explanation = self._soon("explain", caller, job)
                 return told
-        return self._committed.explain(caller, job, self.shown.age_s)
+        with self._own.turn():
+            return self._committed.explain(caller, job, self.shown.age_s)
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be. Raises StoreError at once where the driver does not answer, and soon where it
@@ -227,15 +238,23 @@ class RemoteFacade:
 
     def _best(self, method: str, *given: Any) -> Any:
         """Of the driver, or of the last commit where that does not answer soon."""
+        self._give_way()
         if not self.shown.stale:
             with contextlib.suppress(StoreError):
                 return self._soon(method, *given)
-        return getattr(self._committed, method)(*given)
+        with self._own.turn():
+            return getattr(self._committed, method)(*given)
 
     def _soon(self, method: str, *given: Any) -> Any:
         """Of the driver. Raises StoreError where it does not answer promptly and may stand still, or does
         not answer soon."""
         return self._calls.call(method, *given, limit_s=SOON_S, hopeless=self._may_stand_still)
+
+    def _give_way(self) -> None:
+        """Questions share the interpreter with what tells nodes of the orders of a round: that goes first."""
+        until = time.monotonic() + GIVE_WAY_S
+        while self._table.is_pushing() and time.monotonic() < until:
+            time.sleep(LOOK_S)
 
     def _may_stand_still(self, waited_s: float) -> bool:
         return waited_s >= PROMPT_S and self.shown.age_s > ALIVE_S

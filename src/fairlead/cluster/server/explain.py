@@ -270,7 +270,8 @@ def _waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[st
     if start is not None:
         yield f"Its start {start.stint.epoch} is being stopped ({start.stopping})."
     usable = sorted(name for name, rate in job.rates.items() if rate > 0)
-    found = devices(engine, set(usable), job.id)
+    own = job.id if engine.book.live.get(job.id) else -1  # the same for all that have no starts
+    found = engine.device_uses.of((*usable, own), lambda: devices(engine, set(usable), own))
     yield _occupied(reader, found, usable)
     if found.away:
         parts = ", ".join(f"{_many(n)} on nodes that are {why}" for why, n in found.away.items())

@@ -26,10 +26,12 @@ from fairlead.cluster.server.attempts import Attempt, JobRegistry
 from fairlead.cluster.server.backend import LiveBackend
 from fairlead.cluster.server.clock import Clock
 from fairlead.cluster.server.estimator_session import EstimatorSession
+from fairlead.cluster.server.explain import DeviceUse
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.membership import Membership
 from fairlead.cluster.server.published_views import PublishedViews
 from fairlead.cluster.server.rates import table_for
+from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.recovery import recover
 from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
 from fairlead.cluster.server.retries import Retries
@@ -164,6 +166,7 @@ class ServerLoop:
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self.recent = Recent()  # submissions, for forecasts
         self.standing = DecidedShares()  # what the core has decided, for whoever asks
+        self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)  # likewise
         self.at_ends: Callable[[EndJobs], None] = _no_matter  # told of jobs that leave the core
         self.showcase = PublishedViews(self)
         self.failed: Callable[[BaseException], None] = _raise  # told when the driver cannot go on

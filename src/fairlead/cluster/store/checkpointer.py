@@ -13,6 +13,9 @@ from fairlead.cluster.store.database import (
 )
 
 ROWS = 1000  # that must have changed to make it worth while
+# Behind a commit of so many rows: that of a round is followed by those of what its orders bring, and each of
+# them would wait for the disk while it syncs what is copied.
+DELAY_S = 5.0
 PAGES = 16_000  # of the log: the writer copies what is left, which is little, and begins it anew
 _log = logging.getLogger(__name__)
 
@@ -20,13 +23,14 @@ _log = logging.getLogger(__name__)
 class Checkpointer:
     """A thread and a connection of its own, beside the one connection that writes."""
 
-    def __init__(self, path: Path, writer: sqlite3.Connection) -> None:
-        """path: of the database."""
+    def __init__(self, path: Path, writer: sqlite3.Connection, delay_s: float = DELAY_S) -> None:
+        """path: of the database; delay_s: from a large commit until it is copied."""
         self._path = path
+        self._delay_s = delay_s
         self._writer = writer
         self._done = writer.total_changes
         self._news = threading.Event()
-        self._closed = False
+        self._closed = threading.Event()
         writer.execute(f"PRAGMA wal_autocheckpoint = {PAGES}")
         self._connection = sqlite3.connect(
             path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
@@ -42,7 +46,7 @@ class Checkpointer:
 
     def close(self) -> None:
         """What is under way is waited for."""
-        self._closed = True
+        self._closed.set()
         self._news.set()
         self._thread.join()
         self._connection.close()
@@ -50,9 +54,9 @@ class Checkpointer:
     def _run(self) -> None:
         while True:
             self._news.wait()
-            self._news.clear()
-            if self._closed:
+            if self._closed.wait(self._delay_s):
                 return
+            self._news.clear()
             try:
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             except TROUBLE as problem:  # the log keeps everything, and the next commit tries again
