@@ -35,6 +35,13 @@ def _run(trials: int, seed: int) -> TrialSummary:
     return outcome
 
 
+def test_six_faults_lose_nothing() -> None:
+    outcome = _run(6, seed=5)
+    assert len({trial.kind for trial in outcome.trials}) == 6
+    assert outcome.starts >= outcome.jobs >= 5
+
+
+@pytest.mark.long  # one to two minutes on two idle cores
 def test_twenty_faults_lose_nothing() -> None:
     outcome = _run(20, seed=5)
     assert len(outcome.trials) == 20

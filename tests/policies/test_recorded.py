@@ -71,7 +71,7 @@ def test_an_unrecorded_time_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "aware", "packed", "work_conserving"),
+    ("name", "heterogeneity_aware", "packed", "work_conserving"),
     [
         ("MaxMinFairness", False, False, True),
         ("MaxMinFairness_Perf", True, False, True),
@@ -94,7 +94,7 @@ def test_traits_come_from_the_run_beside_it(
 
 
 @pytest.mark.parametrize(
-    ("name", "aware", "packed", "work_conserving"),
+    ("name", "heterogeneity_aware", "packed", "work_conserving"),
     [
         ("t__max_min_fairness__2-2", False, False, True),
         ("t__max_min_fairness_packed__2-2", True, True, True),

@@ -25,10 +25,10 @@ def test_the_rounds_are_played_in_their_order(tmp_path: Path, zipped: bool) -> N
     rounds = [{"0": [0], "1": [1]}, {"0": [1]}, {"1": [0]}]
     jobs = [job(0, 0.0, 3_600.0 + 1_800.0), job(1, 0.0, 1_800.0 + 1_000.0)]
     policy = recording(tmp_path, rounds, zipped)
-    result = run(jobs, fast=1, slow=1, policy=policy, out=tmp_path)
+    result = run(jobs, fast=1, slow=1, policy=policy, out=tmp_path / "run")
     assert jct(result) == {0: pytest.approx(720.0), 1: pytest.approx(820.0)}
     assert result.metrics["n_solves"] == 0
-    replay(tmp_path / "journal")
+    replay(tmp_path / "run" / "journal")
 
 
 def test_an_empty_round_waits_for_the_next_arrival(tmp_path: Path) -> None:

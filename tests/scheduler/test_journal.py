@@ -35,8 +35,8 @@ from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 cluster = parse_cluster("v100=4,p100=4,k80=4")
 jobs, _ = generate("gavel,jobs=30,interarrival=2000", read_throughputs("builtin"), cluster, 5)
-world = GroundTruth(mtbf_s=200_000.0, rate_noise=0.1, early_end=0.1, seed=3)
-result = simulate(list(jobs), cluster, sys.argv[1], world=world, seed=5, out=Path(sys.argv[2]))
+ground_truth = GroundTruth(mtbf_s=200_000.0, rate_noise=0.1, early_termination=0.1, seed=3)
+result = simulate(list(jobs), cluster, sys.argv[1], ground_truth=ground_truth, seed=5, out=Path(sys.argv[2]))
 print(result.metrics["journal_sha256"])
 """
 

@@ -194,13 +194,11 @@ class RunningAgent:
 
     @property
     def spawner(self) -> psutil.Process:
-        children = psutil.Process(self.pid).children()
-        return next(c for c in children if "fairlead.cluster.agent.spawner" in c.cmdline())
+        return _running(psutil.Process(self.pid).children(), "fairlead.cluster.agent.spawner")
 
     @property
     def warden(self) -> psutil.Process:
-        below = self.spawner.children()
-        return next(c for c in below if "fairlead.cluster.agent.warden" in c.cmdline())
+        return _running(self.spawner.children(), "fairlead.cluster.agent.warden")
 
     @property
     def own(self) -> set[int]:
@@ -242,6 +240,15 @@ async def cluster(
         finally:
             await agent.stop()
             assert await gone(lambda: not processes_of(state))
+
+
+def _running(processes: list[psutil.Process], module: str) -> psutil.Process:
+    """The one that runs a module. Raises psutil.NoSuchProcess where none does, or it has just ended."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            if module in process.cmdline():
+                return process
+    raise psutil.NoSuchProcess(0, msg=f"no {module}")
 
 
 def processes_of(state: Path) -> list[psutil.Process]:

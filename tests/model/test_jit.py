@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import sys
-from fairlead import jit
+from fairlead.model import jit
 
 @jit.kernel("i8(i8)")
 def doubled(n):
