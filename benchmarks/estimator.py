@@ -1,7 +1,7 @@
 """How well Fairlead's estimator does: rates and completion times with users whose estimates are off.
 
     python benchmarks/estimator.py [--policy las_aware] [--cluster v100=12,p100=12,k80=12]
-        [--interarrival 2400] [--window 200:400] [--seeds 0 1 2] [--claims lognormal=0.7,liars=0.3]
+        [--interarrival 2400] [--window 200:400] [--seeds 0 1 2] [--user-estimates lognormal=0.7,liars=0.3]
     python benchmarks/estimator.py --errors
     python benchmarks/estimator.py --speed
     python benchmarks/estimator.py --fit
@@ -42,7 +42,7 @@ def completion(given: argparse.Namespace) -> None:
         "true rates": {"estimator": "oracle"},
         "what users say": {"estimator": "users"},
         "fairlead:known=0": {"estimator": "fairlead:known=0"},
-        "fairlead:known=0, silent users": {"estimator": "fairlead:known=0", "claims": None},
+        "fairlead:known=0, silent users": {"estimator": "fairlead:known=0", "user_estimates": None},
         "fairlead:known=0.5": {"estimator": "fairlead:known=0.5"},
         "fairlead": {"estimator": "fairlead"},
     }
@@ -50,7 +50,7 @@ def completion(given: argparse.Namespace) -> None:
         generate=f"gavel,interarrival={given.interarrival}",
         cluster=given.cluster,
         window=given.window,
-        claims=given.claims,
+        user_estimates=given.user_estimates,
         rate_noise=NOISE,
     )
     best = np.nan
@@ -76,7 +76,7 @@ def errors(given: argparse.Namespace) -> None:
     print(f"{'known':>6}{'rounds per type':>17}{'median error':>14}{'90 %':>8}")
     for known in (0.0, 0.5, 1.0):
         mine = FairleadEstimator(EstimatorSettings(known=known), table, 36.0, 0)
-        users = UserEstimates.of(given.claims, 0)
+        users = UserEstimates.of(given.user_estimates, 0)
         jobs = [
             Job(JobId(i), family, scale, 1e6, tenant=f"user-{i % 20}")
             for i, (family, scale) in enumerate(table.kinds)
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--interarrival", default="2400")
     parser.add_argument("--window", default="200:400")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--claims", default="lognormal=0.7,liars=0.3")
+    parser.add_argument("--user-estimates", default="lognormal=0.7,liars=0.3")
     for what in ("errors", "speed", "fit"):
         parser.add_argument(f"--{what}", action="store_true")
     given = parser.parse_args()

@@ -51,7 +51,16 @@ class Day:
         self.directory = directory
         self.now_s = 1000.0
         options = live_options(
-            None, "", "default", given.round, "builtin", 0, 120.0, HEARTBEAT_S, 60.0
+            None,
+            "",
+            "default",
+            given.round,
+            "builtin",
+            0,
+            120.0,
+            HEARTBEAT_S,
+            60.0,
+            early_round_end=False,
         )
         options = replace(options, segment_records=given.segment)
         self.service = Service(directory, options)
@@ -202,7 +211,7 @@ def _register(node: Node) -> Register:
         host="127.0.0.1",
         accelerator=node.accelerator,
         devices=DEVICES,
-        fake=True,
+        simulated_devices=True,
     )
 
 

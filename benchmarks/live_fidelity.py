@@ -220,10 +220,10 @@ def cluster(folder: Path, policy: str, rates: Throughputs, cost: Cost) -> Iterat
     serve = (
         *("--port", "0", "--agent-port", "0", "--policy", policy, "--round", f"{ROUND_S:g}"),
         *("--lease", "20", "--heartbeat", "0.25", "--throughputs", str(folder / "rates.csv")),
-        *("--restart-cost", f"{cost.start_s:.4f}", "--full-rounds"),
+        *("--restart-cost", f"{cost.start_s:.4f}", "--no-early-round-end"),
     )
     nodes = {
-        name: ("--devices", f"{kind}={count}", "--fake", "--prefork", PREFORK)
+        name: ("--devices", f"{kind}={count}", "--simulated-devices", "--prefork", PREFORK)
         for name, (kind, count) in NODES.items()
     }
     live = LocalCluster(folder, nodes, serve)
@@ -279,7 +279,7 @@ def known_rates(path: Path | None) -> Throughputs | None:
 
 
 def measured_rates(keep: Path | None) -> Throughputs:
-    """(kinds, types) steps/s, as `fairlead profile` finds them."""
+    """(kinds, types) steps/s, as `fairlead measure` finds them."""
     table = np.zeros((len(FAMILIES), len(SLOTS)))
     for row, (family, scale) in enumerate(FAMILIES):
         command = spec_of(Job(JobId(0), family, scale, 1.0), Path()).command

@@ -108,7 +108,7 @@ class Agent:
                         host="127.0.0.1",
                         accelerator=self.node.accelerator,
                         devices=self.devices,
-                        fake=True,
+                        simulated_devices=True,
                         holds=self.node.holds(time.monotonic()),
                     )
                 )

@@ -104,7 +104,7 @@ def level(table: str, cluster: str) -> None:
                 POLICY,
                 throughputs=rates,
                 profile=profile,
-                until_s=5 * 86400.0,
+                stop_at_s=5 * 86400.0,
                 ground_truth=GroundTruth(RestartCosts(cost_s)),
             )
             got = result.metrics

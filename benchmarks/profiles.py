@@ -38,7 +38,7 @@ def ladder() -> list[tuple[str, MechanismSettings]]:
     last = replace(
         profiles[-1][1],
         name="default",
-        patience=DEFAULT.patience,
+        preemption_hysteresis=DEFAULT.preemption_hysteresis,
         type_order=DEFAULT.type_order,
         all_pairs=DEFAULT.all_pairs,
         weighted_isolation=DEFAULT.weighted_isolation,

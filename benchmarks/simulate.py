@@ -138,7 +138,7 @@ def rounds(*profiles: str) -> None:
             "las_aware",
             throughputs=rates,
             profile=profile,
-            until_s=360.0 * 5000,
+            stop_at_s=360.0 * 5000,
         )
 
 

@@ -20,8 +20,8 @@ def main() -> None:
     print(
         f"{'patience':>8}{'average JCT':>13}{'restarts':>10}{'lost to them':>14}{'worst rho':>11}"
     )
-    for patience in (0.0, 10.0, 40.0, 100.0):
-        profile = replace(DEFAULT, patience=patience)
+    for preemption_hysteresis in (0.0, 10.0, 40.0, 100.0):
+        profile = replace(DEFAULT, preemption_hysteresis=preemption_hysteresis)
         got = fairlead.simulate(
             jobs,
             cluster,
@@ -31,7 +31,7 @@ def main() -> None:
             ground_truth=ground_truth,
         ).metrics
         print(
-            f"{patience:8.0f}{got['avg_jct_s'] / 3600:11.2f} h{got['restarts']:10}"
+            f"{preemption_hysteresis:8.0f}{got['avg_jct_s'] / 3600:11.2f} h{got['restarts']:10}"
             f"{got['restart_lost_s'] / 3600:12.1f} h{got['rho']['isolated']['max']:11.2f}"
         )
 

@@ -109,18 +109,18 @@ OPTIONS: Mapping[str, str] = {  # of a simulation, each with a value that can be
     "prices": "v100=1,k80=0.1",
     "window": "0:3",
     "restart_cost": "A3C=5",
-    "claims": "lognormal=0.5,liars=0.2,factor=2,users=3",
+    "user_estimates": "lognormal=0.5,liars=0.2,factor=2,users=3",
     "estimator": "gavel:references=3,profiling=0.5,rank=2",
     "seed": "3",
     "round_s": "120",
-    "until_s": "9000",
+    "stop_at_s": "9000",
     "rate_noise": "0.1",
     "rate_bias": "0.1",
     "mtbf_h": "10",
     "mttr_h": "1",
     "early_termination": "0.1",
     "solve_time_s": "5",
-    "patience": "10",
+    "preemption_hysteresis": "10",
     "solve_interval_s": "60",
 }
 NUMBERS = tuple(OPTIONS)[8:]
@@ -277,10 +277,10 @@ def option_case(rng: random.Random, folder: Path) -> object:
 def _brief(given: Input, policy: str, folder: Path) -> object:
     """A short run; its figures are numbers."""
     run = given.run(policy, "default")
-    until_s = min(END_S, run.options.until_s or END_S)
+    stop_at_s = min(END_S, run.options.stop_at_s or END_S)
     if run.cluster.capacity.sum() > 1000 or (run.jobs.n or 0) > 1000:
         return None  # takes long by right
-    result = replace(run, options=replace(run.options, until_s=until_s)).execute(folder)
+    result = replace(run, options=replace(run.options, stop_at_s=stop_at_s)).execute(folder)
     for name, value in result.metrics.items():
         assert not isinstance(value, float) or isfinite(value), (name, value)
     return result

@@ -36,7 +36,7 @@ def test_bad_options_are_named(
     arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["agent", "--fake", *arguments])
+        main(["agent", "--simulated-devices", *arguments])
     assert ended.value.code == 2
     assert expected in capsys.readouterr().err
 

@@ -252,7 +252,7 @@ def test_an_overloaded_run_says_so_and_of_what_its_averages_are(
                 "--policy",
                 "fifo",
                 *given,
-                "--until",
+                "--stop-at",
                 "30000",
                 "--out",
                 str(tmp_path / "r"),

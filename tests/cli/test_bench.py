@@ -64,7 +64,7 @@ def test_json_tells_every_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_sequence_and_rates_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--own-rows", "--policies", "makespan_aware", "--types", "3", "--json")
+    options = ("--distinct-rates", "--policies", "makespan_aware", "--types", "3", "--json")
     assert call("--jobs", "10", "--changes", "6", *options) == 0
     (timing,) = json.loads(capsys.readouterr().out)["timings"]
     assert timing["distinct_rates"]
@@ -81,7 +81,7 @@ def test_a_sequence_and_rates_of_their_own(capsys: pytest.CaptureFixture[str]) -
         (("--types", "3,"), "--types: expected whole numbers from 1 to 100, got '3,'"),
         (("--policies", "las_pref"), "did you mean 'las_aware'"),
         (("--policies", "tiresias"), "it plans rounds itself"),
-        (("--own-rows", "--policies", "las_packed"), "have none in pairs"),
+        (("--distinct-rates", "--policies", "las_packed"), "have none in pairs"),
         (("--jobs", "1", "--changes", "2"), "at least 2"),
         (("--throughputs", "nowhere.json"), "nowhere.json"),
     ],

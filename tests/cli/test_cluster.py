@@ -85,11 +85,11 @@ def test_a_command_behind_dashes_keeps_its_own_options(
     cluster: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["python", "-c", "print(1)", "--steps", "5", "--", "x"]
-    job = submitted(capsys, "--steps", "7", "--rate", "v100=2", "--plain", "--", *command)
+    job = submitted(capsys, "--steps", "7", "--rate", "v100=2", "--unmanaged", "--", *command)
     row = cluster.server.service.store.job(job)
     assert row is not None
     assert row.spec.command == tuple(command)
-    assert (row.spec.total_steps, row.spec.rates, row.spec.plain) == (7, {"v100": 2.0}, True)
+    assert (row.spec.total_steps, row.spec.rates, row.spec.unmanaged) == (7, {"v100": 2.0}, True)
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ BAD = [
     (["--policy", "las", "--window", "5"], "--window: expected S:E, two whole numbers, got '5'"),
     (["--policy", "las", "--window", "9:5"], "window 9:5"),
     (["--policy", "las", "--window", "0:26"], "only 25 jobs of the trace can run here"),
-    (["--policy", "las", "--until", "-1"], "until: must be a number of seconds > 0"),
+    (["--policy", "las", "--stop-at", "-1"], "stop-at: must be a number of seconds > 0"),
     (["--policy", "las", "--restart-cost", "x=y"], "--restart-cost: expected a number"),
     (["--policy", "las", "--restart-cost", "GPT-9=5"], "restart cost: 'GPT-9' is not in"),
     (
@@ -263,7 +263,7 @@ def test_bad_options_get_one_sentence_and_leave_nothing(
         ("gavel,interarrival=abc", "interarrival must be a number from 0 to 1e+10, got 'abc'"),
         ("bursty,full", "bursty does not take 'full'"),
         ("gavel,what", "gavel does not take 'what'"),
-        ("gavel", "an endless stream of jobs needs --window, --until or jobs=N"),
+        ("gavel", "an endless stream of jobs needs --window, --stop-at or jobs=N"),
     ],
 )
 def test_bad_generators_are_named(spec: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

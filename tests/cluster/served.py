@@ -34,7 +34,9 @@ def served(directory: Path, *, open_metrics: bool = False) -> Iterator[Served]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    options = live_options(None, "las", "default", 2.0, "builtin", 0, 10.0, 0.5, 30.0)
+    options = live_options(
+        None, "las", "default", 2.0, "builtin", 0, 10.0, 0.5, 30.0, early_round_end=False
+    )
     listening = Listening(http_port=0, agent_port=0, open_metrics=open_metrics)
 
     async def make() -> Server:

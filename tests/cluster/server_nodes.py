@@ -45,7 +45,7 @@ class PlayedNode:
         self.follows = -1
         message = Register(
             protocol=PROTOCOL, version="0", node=self.name, incarnation=self.incarnation,
-            host="h", accelerator="v100", devices=self.devices, fake=True,
+            host="h", accelerator="v100", devices=self.devices, simulated_devices=True,
             holds=tuple(self.held.values()), **more,
         )  # fmt: skip
         return self.cluster.service.register(message).result(WAIT_S)
@@ -138,7 +138,7 @@ class EngineNodes:
 
 @contextmanager
 def engine_nodes(
-    directory: Path, round_s: float = 1.0, lease_s: float = LEASE_S, full_rounds: bool = True
+    directory: Path, round_s: float = 1.0, lease_s: float = LEASE_S, early_round_end: bool = False
 ) -> Iterator[EngineNodes]:
     """The engine runs beside the block."""
     options = live_options(
@@ -151,7 +151,7 @@ def engine_nodes(
         lease_s,
         HEARTBEAT_S,
         30.0,
-        full_rounds=full_rounds,
+        early_round_end=early_round_end,
     )
     service = Service(directory, options)
     cluster = EngineNodes(service)

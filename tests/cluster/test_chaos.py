@@ -105,10 +105,10 @@ def _state(step: int) -> str:
     return digest
 
 
-def _wrong(folder: Path, steps: float = TOTAL, lost: float = 0.0, plain: bool = False) -> str:
+def _wrong(folder: Path, steps: float = TOTAL, lost: float = 0.0, unmanaged: bool = False) -> str:
     view = msgspec.convert(VIEW | {"steps": steps, "lost_steps": lost}, JobView)
     stints: list[AttemptView] = []
-    expected = Expected("job", TOTAL, 0.02, plain=plain)
+    expected = Expected("job", TOTAL, 0.02, unmanaged=unmanaged)
     return "; ".join(check_job(expected, folder, view, stints, False))
 
 
@@ -167,17 +167,17 @@ def test_counts_of_the_server_that_differ_are_seen(told: _Told) -> None:
     assert "counts 2 lost steps, the job itself 0" in _wrong(told.folder, lost=2.0)
 
 
-def test_plain_starts_at_once_are_seen(told: _Told) -> None:
+def test_unmanaged_starts_at_once_are_seen(told: _Told) -> None:
     told.start(1, 0, 4)
     told.now = 2.0  # the next one begins before that one's last step
     told.start(2, 2, TOTAL, "E 9 6")
-    assert "starts 1 and 2 trained at the same time" in _wrong(told.folder, plain=True)
+    assert "starts 1 and 2 trained at the same time" in _wrong(told.folder, unmanaged=True)
 
 
 def test_a_start_beside_one_that_is_alive_is_seen(told: _Told) -> None:
     told.start(1, 0, 2)
     told.start(2, 2, TOTAL, "E 9 6", "A 3 1")
-    wrong = _wrong(told.folder, plain=True)
+    wrong = _wrong(told.folder, unmanaged=True)
     assert wrong == "start 2, rank 0: began while start 1 was alive"
 
 

@@ -25,8 +25,14 @@ from fairlead.errors import InputError
 
 
 def _sleeper(seconds: float = 600, **more: object) -> JobSpec:
-    """A plain job that does nothing for a while."""
-    return JobSpec(command=("sleep", str(seconds)), total_steps=10_000, plain=True, cwd="/", **more)  # type: ignore[arg-type]
+    """An unmanaged job that does nothing for a while."""
+    return JobSpec(
+        command=("sleep", str(seconds)),
+        total_steps=10_000,
+        unmanaged=True,
+        cwd="/",
+        **more,  # type: ignore[arg-type]
+    )
 
 
 @pytest.fixture
@@ -156,7 +162,10 @@ def test_tenants_do_not_see_each_other(cluster: Running, admin: Client) -> None:
 
 def test_a_failing_job_says_why_and_is_dropped(admin: Client) -> None:
     spec = JobSpec(
-        command=("sh", "-c", "echo no such data >&2; exit 3"), total_steps=10, plain=True, cwd="/"
+        command=("sh", "-c", "echo no such data >&2; exit 3"),
+        total_steps=10,
+        unmanaged=True,
+        cwd="/",
     )
     (job,) = admin.submit([spec])
     until(lambda: _state(admin, job, "dropped"))
@@ -296,7 +305,7 @@ def test_jobs_that_start_slowly_get_to_train(tmp_path: Path) -> None:
         "with lease:\n    while lease.next(): time.sleep(0.02)"
     )
     with (
-        running(tmp_path, ("--full-rounds",), agents={"a": "v100=1"}) as cluster,
+        running(tmp_path, ("--no-early-round-end",), agents={"a": "v100=1"}) as cluster,
         cluster.client() as client,
     ):
         spec = JobSpec(command=(sys.executable, "-c", code), total_steps=120, cwd="/")

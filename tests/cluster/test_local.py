@@ -28,7 +28,7 @@ SERVE = ("--port", "0", "--agent-port", "0", "--round", "1", "--heartbeat", "0.3
 
 def _nodes() -> dict[str, tuple[str, ...]]:
     return {
-        name: ("--devices", devices, "--fake", "--prefork", PREFORK)
+        name: ("--devices", devices, "--simulated-devices", "--prefork", PREFORK)
         for name, devices in NODES.items()
     }
 

@@ -71,7 +71,7 @@ def test_the_command_line_writes_a_table_that_others_read(
     table = tmp_path / "rates.csv"
     options = ["--devices", "fast=1", "--seconds", "1", "--out", str(table)]
     with pytest.raises(SystemExit) as left:
-        main(["profile", *options, "--", sys.executable, str(script)])
+        main(["measure", *options, "--", sys.executable, str(script)])
     assert not left.value.code
     said = capsys.readouterr().out
     assert "restart_s" in said

@@ -49,7 +49,7 @@ def _running(cluster: EngineNodes) -> tuple[PlayedNode, int]:
     """A node called one, and the job that it has begun with a lease."""
     one = cluster.node("one", "a.1")
     one.register(machine="m")
-    job = cluster.submit(plain=True)
+    job = cluster.submit(unmanaged=True)
     cluster.until(lambda: (job, 1) in one.leased)
     one.run(job, 1)
     one.say()

@@ -32,7 +32,7 @@ while True:
 
 
 def _start(row: Mapping[str, Any], **held: Any) -> Attempt:
-    given = {"command": ("x",), "total_steps": TOTAL, "plain": True}
+    given = {"command": ("x",), "total_steps": TOTAL, "unmanaged": True}
     spec = msgspec.convert(given | row.get("spec", {}), JobSpec)
     more = {name: value for name, value in row.items() if name != "spec"}
     job = JobRow(
@@ -75,7 +75,7 @@ def test_a_job_that_reports_has_real_steps_and_keeps_what_it_saved(tmp_path: Pat
         work = tmp_path / "work"
         work.mkdir()
         spec = JobSpec(
-            command=("python", "-c", SCRIPT), total_steps=TOTAL, plain=True, cwd=str(work)
+            command=("python", "-c", SCRIPT), total_steps=TOTAL, unmanaged=True, cwd=str(work)
         )
         (job,) = client.submit([spec])
         until(lambda: (client.job(job).measured_rate or 0.0) > 20.0, LIMIT_S, "a rate")

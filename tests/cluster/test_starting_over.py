@@ -33,12 +33,12 @@ def client(alone: Running) -> Iterator[Client]:
 
 
 def sleeper(**more: object) -> JobSpec:
-    given = {"command": ("sleep", "1000"), "total_steps": 10_000, "plain": True, "cwd": "/"}
+    given = {"command": ("sleep", "1000"), "total_steps": 10_000, "unmanaged": True, "cwd": "/"}
     return JobSpec(**(given | more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_a_plain_job_that_is_stopped_has_what_it_keeps(client: Client, keeps: bool) -> None:
+def test_a_unmanaged_job_that_is_stopped_has_what_it_keeps(client: Client, keeps: bool) -> None:
     (job,) = client.submit([sleeper(keeps_progress=keeps)])
     until(lambda: client.job(job).steps >= 2, LIMIT_S, "two seconds of work")
     assert client.job(job).starts_over == (not keeps)

@@ -212,7 +212,7 @@ def test_all_jobs_of_a_node_that_was_silent_for_a_while_run_on(tmp_path: Path) -
     with engine_nodes(tmp_path, lease_s=60.0) as cluster:
         one = cluster.node("one", devices=2)
         one.register()
-        jobs = [cluster.submit(plain=True) for _ in range(2)]
+        jobs = [cluster.submit(unmanaged=True) for _ in range(2)]
         for job in jobs:
             _begin(cluster, one, job)
         cluster.silence(one)

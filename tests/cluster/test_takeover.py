@@ -54,7 +54,7 @@ def _one_node(directory: Path, grace_s: float = GRACE_S) -> Iterator[tuple[Runni
     said = directory / "said"
     with running(directory, ("--lease", "2"), {"node-a": "v100=1"}) as cluster:
         command = (sys.executable, "-c", STUBBORN, str(said))
-        spec = JobSpec(command=command, total_steps=10**6, plain=True, grace_s=grace_s)
+        spec = JobSpec(command=command, total_steps=10**6, unmanaged=True, grace_s=grace_s)
         with cluster.client() as client:
             client.submit([spec])
         until(lambda: bool(_lives(said)), what="the job")

@@ -227,7 +227,12 @@ def test_a_pair_that_cannot_run_is_heard_as_failed_and_does_no_harm() -> None:
         core = build(setup)
         solve = core.planner.solve
         backend = SimBackend(
-            arrivals, setup.cluster, alone, solve, whole_steps=profile.whole_steps, until_s=20_000.0
+            arrivals,
+            setup.cluster,
+            alone,
+            solve,
+            whole_steps=profile.whole_steps,
+            stop_at_s=20_000.0,
         )
         drive(core, EstimatingBackend(backend, made, alone))
         failed = [r for r in made.heard if r.failed.any()]

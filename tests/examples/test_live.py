@@ -62,8 +62,8 @@ def test_the_numpy_job_is_as_fast_as_its_accelerator(tmp_path: Path) -> None:
     assert time.monotonic() - began >= 20 * 0.05
 
 
-def test_the_plain_job_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    command = ["plain_job.py", "--seconds", "1.0"]
+def test_the_unmanaged_job_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    command = ["unmanaged_job.py", "--seconds", "1.0"]
     with until_it_says(command, tmp_path, "goes on at 0.00 s") as first:
         time.sleep(0.2)
         first.terminate()
@@ -76,7 +76,7 @@ def test_the_plain_job_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "plain.json").read_text())["done_s"] >= 1.0
 
 
-@pytest.mark.parametrize("name", ["numpy_job.py", "plain_job.py"])
+@pytest.mark.parametrize("name", ["numpy_job.py", "unmanaged_job.py"])
 def test_help(name: str, tmp_path: Path) -> None:
     said = run([name, "--help"], tmp_path)
     assert said.returncode == 0

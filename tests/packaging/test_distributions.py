@@ -102,7 +102,7 @@ def test_the_client_imports_the_standard_library_and_itself(file: Path) -> None:
 
 def test_what_needs_nothing_but_the_client_is_part_of_it() -> None:
     for file in PACKAGE.glob("*.py"):
-        if file.name == "measure.py":  # a command: ``fairlead profile``
+        if file.name == "measure.py":  # a command: ``fairlead measure``
             continue
         needs = [module for module, _ in imports(file) if module.startswith("fairlead.")]
         alone = bool(needs) and all(is_client(module) for module in needs)

@@ -36,5 +36,5 @@ def test_a_strict_policy_leaves_devices_idle_behind_a_job_that_does_not_fit() ->
     """Four devices: 1 runs, 2 needs all four, 3 would fit and may not overtake it."""
     jobs = [job(1, 0.0, 36_000.0), job(2, 0.0, 36_000.0, devices=4), job(3, 0.0, 36_000.0)]
     for policy, running in (("isolated_plus", 1), ("gandiva_fair", 2)):
-        result = run(jobs, fast=4, policy=policy, until_s=100.0, profile="shockwave")
+        result = run(jobs, fast=4, policy=policy, stop_at_s=100.0, profile="shockwave")
         assert result.rounds["running"][0] == running

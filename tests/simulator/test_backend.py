@@ -79,7 +79,7 @@ def test_bias_is_for_good() -> None:
 
 
 def test_until_stops_the_clock() -> None:
-    result = run([job(0, 0.0, 1e9)], until_s=10_000.0)
+    result = run([job(0, 0.0, 1e9)], stop_at_s=10_000.0)
     assert result.metrics["makespan_s"] == 10_000.0
     assert result.jobs["steps_done"][0] == pytest.approx(100_000.0)
     assert result.jobs["end"][0] == "unfinished"

@@ -85,7 +85,7 @@ def test_devices_that_fail_are_missed_at_once() -> None:
 
 
 def test_time_that_is_cut_off_counts_up_to_there() -> None:
-    result = run([job(0, 0.0, 1_000.0), job(1, 0.0, 100.0)], ideal=True, until_s=50.0)
+    result = run([job(0, 0.0, 1_000.0), job(1, 0.0, 100.0)], ideal=True, stop_at_s=50.0)
     assert result.metrics["makespan_s"] == pytest.approx(50.0)
     assert result.jobs["steps_done"].to_list() == pytest.approx([400.0, 100.0])
     assert result.metrics["n_unfinished"] == 1

@@ -89,12 +89,12 @@ def test_alone_a_job_takes_the_time_of_its_profile(
     assert row["steps_done"] == pytest.approx(row["total_steps"], rel=1e-9)
 
 
-def small_steps(one: Job, until_s: float, step_s: float = 0.05) -> float:
+def small_steps(one: Job, stop_at_s: float, step_s: float = 0.05) -> float:
     """Epochs done by a job alone on type a, by brute force."""
     assert one.adaptation is not None
     rate = dict(zip(KINDS, RATES[:, 0].tolist(), strict=True))
     progress, stages = 0.0, dict(one.adaptation.schedule)
-    for _ in range(round(until_s / step_s)):
+    for _ in range(round(stop_at_s / step_s)):
         batch = stages[max(first for first in stages if first <= progress)]
         speed = rate[(f"net (batch size {batch})", one.scale_factor)]
         progress += speed / steps_per_epoch(SAMPLES, batch) * step_s
@@ -104,14 +104,14 @@ def small_steps(one: Job, until_s: float, step_s: float = 0.05) -> float:
 
 
 @settings(max_examples=15)
-@given(schedule=schedules(), until_s=st.floats(50.0, 600.0))
+@given(schedule=schedules(), stop_at_s=st.floats(50.0, 600.0))
 def test_a_round_that_is_cut_counts_what_was_done_by_then(
-    schedule: tuple[tuple[int, int], ...], until_s: float
+    schedule: tuple[tuple[int, int], ...], stop_at_s: float
 ) -> None:
     arrival = job(0, 50.0, schedule)
-    row = run([arrival], until_s=until_s, round_s=10_000.0).jobs.row(0, named=True)
+    row = run([arrival], stop_at_s=stop_at_s, round_s=10_000.0).jobs.row(0, named=True)
     done = row["steps_done"] / row["total_steps"] * 50.0
-    assert done == pytest.approx(small_steps(arrival.job, until_s), abs=0.02)
+    assert done == pytest.approx(small_steps(arrival.job, stop_at_s), abs=0.02)
 
 
 def epochs_counted(jobs: list[Job], folder: Path) -> dict[int, float]:

@@ -36,19 +36,22 @@ def test_errors_of_a_job_may_have_a_part_in_common() -> None:
     ("lie", "said"), [("all", [16.0, 4.0, 0.0]), ("fastest", [16.0, 2.0, 0.0])]
 )
 def test_a_part_of_the_users_exaggerates(lie: str, said: list[float]) -> None:
-    claims = UserEstimates.of(f"lognormal=0,liars=0.3,lie={lie}", seed=4)
-    liars = [claims.liar(f"user-{i}") for i in range(20)]
+    user_estimates = UserEstimates.of(f"lognormal=0,liars=0.3,lie={lie}", seed=4)
+    liars = [user_estimates.liar(f"user-{i}") for i in range(20)]
     assert sum(liars) == 6
-    got = claims.about(TABLE)(jobs(20))
+    got = user_estimates.about(TABLE)(jobs(20))
     assert got[liars].tolist() == [said] * 6
     assert got[np.logical_not(liars)].tolist() == [[8.0, 2.0, 0.0]] * 14
 
 
 def test_users_of_the_trace_stay_and_the_others_get_one() -> None:
-    claims = UserEstimates(users=5, seed=1)
+    user_estimates = UserEstimates(users=5, seed=1)
     mine = Arrival(0.0, Job(JobId(1), "a", 1, 10.0, tenant="ann"))
-    assert claims.signed(mine) is mine
-    got = {claims.signed(Arrival(0.0, Job(JobId(i), "a", 1, 10.0))).job.tenant for i in range(99)}
+    assert user_estimates.signed(mine) is mine
+    got = {
+        user_estimates.signed(Arrival(0.0, Job(JobId(i), "a", 1, 10.0))).job.tenant
+        for i in range(99)
+    }
     assert got == {f"user-{i}" for i in range(5)}
 
 
@@ -72,7 +75,7 @@ def jct_h(**more: str) -> float:
         generate="gavel,interarrival=1900,duration=10800",
         cluster="v100=2,p100=2,k80=2",
         window="10:70",
-        claims="lognormal=0.7,liars=0.3",
+        user_estimates="lognormal=0.7,liars=0.3",
         **more,  # type: ignore[arg-type]
     )
     jct = given.run("las_aware", "default").execute().metrics["avg_jct_s"]
@@ -98,8 +101,8 @@ def test_a_liar_gains_no_more_than_a_round() -> None:
     seed = next(s for s in range(99) if UserEstimates(liars=0.25, users=4, seed=s).liar("user-0"))
 
     def jct_s(factor: float, estimator: str) -> float:
-        claims = UserEstimates(lognormal=0.0, liars=0.25, factor=factor, users=4, seed=seed)
-        options = Options(throughputs=table, estimator=estimator, claims=claims)
+        user_estimates = UserEstimates(lognormal=0.0, liars=0.25, factor=factor, users=4, seed=seed)
+        options = Options(throughputs=table, estimator=estimator, user_estimates=user_estimates)
         run = SimulationRun.of(list(arrivals), parse_cluster("only=1"), "srtf", options)
         jobs = run.execute().jobs
         return float(jobs.filter(jobs["job"] == 0)["jct_s"][0])

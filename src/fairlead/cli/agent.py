@@ -29,7 +29,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     server: str = ""
     node: str = ""
     devices: str = ""
-    fake: bool = False
+    simulated_devices: bool = False
     state: str = ""
     token_file: str = ""
     ca: str = ""
@@ -56,8 +56,11 @@ def agent(
             "nvml (default): all that it finds.",
         ),
     ] = None,
-    fake: Annotated[
-        bool, typer.Option("--fake", help="Pretend the devices, even where there are real ones.")
+    simulated_devices: Annotated[
+        bool,
+        typer.Option(
+            "--simulated-devices", help="Pretend the devices, even where there are real ones."
+        ),
     ] = False,
     config: Annotated[
         Path | None,
@@ -125,7 +128,7 @@ def agent(
     given = _File() if config is None else _read(config)
     address = _address(server or given.server)
     name = _name(node or given.node or socket.gethostname())
-    found = find_devices(devices or given.devices, fake or given.fake)
+    found = find_devices(devices or given.devices, simulated_devices or given.simulated_devices)
     options = AgentOptions(
         server=address,
         node=name,
@@ -150,7 +153,9 @@ def agent(
 
 def _description(name: str, found: NodeDevices) -> str:
     what = f"{len(found.indices)} x {found.accelerator}"
-    return f"node {name}: {what}" + (" (fake: no hardware behind them)" if found.fake else "")
+    return f"node {name}: {what}" + (
+        " (fake: no hardware behind them)" if found.simulated_devices else ""
+    )
 
 
 def _read(path: Path) -> _File:

@@ -67,7 +67,8 @@ def policies_command(
     ] = ",".join(POLICIES),
     throughputs: o.ThroughputsOption = "builtin",
     distinct_rates: Annotated[
-        bool, typer.Option("--own-rows", help="Every job has rates of its own, as if measured.")
+        bool,
+        typer.Option("--distinct-rates", help="Every job has rates of its own, as if measured."),
     ] = False,
     changes: Annotated[
         int | None,

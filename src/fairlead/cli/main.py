@@ -41,7 +41,7 @@ COMMANDS = (
         "Compile what is compiled once per installation, ahead of its first use.",
     ),
     Deferred("chaos", "chaos:chaos", "Hurt a cluster at random, and prove that nothing is lost."),
-    Deferred("profile", "measure:profile", "Measure a training script's rate and restart cost."),
+    Deferred("measure", "measure:measure", "Measure a training script's rate and restart cost."),
     Deferred("sweep", "sweep:sweep", "Run policies against loads and seeds."),
     Deferred("reproduce", "reproduce:reproduce", "Reproduce published results."),
     Deferred("bench", "bench:app", "Measure how fast Fairlead is on this machine."),

@@ -1,4 +1,4 @@
-"""fairlead profile: rates and restart costs of a training script, by running it."""
+"""fairlead measure: rates and restart costs of a training script, by running it."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +9,8 @@ import typer
 
 from fairlead.cli.options import JsonOption
 from fairlead.cluster.agent.devices import find_devices
-from fairlead.cluster.measure import ScriptTimings, measure
+from fairlead.cluster.measure import ScriptTimings
+from fairlead.cluster.measure import measure as measure_script
 from fairlead.errors import ConfigError
 from fairlead.simulator.traces.merge_rates import merge_rates
 from fairlead.simulator.traces.throughput_tables import read_throughputs
@@ -50,7 +51,7 @@ OutOption = Annotated[
 ]
 
 
-def profile(
+def measure(
     command: CommandArgument,
     devices: DevicesOption = "",
     seconds: SecondsOption = 10.0,
@@ -69,7 +70,7 @@ def profile(
         raise ConfigError("--family: must not be empty")
     if out is not None and out.exists():
         read_throughputs(out)  # before the minutes of measuring
-    found = [measure(command, kind, count, seconds, steps) for kind, count in wanted.items()]
+    found = [measure_script(command, kind, count, seconds, steps) for kind, count in wanted.items()]
     if out is not None:
         merge_rates(out, [_row(name, one) for one in found])
     if json:
@@ -103,7 +104,7 @@ def _row(family: str, one: ScriptTimings) -> dict[str, str]:
         "accelerator": one.accelerator,
         "locality": "consolidated",
         "steps_per_s": f"{one.steps_per_s:.6g}",
-        "source": f"fairlead profile: +- {one.stderr:.2g} over {one.intervals} intervals",
+        "source": f"fairlead measure: +- {one.stderr:.2g} over {one.intervals} intervals",
     }
 
 

@@ -35,7 +35,7 @@ GenerateOption = Annotated[
         metavar="SPEC",
         help="Generate jobs instead: gavel, bursty or shockwave (jobs that change their batch size), "
         "then options, for example 'gavel,interarrival=2400,multi-gpu' (endless, so give --window or "
-        "--until), 'bursty,jobs=300' or 'shockwave,jobs=120,interarrival=40,multi-gpu'. Keys: jobs, "
+        "--stop-at), 'bursty,jobs=300' or 'shockwave,jobs=120,interarrival=40,multi-gpu'. Keys: jobs, "
         "interarrival (s); gavel: duration (s), priorities, deadlines, full; shockwave: durations (how "
         "many values), modes=STATIC:ACCORDION:GNS (parts).",
     ),
@@ -86,7 +86,7 @@ WindowOption = Annotated[
     ),
 ]
 StopAtOption = Annotated[
-    float | None, typer.Option("--until", metavar="SECONDS", help="Stop at this simulated time.")
+    float | None, typer.Option("--stop-at", metavar="SECONDS", help="Stop at this simulated time.")
 ]
 RestartOption = Annotated[
     list[str] | None,
@@ -119,7 +119,7 @@ MttrOption = Annotated[
 EarlyEndOption = Annotated[
     float,
     typer.Option(
-        "--early-end",
+        "--early-termination",
         metavar="PROBABILITY",
         help="Chance that a job is killed or crashes before its last step.",
     ),
@@ -133,7 +133,7 @@ SolveTimeOption = Annotated[
 HysteresisOption = Annotated[
     float | None,
     typer.Option(
-        "--patience",
+        "--preemption-hysteresis",
         metavar="N",
         help="A running job gives way only to one that is owed more by N times what a start costs. "
         "Default: 40.",
@@ -159,21 +159,21 @@ EstimatorOption = Annotated[
     typer.Option(
         "--estimator",
         metavar="SPEC",
-        help="Where believed rates come from: oracle (the table), users (what --claims say), gavel, or "
+        help="Where believed rates come from: oracle (the table), users (their --user-estimates), gavel, or "
         "fairlead, then options, as in 'gavel:references=16,profiling=0.2'. Keys of gavel: references "
         "(families), profiling (probability), rank, defect (the release's). Keys of fairlead: known (part "
         "of the table's families that is known), explore (part of the devices), unseen (predict rates "
-        "that the table lacks). Default: oracle, or users where there are claims.",
+        "that the table lacks). Default: oracle, or users where these give estimates.",
     ),
 ]
 UserEstimatesOption = Annotated[
     str | None,
     typer.Option(
-        "--claims",
+        "--user-estimates",
         metavar="SPEC",
-        help="What users say of the rates of their jobs, as 'lognormal=0.7,liars=0.3'. Keys: lognormal "
-        "(sigma of a claim's factor; 0.7), common (part of it that all claims on a job share; 0), liars "
-        "(part of the users that exaggerates; 0), factor (by how much; 2), lie (all, fastest or slowest: "
+        help="Estimates that users give of the rates of their jobs, as 'lognormal=0.7,liars=0.3'. Keys: "
+        "lognormal (sigma of an estimate's factor; 0.7), common (part of it that all estimates of a job "
+        "share; 0), liars (part of the users that exaggerates; 0), factor (by how much; 2), lie (all, fastest or slowest: "
         "on which types), users (of jobs that have none; 20).",
     ),
 ]
@@ -197,7 +197,7 @@ INPUT_OPTIONS: dict[str, Any] = {
     "round_s": RoundOption,
     "seed": SeedOption,
     "window": WindowOption,
-    "until_s": StopAtOption,
+    "stop_at_s": StopAtOption,
     "restart_cost": RestartOption,
     "rate_noise": NoiseOption,
     "rate_bias": BiasOption,
@@ -205,9 +205,9 @@ INPUT_OPTIONS: dict[str, Any] = {
     "mttr_h": MttrOption,
     "early_termination": EarlyEndOption,
     "solve_time_s": SolveTimeOption,
-    "patience": HysteresisOption,
+    "preemption_hysteresis": HysteresisOption,
     "estimator": EstimatorOption,
-    "claims": UserEstimatesOption,
+    "user_estimates": UserEstimatesOption,
     "ideal": IdealOption,
     "solve_interval_s": SolveIntervalOption,
 }

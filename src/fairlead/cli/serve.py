@@ -40,20 +40,24 @@ def serve(
     ] = 2.0,
     solve_limit: Annotated[float, typer.Option(help="Seconds that a solve may take.")] = 60.0,
     mtbf: Annotated[
-        float, typer.Option(help="Seconds between failures of a node: how often jobs save.")
-    ] = 86_400.0,
+        float,
+        typer.Option(
+            metavar="HOURS",
+            help="Mean time between failures of a node: decides how often jobs save.",
+        ),
+    ] = 24.0,
     restart_cost: Annotated[
         float,
         typer.Option(
             help="Seconds that a start costs, until it is measured; 0 = a guess by round."
         ),
     ] = 0.0,
-    full_rounds: Annotated[
+    no_early_round_end: Annotated[
         bool,
         typer.Option(
-            "--full-rounds",
-            help="Let rounds run to their end, as the simulator does; else one ends early where devices "
-            "are free and jobs wait.",
+            "--no-early-round-end",
+            help="Let every round run to its end, as `fairlead simulate` always does. Default: a round of "
+            "which a 36th has passed ends as soon as devices are free and jobs wait for them.",
         ),
     ] = False,
     checkpoints: Annotated[
@@ -92,20 +96,20 @@ def serve(
     from fairlead.model import jit
 
     options = live_options(
-        cluster,
-        policy,
-        profile,
-        round_s,
-        throughputs,
-        seed,
-        lease,
-        heartbeat,
-        solve_limit,
-        mtbf,
-        restart_cost,
-        full_rounds,
-        checkpoints or state / "checkpoints",
-        estimator,
+        cluster=cluster,
+        policy=policy,
+        profile=profile,
+        round_s=round_s,
+        throughputs=throughputs,
+        seed=seed,
+        lease_s=lease,
+        heartbeat_s=heartbeat,
+        solve_limit_s=solve_limit,
+        mtbf_h=mtbf,
+        restart_s=restart_cost,
+        early_round_end=not no_early_round_end,
+        checkpoints=checkpoints or state / "checkpoints",
+        estimator=estimator,
     )
     for name, number in (("port", port), ("agent-port", agent_port)):
         if not 0 <= number <= 65535:

@@ -41,7 +41,7 @@ def submit(
     ],
     steps: Annotated[
         int | None,
-        typer.Option("--steps", help="Steps in all; with --plain: seconds of work at rate 1."),
+        typer.Option("--steps", help="Steps in all; with --unmanaged: seconds of work at rate 1."),
     ] = None,
     family: Annotated[
         str | None, typer.Option("--family", help="Its row of the throughput table.")
@@ -55,15 +55,15 @@ def submit(
         list[str] | None,
         typer.Option("--rate", metavar="TYPE=N", help="Steps/s on a type; may be repeated."),
     ] = None,
-    plain: Annotated[
+    unmanaged: Annotated[
         bool | None,
-        typer.Option("--plain", help="It has no iterator: SIGTERM to stop."),
+        typer.Option("--unmanaged", help="It has no iterator: SIGTERM to stop."),
     ] = None,
     keeps_progress: Annotated[
         bool | None,
         typer.Option(
             "--keeps-progress",
-            help="With --plain: it goes on where it was stopped by its own means.",
+            help="With --unmanaged: it goes on where it was stopped by its own means.",
         ),
     ] = None,
     progress_url: Annotated[
@@ -71,7 +71,7 @@ def submit(
         typer.Option(
             "--progress-url",
             metavar="URL",
-            help="With --plain: it answers there how far it is, as http://127.0.0.1:{port}/.",
+            help="With --unmanaged: it answers there how far it is, as http://127.0.0.1:{port}/.",
         ),
     ] = None,
     env: Annotated[
@@ -79,7 +79,7 @@ def submit(
         typer.Option("--env", metavar="NAME=VALUE", help="Variable for it; may be repeated."),
     ] = None,
     slo: Annotated[
-        float | None, typer.Option("--slo", metavar="SECONDS", help="To be done within.")
+        float | None, typer.Option("--deadline", metavar="SECONDS", help="To be done within.")
     ] = None,
     cwd: Annotated[
         Path | None,
@@ -194,7 +194,7 @@ def submit(
         "weight": weight,
         "name": name,
         "rates": _pairs("--rate", rate, float),
-        "plain": plain,
+        "unmanaged": unmanaged,
         "keeps_progress": keeps_progress,
         "progress_url": progress_url,
         "slo_s": slo,

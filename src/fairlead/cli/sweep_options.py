@@ -59,7 +59,7 @@ TimeoutOption = Annotated[
 ]
 ExecutorOption = Annotated[
     ExecutorKind,
-    typer.Option("--engine", help="Run on processes of this machine, or on a Ray cluster."),
+    typer.Option("--executor", help="Run on processes of this machine, or on a Ray cluster."),
 ]
 AddressOption = Annotated[
     str | None,
@@ -83,7 +83,7 @@ def executor_of(kind: ExecutorKind, processes: int | None, address: str | None) 
 
         return RayExecutor(processes, address)
     if address is not None:
-        raise ConfigError("--ray-address goes with --engine ray")
+        raise ConfigError("--ray-address goes with --executor ray")
     return Processes() if processes is None else Processes(processes)
 
 

@@ -93,7 +93,7 @@ def _demo(state: Path | None, policy: str, round_s: float, port: int | None) -> 
     if state is not None and (state / "server").exists():
         raise ConfigError(f"--state {state}: there is a cluster already; the demo needs a new one")
     nodes = {
-        name: ("--devices", devices, "--fake", "--prefork", PREFORK)
+        name: ("--devices", devices, "--simulated-devices", "--prefork", PREFORK)
         for name, devices in NODES.items()
     }
     serve = (

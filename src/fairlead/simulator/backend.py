@@ -74,7 +74,7 @@ class SimBackend:
         *,
         whole_steps: bool = False,
         window: MeasuredJobs | None = None,
-        until_s: float | None = None,
+        stop_at_s: float | None = None,
         solve_s: float = 0.0,
         released: bool = False,
         now_s: float = 0.0,
@@ -96,7 +96,7 @@ class SimBackend:
         self.solve = solve
         self.whole_steps = whole_steps
         self.window = window
-        self.until_s = until_s
+        self.stop_at_s = stop_at_s
         self.solve_s = solve_s
         self.early_s = early_s
         self.submitted = 0
@@ -152,8 +152,8 @@ class SimBackend:
     def _earliest(self) -> Event | None:
         node_s, arrival_s, answer_s, round_s = self._ahead()
         first = min(node_s, arrival_s, answer_s, round_s)
-        if self.until_s is not None and first > self.until_s:
-            return self._stop(self.until_s)
+        if self.stop_at_s is not None and first > self.stop_at_s:
+            return self._stop(self.stop_at_s)
         if first == np.inf:
             return self._stall()
         if node_s == first:

@@ -66,8 +66,8 @@ class FluidBackend(SimBackend):
 
     def _earliest(self) -> Event | None:
         first = min(self._ahead())
-        if self.until_s is not None:
-            first = min(first, self.until_s)
+        if self.stop_at_s is not None:
+            first = min(first, self.stop_at_s)
         if self._flow is not None and self._flow.told_s < first < np.inf:
             return self._end_round(first)
         return super()._earliest()

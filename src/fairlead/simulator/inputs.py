@@ -28,7 +28,7 @@ class Input:
     round_s: float | None = None
     seed: int = 0
     window: str | None = None
-    until_s: float | None = None
+    stop_at_s: float | None = None
     restart_cost: list[str] | None = None
     rate_noise: float = 0.0
     rate_bias: float = 0.0
@@ -36,9 +36,9 @@ class Input:
     mttr_h: float = 1.0
     early_termination: float = 0.0
     solve_time_s: float = 0.0
-    patience: float | None = None
+    preemption_hysteresis: float | None = None
     estimator: str | None = None
-    claims: str | None = None
+    user_estimates: str | None = None
     ideal: bool = False
     solve_interval_s: float | None = None
 
@@ -53,12 +53,14 @@ class Input:
             round_s=self.round_s,
             seed=self.seed,
             window=_window(self.window),
-            until_s=self.until_s,
+            stop_at_s=self.stop_at_s,
             ground_truth=self._ground_truth(),
             solve_s=self.solve_time_s,
-            patience=self.patience,
+            preemption_hysteresis=self.preemption_hysteresis,
             estimator=self._estimator(),
-            claims=None if self.claims is None else UserEstimates.of(self.claims, self.seed),
+            user_estimates=None
+            if self.user_estimates is None
+            else UserEstimates.of(self.user_estimates, self.seed),
             ideal=self.ideal,
             solve_interval_s=self.solve_interval_s,
         )
@@ -68,8 +70,8 @@ class Input:
             return SimulationRun.of(self.trace, cluster, policy, options)
         assert self.generate is not None
         arrivals, jobs = generate(self.generate, rates.columns(cluster.slots), cluster, self.seed)
-        if jobs is None and self.window is None and self.until_s is None:
-            raise ConfigError("an endless stream of jobs needs --window, --until or jobs=N")
+        if jobs is None and self.window is None and self.stop_at_s is None:
+            raise ConfigError("an endless stream of jobs needs --window, --stop-at or jobs=N")
         source = list(arrivals) if jobs is not None else arrivals
         return SimulationRun.of(
             source, cluster, policy, options, name=f"generated: {self.generate}"
@@ -79,7 +81,7 @@ class Input:
         """Without one the scheduler believes the users, where these say something, or else the table."""
         if self.estimator is not None:
             return self.estimator
-        return "oracle" if self.claims is None else "users"
+        return "oracle" if self.user_estimates is None else "users"
 
     def _ground_truth(self) -> GroundTruth:
         default, by_family = 0.0, {}

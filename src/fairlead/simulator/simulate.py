@@ -89,14 +89,14 @@ class Options:
     profile: str | MechanismSettings = "default"
     round_s: float | None = None  # None: the profile's
     seed: int = 0
-    patience: float | None = None  # None: the profile's
+    preemption_hysteresis: float | None = None  # None: the profile's
     window: tuple[int, int] | None = None  # measure jobs s .. e-1, and stop when they have ended
-    until_s: float | None = None  # stop at this time
+    stop_at_s: float | None = None  # stop at this time
     ground_truth: GroundTruth | None = None
     solve_s: float = 0.0  # simulated seconds that a solve takes
     believed_costs: RestartCosts | None = None  # of restarts, by the scheduler; None: the world's
     estimator: str = "oracle"  # of rates; see ``fairlead.estimation.estimator``
-    claims: UserEstimates | None = None  # what users say of their jobs' rates
+    user_estimates: UserEstimates | None = None  # what users say of their jobs' rates
     # no rounds: jobs progress at their shares all the time (fairlead.simulator.fluid_backend)
     ideal: bool = False
     solve_interval_s: float | None = None  # least time between solves; None: the profile's
@@ -117,7 +117,7 @@ def simulate(
     """Run a trace on a cluster under a policy.
 
     trace: a path (any format that ``fairlead trace describe`` knows), what ``read_trace`` gave, or any
-    iterable of arrivals in order of time; one without end needs a window or ``until_s``.
+    iterable of arrivals in order of time; one without end needs a window or ``stop_at_s``.
     cluster: a ``Cluster`` or text such as "v100=8,k80=24". policy: a name of ``fairlead policies``, or an
     object with the methods of ``Policy`` or ``Planner``.
     out: a new or empty folder, made where it is missing, for what the command writes: run.json, journal,
@@ -260,7 +260,7 @@ class SimulationRun:
             ground_truth,
             whole_steps=self.profile.whole_steps,
             window=window,
-            until_s=options.until_s,
+            stop_at_s=options.stop_at_s,
             solve_s=options.solve_s,
             released=self.profile.released_world,
         )
@@ -319,16 +319,19 @@ class SimulationRun:
         estimator = make_estimator(self.options.estimator, table, self.cluster, seed)
         if estimator is None:
             return backend
-        claims = self.options.claims
+        user_estimates = self.options.user_estimates
         return EstimatingBackend(
-            backend, estimator, table, None if claims is None else claims.about(table)
+            backend,
+            estimator,
+            table,
+            None if user_estimates is None else user_estimates.about(table),
         )
 
     def _arrivals(self) -> Iterable[Arrival]:
         """The jobs, with their users where these say something; in the world of Shockwave's release, with
         the profiles that it gives them."""
-        if self.options.claims is not None:
-            return map(self.options.claims.signed, self.jobs.arrivals)
+        if self.options.user_estimates is not None:
+            return map(self.options.user_estimates.signed, self.jobs.arrivals)
         if not self.profile.released_world:
             return self.jobs.arrivals
         here = self.throughputs.columns(self.cluster.slots)
@@ -349,14 +352,14 @@ class SimulationRun:
             "profile": self.profile.name,
             "round_s": None if options.ideal else self.profile.round_s,
             "ideal": options.ideal,
-            "patience": self.profile.patience,
+            "preemption_hysteresis": self.profile.preemption_hysteresis,
             "solve_interval_s": self.profile.solve_interval_s,
             "seed": options.seed,
             "window": options.window,
-            "until_s": options.until_s,
+            "stop_at_s": options.stop_at_s,
             "solve_s": options.solve_s,
             "estimator": options.estimator,
-            "claims": options.claims,
+            "user_estimates": options.user_estimates,
             "world": options.ground_truth,
         }
 
@@ -419,7 +422,11 @@ def _profile(options: Options) -> MechanismSettings:
         profile = replace(profile, solve_interval_s=options.solve_interval_s)
     if options.ideal:
         return fluid(profile)
-    return profile if options.patience is None else replace(profile, patience=options.patience)
+    return (
+        profile
+        if options.preemption_hysteresis is None
+        else replace(profile, preemption_hysteresis=options.preemption_hysteresis)
+    )
 
 
 def _check(options: Options, n_jobs: int | None) -> None:
@@ -428,15 +435,19 @@ def _check(options: Options, n_jobs: int | None) -> None:
         raise ConfigError(
             f"round: must be from 10 to {MAX_SECONDS:g} seconds, got {options.round_s}"
         )
-    if options.until_s is not None and not options.until_s > 0:
-        raise ConfigError(f"until: must be a number of seconds > 0, got {options.until_s}")
+    if options.stop_at_s is not None and not options.stop_at_s > 0:
+        raise ConfigError(f"stop-at: must be a number of seconds > 0, got {options.stop_at_s}")
     if not is_duration(options.solve_s):
         raise ConfigError(
             f"solve time: must be from 0 to {MAX_SECONDS:g} seconds, got {options.solve_s}"
         )
-    if options.patience is not None and not 0 <= options.patience <= MAX_NUMBER:
+    if (
+        options.preemption_hysteresis is not None
+        and not 0 <= options.preemption_hysteresis <= MAX_NUMBER
+    ):
         raise ConfigError(
-            f"patience: must be a number from 0 to {MAX_NUMBER:g}, got {options.patience}"
+            f"preemption-hysteresis: must be a number from 0 to {MAX_NUMBER:g}, "
+            f"got {options.preemption_hysteresis}"
         )
     interval_s = options.solve_interval_s
     if interval_s is not None and not is_duration(interval_s):
@@ -461,7 +472,7 @@ def _check_ideal(options: Options) -> None:
     ground_truth = options.ground_truth or GroundTruth()
     given = {
         "a length of rounds": options.round_s is not None,
-        "patience": options.patience is not None,
+        "preemption_hysteresis": options.preemption_hysteresis is not None,
         "a solve interval": options.solve_interval_s is not None,
         "a time for solves": options.solve_s > 0,
         "restart costs": ground_truth.restart_costs != RestartCosts(),

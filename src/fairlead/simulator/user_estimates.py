@@ -38,17 +38,17 @@ class UserEstimates:
             if key not in known or not found or key in given:
                 names = ", ".join(sorted(known))
                 raise ConfigError(
-                    f"--claims: expected KEY=VALUE with each of {names} once, got {part!r}"
+                    f"--user-estimates: expected KEY=VALUE with each of {names} once, got {part!r}"
                 )
             given[key] = value
         lie = given.pop("lie", "all")
         if lie not in get_args(Exaggeration):
             raise ConfigError(
-                f"--claims: lie must be {' or '.join(get_args(Exaggeration))}, got {lie!r}"
+                f"--user-estimates: lie must be {' or '.join(get_args(Exaggeration))}, got {lie!r}"
             )
         users = given.pop("users", "20")
         if not users.isdecimal() or int(users) < 1:
-            raise ConfigError(f"--claims: users must be a whole number >= 1, got {users!r}")
+            raise ConfigError(f"--user-estimates: users must be a whole number >= 1, got {users!r}")
         numbers = {key: _number(key, value) for key, value in given.items()}
         return UserEstimates(**numbers, lie=lie, users=int(users), seed=seed)  # type: ignore[arg-type]
 
@@ -112,6 +112,6 @@ def _number(key: str, text: str) -> float:
         value = float("nan")
     if not low <= value <= high:
         raise ConfigError(
-            f"--claims: {key} must be a number from {low:g} to {high:g}, got {text!r}"
+            f"--user-estimates: {key} must be a number from {low:g} to {high:g}, got {text!r}"
         )
     return value

@@ -73,7 +73,7 @@ def test_the_tables_say_who_wins(tmp_path: Path) -> None:
     def of(point: Point) -> PointResult:
         if point.policy == "makespan_aware":
             return PointResult(point, Status.TIMED_OUT, {}, "it took too long")
-        short = replace(point.input, until_s=40_000.0)
+        short = replace(point.input, stop_at_s=40_000.0)
         result = short.run(point.policy, point.profile).execute(keep_intervals=False)
         file = tmp_path / f"{point.policy}.parquet"
         result.jobs.write_parquet(file)

@@ -200,7 +200,7 @@ def test_what_is_wrong_with_a_file_is_one_sentence(
         (["--jobs", "3", "--utilization-threshold", "2"], "utilization_threshold: goes with rates"),
         (["--jobs", "3", "--out", __file__], f"--out: {__file__} is not a directory"),
         (["--resume", "x", "--rates", "1"], "it takes no option that says what is swept"),
-        (["--rates", "1", "--ray-address", "x", "--window", "0:5"], "goes with --engine ray"),
+        (["--rates", "1", "--ray-address", "x", "--window", "0:5"], "goes with --executor ray"),
     ],
 )
 def test_what_is_wrong_with_options_is_one_sentence(

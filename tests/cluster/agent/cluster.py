@@ -171,7 +171,7 @@ def job(number: int = 1, epoch: int = 1, **changes: Any) -> Assignment:
 
 def plain(number: int, *command: str, **changes: Any) -> Assignment:
     """A job without iterator."""
-    return job(number, command=command, plain=True, **changes)
+    return job(number, command=command, unmanaged=True, **changes)
 
 
 class RunningAgent:
@@ -184,7 +184,7 @@ class RunningAgent:
         command = f"--server {server.address} --node n1 --state {state} --token-file {token}"
         self._arguments = [*command.split(), "--host", "127.0.0.1"]
         self._arguments += [*(() if "--devices" in more else ("--devices", "v100=2")), *more]
-        self._arguments += ["--fake"]
+        self._arguments += ["--simulated-devices"]
         self.process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -50,8 +50,8 @@ def test_the_times_of_a_start() -> None:
     assert (held.completed, held.step, held.reason) == (False, 60, "preempted")
 
 
-def test_a_plain_job_counts_time_until_it_is_told_to_stop() -> None:
-    one = start(plain=True)
+def test_a_unmanaged_job_counts_time_until_it_is_told_to_stop() -> None:
+    one = start(unmanaged=True)
     one.started(1.0)
     one.stop("preempted", 4.0)
     one.exited(0, -15, ended(0, -15), 9.0)

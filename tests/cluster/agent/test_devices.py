@@ -32,7 +32,9 @@ def test_the_accelerator_type_follows_from_the_name(name: str, expected: str) ->
 
 
 def test_fake_devices_need_no_hardware() -> None:
-    assert find_devices("v100=4", fake=True) == NodeDevices("v100", (0, 1, 2, 3), fake=True)
+    assert find_devices("v100=4", simulated_devices=True) == NodeDevices(
+        "v100", (0, 1, 2, 3), simulated_devices=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,12 +42,12 @@ def test_fake_devices_need_no_hardware() -> None:
 )
 def test_bad_devices_are_named(text: str) -> None:
     with pytest.raises(ConfigError, match="--devices"):
-        find_devices(text, fake=True)
+        find_devices(text, simulated_devices=True)
 
 
 def test_fake_devices_must_be_named() -> None:
-    with pytest.raises(ConfigError, match="--fake needs to know"):
-        find_devices("nvml", fake=True)
+    with pytest.raises(ConfigError, match="--simulated-devices needs to know"):
+        find_devices("nvml", simulated_devices=True)
 
 
 def test_visible_devices_are_those_of_the_environment() -> None:

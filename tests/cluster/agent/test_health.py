@@ -28,7 +28,7 @@ from fairlead.cluster.agent.health import (
 )
 from fairlead.cluster.protocol.messages import StartCheck
 
-FAKE = NodeDevices("v100", (0,), fake=True)
+FAKE = NodeDevices("v100", (0,), simulated_devices=True)
 
 
 def _checks(command: str = "", folder: Path | None = None) -> HealthChecks:

@@ -28,7 +28,7 @@ TORCH = (
 
 def environments(state: Path, assignment: Assignment) -> list[dict[str, str]]:
     """Of the ranks that a node with four real GPUs of odd numbers would start."""
-    devices = NodeDevices("h100", (1, 3, 5, 7), fake=False)
+    devices = NodeDevices("h100", (1, 3, 5, 7), simulated_devices=False)
     place = LaunchSite(state, "10.0.0.1", str(state / "s"), devices, str(state / "client"))
     start = NodeAttempt(assignment, "secret", NodeLease(10.0), 0.0)
     master = addresses(assignment, place.host)[0] or assignment.master

@@ -77,8 +77,10 @@ def test_one_agents_starts_share_a_device_and_another_agent_gets_nothing(tmp_pat
 
 def test_real_devices_are_the_machines_and_fake_ones_the_nodes(tmp_path: Path) -> None:
     one, two = (AgentFiles(tmp_path / "nodes" / node / "x.1") for node in ("a", "b"))
-    assert one.device_lock(3, fake=False) == two.device_lock(3, fake=False)
-    assert one.device_lock(3, fake=True) != two.device_lock(3, fake=True)
+    assert one.device_lock(3, simulated_devices=False) == two.device_lock(
+        3, simulated_devices=False
+    )
+    assert one.device_lock(3, simulated_devices=True) != two.device_lock(3, simulated_devices=True)
 
 
 def test_nodes_of_one_name_in_two_clusters_do_not_meet() -> None:
@@ -116,7 +118,7 @@ def test_a_damaged_record_and_a_device_that_is_held_are_not_cleared(tmp_path: Pa
     record = _dead_run(tmp_path)
     (path,) = record.starts.iterdir()
     path.write_bytes(b"")
-    lock = locks.take(record.device_lock(0, fake=True))
+    lock = locks.take(record.device_lock(0, simulated_devices=True))
     assert lock is not None
     assert clear(record) is None
     assert clear(record) is None, "it can be said again"

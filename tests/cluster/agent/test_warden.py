@@ -67,7 +67,7 @@ async def all_gone(agent: RunningAgent, ranks: list[psutil.Process]) -> None:
     assert await gone(lambda: not any(map(lives, ranks)) and not processes_of(agent.state))
 
 
-def test_plain_jobs_end_when_agent_and_spawner_are_killed(tmp_path: Path) -> None:
+def test_unmanaged_jobs_end_when_agent_and_spawner_are_killed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path / "s") as (server, agent):
             await server.order(

@@ -34,7 +34,7 @@ class Jobs:
         self.ids = client.submit(
             [
                 JobSpec(
-                    command=("sh", "-c", script), total_steps=10_000_000, plain=True,
+                    command=("sh", "-c", script), total_steps=10_000_000, unmanaged=True,
                     env={"SAYS": str(file)},
                 )
                 for file in self.files
@@ -152,7 +152,7 @@ def test_a_front_that_is_killed_comes_back_and_nothing_is_started_again(tmp_path
         os.kill(first, signal.SIGKILL)
         until(lambda: front_pid(cluster) not in (0, first), LIMIT_S, "another front")
         until(lambda: [n.state for n in client.nodes()] == ["up"], LIMIT_S, "a node that is up")
-        (third,) = client.submit([JobSpec(command=("true",), total_steps=1, plain=True)])
+        (third,) = client.submit([JobSpec(command=("true",), total_steps=1, unmanaged=True)])
         client.cancel(third)
         until(lambda: client.job(third).state == "cancelled", LIMIT_S)
         time.sleep(lease_s + 1.0)  # had a lease not been renewed, this would show it

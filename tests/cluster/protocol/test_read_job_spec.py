@@ -61,7 +61,7 @@ def test_a_job_names_where_it_runs(line: str, wanted: Runtime, tmp_path: Path) -
 
 def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
-    spec = msgspec.structs.replace(GOOD, name="mine", plain=True, env={"A": "b=c"})
+    spec = msgspec.structs.replace(GOOD, name="mine", unmanaged=True, env={"A": "b=c"})
     path.write_bytes(msgspec.json.encode(spec))
     assert read_spec(path) == spec
 
@@ -203,13 +203,13 @@ def test_the_value_is_quoted_from_deep_inside() -> None:
     assert len(said) < 100
 
 
-def test_a_progress_url_is_for_plain_jobs_and_their_own_node() -> None:
+def test_a_progress_url_is_for_unmanaged_jobs_and_their_own_node() -> None:
     good = msgspec.structs.replace(
-        GOOD, plain=True, progress_url="http://127.0.0.1:{port}/progress"
+        GOOD, unmanaged=True, progress_url="http://127.0.0.1:{port}/progress"
     )
     check_spec(good)
-    with pytest.raises(InputError, match="job: progress_url: is for jobs with plain = true"):
-        check_spec(msgspec.structs.replace(good, plain=False))
+    with pytest.raises(InputError, match="job: progress_url: is for jobs with unmanaged = true"):
+        check_spec(msgspec.structs.replace(good, unmanaged=False))
     far = msgspec.structs.replace(good, progress_url="http://10.0.0.1/")
     with pytest.raises(
         InputError, match=r"job: progress_url: must be on 127\.0\.0\.1.*10\.0\.0\.1/"
@@ -226,7 +226,7 @@ def test_prefork_is_a_truth_value_or_auto(tmp_path: Path) -> None:
         read_spec(path)
 
 
-def test_progress_that_is_kept_is_said_of_plain_jobs_alone() -> None:
-    check_spec(msgspec.structs.replace(GOOD, plain=True, keeps_progress=True))
-    with pytest.raises(InputError, match="job: keeps_progress: is for jobs with plain = true"):
+def test_progress_that_is_kept_is_said_of_unmanaged_jobs_alone() -> None:
+    check_spec(msgspec.structs.replace(GOOD, unmanaged=True, keeps_progress=True))
+    with pytest.raises(InputError, match="job: keeps_progress: is for jobs with unmanaged = true"):
         check_spec(msgspec.structs.replace(GOOD, keeps_progress=True))

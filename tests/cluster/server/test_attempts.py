@@ -77,6 +77,6 @@ def test_a_start_after_the_last_step_is_at_the_last_step() -> None:
 
 def test_time_alone_brings_no_job_to_its_last_step() -> None:
     one = start()
-    one.row.spec = msgspec.structs.replace(one.row.spec, plain=True)
+    one.row.spec = msgspec.structs.replace(one.row.spec, unmanaged=True)
     one.held["a"] = AttemptStatus(job=1, epoch=1, state="running", ran_s=1e6)
     assert one.done() == 999.0

@@ -13,8 +13,8 @@ from fairlead.cluster.store.rows import AttemptRow, JobRow
 TOTAL, RATE = 1000, 20.0
 
 
-def _start(plain: bool = False, **held: Any) -> Attempt:
-    spec = JobSpec(command=("x",), total_steps=TOTAL, plain=plain)
+def _start(unmanaged: bool = False, **held: Any) -> Attempt:
+    spec = JobSpec(command=("x",), total_steps=TOTAL, unmanaged=unmanaged)
     row = JobRow(id=0, name="", tenant="", user="", spec=spec, submitted_s=0.0, total_steps=TOTAL)
     stint = AttemptRow(job=0, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
     start = Attempt(row, stint, {"a": (Rank(rank=0, devices=(0,)),)}, RATE, 100.0, heard=50.0)
@@ -35,8 +35,8 @@ def test_at_the_rate_believed_before_it_has_shown_any() -> None:
     assert start.expected(50.32) == 110
 
 
-def test_a_plain_job_goes_on_with_the_clock() -> None:
-    assert _start(plain=True, ran_s=2.0).expected(50.5) == 150
+def test_a_unmanaged_job_goes_on_with_the_clock() -> None:
+    assert _start(unmanaged=True, ran_s=2.0).expected(50.5) == 150
 
 
 @pytest.mark.parametrize(

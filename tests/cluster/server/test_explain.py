@@ -65,7 +65,7 @@ class State:
             self.fleet.register(
                 Register(
                     node=name, incarnation=name, accelerator="v100", devices=devices, host="",
-                    fake=True, holds=(), protocol=0,
+                    simulated_devices=True, holds=(), protocol=0,
                     version="0",
                 )
             )  # fmt: skip

@@ -23,7 +23,7 @@ LIMIT_S = 90.0
 
 def sleeper(seconds: float, *command: str, **more: object) -> JobSpec:
     words = command or (sys.executable, "-c", f"import time; time.sleep({seconds})")
-    return JobSpec(command=words, total_steps=10_000, plain=True, cwd="/", **more)  # type: ignore[arg-type]
+    return JobSpec(command=words, total_steps=10_000, unmanaged=True, cwd="/", **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ def test_mistakes_of_one_user_are_given_up_on_two_nodes_and_blame_none(tmp_path:
         words = (sys.executable, "-c", "import time; time.sleep(600)")
         mistakes = [
             sleeper(0, sys.executable, str(tmp_path / "nosuch.py")),
-            JobSpec(command=words, total_steps=9, plain=True, cwd="/nosuch"),
-            JobSpec(command=words, total_steps=9, plain=True, cwd="/", venv="/nosuch"),
+            JobSpec(command=words, total_steps=9, unmanaged=True, cwd="/nosuch"),
+            JobSpec(command=words, total_steps=9, unmanaged=True, cwd="/", venv="/nosuch"),
         ]
         jobs = client.submit([spec for spec in mistakes for _ in range(2)])
         until(lambda: all(client.job(j).state == "dropped" for j in jobs), LIMIT_S)
@@ -213,7 +213,7 @@ def test_a_start_that_waits_for_its_devices_is_no_good_one(tmp_path: Path) -> No
     with engine_nodes(tmp_path) as cluster:
         one, retries = cluster.node("one"), cluster.service.engine.retries
         one.register()
-        job = cluster.submit(plain=True)
+        job = cluster.submit(unmanaged=True)
         key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
         begun = time.monotonic()
         cluster.until(lambda: time.monotonic() > begun + 2 * retries.settled_s)

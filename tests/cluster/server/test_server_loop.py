@@ -9,7 +9,9 @@ from fairlead.cluster.store.store import Store
 
 def test_a_caller_who_hangs_up_cannot_cancel_what_the_driver_does(tmp_path: Path) -> None:
     """The driver would stumble over the answer that nobody takes any more."""
-    options = live_options(None, "", "default", 1.0, "builtin", 0, 4.0, 0.3, 10.0)
+    options = live_options(
+        None, "", "default", 1.0, "builtin", 0, 4.0, 0.3, 10.0, early_round_end=False
+    )
     with Store(tmp_path) as store:
         engine = ServerLoop(store, options)
         engine.start()

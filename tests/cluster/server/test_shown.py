@@ -107,8 +107,8 @@ def test_users_are_shown_their_own_tenant_and_jobs() -> None:
     assert mine is not None
     assert [(one.name, one.jobs) for one in mine.tenants] == [("apes", 1), ("others", 6)]
     view = NodeView(
-        name="n", accelerator="v100", devices=2, state="up", host="h", fake=True, last_seen_s=50.0,
-        jobs=((1,), (2,)), state_since_s=5.0,
+        name="n", accelerator="v100", devices=2, state="up", host="h", simulated_devices=True,
+        last_seen_s=50.0, jobs=((1,), (2,)), state_since_s=5.0,
     )  # fmt: skip
     shown.take(ShownNode(node="n", view=view, at=90.0, owners={1: "apes", 2: "bees"}))
     (node,) = shown.nodes(APE)

@@ -100,7 +100,7 @@ def test_a_start_is_left_alone_until_it_has_trained_for_as_long_as_it_took(tmp_p
 
 
 def test_nobody_waits_beside_a_free_device_for_a_job_that_starts(tmp_path: Path) -> None:
-    with engine_nodes(tmp_path, LONG_S, full_rounds=False) as cluster:
+    with engine_nodes(tmp_path, LONG_S, early_round_end=True) as cluster:
         one = cluster.node("one", devices=2)
         short, young = (
             cluster.submit(),

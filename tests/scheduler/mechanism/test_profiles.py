@@ -55,7 +55,7 @@ def test_a_slow_job_gets_on_in_short_rounds() -> None:
 def test_shares_are_realised_to_a_round() -> None:
     """Three jobs on two devices: after any number of rounds nobody is ahead by more than one."""
     jobs = [job(number, 0.0, 200_000.0) for number in range(3)]
-    result = run(jobs, fast=2, until_s=360.0 * 30)
+    result = run(jobs, fast=2, stop_at_s=360.0 * 30)
     ran = result.jobs["run_s"].to_list()
     assert max(ran) - min(ran) <= 360.0 + 1e-6
 

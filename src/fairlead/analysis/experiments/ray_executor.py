@@ -141,7 +141,7 @@ def _ray() -> Any:
         import ray
     except ImportError:
         raise ConfigError(
-            "--engine ray: Ray is not installed; 'pip install fairlead[ray]' brings it"
+            "--executor ray: Ray is not installed; 'pip install fairlead[ray]' brings it"
         ) from None
     return ray
 
@@ -181,7 +181,7 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as problem:
         said = " ".join(str(problem).split())
-        where = "--engine ray" if address is None else f"--ray-address {address}"
+        where = "--executor ray" if address is None else f"--ray-address {address}"
         raise ConfigError(f"{where}: {said}") from None
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminate)  # Ray has put its own in the place of ours

@@ -231,7 +231,7 @@ class Agent:
                 host=options.host,
                 accelerator=options.devices.accelerator,
                 devices=len(options.devices.indices),
-                fake=options.devices.fake,
+                simulated_devices=options.devices.simulated_devices,
                 holds=self._node.holds(),
                 machine=machine_identity(),
                 cleared=self._spawner.cleared[-_TOLD:],

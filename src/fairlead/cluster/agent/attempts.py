@@ -63,7 +63,7 @@ class NodeAttempt:
         self._waiting: float | None = None  # since when it cannot start
         self._hello: float | None = None
         self._began: float | None = None  # training
-        self._paused: float | None = None  # training ended, or a plain job was told to stop
+        self._paused: float | None = None  # training ended, or an unmanaged job was told to stop
         self._stop: float | None = None
         self._gone: float | None = None
         self.watch: StallWatch | None = None  # of rank 0's node: do its steps come along?
@@ -83,12 +83,12 @@ class NodeAttempt:
     @property
     def speaks(self) -> bool:
         """Will its rank 0 speak to this agent?"""
-        return self.assignment.has_rank_0 and not self.assignment.plain
+        return self.assignment.has_rank_0 and not self.assignment.unmanaged
 
     @property
     def may_tell(self) -> bool:
         """Is it one that may say in a file, or at a URL, how far it is?"""
-        return self.assignment.has_rank_0 and self.assignment.plain
+        return self.assignment.has_rank_0 and self.assignment.unmanaged
 
     @property
     def tells_progress(self) -> bool:
@@ -184,7 +184,7 @@ class NodeAttempt:
             self._stop, self.stopping_for, self.state = now, reason, "stopping"
             if self.exit_code in (None, 0):
                 self.reason = reason
-            if self.assignment.plain:
+            if self.assignment.unmanaged:
                 self._pause(now)
 
     def failed(self, rank: int, reason: str, now: float) -> None:
@@ -202,11 +202,11 @@ class NodeAttempt:
         """A rank has ended. Returns whether the other ranks are to be ended for it: not where all steps are
         done, for each may have something to do after them."""
         self.exits[rank] = code
-        plain = self.assignment.plain
+        unmanaged = self.assignment.unmanaged
         if not self.speaks or rank == 0:
             self._pause(now)
         if code == 0 or self._was_asked(code):
-            if code and not plain:  # no failure, but not the end of a job either
+            if code and not unmanaged:  # no failure, but not the end of a job either
                 self.exit_code = code
             return self.speaks and rank == 0 and not self._said_complete
         if self.exit_code in (None, 0):
@@ -216,7 +216,7 @@ class NodeAttempt:
             self.failures.append(failure)  # later ones are killed for it
         if self.failures:
             self.reason = self._why()
-        return not plain or code != 0
+        return not unmanaged or code != 0
 
     def stalled(self, now: float) -> None:
         """It hangs, and is ended for it."""
@@ -294,7 +294,7 @@ class NodeAttempt:
     def _completed(self) -> bool:
         if not self.ended or self.exit_code != 0 or not self.assignment.has_rank_0:
             return False
-        return self._stop is None if self.assignment.plain else self._said_complete
+        return self._stop is None if self.assignment.unmanaged else self._said_complete
 
     def _train(self, now: float) -> None:
         if self._began is None:

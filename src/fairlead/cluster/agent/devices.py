@@ -20,27 +20,31 @@ class NodeDevices:
 
     accelerator: str
     indices: tuple[int, ...]  # NVML's number of each; for fake devices 0, 1, ...
-    fake: bool
+    simulated_devices: bool
 
 
-def find_devices(wanted: str, fake: bool = False) -> NodeDevices:
+def find_devices(wanted: str, simulated_devices: bool = False) -> NodeDevices:
     """wanted: ``v100=4``, or ``nvml`` or "" for all that NVML finds. fake: without hardware.
 
     Raises ConfigError where there are none, several types, or fewer than wanted.
     """
     if wanted in ("", "nvml"):
-        if fake:
-            raise ConfigError("--fake needs to know what to pretend: add --devices, as v100=4")
+        if simulated_devices:
+            raise ConfigError(
+                "--simulated-devices needs to know what to pretend: add --devices, as v100=4"
+            )
         return _all_of(_nvml())
     accelerator, count = parse_devices(wanted)
-    found = [] if fake else _nvml()
+    found = [] if simulated_devices else _nvml()
     if not found:
-        return NodeDevices(accelerator, tuple(range(count)), fake=True)
+        return NodeDevices(accelerator, tuple(range(count)), simulated_devices=True)
     if len(found) < count:
         raise ConfigError(
-            f"--devices {wanted}: NVML finds {len(found)} device(s) here; --fake pretends others"
+            f"--devices {wanted}: NVML finds {len(found)} device(s) here; --simulated-devices pretends others"
         )
-    return NodeDevices(accelerator, tuple(index for index, _ in found[:count]), fake=False)
+    return NodeDevices(
+        accelerator, tuple(index for index, _ in found[:count]), simulated_devices=False
+    )
 
 
 def parse_devices(text: str) -> tuple[str, int]:
@@ -80,7 +84,7 @@ def _all_of(found: Sequence[tuple[int, str]]) -> NodeDevices:
             f"this host has devices of several types ({', '.join(types)}): start one agent per type, "
             "each with CUDA_VISIBLE_DEVICES, a --node and a --state of its own"
         )
-    return NodeDevices(types[0], tuple(index for index, _ in found), fake=False)
+    return NodeDevices(types[0], tuple(index for index, _ in found), simulated_devices=False)
 
 
 def _nvml() -> list[tuple[int, str]]:

@@ -153,7 +153,7 @@ class HealthChecks:
         self.clock = ClockSkew()
         self._options = options
         self._troubles = troubles
-        self._gpus = None if devices.fake else GpuHealth(devices.indices)
+        self._gpus = None if devices.simulated_devices else GpuHealth(devices.indices)
         self._directories = directories
         self._of_jobs = of_jobs
         self._watched = [

@@ -168,7 +168,7 @@ def _identity(place: LaunchSite, start: NodeAttempt, checkpoints: str) -> dict[s
         "FAIRLEAD_TOTAL_STEPS": str(assignment.total_steps),
         "FAIRLEAD_ACCELERATOR": place.devices.accelerator,
     }
-    if not assignment.plain:
+    if not assignment.unmanaged:
         env["FAIRLEAD_SOCKET"] = place.socket_path
     if assignment.batch:
         env["FAIRLEAD_BATCH"] = str(assignment.batch)
@@ -188,7 +188,11 @@ def _progress(state: Path, start: NodeAttempt, rank: Rank) -> dict[str, str]:
 def _devices(devices: NodeDevices, ranks: tuple[Rank, ...], rank: Rank) -> dict[str, str]:
     """As torchrun has it, each rank sees the devices of all the job's ranks here, and ``LOCAL_RANK`` is the
     index of its own. NVML counts in the order of the PCI bus; CUDA does so only when asked to."""
-    here = [] if devices.fake else [devices.indices[d] for one in ranks for d in one.devices]
+    here = (
+        []
+        if devices.simulated_devices
+        else [devices.indices[d] for one in ranks for d in one.devices]
+    )
     return {
         "FAIRLEAD_DEVICES": ",".join(map(str, rank.devices)),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",

@@ -64,22 +64,24 @@ class AgentFiles:
         """Where the records of its starts are."""
         return self.path / "starts"
 
-    def device_lock(self, device: int, fake: bool) -> Path:
+    def device_lock(self, device: int, simulated_devices: bool) -> Path:
         """The lock file of a device: of real ones the machine's, of fake ones the node's."""
         node = self.path.parent
-        return (node if fake else node.parent.parent) / "devices" / f"{device}.lock"
+        return (node if simulated_devices else node.parent.parent) / "devices" / f"{device}.lock"
 
     def all_device_locks(self) -> list[Path]:
         """Those that starts of this node may hold."""
-        folders = {self.device_lock(0, fake).parent for fake in (False, True)}
+        folders = {
+            self.device_lock(0, simulated_devices).parent for simulated_devices in (False, True)
+        }
         return [path for folder in folders for path in folder.glob("*.lock")]
 
     def make(self) -> int:
         """Make the directories and take the agent's lock. Returns its descriptor. Raises ConfigError."""
         try:
             self.starts.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for fake in (False, True):
-                self.device_lock(0, fake).parent.mkdir(mode=0o700, exist_ok=True)
+            for simulated_devices in (False, True):
+                self.device_lock(0, simulated_devices).parent.mkdir(mode=0o700, exist_ok=True)
             lock = locks.take(self.path / "agent.lock")
         except OSError as problem:
             raise ConfigError(f"{self.path}: {problem.strerror}") from None

@@ -281,7 +281,7 @@ class NodeController:
             # After its loop a script that does not ask goes on for its grace, and may come to its end.
             self._end(start, terminate=not told and not start.finishing)
         else:
-            self._end(start, terminate=start.assignment.plain)
+            self._end(start, terminate=start.assignment.unmanaged)
         self._changed()
 
     def _end(self, start: NodeAttempt, terminate: bool) -> None:
@@ -404,7 +404,7 @@ class NodeController:
                     self._take_progress(start, now, last=True)
                 failure = self._failure(start, message.rank, message.code)
                 if start.exited(message.rank, message.code, failure, now):
-                    self._end(start, terminate=start.assignment.plain)
+                    self._end(start, terminate=start.assignment.unmanaged)
             case Gone():
                 start.gone(now)
                 self._progress.forget(start.key)
@@ -461,7 +461,9 @@ class NodeController:
             return f"job {hello.job} does not run here with epoch {hello.attempt}"
         if not hmac.compare_digest(hello.token.encode(), start.token.encode()):
             return f"job {hello.job}: wrong token"
-        return "" if start.speaks else f"job {hello.job}: its rank 0 is not here, or it is plain"
+        return (
+            "" if start.speaks else f"job {hello.job}: its rank 0 is not here, or it is unmanaged"
+        )
 
     def greet(self, key: Key) -> list[FromAgent]:
         """Its lease; and if it was told to stop before it could hear, that too."""

@@ -82,7 +82,9 @@ class Spawner:
         self._ground = Ground(
             state,
             (state / "starts", record.starts),
-            DeviceLocks(lambda d: record.device_lock(devices.indices[d], devices.fake)),
+            DeviceLocks(
+                lambda d: record.device_lock(devices.indices[d], devices.simulated_devices)
+            ),
         )
         self._agent = agent
         self._frames = SpawnerFrames()

@@ -31,9 +31,10 @@ HEALTH_S = 1.0  # between the checks that agents make of themselves
 SOLVE_S = 2.0  # limit of a solve
 READY_S = 180.0  # for a server or an agent to be there: busy machines, kernels not compiled yet
 END_S = 60.0  # to end after SIGTERM
+MTBF_H = 50 / 3600  # of a node: checkpoints are saved often
 _SERVE = (
     *("--round", f"{ROUND_S:g}", "--heartbeat", "0.3"),
-    *("--solve-limit", f"{SOLVE_S:g}", "--mtbf", "50"),
+    *("--solve-limit", f"{SOLVE_S:g}", "--mtbf", f"{MTBF_H:g}"),
 )
 _Process = subprocess.Popen[bytes]
 
@@ -117,7 +118,11 @@ class ChaosCluster:
             node,
             *("agent", "--server", f"127.0.0.1:{self.proxies[node].port}", "--node", node),
             *("--devices", NODES[node], "--state", str(folder)),
-            *("--token-file", str(self.state.folder / "state" / "agent.token"), "--fake"),
+            *(
+                "--token-file",
+                str(self.state.folder / "state" / "agent.token"),
+                "--simulated-devices",
+            ),
             *("--prefork", "fairlead.client.lease", "--health-interval", f"{HEALTH_S:g}"),
             env=env,
         )

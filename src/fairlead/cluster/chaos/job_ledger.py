@@ -90,7 +90,9 @@ class Expected:
     total_steps: int
     step_s: float  # the least that a step takes
     ranks: int = 1
-    plain: bool = False  # without a lease: steps are counted by time, and saved by the job itself
+    unmanaged: bool = (
+        False  # without a lease: steps are counted by time, and saved by the job itself
+    )
     evaluation_s: float = 0.0  # after its loop; 0 = it has none
 
 
@@ -111,7 +113,7 @@ def check_job(
         yield from (f"{where}: {wrong}" for wrong in _check_steps(start, chain))
     yield from _check_alone(starts)
     yield from _check_end(leaders, expected)
-    if expected.plain:
+    if expected.unmanaged:
         return
     yield from _check_evaluation(leaders, expected, folder, chain)
     yield from _check_chain(leaders, expected, disk_was_full)

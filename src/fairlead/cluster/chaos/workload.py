@@ -24,7 +24,7 @@ GRACE_S = 3.0
 MAX_RETRIES = 1_000  # whatever fails here fails by our own hand
 EVALUATES = 0.5  # of those with a lease: they have something to do after their loop
 EVALUATION_S = (0.1, 2.0)
-PLAIN = 0.3  # of those of one rank: without a lease
+UNMANAGED = 0.3  # of those of one rank: without a lease
 
 
 class JobLoad:
@@ -79,10 +79,10 @@ class JobLoad:
         return views
 
     def _most(self, name: str) -> float:
-        """Steps that a job can have made; of a plain job: in the time since its first process began, and a
-        second more."""
+        """Steps that a job can have made; of an unmanaged job: in the time since its first process began, and
+        a second more."""
         expected, starts = self.jobs[name], read_starts(self.cluster.ledger / name)
-        if not expected.plain:
+        if not expected.unmanaged:
             return max(max((start.last for start in starts), default=0), 0)
         now = time.monotonic()
         ran_s = now - min((start.first_at or now for start in starts), default=now)
@@ -92,14 +92,14 @@ class JobLoad:
         """Until it is acknowledged, with one key."""
         name = f"job-{len(self.jobs)}"
         ranks = self._rng.choice(RANKS)
-        plain = ranks == 1 and self._rng.random() < PLAIN
-        evaluates = not plain and self._rng.random() < EVALUATES
+        unmanaged = ranks == 1 and self._rng.random() < UNMANAGED
+        evaluates = not unmanaged and self._rng.random() < EVALUATES
         expected = Expected(
             name,
             self._rng.randint(*STEPS),
             STEP_S,
             ranks,
-            plain,
+            unmanaged,
             self._rng.uniform(*EVALUATION_S) if evaluates else 0.0,
         )
         spec = self._spec(expected)
@@ -138,8 +138,8 @@ class JobLoad:
             checkpoint_dir=str(cluster.checkpoints.folder / expected.name),
             grace_s=GRACE_S,
             max_retries=MAX_RETRIES,
-            plain=expected.plain,
-            keeps_progress=expected.plain,
+            unmanaged=expected.unmanaged,
+            keeps_progress=expected.unmanaged,
             prefork=prefork,
         )
 

@@ -177,7 +177,7 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
         scheduler.planner.solve,
         GroundTruth(costs, asked.rate_noise, asked.rate_bias, seed=seed),
         window=MeasuredJobs(0, len(adopted)),
-        until_s=now_s + asked.horizon_s,
+        stop_at_s=now_s + asked.horizon_s,
         now_s=now_s,
         adopted=adopted,
         early_s=asked.early_s,

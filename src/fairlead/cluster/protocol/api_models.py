@@ -108,7 +108,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     devices: int
     state: NodeState
     host: str
-    fake: bool
+    simulated_devices: bool
     last_seen_s: float | None  # seconds ago
     jobs: tuple[tuple[int, ...], ...]  # per device: the jobs that hold it
     reason: str = ""  # for the state, where one is needed

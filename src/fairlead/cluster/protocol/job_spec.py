@@ -11,7 +11,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A job for the live cluster. ``read_spec`` and ``check_spec`` say what is wrong with one."""
 
     command: tuple[str, ...]
-    total_steps: int  # of a plain job that tells of none: seconds of work on a device of rate 1
+    total_steps: (
+        int  # of an unmanaged job that tells of none: seconds of work on a device of rate 1
+    )
     family: str = (
         ""  # key of the throughput table; "" = its rates are given below, or equal everywhere
     )
@@ -26,8 +28,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         None  # of its rate that it keeps beside another job on its devices; None = not known
     )
     colocated_fractions: dict[str, float] = {}  # the same beside jobs of this family, or name
-    plain: bool = False  # no iterator in it: progress as it says, or by time; stopped by SIGTERM
-    keeps_progress: bool = False  # a plain job that goes on where it was stopped, by its own means
+    unmanaged: bool = (
+        False  # no iterator in it: progress as it says, or by time; stopped by SIGTERM
+    )
+    keeps_progress: bool = (
+        False  # an unmanaged job that goes on where it was stopped, by its own means
+    )
     progress_url: str = ""  # where it answers how far it is, http on 127.0.0.1; {port} = a free one
     env: dict[str, str] = {}
     python: str = ""  # path of the interpreter on the node; at most one of this and the next three
@@ -52,7 +58,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def starts_over(self) -> bool:
         """Does each start of it begin with nothing?"""
-        return self.plain and not self.keeps_progress
+        return self.unmanaged and not self.keeps_progress
 
     @property
     def longest_grace_s(self) -> float:

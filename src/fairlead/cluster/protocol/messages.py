@@ -58,7 +58,7 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
     host: Text  # where ranks of other nodes can reach its ranks
     accelerator: Text
     devices: Annotated[int, Meta(ge=1, le=65536)]
-    fake: bool = False  # devices that exist by configuration only
+    simulated_devices: bool = False  # devices that exist by configuration only
     holds: tuple["AttemptStatus", ...] = ()  # after a restart of the server: what goes on running
     machine: Text = ""  # the running kernel and its process table; "" = not told
     cleared: tuple[Name, ...] = ()  # incarnations of which it has made sure that nothing runs there
@@ -116,7 +116,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         None  # the worst of its ranks
     )
     completed: bool = (
-        False  # rank 0 said that no more steps are needed, or a plain job exited with 0
+        False  # rank 0 said that no more steps are needed, or an unmanaged job exited with 0
     )
     finishing: bool = False  # rank 0 said so, and the code after its loop runs, or ran to its end
     reason: Text = (
@@ -178,7 +178,9 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     # host:port:gang_port:secret of rank 0 where that is another node; "" = not known yet, or here
     master: str = ""
     has_rank_0: bool = True
-    plain: bool = False  # without iterator: progress as it says, or by wall time; SIGTERM to stop
+    unmanaged: bool = (
+        False  # without iterator: progress as it says, or by wall time; SIGTERM to stop
+    )
     total_steps: int = 0
     batch: int = 0  # samples per step to begin with, 0 = the script's own
     checkpoint_s: float = 600.0  # save this often
@@ -195,7 +197,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     inspect: bool = False  # say where its ranks stand: those of another node hang
     runtime: Runtime = Runtime()  # where the command runs
     progress_url: str = (
-        ""  # where a plain job answers how far it is; "" = it may write it to a file
+        ""  # where an unmanaged job answers how far it is; "" = it may write it to a file
     )
     node_rank: int = 0  # of this node among those of the start
     nodes: int = 1

@@ -181,15 +181,15 @@ def _check_command(where: str, name: str, command: tuple[str, ...]) -> None:
 
 
 def _check_progress(where: str, spec: JobSpec) -> None:
-    if spec.keeps_progress and not spec.plain:
+    if spec.keeps_progress and not spec.unmanaged:
         raise InputError(
-            f"{where}: keeps_progress: is for jobs with plain = true; others keep theirs as it is"
+            f"{where}: keeps_progress: is for jobs with unmanaged = true; others keep theirs as it is"
         )
     if not spec.progress_url:
         return
-    if not spec.plain:
+    if not spec.unmanaged:
         raise InputError(
-            f"{where}: progress_url: is for jobs with plain = true; the iterator tells of others"
+            f"{where}: progress_url: is for jobs with unmanaged = true; the iterator tells of others"
         )
     try:
         parse_progress_url(spec.progress_url)
@@ -214,7 +214,7 @@ def _check_runtime(where: str, spec: JobSpec) -> None:
         )
     if spec.container:
         _check_command(where, "container", spec.container)
-        if problem := wrong_container(spec.container, spec.plain):
+        if problem := wrong_container(spec.container, spec.unmanaged):
             raise InputError(f"{where}: container: {problem}")
 
 

@@ -29,7 +29,7 @@ def named(runtime: Runtime) -> list[str]:
     return [name for name in runtime.__struct_fields__ if getattr(runtime, name)]
 
 
-def wrong_container(words: tuple[str, ...], plain: bool) -> str:
+def wrong_container(words: tuple[str, ...], unmanaged: bool) -> str:
     """What is wrong with a container command, in half a sentence; "" = nothing."""
     engine = PurePath(words[0]).name
     for name in (name for word in words for name in PLACEHOLDER.findall(word)):
@@ -42,7 +42,7 @@ def wrong_container(words: tuple[str, ...], plain: bool) -> str:
         return f"{OPTIONS} is missing, for what {engine} has to bind and pass on"
     if engine not in ENGINES and OPTIONS in words:
         return f"{OPTIONS} is known for {', '.join(sorted(ENGINES))} only, not for {engine!r}"
-    if engine in DAEMON_ENGINES and plain:
+    if engine in DAEMON_ENGINES and unmanaged:
         return (
             f"a job without the iterator cannot be ended for certain under {engine}, whose containers "
             "outlive its command; use podman or apptainer"

@@ -30,7 +30,7 @@ class Attempt:
     row: JobRow
     stint: AttemptRow
     nodes: dict[str, tuple[Rank, ...]]
-    rate: float  # steps/s believed: a plain job's seconds are worth so much
+    rate: float  # steps/s believed: an unmanaged job's seconds are worth so much
     from_step: float  # what counted when it was ordered
     ordered: bool = False  # do the nodes know of it?
     stopping: str = ""  # why it was told to stop
@@ -39,7 +39,7 @@ class Attempt:
     heard: float = 0.0  # monotonic time of the report in which rank 0's node said that
     lost: bool = False  # a node of it was lost
     stalled: bool = False  # its first node says that it makes no progress
-    told: bool = False  # has a plain job's first word of its steps been booked?
+    told: bool = False  # has an unmanaged job's first word of its steps been booked?
     finishing_since: float | None = None  # its steps are done, as the server heard then
     packed: bool = False  # does it share its devices with another job in the round in force?
     alone_from: tuple[float, float] | None = None  # step and seconds trained when it no longer did
@@ -89,7 +89,7 @@ class Attempt:
         row, leader = self.row, self.leader
         if leader is not None and self.tells:
             done = float(leader.step)
-        elif not row.spec.plain or row.tells_steps:
+        elif not row.spec.unmanaged or row.tells_steps:
             done = self.from_step
         elif leader is None:
             done = row.countable(max(self.from_step, row.credited))
@@ -103,7 +103,7 @@ class Attempt:
         if leader is None or leader.state != "running" or self.stopping:
             return known
         age_s, rate = max(now - self.heard, 0.0), self.rate
-        if self.tells or self.row.tells_steps or not self.row.spec.plain:
+        if self.tells or self.row.tells_steps or not self.row.spec.unmanaged:
             trained_s = leader.ran_s - leader.step_age_s
             if leader.step_age_s < 0 or leader.loaded_step < 0:
                 return known
@@ -117,14 +117,14 @@ class Attempt:
         """A round begins in which it shares its devices with another job, or has them for itself."""
         leader = self.leader
         if self.packed and not packed and leader is not None and leader.loaded_step >= 0:
-            self.alone_from = float(leader.step), _trained_s(leader, self.row.spec.plain)
+            self.alone_from = float(leader.step), _trained_s(leader, self.row.spec.unmanaged)
         self.packed = packed
 
     def measured(self) -> float | None:
         """steps/s for as long as it has had its devices for itself; None = not known, or it shares them."""
         if self.leader is None or self.packed:
             return None
-        return measured_rate(self.leader, self.row.spec.plain, self.alone_from)
+        return measured_rate(self.leader, self.row.spec.unmanaged, self.alone_from)
 
     def reached(self) -> float:
         """The last step that it told of, counted or not; 0 while none is known."""
@@ -135,17 +135,17 @@ class Attempt:
         """Does it still start, or has it not trained for as long as its start took? Of a job without the
         iterator nobody knows when it trains. limit_s: seconds since its order, after which it is not."""
         ordered_s, trained_s = self.stint.began_s, self.stint.trained_s
-        if self.row.spec.plain or now >= ordered_s + limit_s:
+        if self.row.spec.unmanaged or now >= ordered_s + limit_s:
             return False
         return trained_s is None or now - trained_s < trained_s - ordered_s
 
     def survives(self) -> float:
         """Steps that the next start can go on from, as far as is known."""
-        if self.row.spec.plain and not self.row.tells_saved:
+        if self.row.spec.unmanaged and not self.row.tells_saved:
             return 0.0 if self.row.starts_over else self.progress()
         known = [h.saved_step for h in self.held.values()] + [self.row.saved_step]
         leader = self.leader
-        if leader is not None and leader.loaded_step >= 0 and not self.row.spec.plain:
+        if leader is not None and leader.loaded_step >= 0 and not self.row.spec.unmanaged:
             known.append(leader.loaded_step)
         return float(max(known))
 
@@ -222,7 +222,7 @@ class Attempt:
             world_size=sum(len(ranks) for ranks in self.nodes.values()),
             master="" if node == first else self.address,
             has_rank_0=node == first,
-            plain=spec.plain,
+            unmanaged=spec.unmanaged,
             total_steps=int(self.row.total_steps),
             batch=self.row.batch,
             checkpoint_s=checkpoint_s,
@@ -245,20 +245,20 @@ class Attempt:
 
 
 def measured_rate(
-    held: AttemptStatus, plain: bool, since: tuple[float, float] | None = None
+    held: AttemptStatus, unmanaged: bool, since: tuple[float, float] | None = None
 ) -> float | None:
-    """steps/s of a start so far, as rank 0's node tells; None = not known. A plain job may tell seldom: what
-    it has done since it did so last is not counted, neither is the time. since: step and seconds trained
+    """steps/s of a start so far, as rank 0's node tells; None = not known. An unmanaged job may tell seldom:
+    what it has done since it did so last is not counted, neither is the time. since: step and seconds trained
     from which on it counts."""
     step, before_s = since or (float(held.loaded_step), 0.0)
-    trained_s = _trained_s(held, plain) - before_s
+    trained_s = _trained_s(held, unmanaged) - before_s
     if held.loaded_step < 0 or trained_s <= KNOWN_S:
         return None
     return (held.step - step) / trained_s
 
 
-def _trained_s(held: AttemptStatus, plain: bool) -> float:
-    return held.ran_s - max(held.step_age_s, 0.0) if plain else held.ran_s
+def _trained_s(held: AttemptStatus, unmanaged: bool) -> float:
+    return held.ran_s - max(held.step_age_s, 0.0) if unmanaged else held.ran_s
 
 
 def _follows(failure: Failure | None) -> bool:

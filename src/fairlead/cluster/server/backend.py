@@ -458,7 +458,7 @@ class LiveBackend:
         if node == start.first_node:
             start.heard = self.fleet.nodes[node].seen
         row = start.row
-        if held.loaded_step >= 0 and node == start.first_node and row.spec.plain:
+        if held.loaded_step >= 0 and node == start.first_node and row.spec.unmanaged:
             self._told(start, held)
         elif held.loaded_step >= 0 and start.stint.trained_s is None and node == start.first_node:
             start.stint.trained_s = self.now_s()

@@ -104,13 +104,13 @@ class EstimatorSession:
     def _measured(self, job: int, steps: float, seconds: float) -> tuple[float, float] | None:
         """Steps of a job since it was measured last, and the seconds that they took by its agent's clock.
         What a round reports is off by as much as reports are late, which is much in a round of seconds.
-        Those of a plain job are only guessed by its rate."""
+        Those of an unmanaged job are only guessed by its rate."""
         row, start = self.engine.book.jobs.get(job), self.engine.book.newest(job)
-        if row is None or (row.spec.plain and not row.tells_steps):
+        if row is None or (row.spec.unmanaged and not row.tells_steps):
             return None
         late_s = self.engine.fleet.heartbeat_s
         if start is None or start.leader is None:  # it ended in this round
-            if row.spec.plain:  # with steps that were done and do not count
+            if row.spec.unmanaged:  # with steps that were done and do not count
                 return None
             return (steps, seconds) if seconds >= late_s / INEXACT else None
         leader, epoch = start.leader, start.stint.epoch

@@ -233,7 +233,7 @@ def what_it_does(engine: "ServerLoop", start: Attempt) -> Doing:
         return "stuck"
     if held.state == "starting":
         return "starting"
-    if start.row.spec.plain:
+    if start.row.spec.unmanaged:
         return "training"
     if held.loaded_step < 0:
         return "starting"

@@ -64,7 +64,7 @@ class LiveNode:
     accelerator: str
     devices: int
     host: str = ""
-    fake: bool = False
+    simulated_devices: bool = False
     drained: bool = False
     lost: bool = False
     suspect: bool = False  # silent for longer than it should be
@@ -292,7 +292,7 @@ class Fleet:
                     del node.inherited[start]
             node.machine = message.machine
             node.accelerator, node.devices = message.accelerator, message.devices
-            node.host, node.fake = message.host, message.fake
+            node.host, node.simulated_devices = message.host, message.simulated_devices
             node.incarnation = message.incarnation
             node.registration += 1
             node.seq, node.followed, node.lost, node.suspect = -1, -1, False, False

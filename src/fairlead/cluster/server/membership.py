@@ -101,7 +101,7 @@ class Membership:
             accelerator=node.accelerator,
             devices=node.devices,
             host=node.host,
-            fake=node.fake,
+            simulated_devices=node.simulated_devices,
             drained=node.drained,
             incarnation=node.incarnation or node.last_incarnation,
             cordoned=node.cordoned,

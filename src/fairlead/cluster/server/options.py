@@ -26,14 +26,15 @@ def live_options(
     lease_s: float,
     heartbeat_s: float,
     solve_limit_s: float,
-    mtbf_s: float = 86_400.0,
+    mtbf_h: float = 24.0,
     restart_s: float = 0.0,
-    full_rounds: bool = True,
+    early_round_end: bool = True,
     checkpoints: Path | None = None,
     estimator: str = "oracle",
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
-    round_s: 0 = that of the profile; restart_s: 0 = it will be measured."""
+    round_s: 0 = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
+    ends early where devices are free and jobs wait."""
     if profile not in PROFILES:
         raise ConfigError(f"profile: must be one of {', '.join(PROFILES)}, got {profile!r}")
     chosen = PROFILES[profile]
@@ -48,7 +49,7 @@ def live_options(
     _check("lease", lease_s, 1.0, 3600.0)
     _check("heartbeat", heartbeat_s, 0.05, lease_s / 3)
     _check("solve-limit", solve_limit_s, 0.1, 3600.0)
-    _check("mtbf", mtbf_s, 1.0, 1e9)
+    _check("mtbf", mtbf_h, 1 / 3600, 1e5, "hours")
     _check("restart-cost", restart_s, 0.0, 86_400.0)
     check_spec(estimator)
     named = None if cluster is None else parse_cluster(str(cluster))
@@ -62,17 +63,17 @@ def live_options(
         lease_s=lease_s,
         heartbeat_s=heartbeat_s,
         solve_limit_s=solve_limit_s,
-        mtbf_s=mtbf_s,
+        mtbf_s=mtbf_h * 3600,
         restart_s=restart_s or None,
-        early_s=float("inf") if full_rounds else chosen.round_s / EARLY,
+        early_s=chosen.round_s / EARLY if early_round_end else float("inf"),
         estimator=estimator,
         checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
 
 
-def _check(name: str, value: float, least: float, most: float) -> None:
+def _check(name: str, value: float, least: float, most: float, unit: str = "seconds") -> None:
     if not least <= value <= most:
-        raise ConfigError(f"{name}: must be from {least:g} to {most:g} seconds, got {value:g}")
+        raise ConfigError(f"{name}: must be from {least:g} to {most:g} {unit}, got {value:g}")
 
 
 def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:

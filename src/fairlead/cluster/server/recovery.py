@@ -71,7 +71,7 @@ def _load_nodes(engine: "ServerLoop") -> None:
             continue
         engine.fleet.add(row.name, row.accelerator, row.devices, row.drained)
         engine.fleet.nodes[row.name].host = row.host
-        engine.fleet.nodes[row.name].fake = row.fake
+        engine.fleet.nodes[row.name].simulated_devices = row.simulated_devices
         engine.fleet.nodes[row.name].cordoned = row.cordoned
         engine.fleet.nodes[row.name].machine = row.machine
         engine.fleet.nodes[row.name].superseded = dict.fromkeys(row.superseded)
@@ -157,8 +157,8 @@ def _start(engine: "ServerLoop", row: JobRow, stint: AttemptRow) -> Attempt:
     for number, (node, device) in enumerate(zip(stint.nodes, stint.devices, strict=True)):
         ranks[node] = (*ranks.get(node, ()), Rank(rank=number, devices=(device,)))
     rate = engine.admission.rates(row).get(stint.accelerator, 0.0)
-    # The seconds of a plain job's start, which its node tells, count from where it began.
-    from_step = stint.from_step if row.spec.plain else row.steps
+    # The seconds of an unmanaged job's start, which its node tells, count from where it began.
+    from_step = stint.from_step if row.spec.unmanaged else row.steps
     return Attempt(row, stint, ranks, rate, from_step)
 
 

@@ -28,7 +28,7 @@ class RestartCostsOfJobs:
     def learned(self, current: "LiveRound", now: float) -> RestartCostsLearned | None:
         """What the core has to be told before it decides upon the next round; None: it knows all."""
         core, setup = self.engine.scheduler, self.engine.setup
-        if core is None or setup is None or setup.profile.patience <= 0:
+        if core is None or setup is None or setup.profile.preemption_hysteresis <= 0:
             return None
         usual_s = setup.restart_costs.default_s
         wanted = {
@@ -51,21 +51,21 @@ class RestartCostsOfJobs:
         core = self.engine.scheduler
         return (
             core is not None
-            and core.profile.patience > 0
+            and core.profile.preemption_hysteresis > 0
             and isinstance(core.planner, SharesPlanner)
         )
 
     def _cost_s(self, start: Attempt, now: float) -> float:
-        """Seconds. One for ``patience`` of lost work: the core has a start wait until another job is owed
-        that many times its cost, and work is lost once."""
+        """Seconds. One for ``preemption_hysteresis`` of lost work: the core has a start wait until another
+        job is owed that many times its cost, and work is lost once."""
         assert self.engine.setup is not None
         setup = self.engine.setup
         if self._stays(start, now):
             return STAYS_S
         unkept_s = 0.0
-        if start.row.spec.plain and start.leader is not None:
+        if start.row.spec.unmanaged and start.leader is not None:
             unkept_s = _unkept_s(start)
-        return setup.restart_costs.default_s + unkept_s / setup.profile.patience
+        return setup.restart_costs.default_s + unkept_s / setup.profile.preemption_hysteresis
 
     def _stays(self, start: Attempt, now: float) -> bool:
         """Is it to keep its devices, whoever is owed them? For as long as its nodes are there."""

@@ -100,14 +100,14 @@ class Retries:
 
     def _works(self, start: Attempt) -> bool:
         """Has it begun to train, or, if nobody knows that, run for a while?"""
-        if start.row.spec.plain:
+        if start.row.spec.unmanaged:
             return self._worked_s(start) >= self.settled_s
         return start.stint.trained_s is not None
 
     def _worked_s(self, start: Attempt) -> float:
         """Seconds for which a start has trained, or run, if nobody knows when it trains. What waits for its
         devices does neither."""
-        if not start.row.spec.plain:
+        if not start.row.spec.unmanaged:
             began_s = start.stint.trained_s
             return 0.0 if began_s is None else self.engine.clock.now_s() - began_s
         held = self.engine.fleet.held(start.first_node, start.key) or start.leader
@@ -138,7 +138,7 @@ class Retries:
     def began(self, start: Attempt) -> None:
         """A start was ordered. Of an unmanaged one nobody will say that it trains."""
         row = start.row
-        if row.spec.plain:
+        if row.spec.unmanaged:
             self._unsettled[start.key] = start
         elif row.usual_start_s < 0:
             program = _program(row)
@@ -356,7 +356,7 @@ def _program(row: JobRow) -> Program:
 
 def _saves(row: JobRow) -> bool:
     """Does it tell of its checkpoints?"""
-    return row.tells_saved or not row.spec.plain
+    return row.tells_saved or not row.spec.unmanaged
 
 
 def _not_counted(record: FailureRecord) -> FailureRecord:

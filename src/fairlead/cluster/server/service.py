@@ -419,9 +419,9 @@ def _check_kind(where: str, spec: JobSpec, engine: ServerLoop) -> None:
     if spec.family in catalogue.families:
         raise ConfigError(
             f"{where}: family: {spec.family!r} has no rates at scale factor {spec.scale_factor}; "
-            "give `rates`, or measure them with `fairlead profile`"
+            "give `rates`, or measure them with `fairlead measure`"
         )
     raise ConfigError(
         f"{where}: family: {spec.family!r} is not in the throughput table; give `rates`, leave `family` out, "
-        "or measure them with `fairlead profile`"
+        "or measure them with `fairlead measure`"
     )

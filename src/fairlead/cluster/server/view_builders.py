@@ -119,7 +119,7 @@ class ViewBuilder:
         if running is not None and running.leader is not None:
             held = self.engine.fleet.held(running.first_node, running.key)
             since = None if running.packed else running.alone_from
-            now = None if held is None else measured_rate(held, row.spec.plain, since)
+            now = None if held is None else measured_rate(held, row.spec.unmanaged, since)
             if now is not None:
                 return now
         return row.measured_rate
@@ -234,7 +234,7 @@ class ViewBuilder:
             devices=node.devices,
             state=current.state,
             host=node.host,
-            fake=node.fake,
+            simulated_devices=node.simulated_devices,
             last_seen_s=now - node.seen if node.seen else None,
             jobs=tuple(tuple(jobs) for jobs in holders),
             reason=current.reason or self._obstacles(node),

@@ -56,7 +56,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     failure: Failure | None = None  # the last one, without its traceback
     recent_failures: tuple[FailureRecord, ...] = ()  # since it last did well, oldest first
     retry_s: float | None = None  # it is not tried again before this time
-    tells_steps: bool = False  # a plain job that has said how many are done
+    tells_steps: bool = False  # an unmanaged job that has said how many are done
     tells_saved: bool = False  # and how many of them its own checkpoints keep
     avoids: tuple[str, ...] = ()  # nodes that it is not placed on, as the core has been told
 
@@ -114,7 +114,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
     accelerator: str
     devices: int
     host: str
-    fake: bool = False
+    simulated_devices: bool = False
     drained: bool = False
     incarnation: str = ""  # of the agent that registered last
     cordoned: str = ""  # why it is given no jobs though its agent is well; "" = it is given jobs

@@ -63,14 +63,14 @@ def deficit_priorities(
     total_steps: Floats,
     elapsed_s: float,
     round_s: float,
-    patience: float,
+    preemption_hysteresis: float,
 ) -> tuple[Floats, Floats, Floats, Bools]:
     """What each unit is owed by the end of the coming round, on slots where it has a share; what is
     left over goes to whoever runs fastest there relative to its best.
 
-    A start is worth waiting for as long as ``patience`` times what it costs. So a unit stays where it
-    runs unless another is owed more by that, and it is left alone if it will be done by then. A job that
-    has done nothing yet has as good a claim as those that run: it does not wait for its first start.
+    A start is worth waiting for as long as ``preemption_hysteresis`` times what it costs. So a unit stays
+    where it runs unless another is owed more by that, and it is left alone if it will be done by then. A job
+    that has done nothing yet has as good a claim as those that run: it does not wait for its first start.
     Returns (units, slots): seconds owed, runs there now, relative speed, and where the unit can run.
     """
     units, slots = share.shape
@@ -85,7 +85,7 @@ def deficit_priorities(
         for k in range(member.shape[1]):
             j = member[u, k]
             if j >= 0:
-                worth_s = max(worth_s, patience * restart_s[j])
+                worth_s = max(worth_s, preemption_hysteresis * restart_s[j])
                 new = new or steps_left[j] >= total_steps[j]
         for t in range(slots):
             if not _runs(member, rate, u, t):

@@ -27,7 +27,7 @@ class MechanismSettings:
     horizon_s: float = 3600.0  # a move for a better place must pay off in so much run time
     charge_idle_gaps: bool = False  # charge the idle time before a round to the jobs in it
     whole_steps: bool = False  # steps per round are cut to integers and split over devices
-    patience: float = 40.0  # a start must be worth this many times what it costs
+    preemption_hysteresis: float = 40.0  # a start must be worth this many times what it costs
     early_rounds: float = 1.0  # policies see deadlines so much earlier: shares become whole rounds
     all_pairs: bool = False  # keep every pair of jobs as a unit, not only those with a share
     weighted_isolation: bool = (
@@ -54,7 +54,7 @@ GAVEL = MechanismSettings(
     spread=False,
     charge_idle_gaps=True,
     whole_steps=True,
-    patience=0.0,
+    preemption_hysteresis=0.0,
     early_rounds=0.0,
     all_pairs=True,
     weighted_isolation=False,
@@ -82,7 +82,7 @@ def fluid(profile: MechanismSettings) -> MechanismSettings:
         reset_accounts=False,
         early_rounds=0.0,
         all_pairs=False,
-        patience=0.0,
+        preemption_hysteresis=0.0,
     )
 
 

@@ -200,7 +200,7 @@ class SharesPlanner:
             snapshot.total_steps,
             snapshot.now_s - state.settled_s,
             self.profile.round_s,
-            self.profile.patience,
+            self.profile.preemption_hysteresis,
         )
 
 

@@ -42,8 +42,8 @@ def driver(
 ) -> Iterator[webdriver.Chrome]:
     """A browser that has logged in; job 0 runs, job 1 waits for more devices than there are free."""
     with cluster.client() as client:
-        client.submit([JobSpec(command=LOOP, total_steps=3600, plain=True, name=HOSTILE)])
-        client.submit([JobSpec(command=LOOP, total_steps=3600, plain=True, name="second")])
+        client.submit([JobSpec(command=LOOP, total_steps=3600, unmanaged=True, name=HOSTILE)])
+        client.submit([JobSpec(command=LOOP, total_steps=3600, unmanaged=True, name="second")])
         until(lambda: client.job(0).state == "running", what="job 0 running")
         until(lambda: bool(client.samples()), what="a sample")
     with browser(tmp_path_factory.mktemp("browser")) as chrome:
@@ -123,7 +123,7 @@ def test_the_cluster_on_one_screen(driver: webdriver.Chrome, cluster: Running) -
 
 def submit(cluster: Running, name: str) -> None:
     with cluster.client() as client:
-        client.submit([JobSpec(command=LOOP, total_steps=3600, plain=True, name=name)])
+        client.submit([JobSpec(command=LOOP, total_steps=3600, unmanaged=True, name=name)])
 
 
 def test_tables_sort_and_stay_so_when_they_are_fetched_again(

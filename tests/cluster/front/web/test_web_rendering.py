@@ -75,7 +75,8 @@ STATUS = StatusView(
 def node(number: int = 0, devices: int = 2, **fields: object) -> NodeView:
     known: dict[str, object] = {
         "name": f"n{number}", "accelerator": "v100", "devices": devices, "state": "up", "host": "127.0.0.1",
-        "fake": True, "last_seen_s": 0.2, "jobs": tuple((7,) if i == 0 else () for i in range(devices)),
+        "simulated_devices": True,
+        "last_seen_s": 0.2, "jobs": tuple((7,) if i == 0 else () for i in range(devices)),
     }  # fmt: skip
     return msgspec.convert(known | fields, NodeView)
 

@@ -187,7 +187,10 @@ def nodes_table(nodes: Sequence[NodeView], caller: Caller) -> Html:
 
 def _node_row(node: NodeView) -> list[TableCell]:
     held = sum(map(bool, node.jobs))
-    kind = join(name(node.accelerator), tag("small", " by configuration") if node.fake else None)
+    kind = join(
+        name(node.accelerator),
+        tag("small", " by configuration") if node.simulated_devices else None,
+    )
     seen = node.last_seen_s
     return [
         TableCell(name(node.name)),

@@ -2,7 +2,7 @@
 
 Anything that does this much can be scheduled; its progress is judged by the time it has had.
 
-    fairlead submit --plain --steps 60 -- python examples/live/plain_job.py --seconds 60
+    fairlead submit --unmanaged --steps 60 -- python examples/live/unmanaged_job.py --seconds 60
 """
 
 import argparse
@@ -21,7 +21,7 @@ def main() -> None:
     """Work for so many seconds in all, over as many starts as it takes."""
     options = parse()
     folder = Path(os.environ.get("FAIRLEAD_CHECKPOINT_DIR", "."))
-    path = Path(options.state) if options.state else folder / "plain.json"
+    path = Path(options.state) if options.state else folder / "unmanaged.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     done_s = json.loads(path.read_text())["done_s"] if path.exists() else 0.0
     print(f"goes on at {done_s:.2f} s of {options.seconds:.2f} s", flush=True)
