@@ -116,7 +116,7 @@ def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
         ("a.toml", runs_in("container = 'podman a={options}'"), "must be a word of its own"),
         (
             "a.toml",
-            runs_in("container = 'docker run {options} i'\nplain = true"),
+            runs_in("container = 'docker run {options} i'\nunmanaged = true"),
             "cannot be ended for certain under docker",
         ),
         ("a.toml", runs_in("env = {GROUP_RANK = '1'}"), "GROUP_RANK is set by Fairlead itself"),

@@ -139,7 +139,7 @@ class ActiveRound:
             )
             worth = np.where(slot == plan.slot[order], 1.0, fallback[order])
         placed = Placement(first, devices, kept, slot)
-        if self.profile.patience > 0:
+        if self.profile.preemption_hysteresis > 0:
             placed = self._go_back(plan.unit[order], placed, before)
         if self.avoids:
             placed = self._move_away(plan.unit[order], placed, before)
