@@ -72,14 +72,14 @@ def completion(given: argparse.Namespace) -> None:
 def errors(given: argparse.Namespace) -> None:
     """Median relative error of believed rates, each job of a family of its own."""
     table = _gavel()
-    n, rng = len(table.kinds), np.random.default_rng(0)
+    n, rng = len(table.job_types), np.random.default_rng(0)
     print(f"{'known':>6}{'rounds per type':>17}{'median error':>14}{'90 %':>8}")
     for known in (0.0, 0.5, 1.0):
         mine = FairleadEstimator(EstimatorSettings(known=known), table, 36.0, 0)
         users = UserEstimates.of(given.user_estimates, 0)
         jobs = [
             Job(JobId(i), family, scale, 1e6, tenant=f"user-{i % 20}")
-            for i, (family, scale) in enumerate(table.kinds)
+            for i, (family, scale) in enumerate(table.job_types)
         ]
         mine.submitted(jobs, users.about(table)(jobs))
         for rounds in range(4):
@@ -129,7 +129,7 @@ def fit() -> None:
 
     start = np.log([getattr(SIGMA, name) for name in names])
     found = minimize(loss, start, method="L-BFGS-B", options={"maxiter": 25})
-    print(f"{len(log_rate)} rates, {len(table.kinds)} kinds; usual slopes {USUAL_SLOPES}")
+    print(f"{len(log_rate)} rates, {len(table.job_types)} kinds; usual slopes {USUAL_SLOPES}")
     for name, value in zip(names, np.exp(found.x), strict=True):
         print(f"{name:<14}{value:7.3f}   in use {getattr(SIGMA, name):.3f}")
     white, factor = Prior(table, table.slots).residuals()
@@ -146,7 +146,7 @@ def _gavel() -> Throughputs:
     """Kinds that run on all three of Gavel's types."""
     table = builtin_throughputs().columns(tuple(SlotType(name) for name in TYPES))
     keep = np.flatnonzero((table.rate > 0).all(axis=1))
-    return Throughputs(table.slots, tuple(table.kinds[i] for i in keep), table.rate[keep])
+    return Throughputs(table.slots, tuple(table.job_types[i] for i in keep), table.rate[keep])
 
 
 def _report(jobs: Ints, slot: Ints, rate: Floats) -> Measurement:

@@ -72,7 +72,9 @@ class Workload:
     ) -> Iterator[Arrival]:
         """So many of them."""
         kinds = [
-            k for k in table.kinds if k[1] in (1, 2, 4) and table.fastest[table.row(*k) or 0] > 0
+            k
+            for k in table.job_types
+            if k[1] in (1, 2, 4) and table.fastest[table.row(*k) or 0] > 0
         ]
         kinds = [k for k in kinds if (table.rate[table.row(*k) or 0] > 0).all()]
         gap_s = MEAN_H * 3600 / (LOAD * float(CLUSTER.capacity.sum())) * 1.4

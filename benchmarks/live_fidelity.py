@@ -315,7 +315,7 @@ def measured_cost(policy: str, rates: Throughputs) -> Cost:
 
 def told(rates: Throughputs) -> str:
     """The table in one line."""
-    rows = zip(rates.kinds, rates.rate.tolist(), strict=True)
+    rows = zip(rates.job_types, rates.rate.tolist(), strict=True)
     return "; ".join(f"{f} x {n} " + ", ".join(f"{r:.2f}" for r in row) for (f, n), row in rows)
 
 

@@ -88,7 +88,7 @@ def level(table: str, cluster: str) -> None:
     devices), the least of all jobs and the mean."""
     rates, machines = read_throughputs(table), parse_cluster(cluster)
     rng = np.random.default_rng(0)
-    single = [kind for kind in rates.kinds if kind[1] == 1]
+    single = [kind for kind in rates.job_types if kind[1] == 1]
     jobs = [
         Arrival(0.0, Job(JobId(n), *single[rng.integers(len(single))], 1e12)) for n in range(100)
     ]

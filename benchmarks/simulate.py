@@ -110,7 +110,7 @@ def jobs(n: int, rates: Throughputs, devices: int, load: float, seed: int = 0) -
     """Poisson arrivals of log-normal durations that ask for `load` of the devices."""
     rng = np.random.default_rng(seed)
     scale = rng.choice(SCALES, n, p=[0.7, 0.1, 0.15, 0.05])
-    family = rng.integers(0, len(rates.kinds) // len(SCALES), n)
+    family = rng.integers(0, len(rates.job_types) // len(SCALES), n)
     duration_s = np.exp(rng.normal(9.0, 1.2, n))
     gap_s = (duration_s * scale).mean() / (devices * load)
     time_s = np.concatenate([[0.0], np.cumsum(rng.exponential(gap_s, n - 1))])

@@ -23,7 +23,9 @@ SAVE_S = 0.05
 def families() -> list[str]:
     """Families that run on one device of each of the types."""
     table = read_throughputs("builtin")
-    return [f for f, scale in table.kinds if scale == 1 and all(_rate(table, f, t) for t in TYPES)]
+    return [
+        f for f, scale in table.job_types if scale == 1 and all(_rate(table, f, t) for t in TYPES)
+    ]
 
 
 def _rate(table: Throughputs, family: str, accelerator: str) -> float:

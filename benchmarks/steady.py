@@ -24,7 +24,7 @@ def as_it_is(
     snapshot: Snapshot,  # noqa: ARG001
     made: Allocation,
     need: Floats,  # noqa: ARG001
-    packed: bool = False,  # noqa: ARG001
+    space_sharing: bool = False,  # noqa: ARG001
 ) -> Allocation:
     """No second solve."""
     return made

@@ -13,7 +13,7 @@ from fairlead.policies.common import allocation
 class DeadlineFirst:
     """x_ij = 1 for the fastest type j with s_i devices left, jobs by deadline."""
 
-    name, heterogeneity_aware, packed, work_conserving = "deadline_first", True, False, True
+    name, heterogeneity_aware, space_sharing, work_conserving = "deadline_first", True, False, True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         free, share = snapshot.capacity.copy(), np.zeros_like(snapshot.solo_rate)

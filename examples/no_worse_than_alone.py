@@ -14,7 +14,12 @@ from fairlead.policies.common import allocation, gain_of, isolated_rate
 class NoWorseThanAlone:
     """max_x sum_i t_i / I_i   s.t.  t_i >= I_i, its rate with an n-th of the cluster;  time;  devices."""
 
-    name, heterogeneity_aware, packed, work_conserving = "no_worse_than_alone", True, False, True
+    name, heterogeneity_aware, space_sharing, work_conserving = (
+        "no_worse_than_alone",
+        True,
+        False,
+        True,
+    )
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         rate, alone = snapshot.solo_rate, isolated_rate(snapshot, weighted=False)

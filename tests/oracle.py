@@ -51,8 +51,8 @@ class Shares:
             else:
                 (a, b), colocated_rate = unit, snapshot.colocated_rate
                 assert colocated_rate is not None
-                gets[a, u] = colocated_rate[snapshot.kind[a], snapshot.kind[b]]
-                gets[b, u] = colocated_rate[snapshot.kind[b], snapshot.kind[a]]
+                gets[a, u] = colocated_rate[snapshot.job_type[a], snapshot.job_type[b]]
+                gets[b, u] = colocated_rate[snapshot.job_type[b], snapshot.job_type[a]]
         devices = scale[[unit[0] for unit in units]].astype(np.float64)
         accelerator_of_slot = np.eye(len(snapshot.capacity))[
             snapshot.accelerator_of_slot

@@ -19,14 +19,16 @@ def throughput(snapshot: Snapshot, allocation: Allocation) -> Floats:
     """(jobs,) steps/s of each job, alone and in pairs"""
     at = {job: i for i, job in enumerate(snapshot.jobs.tolist())}
     total = np.zeros(len(at))
-    for unit, share in zip(allocation.units.tolist(), allocation.share, strict=True):
+    for unit, share in zip(allocation.job_groups.tolist(), allocation.share, strict=True):
         members = [at[job] for job in unit if job >= 0]
         if len(members) == 1:
             total[members[0]] += snapshot.solo_rate[members[0]] @ share
         elif share.any():
             assert snapshot.colocated_rate is not None
             for i, other in (members, members[::-1]):
-                total[i] += snapshot.colocated_rate[snapshot.kind[i], snapshot.kind[other]] @ share
+                total[i] += (
+                    snapshot.colocated_rate[snapshot.job_type[i], snapshot.job_type[other]] @ share
+                )
     return total
 
 

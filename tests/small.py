@@ -56,7 +56,7 @@ def core(
     setup = Setup(
         "0",
         cluster,
-        table.on(cluster, profile.spread),
+        table.on(cluster, profile.scattered),
         policy,
         profile,
         0,

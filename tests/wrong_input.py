@@ -201,7 +201,7 @@ def trace_case(rng: random.Random, folder: Path) -> object:
 def table_case(rng: random.Random, folder: Path) -> object:
     path = write(rng, folder / "a.table", rng.choice(list(TABLES.values())))
     table = read_throughputs(path)
-    assert table.pair is None or isfinite(float(table.pair.sum()))
+    assert table.colocated_rate is None or isfinite(float(table.colocated_rate.sum()))
     assert isfinite(float(table.rate.sum()))
     return table
 

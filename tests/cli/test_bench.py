@@ -116,15 +116,15 @@ def test_further_types_are_mixes_and_pairs_slow_down_as_on_the_first() -> None:
     assert len({slot.accelerator for slot in wide.slots}) == 10
     assert np.array_equal(wide.rate[:, :3], with_types(table, 3).rate)
     assert ((wide.rate[:, 3:] > 0).sum(axis=0) > 50).all()
-    assert wide.pair is not None
-    assert wide.pair.shape == (len(wide.kinds), len(wide.kinds), 10)
-    assert (wide.pair <= wide.rate[:, None] * (1 + 1e-9)).all()
+    assert wide.colocated_rate is not None
+    assert wide.colocated_rate.shape == (len(wide.job_types), len(wide.job_types), 10)
+    assert (wide.colocated_rate <= wide.rate[:, None] * (1 + 1e-9)).all()
     assert len(with_types(table_of(SlotType("only")), 5).slots) == 5
 
 
 def test_a_table_that_cannot_serve_says_so() -> None:
     with pytest.raises(ConfigError, match="no consolidated rates"):
-        problem(table_of(SlotType("a", Locality.SPREAD)), 5, 1)
+        problem(table_of(SlotType("a", Locality.SCATTERED)), 5, 1)
     lone = Throughputs((SlotType("a"),), (("LM", 3),), np.ones((1, 1)))
     with pytest.raises(ConfigError, match="no kind of job with 1 or 2 or 4 or 8 devices"):
         problem(lone, 5, 1)

@@ -77,5 +77,5 @@ def test_the_command_line_writes_a_table_that_others_read(
     assert "restart_s" in said
     assert "fast=1" in said
     got = read_throughputs(table)
-    assert got.kinds == (("sleeper", 1),)
+    assert got.job_types == (("sleeper", 1),)
     assert 60 < got.rate[0, 0] < 220

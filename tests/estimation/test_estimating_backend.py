@@ -125,7 +125,7 @@ class Guesses(Means):
         return Beliefs(jobs, name, belief, rate, pair, colocated_rate)
 
 
-PAIRED = replace(TABLE, pair=0.7 * np.repeat(TABLE.rate[:, None, :], 3, axis=1))
+PAIRED = replace(TABLE, colocated_rate=0.7 * np.repeat(TABLE.rate[:, None, :], 3, axis=1))
 
 
 def trace(jobs: int = 30, seed: int = 0) -> list[Arrival]:
@@ -147,7 +147,7 @@ def feed_of(
     core = build(setup)
     backend = SimBackend(
         arrivals, setup.cluster, setup.throughputs, core.planner.solve, ground_truth,
-        whole_steps=setup.profile.whole_steps,
+        whole_steps=setup.settings.whole_steps,
     )  # fmt: skip
     events: list[Event] = []
 
@@ -219,7 +219,7 @@ def test_a_pair_that_cannot_run_is_heard_as_failed_and_does_no_harm() -> None:
         def measured(self, report: Measurement) -> None:
             self.heard.append(report)
 
-    alone = replace(PAIRED, pair=np.zeros((3, 3, 2)))
+    alone = replace(PAIRED, colocated_rate=np.zeros((3, 3, 2)))
     for profile in (DEFAULT, GAVEL):
         made = Hopes(alone)
         arrivals = [job(n, 100.0 * n, 20_000.0) for n in range(20)]
@@ -347,7 +347,7 @@ def test_a_feed_that_comes_late_takes_jobs_up() -> None:
         assert event is not None
         for command in core.handle(event):
             fed.perform(command)
-        if core.believed.row and core.active and not isinstance(event, RatesLearned):
+        if core.beliefs.row and core.active and not isinstance(event, RatesLearned):
             break
     made = Means(PAIRED)
     late = EstimatingBackend(backend, made, PAIRED)
@@ -362,7 +362,7 @@ def test_a_feed_that_comes_late_takes_jobs_up() -> None:
     told = late.next()
     assert isinstance(told, RatesLearned)
     core.handle(told)
-    assert (core.ledger.jobs.row == core.ledger.jobs.kind).all()
+    assert (core.ledger.jobs.row == core.ledger.jobs.job_type).all()
     drive(core, late)
     assert sorted(made.gone) == sorted(n for n in made.kinds)
     assert made.heard

@@ -90,7 +90,7 @@ def test_a_type_that_nobody_knew_gets_the_ratio_that_other_jobs_show_there() -> 
     """No table has rates on the new type; two models are measured there and elsewhere, a third follows."""
     new = (*SLOTS, SlotType("new"))
     mine = estimator(unseen=True)
-    mine.table(Throughputs(new, TABLE.kinds, np.column_stack([TABLE.rate, np.zeros(4)])))
+    mine.table(Throughputs(new, TABLE.job_types, np.column_stack([TABLE.rate, np.zeros(4)])))
     mine.submitted([job(i, family) for i, family in enumerate("abc")], None)
     before = rate(mine, 2)[3]
     for _ in range(2):
@@ -142,7 +142,9 @@ def test_the_noise_of_rounds_is_learned() -> None:
 
 
 def test_where_a_job_cannot_run_nothing_is_believed_unless_asked_for() -> None:
-    holes = Throughputs(SLOTS, (*TABLE.kinds, ("x", 1)), np.vstack([TABLE.rate, [6.0, 0.0, 2.0]]))
+    holes = Throughputs(
+        SLOTS, (*TABLE.job_types, ("x", 1)), np.vstack([TABLE.rate, [6.0, 0.0, 2.0]])
+    )
     for unseen, least in ((False, 0.0), (True, 1.0)):
         mine = estimator(holes, unseen=unseen)
         mine.submitted([job(1, "x")], None)
@@ -182,7 +184,7 @@ def test_what_was_learned_is_kept_over_a_restart_and_over_other_slot_types() -> 
     mine.submitted([job(1, "b"), job(2, "a")], None)
     mine.measured(report([(1, 0, 30.0), (2, 2, 2.0)]))
     again = estimator(known=0.0)
-    again.resume(mine.kept())
+    again.load_state_dict(mine.state_dict())
     again.submitted([job(9, "b")], None)
     assert rate(again, 9)[0] == pytest.approx(30.0, rel=0.05)
     fewer = TABLE.columns(SLOTS[:2])
@@ -242,7 +244,7 @@ def test_a_right_claim_of_a_job_that_brings_rates_is_not_made_worse_by_others_of
     slow, fast = "job [0123abcd]", "job [4567cdef]"
     table = Throughputs(
         TABLE.slots,
-        (*TABLE.kinds, (slow, 1), (fast, 1)),
+        (*TABLE.job_types, (slow, 1), (fast, 1)),
         np.vstack([TABLE.rate, np.full((2, len(TABLE.slots)), 1.0)]),
     )
     believed = estimator()
@@ -260,7 +262,7 @@ def test_a_right_claim_of_a_job_that_brings_rates_is_not_made_worse_by_others_of
 def test_rates_that_a_job_brings_outweigh_the_table_for_its_family() -> None:
     own = "a [0123abcd]"
     table = Throughputs(
-        TABLE.slots, (*TABLE.kinds, (own, 1)), np.vstack([TABLE.rate, 5.0 * TABLE.rate[:1]])
+        TABLE.slots, (*TABLE.job_types, (own, 1)), np.vstack([TABLE.rate, 5.0 * TABLE.rate[:1]])
     )
     believed = estimator()
     believed.table(table)

@@ -104,9 +104,9 @@ def test_pairs_are_as_much_slower_as_their_references() -> None:
     at = [sorted(pair) for pair in said.pair.tolist()].index(sorted(names))
     turned = said.pair[at].tolist() != names
     colocated_rate = said.colocated_rate[at][:, ::-1] if turned else said.colocated_rate[at]
-    assert rates.pair is not None
-    assert np.allclose(colocated_rate[:, 0], rates.pair[0, 3])
-    assert np.allclose(colocated_rate[:, 1], rates.pair[3, 0])
+    assert rates.colocated_rate is not None
+    assert np.allclose(colocated_rate[:, 0], rates.colocated_rate[0, 3])
+    assert np.allclose(colocated_rate[:, 1], rates.colocated_rate[3, 0])
 
 
 def test_jobs_that_nothing_tells_apart_share_a_belief() -> None:

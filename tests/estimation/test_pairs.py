@@ -25,8 +25,8 @@ def truth(seed: int = 0) -> Throughputs:
 
 
 def slowing(table: Throughputs, a: int, b: int) -> Floats:
-    assert table.pair is not None
-    got: Floats = np.log(table.pair[a, b] / table.rate[a])
+    assert table.colocated_rate is not None
+    got: Floats = np.log(table.colocated_rate[a, b] / table.rate[a])
     return got
 
 
@@ -47,12 +47,15 @@ def test_a_kind_that_was_measured_with_a_few_is_completed_for_all() -> None:
     """Of the last kind the table knows nothing; it was seen beside three others, and they beside it."""
     table = truth()
     keep = np.arange(N - 1)
-    assert table.pair is not None
+    assert table.colocated_rate is not None
     known = Throughputs(
-        SLOTS, table.kinds[:-1], table.rate[:-1], table.pair[np.ix_(keep, keep)].copy()
+        SLOTS,
+        table.job_types[:-1],
+        table.rate[:-1],
+        table.colocated_rate[np.ix_(keep, keep)].copy(),
     )
     pairs = Pairs(table, known)
-    number, _ = pairs.rows(list(table.kinds), [])
+    number, _ = pairs.rows(list(table.job_types), [])
     mine, others = np.repeat(number[-1], 4), number[3:-1]
     before = pairs.slowing(mine, others)[1]
     for b in range(3):
@@ -77,7 +80,9 @@ def test_an_attempt_that_failed_is_not_made_again() -> None:
     pair, colocated_rate = pairs.say(names, [("k0", 1), ("k1", 1)], rate, np.zeros(0, np.int64))
     assert pair.tolist() == [[0, 2]]
     assert colocated_rate[0, 0].tolist() == [0.0, 0.0]
-    assert colocated_rate[0, 1] == pytest.approx([table.pair[0, 1, 1], table.pair[1, 0, 1]])  # type: ignore[index]
+    known = table.colocated_rate
+    assert known is not None
+    assert colocated_rate[0, 1] == pytest.approx([known[0, 1, 1], known[1, 0, 1]])
     again = pairs.say(names, [("k0", 1), ("k1", 1)], rate, np.zeros(0, np.int64))
     assert not len(again[0])
 

@@ -73,13 +73,13 @@ def test_kinds_of_the_catalogue_that_are_left_out_are_predicted_from_their_model
     slots = tuple(SlotType(name) for name in ("k80", "p100", "v100"))
     rates = whole.columns(slots)
     left_out = [
-        i for i, (family, scale) in enumerate(rates.kinds) if "64)" in family and scale == 1
+        i for i, (family, scale) in enumerate(rates.job_types) if "64)" in family and scale == 1
     ]
     left_out = [i for i in left_out if (rates.rate[i] > 0).all()]
-    keep = [i for i in range(len(rates.kinds)) if i not in left_out]
-    known = Throughputs(slots, tuple(rates.kinds[i] for i in keep), rates.rate[keep])
+    keep = [i for i in range(len(rates.job_types)) if i not in left_out]
+    known = Throughputs(slots, tuple(rates.job_types[i] for i in keep), rates.rate[keep])
     prior = Prior(known, slots)
-    off = [np.abs(prior.kind(*rates.kinds[i]).mean - np.log(rates.rate[i])) for i in left_out]
+    off = [np.abs(prior.kind(*rates.job_types[i]).mean - np.log(rates.rate[i])) for i in left_out]
     assert len(off) >= 3
     assert np.median(off) < 0.35
 

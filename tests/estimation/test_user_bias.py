@@ -42,7 +42,7 @@ def test_many_claims_at_once_are_worth_the_same_as_one_after_the_other() -> None
     together.learn(np.zeros(3, np.int64), off, np.ones(3))
     for one in off:
         apart.learn(ONE, np.array([one]), np.ones(1))
-    assert together.kept()[0] == pytest.approx(apart.kept()[0])
+    assert together.state_dict()[0] == pytest.approx(apart.state_dict()[0])
 
 
 def test_a_claim_that_is_grossly_off_is_doubted() -> None:
@@ -56,7 +56,7 @@ def test_what_was_kept_is_taken_up() -> None:
     users, again = UserBias(), UserBias()
     users.row("ann")
     users.learn(ONE, np.array([0.5]), np.ones(1))
-    again.resume(*users.kept())
+    again.load_state_dict(*users.state_dict())
     assert again.row("ann") == 0
     assert again.bias(ONE) == users.bias(ONE)
 

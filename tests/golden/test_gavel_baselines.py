@@ -22,7 +22,7 @@ POLICIES = {"fifo_packed": 101, "gandiva": 101, "allox": 72}  # with the number 
 def shares(snapshot: Snapshot, made: Allocation) -> dict[str, dict[str, float]]:
     """As the reference writes them."""
     out: dict[str, dict[str, float]] = {}
-    for unit, row in zip(made.units.tolist(), made.share.tolist(), strict=True):
+    for unit, row in zip(made.job_groups.tolist(), made.share.tolist(), strict=True):
         members = [job for job in unit if job >= 0]
         held = {s.accelerator: x for s, x in zip(snapshot.slots, row, strict=True) if x}
         if held:

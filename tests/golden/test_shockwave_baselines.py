@@ -73,8 +73,8 @@ def rounds_of(folder: Path) -> list[dict[str, list[int]]]:
         if isinstance(start, StartRound):
             ends = start.first[1:-1]
             devices = [part.tolist() for part in _split(start.devices, ends)]
-            jobs = map(str, start.units[:, 0].tolist())
-            found.append(dict(zip(jobs, devices, strict=True)) if len(start.units) else {})
+            jobs = map(str, start.job_groups[:, 0].tolist())
+            found.append(dict(zip(jobs, devices, strict=True)) if len(start.job_groups) else {})
     return found
 
 

@@ -14,7 +14,7 @@ def with_beside(snapshot: Snapshot, kept: float) -> Snapshot:
     """The same where every job keeps this part of its rate beside any other."""
     kinds = 12
     rate = np.zeros((kinds, len(snapshot.slots)))
-    rate[snapshot.kind] = snapshot.solo_rate
+    rate[snapshot.job_type] = snapshot.solo_rate
     colocated_rate = np.repeat(kept * rate[:, None, :], kinds, axis=1)
     return replace(snapshot, colocated_rate=colocated_rate)
 

@@ -109,13 +109,13 @@ def with_spread(snapshot: Snapshot, rng: np.random.Generator) -> Snapshot:
     if not len(types):
         return snapshot
     n, slots = snapshot.solo_rate.shape
-    slower = rng.choice([1.0, 0.9, 0.4, 0.0], (len(KINDS), len(types)))[snapshot.kind]
+    slower = rng.choice([1.0, 0.9, 0.4, 0.0], (len(KINDS), len(types)))[snapshot.job_type]
     spread = snapshot.solo_rate[:, types] * slower * (snapshot.scale > 1)[:, None]
     none = np.zeros((n, slots + len(types)))
     return replace(
         snapshot,
         slots=snapshot.slots
-        + tuple(SlotType(snapshot.slots[t].accelerator, Locality.SPREAD) for t in types),
+        + tuple(SlotType(snapshot.slots[t].accelerator, Locality.SCATTERED) for t in types),
         accelerator_of_slot=np.concatenate([snapshot.accelerator_of_slot, types]),
         rate=np.hstack([snapshot.solo_rate, spread])[:, :, None],
         received_s=none,
@@ -128,7 +128,7 @@ def with_spread(snapshot: Snapshot, rng: np.random.Generator) -> Snapshot:
 def with_pairs(snapshot: Snapshot, rng: np.random.Generator) -> Snapshot:
     """The same with rates of pairs: of each kind beside each other, at most its rate alone."""
     alone = np.zeros((len(KINDS), len(snapshot.slots)))
-    alone[snapshot.kind] = snapshot.solo_rate
+    alone[snapshot.job_type] = snapshot.solo_rate
     progress = rng.uniform(0.2, 1.0, (len(KINDS), len(KINDS), len(snapshot.slots)))
     able = rng.random(progress.shape) < 0.8
     able &= able.transpose(1, 0, 2)

@@ -121,11 +121,11 @@ def finish(snapshot: Snapshot, policy: AlloX) -> list[float]:
 
 def part(snapshot: Snapshot, rows: Ints, slot: dict[int, int]) -> Snapshot:
     share = running(snapshot, slot).share[rows]
-    names = ("jobs", "weight", "steps_left", "age_s", "kind", "scale", "rate")
+    names = ("jobs", "weight", "steps_left", "age_s", "job_type", "scale", "rate")
     return replace(
         snapshot,
         **{name: getattr(snapshot, name)[rows] for name in names},
-        member=np.arange(len(rows))[:, None],
+        group_members=np.arange(len(rows))[:, None],
         share=share,
     )
 

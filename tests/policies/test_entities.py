@@ -72,7 +72,7 @@ def test_fifo_goes_on_to_the_next_that_can_rise(tmp_path: Path) -> None:
     share = WaterFilling(entities=entities).allocate(snapshot).share
     assert share[:, 0] == pytest.approx([1, 1, 1, 0, 0])
     kind_less = replace(
-        snapshot, rate=np.array([1.0, 0, 1, 1, 1])[:, None, None], kind=np.arange(5)
+        snapshot, rate=np.array([1.0, 0, 1, 1, 1])[:, None, None], job_type=np.arange(5)
     )
     kind_less = replace(kind_less, job_class=np.arange(5))
     share = WaterFilling(entities=entities).allocate(kind_less).share

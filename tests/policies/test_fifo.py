@@ -20,7 +20,7 @@ from tests.policies.problems import FAMILIES, snapshots, table
 def planned(planner: FifoPlanner, snapshot: Snapshot) -> dict[int, int]:
     plan, _ = planner.plan(snapshot, planner.start())
     assert isinstance(plan, RoundPlan)
-    return dict(zip(plan.unit.tolist(), plan.slot.tolist(), strict=True))
+    return dict(zip(plan.job_group.tolist(), plan.slot.tolist(), strict=True))
 
 
 def after(snapshot: Snapshot, plan: dict[int, int]) -> Snapshot:

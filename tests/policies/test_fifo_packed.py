@@ -17,7 +17,7 @@ def packed(
     snapshot: Snapshot, forgets_head: bool = False
 ) -> dict[tuple[int, ...], dict[str, float]]:
     made = FifoPacked(forgets_head=forgets_head).allocate(snapshot)
-    return units(snapshot, made.share, made.units)
+    return units(snapshot, made.share, made.job_groups)
 
 
 def test_those_that_wait_join_those_that_run_in_order() -> None:
@@ -32,7 +32,7 @@ def test_the_best_partner_is_taken_and_the_first_of_equal_ones() -> None:
     snapshot = problem([1, 1, 1, 1], 0.8, [0, 1, 2, 0], a=3)
     assert snapshot.colocated_rate is not None
     colocated_rate = snapshot.colocated_rate.copy()
-    colocated_rate[snapshot.kind[2], snapshot.kind[3]] = 9.0
+    colocated_rate[snapshot.job_type[2], snapshot.job_type[3]] = 9.0
     assert (2, 3) in packed(replace(snapshot, colocated_rate=colocated_rate))
     assert (0, 3) in packed(snapshot)
 
@@ -64,4 +64,4 @@ def test_pairs_use_the_devices_of_fifo(snapshot: Snapshot, kept: float) -> None:
     assert made.usage(snapshot).tolist() == alone.usage(snapshot).tolist()
     assert set(np.unique(made.time(snapshot))) <= {0.0, 1.0}
     assert (made.time(snapshot) >= alone.time(snapshot)).all()
-    assert 2 * kept > THRESHOLD or made.units.shape[0] == len(snapshot.jobs)
+    assert 2 * kept > THRESHOLD or made.job_groups.shape[0] == len(snapshot.jobs)

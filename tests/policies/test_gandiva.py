@@ -29,7 +29,11 @@ def allocate(snapshot: Snapshot, seed: int = 0) -> Allocation:
 
 
 def pairs(made: Allocation) -> set[tuple[int, int]]:
-    return {(a, b) for a, b in made.units.tolist() if b >= 0} if made.units.shape[1] > 1 else set()
+    return (
+        {(a, b) for a, b in made.job_groups.tolist() if b >= 0}
+        if made.job_groups.shape[1] > 1
+        else set()
+    )
 
 
 def without(snapshot: Snapshot, gone: int) -> Snapshot:
@@ -40,10 +44,10 @@ def without(snapshot: Snapshot, gone: int) -> Snapshot:
         snapshot,
         jobs=snapshot.jobs[rows],
         weight=snapshot.weight[rows],
-        kind=snapshot.kind[rows],
+        job_type=snapshot.job_type[rows],
         scale=snapshot.scale[rows],
         rate=snapshot.rate[rows],
-        member=np.arange(len(rows))[:, None],
+        group_members=np.arange(len(rows))[:, None],
         share=snapshot.share[rows],
     )
 
@@ -84,7 +88,7 @@ def test_pairs_outlive_a_time_without_packing() -> None:
     busy = problem([1] * 6, 0.9, a=2)
     first = allocate(busy)
     idle = allocate(replace(busy, capacity=np.array([8.0]), previous=first))
-    assert all(len(unit) == 1 for unit in units(busy, idle.share, idle.units))
+    assert all(len(unit) == 1 for unit in units(busy, idle.share, idle.job_groups))
     later = allocate(replace(busy, previous=idle))
     assert pairs(later) == pairs(first)
     assert (later.share == first.share).all()
@@ -105,7 +109,7 @@ def test_a_pair_parts_when_it_gains_too_little() -> None:
 def test_every_job_is_in_one_unit_and_units_have_equal_parts(snapshot: Snapshot, seed: int) -> None:
     snapshot = with_beside(snapshot, 0.8)
     made = allocate(snapshot, seed)
-    member = made.member(snapshot)
+    member = made.group_members(snapshot)
     scale = snapshot.scale[member[:, 0]]
     assert all(snapshot.scale[a] == snapshot.scale[b] for a, b in member if b >= 0)
     devices = made.share.sum(axis=1) * scale

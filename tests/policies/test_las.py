@@ -23,7 +23,7 @@ def test_the_optimum_over_classes_is_the_literal_one_over_jobs(
     assert report.objective == pytest.approx(oracle.las_aware(snapshot), rel=1e-6, abs=1e-9)
     assert report.gap is not None
     assert report.gap <= 1e-6 or report.objective == 0
-    assert (allocation.units == snapshot.jobs[:, None]).all()
+    assert (allocation.job_groups == snapshot.jobs[:, None]).all()
     assert not allocation.share[snapshot.solo_rate == 0].any()
 
 

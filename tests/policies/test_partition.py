@@ -72,6 +72,6 @@ def test_a_bad_number_of_parts_is_named(spec: str) -> None:
 def test_it_says_what_the_inner_policy_is() -> None:
     policy = make("partition:2:las_packed")
     assert isinstance(policy, Partition)
-    assert policy.packed
+    assert policy.space_sharing
     assert policy.heterogeneity_aware
     assert policy.name == "partition:2:las_packed"

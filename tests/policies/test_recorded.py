@@ -24,7 +24,7 @@ def snapshot(ids: list[int], now_s: float) -> Snapshot:
 
 def with_pairs(single: Snapshot, pairs: list[tuple[int, int]]) -> Snapshot:
     alone = np.column_stack([np.arange(len(single.jobs)), np.full(len(single.jobs), -1)])
-    return replace(single, member=np.concatenate([alone, np.array(pairs)]))
+    return replace(single, group_members=np.concatenate([alone, np.array(pairs)]))
 
 
 def log(
@@ -51,7 +51,7 @@ def test_pairs_are_units_of_their_own(tmp_path: Path) -> None:
     policy = recorded.load(log(tmp_path, [[0, shares, [2, 5, 9]]]))
     packed = with_pairs(snapshot([2, 5, 9], 0.0), [(0, 1), (0, 2), (1, 2)])
     allocation = policy.allocate(packed)
-    assert allocation.units.tolist() == [[2, -1], [5, -1], [9, -1], [2, 5], [2, 9], [5, 9]]
+    assert allocation.job_groups.tolist() == [[2, -1], [5, -1], [9, -1], [2, 5], [2, 9], [5, 9]]
     assert allocation.share.tolist() == [[0.1, 0], [0, 0], [0, 0], [0.5, 0], [0, 0.75], [0, 0]]
 
 
@@ -71,7 +71,7 @@ def test_an_unrecorded_time_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "heterogeneity_aware", "packed", "work_conserving"),
+    ("name", "heterogeneity_aware", "space_sharing", "work_conserving"),
     [
         ("MaxMinFairness", False, False, True),
         ("MaxMinFairness_Perf", True, False, True),
@@ -81,20 +81,20 @@ def test_an_unrecorded_time_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_traits_come_from_the_run_beside_it(
-    tmp_path: Path, name: str, heterogeneity_aware: bool, packed: bool, work_conserving: bool
+    tmp_path: Path, name: str, heterogeneity_aware: bool, space_sharing: bool, work_conserving: bool
 ) -> None:
-    run = {"policy_name": name, "config": {"enable_global_queue": packed}}
+    run = {"policy_name": name, "config": {"enable_global_queue": space_sharing}}
     policy = recorded.load(log(tmp_path, [[0, {}, []]], run=run))
-    assert (policy.heterogeneity_aware, policy.packed, policy.work_conserving) == (
+    assert (policy.heterogeneity_aware, policy.space_sharing, policy.work_conserving) == (
         heterogeneity_aware,
-        packed,
+        space_sharing,
         work_conserving,
     )
-    assert policy.global_queue == packed
+    assert policy.global_queue == space_sharing
 
 
 @pytest.mark.parametrize(
-    ("name", "heterogeneity_aware", "packed", "work_conserving"),
+    ("name", "heterogeneity_aware", "space_sharing", "work_conserving"),
     [
         ("t__max_min_fairness__2-2", False, False, True),
         ("t__max_min_fairness_packed__2-2", True, True, True),
@@ -104,12 +104,12 @@ def test_traits_come_from_the_run_beside_it(
     ],
 )
 def test_or_from_the_name_of_the_file(
-    tmp_path: Path, name: str, heterogeneity_aware: bool, packed: bool, work_conserving: bool
+    tmp_path: Path, name: str, heterogeneity_aware: bool, space_sharing: bool, work_conserving: bool
 ) -> None:
     policy = recorded.load(log(tmp_path, [[0, {}, []]], name=name))
-    assert (policy.heterogeneity_aware, policy.packed, policy.work_conserving) == (
+    assert (policy.heterogeneity_aware, policy.space_sharing, policy.work_conserving) == (
         heterogeneity_aware,
-        packed,
+        space_sharing,
         work_conserving,
     )
 

@@ -29,7 +29,7 @@ def problem(ran_s: list[float], scales: list[int] | None = None, **devices: int)
 
 def planned(planner: Tiresias, snapshot: Snapshot) -> dict[int, int]:
     plan, _ = planner.plan(snapshot, planner.start())
-    return dict(zip(plan.unit.tolist(), plan.slot.tolist(), strict=True))
+    return dict(zip(plan.job_group.tolist(), plan.slot.tolist(), strict=True))
 
 
 def test_service_is_devices_times_time_and_queues_are_first_in_first_out() -> None:

@@ -80,7 +80,7 @@ class Literal:
                     gain[i, u] = solo[i]
                 else:
                     assert colocated_rate is not None
-                    gain[i, u] = colocated_rate[snapshot.kind[i], snapshot.kind[other]]
+                    gain[i, u] = colocated_rate[snapshot.job_type[i], snapshot.job_type[other]]
                 gain[i, u] *= scale[i] / p[i] if p[i] > 0 else 0.0
                 time[i, u] = 1.0
             for j in range(slots):

@@ -64,10 +64,10 @@ POLICIES = (
 
 def beside(table: Throughputs) -> Throughputs:
     """The same with rates of pairs: both at 70 %."""
-    pair = np.repeat(0.7 * table.rate[:, None, :], len(table.kinds), axis=1)
+    pair = np.repeat(0.7 * table.rate[:, None, :], len(table.job_types), axis=1)
     pair[:, (table.rate == 0).all(axis=1)] = 0.0
     pair *= table.rate[None] > 0
-    return Throughputs(table.slots, table.kinds, table.rate, pair)
+    return Throughputs(table.slots, table.job_types, table.rate, pair)
 
 
 class Relay:
@@ -84,7 +84,7 @@ class Relay:
             setup.throughputs,
             lambda shot, state: self.schedulers[0].planner.solve(shot, state),
             ground_truth,
-            whole_steps=setup.profile.whole_steps,
+            whole_steps=setup.settings.whole_steps,
             solve_s=solve_s,
         )
         self.watch = Watch(self.schedulers[0])
@@ -128,11 +128,11 @@ def through_the_journal(state: SchedulerCheckpoint) -> SchedulerCheckpoint:
 
 
 def same_jobs(old: Scheduler, new: Scheduler) -> None:
-    for a, b in ((old.ledger, new.ledger), (old.held, new.held)):
+    for a, b in ((old.ledger, new.ledger), (old.paused_jobs, new.paused_jobs)):
         for name in ("id", "arrival_s", "weight", "total", "done", "ran_s", "fails", "state"):
             assert (getattr(a.jobs, name) == getattr(b.jobs, name)).all(), name
         families = [
-            [s.throughputs.kinds[k] for k in ledger.jobs.kind.tolist()]
+            [s.throughputs.job_types[k] for k in ledger.jobs.job_type.tolist()]
             for s, ledger in ((old, a), (new, b))
         ]
         assert families[0] == families[1]
@@ -169,15 +169,15 @@ def test_a_restored_scheduler_goes_on(
         Setup(
             "0",
             cluster,
-            table.on(cluster, profile.spread),
+            table.on(cluster, profile.scattered),
             p,
             profile,
             0,
             ground_truth.restart_costs,
         )
         for p in policies
-        if table.pair is not None or p != "las_packed"
-    ] or [Setup("0", cluster, table.on(cluster, profile.spread), "las", profile, 0)]
+        if table.colocated_rate is not None or p != "las_packed"
+    ] or [Setup("0", cluster, table.on(cluster, profile.scattered), "las", profile, 0)]
     relay = Relay(trace, setups[0], ground_truth, 0.0)
     relay.setup = setups[0]
     count = 0
@@ -260,9 +260,9 @@ def test_whatever_owners_do_every_job_ends_with_its_steps(
     profile: MechanismSettings,
     data: st.DataObject,
 ) -> None:
-    if table.pair is None and policy == "las_packed":
+    if table.colocated_rate is None and policy == "las_packed":
         policy = "las"
-    believed = table.on(cluster, profile.spread)
+    believed = table.on(cluster, profile.scattered)
     setup = Setup("0", cluster, believed, policy, profile, 0, RestartCosts(30.0))
     owners = Owners(data, setup)
     relay = Relay(trace, setup, GroundTruth(RestartCosts(30.0)), 0.0)

@@ -68,7 +68,7 @@ def spread_tables(draw: st.DrawFn) -> Throughputs:
     spread = table.rate * np.array(factor)
     spread[:: len(SCALES) - 1] *= odd
     slots = tuple(SlotType(t, where) for where in Locality for t in TYPES)
-    return Throughputs(slots, table.kinds, np.hstack([table.rate, spread]))
+    return Throughputs(slots, table.job_types, np.hstack([table.rate, spread]))
 
 
 @st.composite
@@ -127,7 +127,7 @@ class Watch:
                 self.done |= {job.id: 0.0 for job in event.jobs}
             case RoundEnded():
                 assert self.round is not None
-                for unit, steps in zip(self.round.units.tolist(), event.steps, strict=True):
+                for unit, steps in zip(self.round.job_groups.tolist(), event.steps, strict=True):
                     for job, n in zip(unit, steps.tolist(), strict=True):
                         if job >= 0 and job not in self.ended:
                             assert n >= 0
@@ -137,7 +137,7 @@ class Watch:
         match command:
             case StartRound():
                 assert len(set(command.devices.tolist())) == len(command.devices)
-                jobs = command.units[command.units >= 0].tolist()
+                jobs = command.job_groups[command.job_groups >= 0].tolist()
                 assert len(set(jobs)) == len(jobs)
                 assert not set(jobs) & set(self.ended)
                 self.round = command
@@ -155,7 +155,7 @@ class Watch:
 
 def work_conserving(scheduler: Scheduler) -> None:
     """No job waits beside devices that it could use."""
-    jobs, units = scheduler.ledger.jobs, scheduler.ledger.units
+    jobs, units = scheduler.ledger.jobs, scheduler.ledger.groups
     used = np.bincount(
         scheduler.cluster.device_type[scheduler.running.devices], minlength=len(scheduler.capacity)
     )

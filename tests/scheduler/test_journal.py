@@ -97,7 +97,7 @@ def test_a_replay_names_the_first_difference(run: Path, tmp_path: Path) -> None:
         file.write(journal.MAGIC)
         for index, record in enumerate(records(run / "journal")):
             thing = decode(record)
-            if isinstance(thing, StartRound) and len(thing.units) and not number:
+            if isinstance(thing, StartRound) and len(thing.job_groups) and not number:
                 number = index
                 thing.devices[0] += 1
                 record = encode(thing)

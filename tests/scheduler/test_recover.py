@@ -69,7 +69,9 @@ class Run:
         count, holds = 0, [True, False]
         while (event := self.backend.next()) is not None:
             count += 1
-            ids = np.concatenate([self.scheduler.ledger.jobs.id, self.scheduler.held.jobs.id])
+            ids = np.concatenate(
+                [self.scheduler.ledger.jobs.id, self.scheduler.paused_jobs.jobs.id]
+            )
             here = np.intersect1d(ids, [2, 5])
             if holds and count >= 40 - 10 * len(holds) and not isinstance(event, RoundEnded):
                 self._handle(JobsPaused(event.time_s, here, holds.pop(0)))

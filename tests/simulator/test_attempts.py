@@ -36,4 +36,4 @@ def test_a_job_that_comes_during_a_solve(overlap: bool, starts: int) -> None:
     assert scheduler.solving
     commands = scheduler.handle(JobsSubmitted(1.0, (job(0, 1.0, 100.0).job,)))
     rounds = [c for c in commands if isinstance(c, StartRound)]
-    assert sum(len(c.units) for c in rounds) == starts
+    assert sum(len(c.job_groups) for c in rounds) == starts

@@ -63,7 +63,7 @@ def test_rounds_come_near_to_it_the_shorter_they_are(policy: str) -> None:
 
 
 def test_pairs_run_at_their_rates_beside_each_other() -> None:
-    table = replace(TABLE, pair=np.full((3, 3, 2), 8.0))
+    table = replace(TABLE, colocated_rate=np.full((3, 3, 2), 8.0))
     cluster = Cluster.of({"fast": 1}, 1, {"fast": 3.0})
     jobs = [job(0, 0.0, 800.0), job(1, 0.0, 1_600.0)]
     result = simulate(jobs, cluster, "las_packed", throughputs=table, ideal=True)

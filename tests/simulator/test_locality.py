@@ -16,11 +16,11 @@ from fairlead.simulator.recording.metrics import Result
 from fairlead.simulator.simulate import simulate
 
 TABLE = Throughputs(
-    (SlotType("fast"), SlotType("fast", Locality.SPREAD)),
+    (SlotType("fast"), SlotType("fast", Locality.SCATTERED)),
     (("net", 1), ("net", 2), ("net", 4)),
     np.array([[10.0, 10.0], [18.0, 9.0], [32.0, 0.0]]),
 )
-UNAWARE = replace(DEFAULT, spread=False)
+UNAWARE = replace(DEFAULT, scattered=False)
 START_S = 720.0  # when the job of many devices can begin
 
 

@@ -58,7 +58,7 @@ class LastInFirstOut:
     """A planner in ten lines: the newest jobs run, on the fast type."""
 
     name = "lifo"
-    packed = False
+    space_sharing = False
 
     def start(self) -> int:
         return 0

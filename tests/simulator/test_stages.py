@@ -123,7 +123,7 @@ def epochs_counted(jobs: list[Job], folder: Path) -> dict[int, float]:
     for record in map(decode, records(folder / "journal")):
         match record:
             case StartRound():
-                units = record.units.tolist()
+                units = record.job_groups.tolist()
             case RequirementsChanged():
                 change = record
             case RoundEnded():
@@ -159,7 +159,7 @@ def test_no_work_is_lost_or_given_away(
         # Gavel drops a job that has fewer whole steps left than devices
         scale = int(rng.choice([1, 2])) if profile == "default" else 1
         arrivals.append(job(number, epochs, schedule, 100.0 * number, scale))
-    table = replace(TABLE, pair=pairs()) if policy == "las_packed" else TABLE
+    table = replace(TABLE, colocated_rate=pairs()) if policy == "las_packed" else TABLE
     result = simulate(
         arrivals,
         "a=2,b=2",

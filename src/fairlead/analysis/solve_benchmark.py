@@ -63,7 +63,7 @@ def problem(
     kind = _kinds(table, jobs, rng)
     heavy = rng.random(jobs) < HEAVY
     minutes = 10 ** rng.uniform(*SECONDS, jobs)
-    scale = np.array([scale for _, scale in table.kinds])
+    scale = np.array([scale for _, scale in table.job_types])
     devices = max(8, round(float(scale[kind].sum()) / LOAD / types))
     names = [slot.accelerator for slot in table.slots]
     cluster = Cluster.of(dict.fromkeys(names, devices), devices, dict.fromkeys(names, 1.0))
@@ -88,8 +88,8 @@ def with_types(table: Throughputs, types: int) -> Throughputs:
     known = sorted(known, key=lambda i: -many[i])[: min(MEASURED, types)]
     slots = [table.slots[i] for i in known]
     rate, pair = [table.rate[:, i] for i in known], None
-    if table.pair is not None:
-        pair = [table.pair[:, :, i] for i in known]
+    if table.colocated_rate is not None:
+        pair = [table.colocated_rate[:, :, i] for i in known]
     for number in range(len(known), types):
         a, b = rng.choice(len(known), 2)
         both = (rate[a] > 0) & (rate[b] > 0)
@@ -101,12 +101,14 @@ def with_types(table: Throughputs, types: int) -> Throughputs:
         rate.append(mixed)
         slots.append(SlotType(f"mix-{number:03}"))
     colocated_rate = None if pair is None else np.stack(pair, axis=2)
-    return replace(table, slots=tuple(slots), rate=np.column_stack(rate), pair=colocated_rate)
+    return replace(
+        table, slots=tuple(slots), rate=np.column_stack(rate), colocated_rate=colocated_rate
+    )
 
 
 def _kinds(table: Throughputs, jobs: int, rng: np.random.Generator) -> Ints:
     """(jobs,) rows of the table, of those that can run at all."""
-    scale = np.array([scale for _, scale in table.kinds])
+    scale = np.array([scale for _, scale in table.job_types])
     able = (table.rate > 0).any(axis=1)
     rows = {s: np.flatnonzero(able & (scale == s)) for s in MIX if (able & (scale == s)).any()}
     if not rows:
@@ -124,7 +126,7 @@ def _with_own_rows(snapshot: Snapshot, rng: np.random.Generator) -> Snapshot:
     own = np.arange(len(snapshot.jobs))
     noise = np.exp(rng.normal(0, OWN, snapshot.rate.shape))
     return replace(
-        snapshot, rate=snapshot.rate * noise, kind=own, job_class=own, colocated_rate=None
+        snapshot, rate=snapshot.rate * noise, job_type=own, job_class=own, colocated_rate=None
     )
 
 

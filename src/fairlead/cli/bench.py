@@ -118,7 +118,7 @@ def _policy(spec: str, distinct_rates: bool) -> Policy:
         made = registry.make(spec, seed=0, profile=GAVEL.name)  # the form that has shares
     if not isinstance(made, Policy):
         raise ConfigError(f"policy {spec!r}: it plans rounds itself and has no shares to solve for")
-    if distinct_rates and made.packed:
+    if distinct_rates and made.space_sharing:
         raise ConfigError(f"policy {spec!r}: jobs with rates of their own have none in pairs")
     return made
 

@@ -100,7 +100,7 @@ def _shares(snapshot: Snapshot, allocation: Allocation) -> dict[str, dict[str, f
     """{unit: {accelerator type: share}}, zeros left out; units as "7", or "(3, 7)" for a pair."""
     names = [slot.accelerator for slot in snapshot.slots]
     out: dict[str, dict[str, float]] = {}
-    for unit, row in zip(allocation.units.tolist(), allocation.share.tolist(), strict=True):
+    for unit, row in zip(allocation.job_groups.tolist(), allocation.share.tolist(), strict=True):
         held = {name: share for name, share in zip(names, row, strict=True) if share > 0}
         if held:
             jobs = [job for job in unit if job >= 0]

@@ -23,7 +23,7 @@ from fairlead.model.commands import (
 from fairlead.model.events import (
     Event,
     JobsSubmitted,
-    KindsLearned,
+    JobTypesLearned,
     ProgressCorrected,
     RatesLearned,
     RequirementsChanged,
@@ -133,8 +133,14 @@ class EstimatingBackend:
                 for job, done in zip(event.jobs.tolist(), event.steps_done.tolist(), strict=True):
                     if job in self._jobs:
                         self._jobs[job].done = done
-            case KindsLearned():
-                said = (event.kinds, event.slots, event.rate, event.colocated_kinds, event.pair)
+            case JobTypesLearned():
+                said = (
+                    event.job_types,
+                    event.slots,
+                    event.rate,
+                    event.colocated_job_types,
+                    event.colocated_rate,
+                )
                 table = self.throughputs.learned(*said)
                 self.throughputs = table
                 self.estimator.table(table)
@@ -157,7 +163,7 @@ class EstimatingBackend:
             known = self._jobs[job]
             family, scale = known.kind
             known.kind, known.total = (with_batch(family, batch), scale), total
-            if self._round is not None and job in self._round.units:
+            if self._round is not None and job in self._round.job_groups:
                 known.will_have = done
             else:
                 known.done = done
@@ -169,7 +175,7 @@ class EstimatingBackend:
         round_ = self._round
         if round_ is None or round_.round != event.round:
             return
-        units, steps = round_.units, event.steps
+        units, steps = round_.job_groups, event.steps
         there = units >= 0
         failed = ((event.outcome == RoundOutcome.FAILED) & there).any(axis=1)
         lost = ((event.outcome == RoundOutcome.LOST) & there).any(axis=1)

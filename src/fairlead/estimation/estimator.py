@@ -58,10 +58,10 @@ class Estimator(Protocol):
 class CheckpointableEstimator(Protocol):
     """An estimator whose knowledge outlives the process: a live server takes it up again."""
 
-    def kept(self) -> Mapping[str, NDArray[Any]]:
+    def state_dict(self) -> Mapping[str, NDArray[Any]]:
         """All that was learned, as named arrays of its own."""
 
-    def resume(self, kept: Mapping[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, kept: Mapping[str, NDArray[Any]]) -> None:
         """Take up what another estimator of the same sort has learned; called before all else but
         ``table``. What is believed of jobs is said anew by the next ``beliefs``."""
 

@@ -464,9 +464,9 @@ class FairleadEstimator:
 
     # --- what lasts ------------------------------------------------------------
 
-    def kept(self) -> Mapping[str, NDArray[Any]]:
+    def state_dict(self) -> Mapping[str, NDArray[Any]]:
         """What was learned of kinds and users, and the noise; pairs learn anew."""
-        books, users = self.users.kept()
+        books, users = self.users.state_dict()
         kinds = self._kinds
         return {
             "families": np.array([family for family, _ in kinds], np.str_),
@@ -480,7 +480,7 @@ class FairleadEstimator:
             "noise": np.array(self._noise),
         }
 
-    def resume(self, kept: Mapping[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, kept: Mapping[str, NDArray[Any]]) -> None:
         """Take up what was kept; slot types that are not here are integrated out."""
         names = [str(name).rpartition("|") for name in kept["slots"]]
         theirs = [SlotType(name, Locality(locality)) for name, _, locality in names]
@@ -496,7 +496,7 @@ class FairleadEstimator:
             moved = kept["prior"][old] - self.tree.mean[row, here]
             shift[here] = kept["shift"][old] + kept["info"][old] @ moved
             self.tree.add(np.array([row]), info[None], shift[None])
-        self.users.resume(kept["books"], kept["users"].tolist())
+        self.users.load_state_dict(kept["books"], kept["users"].tolist())
         self._noise = [float(x) for x in kept["noise"]]
 
 

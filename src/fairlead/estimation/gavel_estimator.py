@@ -166,16 +166,20 @@ class GavelEstimator:
 
     def _read(self) -> None:
         """Families and fingerprints of the table. Kinds that have no rates in pairs are left to it."""
-        table, n = self._table, len(self._table.kinds)
-        pair = np.zeros((n, n, len(table.slots))) if table.pair is None else table.pair
+        table, n = self._table, len(self._table.job_types)
+        pair = (
+            np.zeros((n, n, len(table.slots)))
+            if table.colocated_rate is None
+            else table.colocated_rate
+        )
         self._slowdown = _slowdown(table.rate, pair)
         best = pair.max(axis=2, initial=0.0)
         packed = (best.max(axis=1, initial=0.0) > 0) | (best.max(axis=0, initial=0.0) > 0)
         side_by_side = [slot.locality is Locality.CONSOLIDATED for slot in table.slots]
         self._families: dict[int, list[int]] = {}  # scale factor -> kinds, in order of the table
         self._fingerprints: dict[int, Fingerprints] = {}
-        for scale in sorted({scale for _, scale in table.kinds}):
-            kinds = [k for k in range(n) if packed[k] and table.kinds[k][1] == scale]
+        for scale in sorted({scale for _, scale in table.job_types}):
+            kinds = [k for k in range(n) if packed[k] and table.job_types[k][1] == scale]
             if kinds:
                 known = self._slowdown[np.ix_(kinds, kinds)][:, :, side_by_side]
                 seed = self.seed + STREAM + 1000 * (scale - 1)

@@ -97,9 +97,9 @@ def known_part(table: Throughputs, part: float, seed: int) -> Throughputs | None
     families = sorted(table.families)
     order = np.random.default_rng((seed, 11)).permutation(len(families))
     chosen = {families[i] for i in order[: round(part * len(families))].tolist()}
-    rows = [i for i, (family, _) in enumerate(table.kinds) if family in chosen]
+    rows = [i for i, (family, _) in enumerate(table.job_types) if family in chosen]
     if not rows:
         return None
-    pair = None if table.pair is None else table.pair[np.ix_(rows, rows)]
-    kinds = tuple(table.kinds[i] for i in rows)
-    return replace(table, kinds=kinds, rate=table.rate[rows], pair=pair)
+    pair = None if table.colocated_rate is None else table.colocated_rate[np.ix_(rows, rows)]
+    kinds = tuple(table.job_types[i] for i in rows)
+    return replace(table, job_types=kinds, rate=table.rate[rows], colocated_rate=pair)

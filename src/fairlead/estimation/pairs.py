@@ -134,8 +134,8 @@ class Pairs:
         there = np.array([r is not None for r in row], np.bool_)
         alone = table.rate[at][:, None, :]
         pair = np.zeros((len(kinds), len(kinds), len(table.slots)))
-        if table.pair is not None:
-            pair = table.pair[np.ix_(at, at)]
+        if table.colocated_rate is not None:
+            pair = table.colocated_rate[np.ix_(at, at)]
         can = (pair > 0) & (alone > 0) & there[:, None, None] & there[None, :, None]
         listed = np.full(pair.shape, np.nan)
         listed[can] = np.log((pair / np.where(alone > 0, alone, 1.0))[can])
@@ -172,7 +172,7 @@ class Pairs:
         in ``Beliefs``. names: (beliefs,) all, of these kinds, rate: (beliefs, slots) alone; belief: those
         that are said anew."""
         none: Ints = np.zeros((0, 2), np.int64)
-        if not self._learned or self._table.pair is None:
+        if not self._learned or self._table.colocated_rate is None:
             return none, np.zeros((0, rate.shape[1], 2))
         row, _ = self.rows(kinds, [])
         used = np.unique(row)

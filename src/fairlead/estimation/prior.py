@@ -112,9 +112,9 @@ class Prior:
         log_rate: Floats = np.zeros(0)
         if table is not None:
             rows, columns = np.nonzero(table.rate > 0)
-            known = [not is_own(family) for family, _ in table.kinds]
+            known = [not is_own(family) for family, _ in table.job_types]
             at = [(r, c) for r, c in zip(rows.tolist(), columns.tolist(), strict=True) if known[r]]
-            kinds = [(table.kinds[r], table.slots[c]) for r, c in at]
+            kinds = [(table.job_types[r], table.slots[c]) for r, c in at]
             log_rate = np.log([table.rate[r, c] for r, c in at])
         self._seen = self._cells(kinds)
         self._solve(log_rate)
@@ -191,7 +191,7 @@ class Prior:
     def _cells(self, places: Iterable[tuple[JobType, SlotType]]) -> _Cells:
         rows, slopes = [], []
         for (family, scale), slot in places:
-            apart = slot.locality is Locality.SPREAD
+            apart = slot.locality is Locality.SCATTERED
             names = (("kind", family, scale), ("model", model_of(family)))
             where = (("type", slot.accelerator), ("slot", slot.accelerator, apart))
             rows.append([self._number(name) for name in (*names, *where)])

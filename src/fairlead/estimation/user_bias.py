@@ -79,11 +79,11 @@ class UserBias:
         )
         return gross
 
-    def kept(self) -> tuple[Floats, list[str]]:
+    def state_dict(self) -> tuple[Floats, list[str]]:
         """All of it: (users, 4), names."""
         return self._books.copy(), self.names()
 
-    def resume(self, books: Floats, names: Sequence[str]) -> None:
+    def load_state_dict(self, books: Floats, names: Sequence[str]) -> None:
         """Take up what was kept."""
         self._books = np.array(books, np.float64).reshape(-1, 4)
         self._row = {name: i for i, name in enumerate(names)}

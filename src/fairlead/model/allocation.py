@@ -43,10 +43,10 @@ class SolveReport:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """share[u, t]: fraction of wall-clock time that unit u should spend on slot type t."""
+    """share[u, t]: fraction of wall-clock time that job group u should spend on slot type t."""
 
-    units: Ints  # (units, width) job ids, -1 behind the last member
-    share: Floats  # (units, slots) in [0, 1]
+    job_groups: Ints  # (groups, width) job ids, -1 behind the last member
+    share: Floats  # (groups, slots) in [0, 1]
     report: SolveReport
 
     def check(self, snapshot: "Snapshot", tolerance: float = 1e-6) -> "Allocation":
@@ -72,17 +72,17 @@ class Allocation:
         return self
 
     def tally(self, snapshot: "Snapshot") -> tuple[Floats, Floats]:
-        """(types,) devices shared out, and (jobs,) fraction of time over all units and slot types."""
-        units, share = np.ascontiguousarray(self.units), np.ascontiguousarray(self.share)
+        """(types,) devices shared out, and (jobs,) fraction of time over all job groups and slot types."""
+        groups, share = np.ascontiguousarray(self.job_groups), np.ascontiguousarray(self.share)
         scale, types = snapshot.job_scale, len(snapshot.capacity)
-        return tally(snapshot.jobs, units, share, scale, snapshot.accelerator_of_slot, types)
+        return tally(snapshot.jobs, groups, share, scale, snapshot.accelerator_of_slot, types)
 
     def usage(self, snapshot: "Snapshot") -> Floats:
         """(types,) devices shared out."""
         return self.tally(snapshot)[0]
 
     def time(self, snapshot: "Snapshot") -> Floats:
-        """(jobs,) fraction of time over all units and slot types."""
+        """(jobs,) fraction of time over all job groups and slot types."""
         return self.tally(snapshot)[1]
 
     def throughput(self, snapshot: "Snapshot") -> Floats:
@@ -92,17 +92,17 @@ class Allocation:
         )
         return throughput(
             snapshot.jobs,
-            np.ascontiguousarray(self.units),
+            np.ascontiguousarray(self.job_groups),
             np.ascontiguousarray(self.share),
             np.ascontiguousarray(snapshot.solo_rate),
-            snapshot.kind,
+            snapshot.job_type,
             np.ascontiguousarray(colocated_rate),
         )
 
-    def member(self, snapshot: "Snapshot") -> Ints:
-        """(units, width) positions of the jobs in the snapshot, -1 = none."""
-        position = np.searchsorted(snapshot.jobs, self.units)
-        position[self.units < 0] = -1
+    def group_members(self, snapshot: "Snapshot") -> Ints:
+        """(groups, width) positions of the jobs in the snapshot, -1 = none."""
+        position = np.searchsorted(snapshot.jobs, self.job_groups)
+        position[self.job_groups < 0] = -1
         return position
 
 

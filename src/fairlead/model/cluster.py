@@ -16,7 +16,7 @@ class Locality(Enum):
     """Where the devices of one job sit."""
 
     CONSOLIDATED = "consolidated"  # on as few servers as could hold them if all were empty
-    SPREAD = "spread"  # on more
+    SCATTERED = "spread"  # on more
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -110,7 +110,7 @@ class Cluster:
         return tuple(SlotType(accelerator) for accelerator in self.accelerators)
 
     @cached_property
-    def spreadable(self) -> tuple[str, ...]:
+    def scatterable(self) -> tuple[str, ...]:
         """Accelerator types on which it matters where a job's devices sit: several servers, and not
         all of one device."""
         servers = {
@@ -149,5 +149,5 @@ class Cluster:
     def device_type(self) -> Ints:
         """(devices,) index into ``accelerators``; non-decreasing."""
         column = {a: i for i, a in enumerate(self.accelerators)}
-        kinds = np.array([column[node.accelerator] for node in self.nodes], np.int64)
-        return kinds[self.device_node]
+        accelerator_index = np.array([column[node.accelerator] for node in self.nodes], np.int64)
+        return accelerator_index[self.device_node]

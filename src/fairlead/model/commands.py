@@ -34,11 +34,11 @@ class StartRound:
     time_s: float
     round: int
     length_s: float  # the leases end after this many seconds at the latest
-    units: Ints  # (units, width) job ids, -1 behind the last member
-    slot: Ints  # (units,) the scheduler's slot types: accelerator type and where the devices sit
-    devices: Ints  # (all devices of all units,) device ids, unit by unit
-    first: Ints  # (units + 1,) unit u holds devices[first[u]:first[u + 1]]
-    kept: Bools  # (units,) runs on from the round before on the same devices
+    job_groups: Ints  # (groups, width) job ids, -1 behind the last member
+    slot: Ints  # (groups,) the scheduler's slot types: accelerator type and where the devices sit
+    devices: Ints  # (all devices of all groups,) device ids, job group by job group
+    first: Ints  # (groups + 1,) job group u holds devices[first[u]:first[u + 1]]
+    kept: Bools  # (groups,) runs on from the round before on the same devices
     active: int  # jobs in the system
 
 

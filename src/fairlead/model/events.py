@@ -13,7 +13,7 @@ from fairlead.model.throughputs import JobType
 
 
 class RoundOutcome(IntEnum):
-    """How one member of a unit came out of a round."""
+    """How one member of a job group came out of a round."""
 
     RAN = 0  # its steps count
     FAILED = 1  # the attempt failed: nothing counts, and five in a row drop the job (simulator)
@@ -79,10 +79,10 @@ class RoundEnded:
 
     time_s: float
     round: int
-    steps: Floats  # (units, width) steps done by each member
-    finish_s: Floats  # (units,) when the unit stopped; <= time_s
-    outcome: Ints  # (units, width) of Outcome
-    restart_s: Floats  # (units,) seconds of it that went into starting
+    steps: Floats  # (groups, width) steps done by each member
+    finish_s: Floats  # (groups,) when the job group stopped; <= time_s
+    outcome: Ints  # (groups, width) of Outcome
+    restart_s: Floats  # (groups,) seconds of it that went into starting
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +144,25 @@ class JobsPaused:
 
     time_s: float
     jobs: Ints  # (jobs,) ids
-    held: bool
+    paused: bool
 
 
 @dataclass(frozen=True, slots=True)
-class KindsLearned:
+class JobTypesLearned:
     """Rows of the throughput table, new or better known. Jobs that are there follow them.
 
-    New kinds do not run beside others but those that are named; slot types that are not named keep what
-    they had, new kinds cannot run there.
+    New job types do not run beside others but those that are named; slot types that are not named keep what
+    they had, new job types cannot run there.
     """
 
     time_s: float
-    kinds: tuple[JobType, ...]
+    job_types: tuple[JobType, ...]
     slots: tuple[SlotType, ...]  # of the scheduler's
-    rate: Floats  # (kinds, slots) steps/s of the whole job; 0 = cannot run there
-    colocated_kinds: tuple[JobType, ...] = ()  # kinds of the scheduler's, and of these
-    pair: Floats | None = (
-        # (kinds, colocated_kinds, slots, 2) steps/s of the kind beside that one, and of that one beside it
+    rate: Floats  # (job_types, slots) steps/s of the whole job; 0 = cannot run there
+    colocated_job_types: tuple[JobType, ...] = ()  # job types of the scheduler's, and of these
+    colocated_rate: Floats | None = (
+        # (job_types, colocated_kinds, slots, 2) steps/s of the job type beside that one, and of that one
+        # beside it
         None
     )
 
@@ -169,19 +170,19 @@ class KindsLearned:
 @dataclass(frozen=True, slots=True)
 class RatesLearned:
     """What is believed of single jobs, otherwise than before. A belief is a row of rates by which one job
-    goes, or several of one kind; it has a number, which may come to stand for another belief.
+    goes, or several of one job type; it has a number, which may come to stand for another belief.
 
     It changes nothing but rates: the event that it comes before makes the core decide, a job's submission
     for example, or a round's report. Rates of a pair of beliefs that is not named follow from those of
-    their kinds, and what was said of it holds until one of the two is named again.
+    their job types, and what was said of it holds until one of the two is named again.
     """
 
     time_s: float
     jobs: Ints  # (jobs,) ids; of jobs not in the system yet it holds as soon as they are submitted
-    name: Ints  # (jobs,) number of the belief that each goes by from now on, -1 = that of its kind
+    name: Ints  # (jobs,) number of the belief that each goes by from now on, -1 = that of its job type
     belief: Ints  # (beliefs,) numbers of those that are new or changed
-    kinds: tuple[JobType, ...]
-    kind: Ints  # (beliefs,) position in kinds of what each is about
+    job_types: tuple[JobType, ...]
+    job_type: Ints  # (beliefs,) position in job types of what each is about
     rate: Floats  # (beliefs, slots) steps/s of the whole job; 0 = cannot run there
     pair: Ints  # (pairs, 2) numbers of beliefs
     colocated_rate: (
@@ -232,7 +233,7 @@ Event: TypeAlias = (
     | RestartCostsLearned
     | JobsReweighted
     | JobsPaused
-    | KindsLearned
+    | JobTypesLearned
     | RatesLearned
     | Solved
     | Stalled

@@ -56,12 +56,12 @@ class JobIndex:
         """The positions, in order of addition."""
         return np.fromiter(self._position.values(), np.int64, len(self._position))
 
-    def find(self, units: Ints) -> Ints:
+    def find(self, ids: Ints) -> Ints:
         """Positions of an array of ids, -1 for -1 and for jobs that were taken out."""
         if self._large:
-            flat = [self._position.get(j, -1) for j in units.reshape(-1).tolist()]
-            return np.array(flat, np.int64).reshape(units.shape)
-        found = self._dense[units]
-        if units.shape[1] > 1:
-            found[units < 0] = -1
+            flat = [self._position.get(j, -1) for j in ids.reshape(-1).tolist()]
+            return np.array(flat, np.int64).reshape(ids.shape)
+        found = self._dense[ids]
+        if ids.shape[1] > 1:
+            found[ids < 0] = -1
         return found

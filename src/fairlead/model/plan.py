@@ -18,7 +18,7 @@ PlannerState: TypeAlias = Any  # whatever a planner threads from one call to the
 class RoundPlan:
     """Who runs in one round, before devices are chosen; the order is the order of placement."""
 
-    unit: Ints  # (running,) rows of the snapshot's units
+    job_group: Ints  # (running,) rows of the snapshot's job groups
     slot: Ints  # (running,) columns of the snapshot's slots
 
 
@@ -26,8 +26,8 @@ class RoundPlan:
 class Schedule:
     """Rounds planned ahead: the answer of a planner that has no shares."""
 
-    units: Ints  # (units, width) job ids, -1 behind the last
-    slot: Ints  # (units, rounds) column of the snapshot's slots in each round, -1 = does not run
+    job_groups: Ints  # (groups, width) job ids, -1 behind the last
+    slot: Ints  # (groups, rounds) column of the snapshot's slots in each round, -1 = does not run
     report: SolveReport
 
 
@@ -45,10 +45,10 @@ class Change(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Who has had how much time, per unit and slot type; see ``Snapshot``."""
+    """Who has had how much time, per job group and slot type; see ``Snapshot``."""
 
-    received_s: Floats  # (units, slots)
-    deficit_s: Floats  # (units, slots)
+    received_s: Floats  # (groups, slots)
+    deficit_s: Floats  # (groups, slots)
     allocated_s: Floats  # (slots,)
 
 
@@ -64,8 +64,8 @@ class Policy(Protocol):
         """Does it use the rates of the accelerator types? (Gavel's mechanism shuffles types if not.)"""
 
     @property
-    def packed(self) -> bool:
-        """Does it want units of two jobs?"""
+    def space_sharing(self) -> bool:
+        """Does it want job groups of two jobs?"""
 
     @property
     def work_conserving(self) -> bool:
@@ -100,8 +100,8 @@ class Planner(Protocol):
     def name(self) -> str: ...
 
     @property
-    def packed(self) -> bool:
-        """Does it want units of two jobs?"""
+    def space_sharing(self) -> bool:
+        """Does it want job groups of two jobs?"""
 
     def start(self) -> PlannerState:
         """The state before the first call."""
@@ -143,8 +143,8 @@ class KeepsAccounts(Protocol):
 class Checkpointable(Protocol):
     """A planner whose state outlives its scheduler."""
 
-    def kept(self, state: PlannerState) -> Mapping[str, NDArray[Any]]:
+    def state_dict(self, state: PlannerState) -> Mapping[str, NDArray[Any]]:
         """All of the state that matters, as named arrays of its own."""
 
-    def resume(self, kept: Mapping[str, NDArray[Any]]) -> PlannerState:
+    def load_state_dict(self, kept: Mapping[str, NDArray[Any]]) -> PlannerState:
         """The state that this was kept of, of a planner with the same name and options."""

@@ -15,7 +15,7 @@ class Regimes:
     """The batch sizes of jobs that adapt. A job that announced nothing has one regime and one epoch."""
 
     batch: Ints  # (jobs, batches) samples per step, 0 = none
-    kind: Ints  # (jobs, batches) row of the throughput table, -1 = none
+    job_type: Ints  # (jobs, batches) row of the throughput table, -1 = none
     steps_per_epoch: Floats  # (jobs, batches)
     seen: Floats  # (jobs, batches) epochs trained at each so far
     now: Ints  # (jobs,) column in force
@@ -29,9 +29,10 @@ class Regimes:
 class Snapshot:
     """What the scheduler knows at one moment, as aligned arrays.
 
-    Jobs stand in order of submission (ids ascending). A unit is a row of ``member``: positions of its
-    jobs in ``jobs``, -1 behind the last. Without packing there is one unit per job, in the same order.
-    With packing the units are the jobs and those pairs that are in force; a policy may allocate to any
+    Jobs stand in order of submission (ids ascending). A job group is a row of ``group_members``: positions
+    of its
+    jobs in ``jobs``, -1 behind the last. Without packing there is one job group per job, in the same order.
+    With packing the job groups are the jobs and those pairs that are in force; a policy may allocate to any
     pair of jobs of equal scale factor, at the rates of ``colocated_rate``.
     The arrays are views of the scheduler's own: read them, never write or keep them.
     """
@@ -45,11 +46,11 @@ class Snapshot:
     age_s: Floats  # (jobs,) since submission
     ran_s: Floats  # (jobs,) run time so far
     deadline_s: Floats  # (jobs,) seconds from now to the deadline, inf = none
-    job_class: Ints  # (jobs,) jobs of one class have the same kind and weight
+    job_class: Ints  # (jobs,) jobs of one class have the same job type and weight
     tenant: Ints  # (jobs,) whose the job is: position in tenants
     tenants: tuple[str, ...]
-    kind: Ints  # (jobs,) row of the throughput table: jobs of one kind have the same rates
-    kind_rate: Floats  # (kinds, slots) steps/s of every row of that table
+    job_type: Ints  # (jobs,) row of the throughput table: jobs of one job type have the same rates
+    job_type_rate: Floats  # (job_types, slots) steps/s of every row of that table
     regimes: Regimes | None  # None: no job adapts
     isolated_s: Floats  # (jobs,) time that its steps would have taken with its part of the cluster
     restart_s: Floats  # (jobs,) seconds that a start on new devices costs
@@ -57,18 +58,18 @@ class Snapshot:
     accelerator_of_slot: Ints  # (slots,) the accelerator type that a slot type draws on
     capacity: Floats  # (types,) devices that work
     price: Floats  # (types,) $ per device-hour
-    member: Ints  # (units, width) positions in jobs, -1 = none
-    scale: Ints  # (units,) devices
-    rate: Floats  # (units, slots, width) steps/s of each member; 0 = cannot run there
+    group_members: Ints  # (groups, width) positions in jobs, -1 = none
+    scale: Ints  # (groups,) devices
+    rate: Floats  # (groups, slots, width) steps/s of each member; 0 = cannot run there
     colocated_rate: (
         Floats | None
-    )  # (kinds, kinds, slots) steps/s of the first kind beside the second
-    received_s: Floats  # (units, slots) run time since the accounts were last settled
-    deficit_s: Floats  # (units, slots) time owed from before that
-    allocated_s: Floats  # (slots,) sum of received_s over units, those that have left included
-    share: Floats  # (units, slots) the allocation in force, 0 where a unit is not in it
-    allocated: Bools  # (units,) was the unit part of the allocation in force
-    running_on: Ints  # (units,) slot of the round that has just ended, -1 = did not run
+    )  # (job_types, job_types, slots) steps/s of the first job type beside the second
+    received_s: Floats  # (groups, slots) run time since the accounts were last settled
+    deficit_s: Floats  # (groups, slots) time owed from before that
+    allocated_s: Floats  # (slots,) sum of received_s over job groups, those that have left included
+    share: Floats  # (groups, slots) the allocation in force, 0 where a job group is not in it
+    allocated: Bools  # (groups,) was the job group part of the allocation in force
+    running_on: Ints  # (groups,) slot of the round that has just ended, -1 = did not run
     previous: Allocation | None  # the answer in force, for warm starts
 
     def copied(self) -> "Snapshot":
@@ -81,18 +82,18 @@ class Snapshot:
         return replace(self, **arrays)
 
     @property
-    def packed(self) -> bool:
-        """Are there units of more than one job?"""
-        return bool(self.member.shape[1] > 1)
+    def space_sharing(self) -> bool:
+        """Are there job groups of more than one job?"""
+        return bool(self.group_members.shape[1] > 1)
 
     @property
     def solo_rate(self) -> Floats:
         """(jobs, slots) steps/s of each job alone."""
-        if not self.packed:
+        if not self.space_sharing:
             return self.rate[:, :, 0]
-        return self.rate[self.member[:, 1] < 0, :, 0]
+        return self.rate[self.group_members[:, 1] < 0, :, 0]
 
     @property
     def job_scale(self) -> Ints:
         """(jobs,) devices that each job uses."""
-        return self.scale if not self.packed else self.scale[self.member[:, 1] < 0]
+        return self.scale if not self.space_sharing else self.scale[self.group_members[:, 1] < 0]

@@ -15,23 +15,25 @@ JobType: TypeAlias = tuple[str, int]  # (family, scale factor)
 
 @dataclass(frozen=True)
 class Throughputs:
-    """A table of rates. A kind is a (family, scale factor); a column is a slot type."""
+    """A table of rates. A job type is a (family, scale factor); a column is a slot type."""
 
     slots: tuple[SlotType, ...]
-    kinds: tuple[JobType, ...]
-    rate: Floats  # (kinds, slots) steps/s of the whole job; 0 = cannot run there
-    pair: Floats | None = None  # (kinds, kinds, slots) steps/s of the first beside the second
+    job_types: tuple[JobType, ...]
+    rate: Floats  # (job_types, slots) steps/s of the whole job; 0 = cannot run there
+    colocated_rate: Floats | None = (
+        None  # (job_types, job_types, slots) steps/s of the first beside the second
+    )
     source: str = "oracle"  # oracle | user | measured | estimated
     origin: str = "memory"  # the file or catalogue it was read from, for messages
 
     def __post_init__(self) -> None:
-        if self.rate.shape != (len(self.kinds), len(self.slots)):
+        if self.rate.shape != (len(self.job_types), len(self.slots)):
             raise ThroughputError(
                 f"{self.origin}: rates have shape {self.rate.shape}, "
-                f"expected {(len(self.kinds), len(self.slots))}"
+                f"expected {(len(self.job_types), len(self.slots))}"
             )
-        object.__setattr__(self, "_row", {kind: i for i, kind in enumerate(self.kinds)})
-        object.__setattr__(self, "_families", frozenset(family for family, _ in self.kinds))
+        object.__setattr__(self, "_row", {job_type: i for i, job_type in enumerate(self.job_types)})
+        object.__setattr__(self, "_families", frozenset(family for family, _ in self.job_types))
 
     @property
     def families(self) -> frozenset[str]:
@@ -39,12 +41,12 @@ class Throughputs:
         return self._families  # type: ignore[attr-defined, no-any-return]
 
     def row(self, family: str, scale_factor: int) -> int | None:
-        """The row of a kind, or None where the table has none."""
+        """The row of a job type, or None where the table has none."""
         return self._row.get((family, scale_factor))  # type: ignore[attr-defined, no-any-return]
 
     @cached_property
     def fastest(self) -> Floats:
-        """(kinds,) steps/s alone on the fastest accelerator type, consolidated where the table has it;
+        """(job_types,) steps/s alone on the fastest accelerator type, consolidated where the table has it;
         0 = runs nowhere."""
         side_by_side = [s.locality is Locality.CONSOLIDATED for s in self.slots]
         rate = self.rate[:, side_by_side] if any(side_by_side) else self.rate
@@ -62,13 +64,17 @@ class Throughputs:
                     f"({slot.locality.value}); it has {known}"
                 )
         index = [have[slot] for slot in slots]
-        pair = None if self.pair is None else np.ascontiguousarray(self.pair[:, :, index])
+        pair = (
+            None
+            if self.colocated_rate is None
+            else np.ascontiguousarray(self.colocated_rate[:, :, index])
+        )
         rate = np.ascontiguousarray(self.rate[:, index])
-        return Throughputs(slots, self.kinds, rate, pair, self.source, self.origin)
+        return Throughputs(slots, self.job_types, rate, pair, self.source, self.origin)
 
     def learned(
         self,
-        kinds: tuple[JobType, ...],
+        job_types: tuple[JobType, ...],
         slots: tuple[SlotType, ...],
         rate: Floats,
         colocated_rate: tuple[JobType, ...] = (),
@@ -76,9 +82,11 @@ class Throughputs:
     ) -> "Throughputs":
         """The same with these rows, new or in place of what they had; a slot type that it lacks raises.
 
-        rate: (kinds, slots) steps/s. Columns that are not named stay as they are, 0 for new kinds; so are
-        the rates of new kinds beside others, but for those in ``colocated``: (kinds, beside, slots, 2)
-        steps/s of a kind beside one of ``colocated_rate``, and of that one beside it. ThroughputError
+        rate: (job_types, slots) steps/s. Columns that are not named stay as they are, 0 for new job types;
+        so are
+        the rates of new job types beside others, but for those in ``colocated``: (job_types, beside, slots,
+        2)
+        steps/s of a job type beside one of ``colocated_rate``, and of that one beside it. ThroughputError
         names what
         cannot be a rate.
         """
@@ -88,24 +96,30 @@ class Throughputs:
                 raise ThroughputError(
                     f"{self.origin}: there is no slot type {slot.accelerator!r} ({slot.locality.value})"
                 )
-        if rate.shape != (len(kinds), len(slots)):
+        if rate.shape != (len(job_types), len(slots)):
             raise ThroughputError(
-                f"rates have shape {rate.shape}, expected {(len(kinds), len(slots))}"
+                f"rates have shape {rate.shape}, expected {(len(job_types), len(slots))}"
             )
         bad = np.argwhere(~((rate >= 0) & (rate < np.inf)))
         if len(bad):
-            family, scale = kinds[bad[0, 0]]
+            family, scale = job_types[bad[0, 0]]
             raise ThroughputError(
                 f"rate of {family!r} at scale factor {scale}: must be a number >= 0, "
                 f"got {rate[tuple(bad[0])]}"
             )
-        new = tuple(dict.fromkeys(kind for kind in kinds if self.row(*kind) is None))
+        new = tuple(
+            dict.fromkeys(job_type for job_type in job_types if self.row(*job_type) is None)
+        )
         more = len(new)
         table = np.vstack([self.rate, np.zeros((more, len(self.slots)))])
-        pair = None if self.pair is None else np.pad(self.pair, ((0, more), (0, more), (0, 0)))
-        grown = replace(self, kinds=self.kinds + new, rate=table, pair=pair)
-        at = {kind: i for i, kind in enumerate(grown.kinds)}
-        rows: Ints = np.array([at[kind] for kind in kinds], np.int64)
+        pair = (
+            None
+            if self.colocated_rate is None
+            else np.pad(self.colocated_rate, ((0, more), (0, more), (0, 0)))
+        )
+        grown = replace(self, job_types=self.job_types + new, rate=table, colocated_rate=pair)
+        at = {job_type: i for i, job_type in enumerate(grown.job_types)}
+        rows: Ints = np.array([at[job_type] for job_type in job_types], np.int64)
         columns: Ints = np.array([have[slot] for slot in slots], np.int64)
         table[np.ix_(rows, columns)] = rate
         if colocated is None:
@@ -123,58 +137,69 @@ class Throughputs:
             )
         if not ((colocated >= 0) & (colocated < np.inf)).all():
             raise ThroughputError("rates of pairs: must be numbers >= 0")
-        others = [self.row(*kind) for kind in colocated_rate]
+        others = [self.row(*job_type) for job_type in colocated_rate]
         if None in others:
             missing = colocated_rate[others.index(None)]
             raise ThroughputError(f"no rate for {missing[0]!r} at scale factor {missing[1]}")
-        n = len(self.kinds)
-        pair = np.zeros((n, n, len(self.slots))) if self.pair is None else self.pair.copy()
+        n = len(self.job_types)
+        pair = (
+            np.zeros((n, n, len(self.slots)))
+            if self.colocated_rate is None
+            else self.colocated_rate.copy()
+        )
         other: Ints = np.array(others, np.int64)
         pair[np.ix_(rows, other, columns)] = colocated[..., 0]
         pair[np.ix_(other, rows, columns)] = colocated[..., 1].transpose(1, 0, 2)
-        return replace(self, pair=pair)
+        return replace(self, colocated_rate=pair)
 
     def on(self, cluster: Cluster, spread: bool = True) -> "Throughputs":
         """The columns that matter on a cluster: each of its types consolidated and, where the table has
         it and the servers make a difference, spread (not with spread=False). Jobs of one device are
         never spread: their rate there is 0."""
-        also = set(cluster.spreadable) if spread else set()
+        also = set(cluster.scatterable) if spread else set()
         columns = list(cluster.slots)
         for slot in self.slots:
-            if slot.locality is Locality.SPREAD and slot.accelerator in also:
+            if slot.locality is Locality.SCATTERED and slot.accelerator in also:
                 columns.insert(columns.index(SlotType(slot.accelerator)) + 1, slot)
         table = self.columns(tuple(columns))
-        apart = np.array([slot.locality is Locality.SPREAD for slot in columns])
-        single = np.array([scale == 1 for _, scale in self.kinds])
+        apart = np.array([slot.locality is Locality.SCATTERED for slot in columns])
+        single = np.array([scale == 1 for _, scale in self.job_types])
         return table._without(single[:, None] & apart, single[:, None, None] & apart)
 
     @cached_property
     def sibling(self) -> Ints:
         """(slots,) the column of the same accelerator type in the other locality, -1 = none."""
         at = {slot: i for i, slot in enumerate(self.slots)}
-        other = {Locality.CONSOLIDATED: Locality.SPREAD, Locality.SPREAD: Locality.CONSOLIDATED}
+        other = {
+            Locality.CONSOLIDATED: Locality.SCATTERED,
+            Locality.SCATTERED: Locality.CONSOLIDATED,
+        }
         found = [at.get(SlotType(s.accelerator, other[s.locality]), -1) for s in self.slots]
         return np.array(found, np.int64)
 
-    def worthwhile(self) -> "Throughputs":
+    def undominated(self) -> "Throughputs":
         """The same with rate 0 where nobody gains by being spread: with a spread rate that is not above
         the consolidated one, for both draw on the same devices. Policies need to look no further."""
-        apart = np.array([s.locality is Locality.SPREAD for s in self.slots]) & (self.sibling >= 0)
+        apart = np.array([s.locality is Locality.SCATTERED for s in self.slots]) & (
+            self.sibling >= 0
+        )
         idle = np.zeros_like(self.rate, np.bool_)
         idle[:, apart] = self.rate[:, apart] <= self.rate[:, self.sibling[apart]]
-        if self.pair is None or not apart.any():
+        if self.colocated_rate is None or not apart.any():
             return self._without(idle, None)
-        lower = np.zeros_like(self.pair, np.bool_)
-        lower[:, :, apart] = self.pair[:, :, apart] <= self.pair[:, :, self.sibling[apart]]
+        lower = np.zeros_like(self.colocated_rate, np.bool_)
+        lower[:, :, apart] = (
+            self.colocated_rate[:, :, apart] <= self.colocated_rate[:, :, self.sibling[apart]]
+        )
         return self._without(idle, lower & lower.transpose(1, 0, 2))
 
     def _without(self, alone: Bools, colocated_rate: Bools | None) -> "Throughputs":
-        """The same with rate 0 at these (kinds, slots) and (kinds, kinds, slots)."""
+        """The same with rate 0 at these (job_types, slots) and (job_types, job_types, slots)."""
         if not (alone.any() or (colocated_rate is not None and colocated_rate.any())):
             return self
         pair = (
-            self.pair
-            if self.pair is None or colocated_rate is None
-            else np.where(colocated_rate, 0.0, self.pair)
+            self.colocated_rate
+            if self.colocated_rate is None or colocated_rate is None
+            else np.where(colocated_rate, 0.0, self.colocated_rate)
         )
-        return replace(self, rate=np.where(alone, 0.0, self.rate), pair=pair)
+        return replace(self, rate=np.where(alone, 0.0, self.rate), colocated_rate=pair)

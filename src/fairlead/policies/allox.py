@@ -43,7 +43,7 @@ class AlloX:
     as_released: bool = False
     name: str = "allox"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     @classmethod

@@ -101,19 +101,19 @@ def by_class(
 
 
 def central_allocation(
-    snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats
+    snapshot: Snapshot, rate: Floats, space_sharing: bool, worth: Floats
 ) -> Allocation | None:
     """The middle of the best shares (``fairlead.policies.solve.analytic_centre.central_shares``), with
     no report yet; None
     where it was not found."""
-    if not packed and len(rate) > DENSE:
+    if not space_sharing and len(rate) > DENSE:
         return _central_alone(snapshot, rate, worth)
-    found = centre_with_pairs(snapshot, rate, packed, worth)
+    found = centre_with_pairs(snapshot, rate, space_sharing, worth)
     return None if found is None else shares_of_centre(snapshot, found)
 
 
 def centre_with_pairs(
-    snapshot: Snapshot, rate: Floats, packed: bool, worth: Floats
+    snapshot: Snapshot, rate: Floats, space_sharing: bool, worth: Floats
 ) -> CentralShares | None:
     """The middle of the best shares, with prices
     (``fairlead.policies.solve.analytic_centre.central_shares``)."""
@@ -122,8 +122,8 @@ def centre_with_pairs(
         snapshot.job_scale,
         snapshot.accelerator_of_slot,
         snapshot.capacity,
-        snapshot.kind,
-        snapshot.colocated_rate if packed else None,
+        snapshot.job_type,
+        snapshot.colocated_rate if space_sharing else None,
         worth,
     )
 
@@ -156,8 +156,8 @@ def _central_alone(snapshot: Snapshot, rate: Floats, worth: Floats) -> Allocatio
 
 def unit_ids(snapshot: Snapshot) -> Ints:
     """(units, width) job ids, -1 behind the last; a copy."""
-    ids = snapshot.jobs[snapshot.member]
-    ids[snapshot.member < 0] = -1
+    ids = snapshot.jobs[snapshot.group_members]
+    ids[snapshot.group_members < 0] = -1
     return ids
 
 

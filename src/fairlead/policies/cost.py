@@ -43,7 +43,7 @@ class ThroughputPerCost:
     central: bool = False
     name: str = "throughput_per_cost"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -75,12 +75,14 @@ class ThroughputPerCostSlo:
     all_or_none: bool = False
     name: str = "throughput_per_cost_slo"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified at the least lateness."""
-        return _dated(snapshot, prices(snapshot, self.name), self.all_or_none, packed=False)[0]
+        return _dated(snapshot, prices(snapshot, self.name), self.all_or_none, space_sharing=False)[
+            0
+        ]
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s per $/h, of all jobs."""
@@ -99,16 +101,16 @@ class PackedThroughputPerCostSlo:
     all_or_none: bool = False
     name: str = "throughput_per_cost_packed_slo"
     heterogeneity_aware: bool = True
-    packed: bool = True
+    space_sharing: bool = True
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified at the least lateness."""
         price = prices(snapshot, self.name)
-        packed, less = _dated(snapshot, price, self.all_or_none, packed=True)
+        packed, less = _dated(snapshot, price, self.all_or_none, space_sharing=True)
         if self.all_or_none:
             return packed
-        plain, late = _dated(snapshot, price, self.all_or_none, packed=False)
+        plain, late = _dated(snapshot, price, self.all_or_none, space_sharing=False)
         return packed if less < late - NOTHING_LATE else pairs_where_they_pay(plain, packed)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -130,7 +132,7 @@ class MinCost:
 
     name: str = "min_cost"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -154,12 +156,12 @@ class MinCostSlo:
 
     name: str = "min_cost_slo"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified at the least lateness."""
-        problem, needs = _needs(snapshot, packed=False, all_or_none=False)
+        problem, needs = _needs(snapshot, space_sharing=False, all_or_none=False)
         return _say_unmet(
             snapshot, _cheapest(snapshot, prices(snapshot, self.name), problem, needs)
         )
@@ -170,21 +172,23 @@ class MinCostSlo:
 
 
 def _dated(
-    snapshot: Snapshot, price: Floats, all_or_none: bool, packed: bool
+    snapshot: Snapshot, price: Floats, all_or_none: bool, space_sharing: bool
 ) -> tuple[Allocation, float]:
     """The most throughput per cost at the least lateness, and the lateness. price: (slots,)."""
-    problem, needs = _needs(snapshot, packed, all_or_none)
+    problem, needs = _needs(snapshot, space_sharing, all_or_none)
     worth = np.ones(len(snapshot.jobs))
     made = largest(snapshot, worth, 1.0 / price, problem, needs, central=all_or_none)
     return _say_unmet(snapshot, made), needs.shortfall
 
 
-def _needs(snapshot: Snapshot, packed: bool, all_or_none: bool) -> tuple[ShareProblem, Needs]:
+def _needs(
+    snapshot: Snapshot, space_sharing: bool, all_or_none: bool
+) -> tuple[ShareProblem, Needs]:
     """all_or_none: needs that cannot all be met are given up; deadlines that have passed ask nothing."""
     rate = needed(snapshot)
     if all_or_none:
         rate[np.isinf(rate)] = 0.0
-    problem = keyed(snapshot, rate, packed)
+    problem = keyed(snapshot, rate, space_sharing)
     asked = rate[problem.classes.first]
     needs = least_shortfall(problem, asked)
     beyond = bool((asked > np.where(problem.can_run, problem.best, 0.0)).any())
@@ -240,5 +244,5 @@ def _well_spent(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
     problem = ShareProblem.of(snapshot)
     worth = _best_prices(problem, price)[problem.classes.of]
     work = float(worth @ made.throughput(snapshot))
-    scale = snapshot.job_scale[made.member(snapshot)[:, 0]]
+    scale = snapshot.job_scale[made.group_members(snapshot)[:, 0]]
     return work / float(scale @ (made.share @ price)) if work > 0 else 0.0

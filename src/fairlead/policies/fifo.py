@@ -27,7 +27,7 @@ class FifoAwareShares:
 
     name = "fifo_aware"
     heterogeneity_aware = True
-    packed = False
+    space_sharing = False
     work_conserving = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -67,14 +67,16 @@ class FifoShares:
     seed: int
     name: str = "fifo"
     heterogeneity_aware: bool = False
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
         queue = _Queue(snapshot, heterogeneity_aware=False, seed=self.seed)
         in_force = (
-            snapshot.share if not snapshot.packed else snapshot.share[snapshot.member[:, 1] < 0]
+            snapshot.share
+            if not snapshot.space_sharing
+            else snapshot.share[snapshot.group_members[:, 1] < 0]
         )
         had = np.where(in_force.max(axis=1) > 0, in_force.argmax(axis=1), -1)
         job, slot = queue.fill(had)
@@ -97,7 +99,7 @@ class FifoPlanner(RoundsOnlyPlanner):
 
     seed: int
     heterogeneity_aware: bool
-    packed: bool = False
+    space_sharing: bool = False
 
     @property
     def name(self) -> str:

@@ -28,7 +28,7 @@ class FifoPacked:
     forgets_head: bool = False
     name: str = "fifo_packed"
     heterogeneity_aware: bool = True
-    packed: bool = True
+    space_sharing: bool = True
     work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -66,7 +66,7 @@ def _pack(snapshot: Snapshot, slot: Ints, head: int) -> Ints:
 
 def _together(snapshot: Snapshot, hosts: Ints, slot: Ints, guest: int) -> Floats:
     """(hosts,) sum of normalised rates of each host and the guest on the host's slot."""
-    colocated_rate, kind, rate = snapshot.colocated_rate, snapshot.kind, snapshot.solo_rate
+    colocated_rate, kind, rate = snapshot.colocated_rate, snapshot.job_type, snapshot.solo_rate
     if colocated_rate is None:
         return np.zeros(len(hosts))
     host = colocated_rate[kind[hosts], kind[guest], slot] / rate[hosts, slot]

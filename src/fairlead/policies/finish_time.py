@@ -34,7 +34,7 @@ class FinishTime:
     central: bool = False  # the middle of the optima, as an interior-point solver has it
     name: str = "finish_time_aware"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -64,7 +64,7 @@ class AgnosticFinishTime:
     reference: str = ""
     name: str = "finish_time"
     heterogeneity_aware: bool = False
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -96,7 +96,7 @@ class PackedFinishTime:
     central: bool = False  # the middle of the optima, pairs at the programme's word
     name: str = "finish_time_packed"
     heterogeneity_aware: bool = True
-    packed: bool = True
+    space_sharing: bool = True
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

@@ -35,7 +35,7 @@ class Gandiva:
     random: PythonRandomStream
     name: str = "gandiva"
     heterogeneity_aware: bool = False
-    packed: bool = True
+    space_sharing: bool = True
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -81,12 +81,12 @@ def _lasting(snapshot: Snapshot) -> Ints:
     """(pairs, 2) positions of the jobs of those pairs that go on."""
     previous = snapshot.previous
     none: Ints = np.zeros((0, 2), np.int64)
-    if previous is None or previous.units.shape[1] < 2 or snapshot.colocated_rate is None:
+    if previous is None or previous.job_groups.shape[1] < 2 or snapshot.colocated_rate is None:
         return none
-    ids = previous.units[previous.units[:, 1] >= 0]
+    ids = previous.job_groups[previous.job_groups[:, 1] >= 0]
     pairs = np.searchsorted(snapshot.jobs, ids[np.isin(ids, snapshot.jobs).all(axis=1)])
     types = first_slot(snapshot)
-    kind, alone = snapshot.kind[pairs], snapshot.solo_rate[pairs][:, :, types]
+    kind, alone = snapshot.job_type[pairs], snapshot.solo_rate[pairs][:, :, types]
     first = snapshot.colocated_rate[kind[:, 0], kind[:, 1]][:, types]
     second = snapshot.colocated_rate[kind[:, 1], kind[:, 0]][:, types]
     rate = np.stack([first, second], axis=1)  # (pairs, 2, types)

@@ -36,7 +36,7 @@ class GandivaFair:
 
     name: str = "gandiva_fair"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

@@ -20,7 +20,7 @@ class Isolated:
 
     name = "isolated"
     heterogeneity_aware = False
-    packed = False
+    space_sharing = False
     work_conserving = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

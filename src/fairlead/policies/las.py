@@ -44,7 +44,7 @@ class Las:
     central: bool = False
     name: str = "las_aware"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -118,7 +118,7 @@ class AgnosticLas:
     central: bool = False
     name: str = "las"
     heterogeneity_aware: bool = False
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -172,12 +172,12 @@ class PackedLas:
     central: bool = False  # the middle of the optima, pairs at the programme's word
     name: str = "las_packed"
     heterogeneity_aware: bool = True
-    packed: bool = True
+    space_sharing: bool = True
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
-        problem = ShareProblem.of(snapshot, packed=True)
+        problem = ShareProblem.of(snapshot, space_sharing=True)
         gain = gain_of(proportional_rate(snapshot))
         worth = gain * snapshot.job_scale / snapshot.weight
         if self.central and (made := _at_analytic_centre(snapshot, problem, worth)) is not None:
@@ -207,7 +207,7 @@ class PackedLas:
         made = replace(made, report=report)
         if not self.central and report.objective:
             least = report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(worth)
-            made = least_migration(snapshot, made, least, packed=True)
+            made = least_migration(snapshot, made, least, space_sharing=True)
         return made.check(snapshot)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:

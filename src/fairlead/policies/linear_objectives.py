@@ -112,13 +112,13 @@ def needed(snapshot: Snapshot) -> Floats:
     return rate
 
 
-def keyed(snapshot: Snapshot, need: Floats, packed: bool) -> ShareProblem:
+def keyed(snapshot: Snapshot, need: Floats, space_sharing: bool) -> ShareProblem:
     """Jobs of one class and need are alike."""
     rows = np.column_stack([snapshot.job_class.astype(np.float64), need])
     if not need.any():
-        return ShareProblem.of(snapshot, packed=packed)
+        return ShareProblem.of(snapshot, space_sharing=space_sharing)
     _, key = np.unique(rows, axis=0, return_inverse=True)
-    return ShareProblem.of(snapshot, key.reshape(-1).astype(np.int64), packed=packed)
+    return ShareProblem.of(snapshot, key.reshape(-1).astype(np.int64), space_sharing=space_sharing)
 
 
 def unmet(snapshot: Snapshot, made: Allocation, need: Floats) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ class Makespan:
     central: bool = False  # the middle of the optima, as an interior-point solver has it
     name: str = "makespan_aware"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -54,7 +54,7 @@ class AgnosticMakespan:
     reference: str = ""
     name: str = "makespan"
     heterogeneity_aware: bool = False
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -80,7 +80,7 @@ class PackedMakespan:
     central: bool = False  # the middle of the optima, as an interior-point solver has it
     name: str = "makespan_packed"
     heterogeneity_aware: bool = True
-    packed: bool = True
+    space_sharing: bool = True
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

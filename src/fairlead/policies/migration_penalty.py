@@ -27,7 +27,7 @@ INTERVAL_S = 7200.0  # a share that is withdrawn costs one start in about this t
 
 
 def least_migration(
-    snapshot: Snapshot, made: Allocation, need: Floats, packed: bool = False
+    snapshot: Snapshot, made: Allocation, need: Floats, space_sharing: bool = False
 ) -> Allocation:
     """max_x sum_i t_i / p_i - sum_ij m_i (y_ij - x_ij)+   s.t.  t_i >= need_i,  time, devices.
 
@@ -37,11 +37,11 @@ def least_migration(
     force, or with
     more than ``MAX_RATES`` rates, ``made`` itself; its report stays, for it is about the optimum.
     """
-    alone = snapshot.member[:, 1] < 0 if snapshot.packed else slice(None)
+    alone = snapshot.group_members[:, 1] < 0 if snapshot.space_sharing else slice(None)
     kept = snapshot.share[alone]
     if not (snapshot.restart_s.any() and kept.any()):
         return made
-    problem = ShareProblem.of(snapshot, _alike(snapshot, kept, need), packed=packed)
+    problem = ShareProblem.of(snapshot, _alike(snapshot, kept, need), space_sharing=space_sharing)
     if np.count_nonzero(problem.rate) > MAX_RATES:
         return made
     classes = problem.classes
@@ -57,7 +57,7 @@ def least_migration(
         return made
     share = answer.per_job(problem)
     share[np.nonzero(held)] += answer.columns[:-1]
-    pairs = pair_shares(problem, answer, snapshot) if packed else ()
+    pairs = pair_shares(problem, answer, snapshot) if space_sharing else ()
     new = allocation(snapshot, share[classes.of], made.report, *pairs)
     used, time = new.tally(snapshot)
     over = max(1.0, float((used / np.maximum(snapshot.capacity, 1.0)).max()), float(time.max()))

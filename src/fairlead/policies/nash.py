@@ -39,7 +39,7 @@ class Nash:
     weighted: bool = True
     name: str = "nash"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -73,7 +73,7 @@ class StrategyProof:
     weighted: bool = True
     name: str = "strategy_proof"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

@@ -68,7 +68,7 @@ def parametric_singles(
     the shares in the middle."""
     rate = snapshot.solo_rate if agnostic is None else agnostic
     problem = Levels(
-        kind=snapshot.kind,
+        kind=snapshot.job_type,
         rate=rate,
         scale=snapshot.job_scale,
         accelerator_of_slot=snapshot.accelerator_of_slot,
@@ -96,9 +96,9 @@ def parametric_pairs(
 ) -> Allocation:
     """The best shares of jobs alone and in pairs. Without ``interior``, shares without pairs where those
     reach the same level."""
-    rows = np.column_stack([snapshot.kind, need.steps, need.age, need.isolated])
+    rows = np.column_stack([snapshot.job_type, need.steps, need.age, need.isolated])
     _, key = np.unique(rows, axis=0, return_inverse=True)
-    problem = ShareProblem.of(snapshot, key.reshape(-1), packed=True)
+    problem = ShareProblem.of(snapshot, key.reshape(-1), space_sharing=True)
     first = problem.classes.first
     steps, age, isolated = need.steps[first], need.age[first], need.isolated[first]
     gain = gain_of(proportional_rate(snapshot))[first]
@@ -121,7 +121,9 @@ def parametric_pairs(
     made = replace(made, report=report)
     if middle is None and reached:
         least = need.rate(reached * (1 + OBJECTIVE_TOLERANCE)) * say
-        made = least_migration(snapshot, made, least, packed=problem.colocated_rate is not None)
+        made = least_migration(
+            snapshot, made, least, space_sharing=problem.colocated_rate is not None
+        )
     return made.check(snapshot)
 
 
@@ -131,10 +133,10 @@ Interior: TypeAlias = Callable[
 
 
 def parametric_level(
-    snapshot: Snapshot, rate: Floats, packed: bool, need: Requirements, level: float | None
+    snapshot: Snapshot, rate: Floats, space_sharing: bool, need: Requirements, level: float | None
 ) -> Allocation | None:
     """The middle of the shares that reach the level, if there is one and it was found."""
-    return central_allocation(snapshot, rate, packed, _worth(need, level)) if level else None
+    return central_allocation(snapshot, rate, space_sharing, _worth(need, level)) if level else None
 
 
 def _worth(need: Requirements, level: float) -> Floats:

@@ -61,9 +61,9 @@ class Partition:
         return self.inner.heterogeneity_aware
 
     @property
-    def packed(self) -> bool:
+    def space_sharing(self) -> bool:
         """As the inner policy; pairs are of jobs in one part."""
-        return self.inner.packed
+        return self.inner.space_sharing
 
     @property
     def work_conserving(self) -> bool:
@@ -117,8 +117,8 @@ def part_of(
     """The snapshot with only these jobs (positions, ascending), the pairs among them, and these devices."""
     position = np.full(len(snapshot.jobs) + 1, -1, np.int64)  # the last is that of no job
     position[jobs] = np.arange(len(jobs))
-    member = position[snapshot.member]
-    units = np.flatnonzero(((member >= 0) | (snapshot.member < 0)).all(axis=1))
+    member = position[snapshot.group_members]
+    units = np.flatnonzero(((member >= 0) | (snapshot.group_members < 0)).all(axis=1))
     previous = None
     if basis and snapshot.previous is not None:
         report = replace(snapshot.previous.report, basis=basis)
@@ -134,11 +134,11 @@ def part_of(
         deadline_s=snapshot.deadline_s[jobs],
         job_class=snapshot.job_class[jobs],
         tenant=snapshot.tenant[jobs],
-        kind=snapshot.kind[jobs],
+        job_type=snapshot.job_type[jobs],
         isolated_s=snapshot.isolated_s[jobs],
         restart_s=snapshot.restart_s[jobs],
         capacity=capacity,
-        member=member[units],
+        group_members=member[units],
         scale=snapshot.scale[units],
         rate=snapshot.rate[units],
         received_s=snapshot.received_s[units],
@@ -152,9 +152,12 @@ def part_of(
 
 def _join(made: Sequence[Allocation]) -> Allocation:
     """All units, those of one job first and by id, with what the reports have in common."""
-    width = max(a.units.shape[1] for a in made)
+    width = max(a.job_groups.shape[1] for a in made)
     units = np.concatenate(
-        [np.pad(a.units, ((0, 0), (0, width - a.units.shape[1])), constant_values=-1) for a in made]
+        [
+            np.pad(a.job_groups, ((0, 0), (0, width - a.job_groups.shape[1])), constant_values=-1)
+            for a in made
+        ]
     )
     share = np.concatenate([a.share for a in made])
     size = np.count_nonzero(units >= 0, axis=1)

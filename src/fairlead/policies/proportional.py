@@ -21,7 +21,7 @@ class Proportional:
 
     name = "proportional"
     heterogeneity_aware = False
-    packed = False
+    space_sharing = False
     work_conserving = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

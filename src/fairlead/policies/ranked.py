@@ -27,7 +27,11 @@ def best_slot(snapshot: Snapshot) -> Ints:
 
 def in_force(snapshot: Snapshot) -> Ints:
     """(jobs,) slot where the job has the largest share of the allocation in force, -1 = it has none."""
-    share = snapshot.share[snapshot.member[:, 1] < 0] if snapshot.packed else snapshot.share
+    share = (
+        snapshot.share[snapshot.group_members[:, 1] < 0]
+        if snapshot.space_sharing
+        else snapshot.share
+    )
     return np.where(share.max(axis=1, initial=0.0) > 0, share.argmax(axis=1), -1)
 
 

@@ -29,7 +29,7 @@ class RecordedTraits:
     """What the mechanism needs to know about the policy that made the recording."""
 
     heterogeneity_aware: bool
-    packed: bool
+    space_sharing: bool
     work_conserving: bool
     global_queue: bool
 
@@ -56,7 +56,7 @@ class Recorded:
 
     name: str
     heterogeneity_aware: bool
-    packed: bool
+    space_sharing: bool
     work_conserving: bool
     global_queue: bool  # one queue over all types, Gavel's option --enable_global_queue
     origin: str
@@ -111,7 +111,7 @@ def load(path: str) -> Recorded:
     return Recorded(
         name=f"recorded:{log.name}",
         heterogeneity_aware=traits.heterogeneity_aware,
-        packed=traits.packed,
+        space_sharing=traits.space_sharing,
         work_conserving=traits.work_conserving,
         global_queue=traits.global_queue,
         origin=path,

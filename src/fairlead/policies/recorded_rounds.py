@@ -31,7 +31,7 @@ class RecordedRounds(RoundsOnlyPlanner):
     name: str
     origin: str
     rounds: tuple[tuple[Ints, Ints], ...]  # (jobs,) ids and (jobs,) a device id of each
-    packed: bool = False
+    space_sharing: bool = False
 
     def start(self) -> int:
         """The number of the first round."""

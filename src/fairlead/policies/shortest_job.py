@@ -24,7 +24,7 @@ class ShortestJobFirst:
 
     name: str = "shortest_job_first"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -49,7 +49,7 @@ class ShortestRemainingTimeFirst:
 
     name: str = "srtf"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

@@ -27,7 +27,7 @@ class SimpleShare:
     strict: bool = False
     name: str = "gandiva_fair"
     heterogeneity_aware: bool = False
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

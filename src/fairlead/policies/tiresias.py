@@ -42,7 +42,7 @@ class Tiresias(RoundsOnlyPlanner):
     thresholds: tuple[float, ...] = THRESHOLDS
     promote_knob: float = 0.0
     name: str = "tiresias"
-    packed: bool = False
+    space_sharing: bool = False
 
     @classmethod
     def of(cls, text: str | None, seed: int) -> "Tiresias":
@@ -71,12 +71,12 @@ class Tiresias(RoundsOnlyPlanner):
         """Nobody has been promoted."""
         return TiresiasState()
 
-    def kept(self, state: TiresiasState) -> dict[str, Floats]:
+    def state_dict(self, state: TiresiasState) -> dict[str, Floats]:
         """(promoted, 3) job, run time and age."""
         rows = [(float(job), *since) for job, since in state.promoted.items()]
         return {"promoted": np.array(rows).reshape(-1, 3)}
 
-    def resume(self, kept: Mapping[str, Floats]) -> TiresiasState:
+    def load_state_dict(self, kept: Mapping[str, Floats]) -> TiresiasState:
         """From what was kept."""
         rows = kept["promoted"].tolist()
         return TiresiasState({int(job): (ran_s, age_s) for job, ran_s, age_s in rows})

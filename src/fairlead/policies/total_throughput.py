@@ -25,12 +25,14 @@ class TotalThroughput:
     central: bool = False
     name: str = "total_throughput"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return _total(snapshot, np.ones(len(snapshot.jobs)), packed=False, central=self.central)
+        return _total(
+            snapshot, np.ones(len(snapshot.jobs)), space_sharing=False, central=self.central
+        )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s of all jobs."""
@@ -48,12 +50,12 @@ class NormalisedThroughput:
 
     name: str = "total_throughput_normalised"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return _total(snapshot, _per_fastest(snapshot), packed=False)
+        return _total(snapshot, _per_fastest(snapshot), space_sharing=False)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Jobs at full speed that do as much."""
@@ -70,14 +72,15 @@ class PackedThroughput:
 
     name: str = "total_throughput_packed"
     heterogeneity_aware: bool = True
-    packed: bool = True
+    space_sharing: bool = True
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         worth = np.ones(len(snapshot.jobs))
         return pairs_where_they_pay(
-            _total(snapshot, worth, packed=False), _total(snapshot, worth, packed=True)
+            _total(snapshot, worth, space_sharing=False),
+            _total(snapshot, worth, space_sharing=True),
         )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -92,6 +95,11 @@ def _per_fastest(snapshot: Snapshot) -> Floats:
     return np.asarray(np.divide(1.0, best, out=np.zeros_like(best), where=best > 0))
 
 
-def _total(snapshot: Snapshot, worth: Floats, packed: bool, central: bool = False) -> Allocation:
-    problem, each = ShareProblem.of(snapshot, packed=packed), np.ones(len(snapshot.slots))
+def _total(
+    snapshot: Snapshot, worth: Floats, space_sharing: bool, central: bool = False
+) -> Allocation:
+    problem, each = (
+        ShareProblem.of(snapshot, space_sharing=space_sharing),
+        np.ones(len(snapshot.slots)),
+    )
     return largest(snapshot, worth, each, problem, Needs.none(problem), central)

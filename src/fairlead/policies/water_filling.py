@@ -62,7 +62,7 @@ class WaterFilling:
     central: bool = False
     name: str = "water_filling_aware"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -104,7 +104,7 @@ class AgnosticWaterFilling:
     central: bool = False
     name: str = "water_filling"
     heterogeneity_aware: bool = False
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -140,13 +140,13 @@ class PackedWaterFilling:
     always: bool = False  # pairs wherever the solver ends
     name: str = "water_filling_packed"
     heterogeneity_aware: bool = True
-    packed: bool = True
+    space_sharing: bool = True
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.water_filling``)."""
         table = _Table.of(snapshot, self.entities)
-        problem = ShareProblem.of(snapshot, table.key, packed=True)
+        problem = ShareProblem.of(snapshot, table.key, space_sharing=True)
         per_height = proportional_rate(snapshot) / snapshot.job_scale
         unit = per_height[problem.classes.first]
         best = np.where(problem.can_run, problem.best, 0.0)
@@ -214,7 +214,7 @@ class _Table:
     def jobs(self, snapshot: Snapshot, agnostic: bool = False) -> FillJobs:
         """The kinds of the rows' jobs; a height of 1 is p_i / s_i steps/s. agnostic: with rates of 1."""
         first = self.classes.first
-        of_kind = group(snapshot.kind[first])
+        of_kind = group(snapshot.job_type[first])
         some = first[of_kind.first]
         scale = snapshot.job_scale[some].astype(np.float64)
         there: Bools = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]

@@ -67,7 +67,7 @@ _KINDS: dict[bytes, Any] = {
     b"c": e.RestartCostsLearned,
     b"g": e.JobsReweighted,
     b"h": e.JobsPaused,
-    b"k": e.KindsLearned,
+    b"k": e.JobTypesLearned,
     b"b": e.RatesLearned,
     b"d": e.JobsDropped,
     b"a": e.NodesAvoided,
@@ -193,7 +193,7 @@ def _asked(solve: c.Solve) -> Asked:
         shot.steps_left,
         shot.age_s,
         shot.capacity,
-        shot.member,
+        shot.group_members,
         shot.rate,
         shot.received_s,
         shot.deficit_s,
@@ -370,7 +370,7 @@ def recover(
     (CheckError). policy: what is to solve from now on; None = made by the name in the setup.
     """
     if policy is None:
-        policy = registry.make(setup.policy, seed=setup.seed, profile=setup.profile.name)
+        policy = registry.make(setup.policy, seed=setup.seed, profile=setup.settings.name)
     if state is None:
         return _compare(build(setup, policy), tail, name, 1)
     return _compare(restore(setup, state, policy), tail, name, 2)

@@ -25,7 +25,7 @@ class PolicyTraits:
 
     name: str
     heterogeneity_aware: bool
-    packed: bool
+    space_sharing: bool
     work_conserving: bool
     global_queue: bool
     strict: bool = False
@@ -43,7 +43,7 @@ class Setup:
     cluster: Cluster
     throughputs: Throughputs
     policy: str
-    profile: MechanismSettings
+    settings: MechanismSettings
     seed: int
     restart_costs: RestartCosts = field(default_factory=RestartCosts)
     overlap_solves: bool = False
@@ -55,7 +55,7 @@ def traits_of(policy: Policy) -> PolicyTraits:
     return PolicyTraits(
         policy.name,
         policy.heterogeneity_aware,
-        policy.packed,
+        policy.space_sharing,
         policy.work_conserving,
         bool(getattr(policy, "global_queue", False)),
         bool(getattr(policy, "strict", False)),
@@ -87,14 +87,14 @@ def build(setup: Setup, policy: Policy | Planner | None = None) -> Scheduler:
     """A fresh scheduler. Without the policy, as for a replay, its traits stand in for it."""
     if policy is None:
         policy = setup.traits or registry.make(
-            setup.policy, seed=setup.seed, profile=setup.profile.name
+            setup.policy, seed=setup.seed, profile=setup.settings.name
         )
-    planner = planner_of(policy, setup.policy, setup.seed, setup.profile)
+    planner = planner_of(policy, setup.policy, setup.seed, setup.settings)
     return Scheduler(
         setup.cluster,
         setup.throughputs,
         planner,
-        setup.profile,
+        setup.settings,
         setup.restart_costs,
         setup.overlap_solves,
         setup.policy,

@@ -45,7 +45,7 @@ class Reference:
         self.origin = throughputs.origin
         self.rate = {
             kind: one
-            for kind, one in zip(throughputs.kinds, rate.tolist(), strict=True)
+            for kind, one in zip(throughputs.job_types, rate.tolist(), strict=True)
             if one > 0  # a kind that runs nowhere is never drawn
         }
 

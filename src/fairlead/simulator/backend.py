@@ -31,7 +31,7 @@ from fairlead.model.job import Arrival, Job
 from fairlead.model.plan import PlannerAnswer, PlannerState
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
-from fairlead.scheduler.placement.servers import are_spread
+from fairlead.scheduler.placement.servers import are_scattered
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.round_kernels import begin, finish
 from fairlead.simulator.shockwave_reference.round_rules import (
@@ -114,7 +114,7 @@ class SimBackend:
         self._stalled = False
         slots = self.throughputs.slots
         self._type: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
-        self._fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
+        self._fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.job_types))
         self._jobs = TrueJobs(len(slots))
         self._stages = Stages(self.throughputs)
         self._released = ReleasedRules(self.throughputs) if released else None
@@ -252,16 +252,16 @@ class SimBackend:
                 self.window_open -= 1
 
     def _start_round(self, command: StartRound) -> None:
-        if not len(command.units):
+        if not len(command.job_groups):
             self._round = None
             return
         self._stalled = False
         jobs, ground_truth = self._jobs, self.ground_truth
-        index = jobs.index.find(command.units)
+        index = jobs.index.find(command.job_groups)
         noise = jobs.ones[: len(index)]
         if ground_truth.rate_noise > 0:
             noise = ground_truth.noise(command.round, len(index))
-        pair = self.throughputs.pair
+        pair = self.throughputs.colocated_rate
         column = self._columns(command)
         work = begin(
             index,
@@ -284,7 +284,7 @@ class SimBackend:
             self._stages.table,
         )
         self._round = _Round(command, index, column, *work)
-        if self.early_s < np.inf and command.active > int((command.units >= 0).sum()):
+        if self.early_s < np.inf and command.active > int((command.job_groups >= 0).sum()):
             self._end_early(self._round)
 
     def _end_early(self, current: "_Round") -> None:
@@ -302,7 +302,9 @@ class SimBackend:
         first, devices, cluster = command.first, command.devices, self.cluster
         kind = cluster.device_type[devices[first[:-1]]]
         column = np.searchsorted(self._type, kind)
-        spread = are_spread(first, devices, cluster.device_type, cluster.device_node, self._fewest)
+        spread = are_scattered(
+            first, devices, cluster.device_type, cluster.device_node, self._fewest
+        )
         other = self.throughputs.sibling[column]
         return np.where(spread & (other >= 0), other, column)
 
@@ -321,7 +323,7 @@ class SimBackend:
         self._report = told
         jobs, where = self._jobs, now.index[changed]
         batch = self._stages.batch(where) if self._released is None else self._released.of(where)
-        ids = now.command.units[changed]
+        ids = now.command.job_groups[changed]
         return RequirementsChanged(time_s, ids, batch, jobs.total[where], jobs.done[where])
 
     def _finish(self, now: "_Round", time_s: float) -> tuple[_Report, Bools | None]:

@@ -112,9 +112,9 @@ class FluidBackend(SimBackend):
         table = self._table
         return throughput(
             snapshot.jobs,
-            np.ascontiguousarray(made.units),
+            np.ascontiguousarray(made.job_groups),
             np.ascontiguousarray(made.share),
             table.rate[kind],
             kind,
-            _NO_PAIRS if table.pair is None else table.pair,
+            _NO_PAIRS if table.colocated_rate is None else table.colocated_rate,
         )

@@ -190,7 +190,7 @@ class SimulationRun:
         for family in (options.ground_truth or GroundTruth()).restart_costs.by_family:
             if family not in rates.families:
                 raise ConfigError(f"restart cost: {family!r} is not in the throughput table")
-        table = rates.on(machines, profile.spread)
+        table = rates.on(machines, profile.scattered)
         make_estimator(
             options.estimator, table, machines, options.seed
         )  # says what is wrong with it
@@ -238,7 +238,7 @@ class SimulationRun:
             fairlead.__version__,
             self.cluster,
             # Where the table was read from is no part of what was run: it may be named otherwise later.
-            replace(self.throughputs.on(self.cluster, self.profile.spread), origin="journal"),
+            replace(self.throughputs.on(self.cluster, self.profile.scattered), origin="journal"),
             getattr(self.made, "spec", self.policy),
             self.profile,
             options.seed,

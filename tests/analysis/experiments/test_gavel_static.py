@@ -137,7 +137,7 @@ def test_times_stand_beside_the_published_ones() -> None:
 
 def test_without_the_release_s_file_rates_in_pairs_are_modelled(tmp_path: Path) -> None:
     table, words = rates(Bench(run_here, folder=tmp_path))
-    assert table.pair is not None
+    assert table.colocated_rate is not None
     assert "modelled" in words[0]
 
 

@@ -36,7 +36,7 @@ def plain(number: int, time_s: float, devices: int = 1, tenant: str = "a") -> Ar
 
 def test_families_run_on_two_of_the_types_at_least() -> None:
     assert ((RATES.rate > 0).sum(axis=1) >= 2).all()
-    assert {1, 2, 4, 8, 16, 32} <= {scale for _, scale in RATES.kinds}
+    assert {1, 2, 4, 8, 16, 32} <= {scale for _, scale in RATES.job_types}
     assert "A3C" not in RATES.families
 
 

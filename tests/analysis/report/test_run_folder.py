@@ -42,7 +42,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_that_fails_and_one_that_is_stopped_say_so(tmp_path: Path) -> None:
     class Nothing:
-        name, heterogeneity_aware, packed, work_conserving = "nothing", True, False, True
+        name, heterogeneity_aware, space_sharing, work_conserving = "nothing", True, False, True
 
         def allocate(self, snapshot: object) -> None:
             return None

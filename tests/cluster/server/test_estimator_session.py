@@ -69,7 +69,7 @@ def _core(state: Path) -> Scheduler:
 
 def _rate(core: Scheduler, job: int) -> float:
     row = core.ledger.jobs.row[core.ledger.row(JobId(job))]
-    assert core.believed.of_row(int(row)) >= 0
+    assert core.beliefs.of_row(int(row)) >= 0
     return float(core.throughputs.rate[row].max())
 
 

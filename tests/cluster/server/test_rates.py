@@ -87,8 +87,8 @@ def _beside(table: Throughputs, one: JobRow, two: JobRow | str) -> float:
     b = table.row(two if isinstance(two, str) else two.kind, 1)
     assert a is not None
     assert b is not None
-    assert table.pair is not None
-    return float(table.pair[a, b, table.slots.index(SlotType("v100"))])
+    assert table.colocated_rate is not None
+    return float(table.colocated_rate[a, b, table.slots.index(SlotType("v100"))])
 
 
 def test_jobs_that_state_how_fast_they_are_beside_others_can_be_pairs() -> None:
@@ -114,8 +114,10 @@ def test_a_family_of_the_table_keeps_what_it_keeps_beside_others_of_it() -> None
     a, known = table.row(rows[0].kind, 1), table.row("known", 1)
     assert a is not None
     assert known is not None
-    assert table.pair is not None
-    assert table.pair[known, a].max() == 4.0, "0.8 of its rate, as beside the other family"
+    assert table.colocated_rate is not None
+    assert table.colocated_rate[known, a].max() == 4.0, (
+        "0.8 of its rate, as beside the other family"
+    )
 
 
 def test_what_is_stated_of_pairs_makes_another_kind() -> None:

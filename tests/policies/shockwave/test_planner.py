@@ -157,10 +157,10 @@ def test_idle_devices_go_to_the_longest_and_newcomers_wait_for_nobody() -> None:
     _, state = planned(snapshot)
     state = replace(state, slot=np.full_like(state.slot, -1))
     plan, after = planner.plan(snapshot, state)
-    assert plan.unit.tolist() == [1, 2]
+    assert plan.job_group.tolist() == [1, 2]
     assert after.round == state.round + 1
     plan, _ = planner.plan(snapshot, planner.start())  # nothing planned yet
-    assert len(plan.unit) == 2
+    assert len(plan.job_group) == 2
 
 
 def test_what_is_planned_beyond_the_devices_left_does_not_run() -> None:
@@ -169,7 +169,7 @@ def test_what_is_planned_beyond_the_devices_left_does_not_run() -> None:
     state = replace(state, slot=np.zeros_like(state.slot))
     fewer = replace(snapshot, capacity=np.array([1.0]))
     plan, _ = Shockwave().plan(fewer, state)
-    assert len(plan.unit) == 1
+    assert len(plan.job_group) == 1
 
 
 @settings(max_examples=40)
@@ -192,9 +192,9 @@ def test_any_jobs_on_any_types(jobs: list[tuple[float, float, int]], fast: int, 
         used = np.bincount(column[column >= 0], scale[column >= 0], len(snapshot.slots))
         assert (used <= snapshot.capacity).all()
     plan, _ = Shockwave().plan(snapshot, state)
-    used = np.bincount(plan.slot, scale[plan.unit], len(snapshot.slots))
+    used = np.bincount(plan.slot, scale[plan.job_group], len(snapshot.slots))
     assert (used <= snapshot.capacity).all()
-    waits = np.setdiff1d(np.arange(len(rows)), plan.unit)
+    waits = np.setdiff1d(np.arange(len(rows)), plan.job_group)
     assert not (scale[waits][:, None] <= (snapshot.capacity - used)[None, :]).any()
 
 

@@ -31,7 +31,7 @@ def literal_total(snapshot: Snapshot, value: float) -> float:
             if snapshot.scale[i] != snapshot.scale[j]:
                 continue
             for t in range(slots):
-                a, b = snapshot.kind[i], snapshot.kind[j]
+                a, b = snapshot.job_type[i], snapshot.job_type[j]
                 both = snapshot.colocated_rate[a, b, t] + snapshot.colocated_rate[b, a, t]
                 gain.append(snapshot.solo_rate[i, t] if i == j else both)
                 time.append([float(k in (i, j)) for k in range(n)])
@@ -49,7 +49,7 @@ def literal_total(snapshot: Snapshot, value: float) -> float:
 @given(st.integers(0, 10_000))
 def test_column_generation_finds_the_optimum_over_all_pairs(seed: int) -> None:
     snapshot = paired(seed)
-    problem = ShareProblem.of(snapshot, packed=True)
+    problem = ShareProblem.of(snapshot, space_sharing=True)
     same = LinearObjective(
         np.full(len(problem.scale), 2.0), np.zeros(len(problem.accelerator_of_slot))
     )
@@ -62,7 +62,7 @@ def test_column_generation_finds_the_optimum_over_all_pairs(seed: int) -> None:
 def test_expansion_gives_every_job_of_a_class_the_same(seed: int) -> None:
     """Nobody is paired with itself, no job has more than its time, and the total is what it was."""
     snapshot = paired(seed, jobs=17)
-    problem = ShareProblem.of(snapshot, packed=True)
+    problem = ShareProblem.of(snapshot, space_sharing=True)
     worth = 1 / problem.best
     found = max_min(problem, worth, worth, 0.0)
     pairs, share = pair_shares(problem, found.answer, snapshot)
@@ -80,22 +80,25 @@ def test_expansion_gives_every_job_of_a_class_the_same(seed: int) -> None:
 def test_running_pairs_stay_together() -> None:
     """A second solve of the same problem keeps the pairs that run, whatever order they came to be in."""
     snapshot = paired(3, jobs=16, kinds=1)
-    problem = ShareProblem.of(snapshot, packed=True)
+    problem = ShareProblem.of(snapshot, space_sharing=True)
     worth = 1 / problem.best
     answer = max_min(problem, worth, worth, 0.0).answer
     pairs, _ = pair_shares(problem, answer, snapshot)
     assert len(pairs)
     crossed = np.sort(np.array([[0, 15], [3, 9], [4, 8], [1, 14]]), axis=1)
-    member = np.concatenate([snapshot.member, np.full((len(snapshot.jobs), 1), -1)], axis=1)
+    member = np.concatenate([snapshot.group_members, np.full((len(snapshot.jobs), 1), -1)], axis=1)
     running = np.concatenate([np.full(len(member), -1), np.zeros(len(crossed), np.int64)])
-    now = replace(snapshot, member=np.concatenate([member, crossed]), running_on=running)
+    now = replace(snapshot, group_members=np.concatenate([member, crossed]), running_on=running)
     kept, _ = pair_shares(problem, answer, now)
     assert {tuple(pair) for pair in crossed.tolist()} <= {tuple(pair) for pair in kept.tolist()}
 
 
 def test_a_warm_start_ends_at_the_same_objective() -> None:
     before, after = paired(5, jobs=20), paired(5, jobs=21)
-    old, new = ShareProblem.of(before, packed=True), ShareProblem.of(after, packed=True)
+    old, new = (
+        ShareProblem.of(before, space_sharing=True),
+        ShareProblem.of(after, space_sharing=True),
+    )
     first = max_min(old, 1 / old.best, 1 / old.best, 0.0)
     cold = max_min(new, 1 / new.best, 1 / new.best, 0.0)
     warm = max_min(new, 1 / new.best, 1 / new.best, 0.0, first.basis)

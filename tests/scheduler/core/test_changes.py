@@ -24,14 +24,14 @@ from fairlead.model.events import (
     JobsPaused,
     JobsReweighted,
     JobsSubmitted,
-    KindsLearned,
+    JobTypesLearned,
     ProgressCorrected,
     RestartCostsLearned,
     Stalled,
 )
 from fairlead.model.job import Job, JobId
 from fairlead.scheduler.core import invariants
-from fairlead.scheduler.core.held_jobs import accounts_of
+from fairlead.scheduler.core.paused_jobs import accounts_of
 from fairlead.scheduler.core.scheduler import Scheduler
 
 
@@ -82,7 +82,7 @@ def test_a_running_job_that_was_corrected_to_its_end_leaves_with_its_round() -> 
 def test_the_last_steps_of_a_job_that_was_stopped_come_late() -> None:
     core = scheduler("las_aware", a=1)
     first = start(run(core, submit(1, 2, steps=3700.0)))
-    (out,) = first.units[:, 0].tolist()
+    (out,) = first.job_groups[:, 0].tolist()
     run(core, ended(first, 360.0, 3600.0))
     commands = run(core, corrected(361.0, **{f"j{out}": 3700.0}))
     assert ends(commands) == {out: JobEnd.COMPLETED}
@@ -105,7 +105,7 @@ def test_a_new_weight_changes_shares_at_the_next_round() -> None:
     ran = []
     for number in range(20):
         now = start(commands)
-        ran += now.units[:, 0].tolist()
+        ran += now.job_groups[:, 0].tolist()
         commands = run(core, ended(now, 360.0 * (number + 1), 360.0))
     assert ran.count(2) == pytest.approx(15, abs=1)
 
@@ -126,17 +126,17 @@ def test_a_weight_that_is_none_is_refused_and_changes_nothing() -> None:
 def test_a_held_job_gives_way_and_comes_back_with_what_it_had() -> None:
     core = scheduler("fifo_perf", a=1)
     first = start(run(core, submit(1, 2)))
-    assert first.units.tolist() == [[1]]
+    assert first.job_groups.tolist() == [[1]]
     assert run(core, hold(100.0, 1)) == [EndRound(100.0, 0)]
     second = start(run(core, ended(first, 110.0, 1100.0)))
-    assert second.units.tolist() == [[2]]
+    assert second.job_groups.tolist() == [[2]]
     invariants.check(core)
     run(core, hold(200.0, 1, held=False))
     assert core.ledger.jobs.id.tolist() == [1, 2]  # in order of ids
     assert done(core, 1) == 1100.0
     assert core.ledger.jobs.arrival_s[0] == 0.0
     third = start(run(core, ended(second, 470.0, 3600.0)))
-    assert third.units.tolist() == [[1]]
+    assert third.job_groups.tolist() == [[1]]
     invariants.check(core)
 
 
@@ -144,7 +144,7 @@ def test_a_job_that_is_let_go_before_its_round_ends_was_never_held() -> None:
     core = scheduler("fifo_perf", a=1)
     first = start(run(core, submit(1)))
     run(core, hold(100.0, 1), hold(101.0, 1, held=False))
-    assert start(run(core, ended(first, 110.0, 1100.0))).units.tolist() == [[1]]
+    assert start(run(core, ended(first, 110.0, 1100.0))).job_groups.tolist() == [[1]]
 
 
 def test_held_jobs_can_be_withdrawn_reweighed_and_corrected() -> None:
@@ -154,13 +154,13 @@ def test_held_jobs_can_be_withdrawn_reweighed_and_corrected() -> None:
     first = core.in_force
     assert first is not None
     run(core, ended(first, 11.0, 100.0))
-    assert core.held.jobs.id.tolist() == [1, 2, 3]
+    assert core.paused_jobs.jobs.id.tolist() == [1, 2, 3]
     run(core, JobsReweighted(12.0, np.array([1]), np.array([4.0])))
-    assert core.held.jobs.weight.tolist() == [4.0, 1.0, 1.0]
+    assert core.paused_jobs.jobs.weight.tolist() == [4.0, 1.0, 1.0]
     assert ends(run(core, corrected(13.0, j2=500.0))) == {2: JobEnd.COMPLETED}
     assert ends(run(core, JobsCancelled(14.0, (JobId(3),)))) == {3: JobEnd.CANCELLED}
-    assert core.held.jobs.id.tolist() == [1]
-    assert start(run(core, hold(15.0, 1, held=False))).units.tolist() == [[1]]
+    assert core.paused_jobs.jobs.id.tolist() == [1]
+    assert start(run(core, hold(15.0, 1, held=False))).job_groups.tolist() == [[1]]
     with pytest.raises(ProtocolError, match="job 8: cannot hold it, it is not in the system"):
         core.handle(hold(16.0, 8))
 
@@ -190,7 +190,7 @@ def test_a_held_job_is_owed_what_it_was_owed_and_no_more() -> None:
     ran: list[int] = []
     for number in range(60):
         now = start(commands)
-        ran += now.units[:, 0].tolist()
+        ran += now.job_groups[:, 0].tolist()
         time_s = 360.0 * (number + 1)
         if number == 9:
             run(core, hold(time_s - 1.0, 2))
@@ -211,9 +211,9 @@ def test_a_family_that_is_learned_can_be_submitted() -> None:
     core = scheduler("fifo_perf", a=2)
     with pytest.raises(ProtocolError, match="no rate for 'own' at scale factor 1"):
         core.handle(submit_own(0.0))
-    run(core, KindsLearned(1.0, (("own", 1),), V100, np.array([[7.0]])))
-    assert start(run(core, submit_own(2.0))).units.tolist() == [[1]]
-    assert core.ledger.units.rate[:, 0, 0].tolist() == [7.0]
+    run(core, JobTypesLearned(1.0, (("own", 1),), V100, np.array([[7.0]])))
+    assert start(run(core, submit_own(2.0))).job_groups.tolist() == [[1]]
+    assert core.ledger.groups.rate[:, 0, 0].tolist() == [7.0]
 
 
 def submit_own(time_s: float) -> JobsSubmitted:
@@ -231,9 +231,9 @@ def test_jobs_follow_rates_that_are_learned() -> None:
     first = start(run(core, submit_three()))
     run(core, hold(1.0, 1, 3))
     second = start(run(core, ended(first, 2.0, 0.0)))
-    run(core, KindsLearned(3.0, (("net", 2), ("net", 1)), V100, np.array([[15.0], [9.0]])))
-    assert core.ledger.units.rate[:, 0, 0].tolist() == [15.0]
-    assert core.held.units.rate[:, 0, 0].tolist() == [15.0, 9.0]
+    run(core, JobTypesLearned(3.0, (("net", 2), ("net", 1)), V100, np.array([[15.0], [9.0]])))
+    assert core.ledger.groups.rate[:, 0, 0].tolist() == [15.0]
+    assert core.paused_jobs.groups.rate[:, 0, 0].tolist() == [15.0, 9.0]
     run(core, ended(second, 360.0, 100.0))
     assert RATES.rate.tolist() == [[10.0], [18.0]]  # the table that it began with is another's
 
@@ -245,7 +245,7 @@ def test_rates_that_cannot_be_are_refused() -> None:
         (V100, -2.0, "must be a number >= 0, got -2.0"),
     ):
         with pytest.raises(ProtocolError, match=words):
-            core.handle(KindsLearned(1.0, (("own", 1),), slots, np.array([[rate]])))
+            core.handle(JobTypesLearned(1.0, (("own", 1),), slots, np.array([[rate]])))
 
 
 def test_a_stall_leaves_what_jobs_are_owed_as_it_was() -> None:
@@ -268,13 +268,13 @@ def test_a_job_whose_restart_costs_much_stays_where_it_runs() -> None:
     for cost_s in (0.0, 1e6):
         core = scheduler("las_aware", a=1)
         commands = run(core, submit(1, 2))
-        first = start(commands).units[0, 0]
+        first = start(commands).job_groups[0, 0]
         told = RestartCostsLearned(1.0, np.array([first, 99]), np.array([cost_s, 1.0]))
         assert core.handle(told) == []
         ran = []
         for number in range(10):
             now = start(commands)
-            ran += now.units[:, 0].tolist()
+            ran += now.job_groups[:, 0].tolist()
             commands = run(core, ended(now, 360.0 * (number + 1), 1.0))
         turns[cost_s] = set(ran)
     assert turns[0.0] == {1, 2}

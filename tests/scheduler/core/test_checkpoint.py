@@ -23,7 +23,7 @@ from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core import invariants
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
-from fairlead.scheduler.core.held_jobs import accounts_of
+from fairlead.scheduler.core.paused_jobs import accounts_of
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.journal import (
     decode,
@@ -70,7 +70,7 @@ def devices(core: Scheduler) -> dict[int, list[tuple[str, int]]]:
     assert command is not None
     first = np.searchsorted(cluster.device_node, np.arange(len(cluster.nodes)))
     out = {}
-    for u, job in enumerate(command.units[:, 0].tolist()):
+    for u, job in enumerate(command.job_groups[:, 0].tolist()):
         mine = command.devices[command.first[u] : command.first[u + 1]]
         where = cluster.device_node[mine]
         out[job] = [
@@ -81,7 +81,7 @@ def devices(core: Scheduler) -> dict[int, list[tuple[str, int]]]:
 
 def test_the_state_of_a_scheduler_that_has_done_nothing() -> None:
     core = moved(build(setup(nodes(a=2))), setup(nodes(a=2)))
-    assert start(run(core, submit(1))).units.tolist() == [[1]]
+    assert start(run(core, submit(1))).job_groups.tolist() == [[1]]
 
 
 def test_jobs_keep_their_devices_when_a_node_is_added_before_theirs() -> None:
@@ -102,7 +102,7 @@ def test_a_node_that_is_gone_takes_its_devices_but_not_the_report() -> None:
     core = moved(moved(core, setup(nodes(b=2))), setup(nodes(b=2)))  # twice
     second = start(run(core, ended(first, 100.0, 500.0)))
     assert core.ledger.jobs.done.tolist() == [500.0, 500.0]
-    (runs,) = second.units[:, 0].tolist()
+    (runs,) = second.job_groups[:, 0].tolist()
     assert devices(core)[runs] == [("b", 0), ("b", 1)]
     invariants.check(core)
 
@@ -113,7 +113,7 @@ def test_an_accelerator_type_that_is_gone() -> None:
     core = moved(core, setup(nodes(a=1)))
     again = start(run(core, ended(first, 100.0, 500.0)))
     assert core.ledger.jobs.done.tolist() == [500.0, 500.0]
-    assert len(again.units) == 1
+    assert len(again.job_groups) == 1
 
 
 def test_lost_nodes_stay_lost() -> None:
@@ -123,12 +123,12 @@ def test_lost_nodes_stay_lost() -> None:
     assert core.capacity.tolist() == [3.0]
     first = start(run(core, submit(1, devices=2)))
     assert devices(core) == {1: [("b", 0), ("b", 1)]}
-    assert len(first.units) == 1
+    assert len(first.job_groups) == 1
 
 
 def test_what_jobs_are_owed_survives() -> None:
     """Job 1 was kept waiting; after a change of hands it still comes first."""
-    table = replace(TWO, pair=None)
+    table = replace(TWO, colocated_rate=None)
     core = build(setup(nodes(a=1), table=table))
     commands = run(core, submit(1, 2))
     for number in range(7):
@@ -140,7 +140,7 @@ def test_what_jobs_are_owed_survives() -> None:
     command = core.in_force
     assert command is not None
     for number in range(7, 27):
-        ran += command.units[:, 0].tolist()
+        ran += command.job_groups[:, 0].tolist()
         command = start(run(core, ended(command, 360.0 * (number + 1), 100.0)))
     assert ran.count(1) == ran.count(2)
 
@@ -148,11 +148,11 @@ def test_what_jobs_are_owed_survives() -> None:
 def test_a_packed_pair_is_reported_to_a_policy_that_packs_nobody() -> None:
     core = build(setup(nodes(a=1), "las_packed"))
     first = start(run(core, submit(1, 2, steps=10_000.0)))
-    assert first.units.tolist() == [[1, 2]]
+    assert first.job_groups.tolist() == [[1, 2]]
     plain = moved(core, setup(nodes(a=1), "fifo_perf"))
     report = ended(first, 360.0, 0.0)
     report = replace(report, steps=np.array([[2880.0, 2500.0]]), outcome=np.zeros((1, 2), np.int64))
-    assert start(run(plain, report)).units.tolist() == [[1]]
+    assert start(run(plain, report)).job_groups.tolist() == [[1]]
     assert plain.ledger.jobs.done.tolist() == [2880.0, 2500.0]
     packed = moved(moved(core, setup(nodes(a=1), "fifo_perf")), setup(nodes(a=1), "las_packed"))
     run(packed, report)
@@ -167,9 +167,9 @@ def test_policies_follow_one_another(policy: str) -> None:
         now = start(commands)
         core = moved(core, setup(nodes(a=2, k=1), name))
         report = ended(now, 360.0 * (number + 1), 10.0)
-        width = now.units.shape[1]
-        steps = np.where(now.units >= 0, 10.0, 0.0)
-        zeros = np.zeros((len(now.units), width), np.int64)
+        width = now.job_groups.shape[1]
+        steps = np.where(now.job_groups >= 0, 10.0, 0.0)
+        zeros = np.zeros((len(now.job_groups), width), np.int64)
         commands = run(core, replace(report, steps=steps, outcome=zeros))
         invariants.check(core)
     assert core.ledger.jobs.n == 4
@@ -179,7 +179,7 @@ def test_rates_may_have_changed_but_not_be_lost() -> None:
     core = build(setup(nodes(a=1)))
     run(core, submit(1))
     better = replace(TWO, rate=TWO.rate * 2)
-    assert moved(core, setup(nodes(a=1), table=better)).ledger.units.rate[0, 0, 0] == 20.0
+    assert moved(core, setup(nodes(a=1), table=better)).ledger.groups.rate[0, 0, 0] == 20.0
     without = Throughputs((SlotType("v100"),), (("other", 1),), np.array([[1.0]]))
     with pytest.raises(
         ThroughputError, match="no rate for 'net' at scale factor 1, which a job in"
@@ -190,15 +190,15 @@ def test_rates_may_have_changed_but_not_be_lost() -> None:
 def test_held_and_pending_things_survive() -> None:
     core = build(setup(nodes(a=1)))
     first = start(run(core, submit(1, 2, 3)))
-    (now,) = first.units[:, 0].tolist()
+    (now,) = first.job_groups[:, 0].tolist()
     others = sorted({1, 2, 3} - {now})
     run(core, JobsPaused(5.0, np.array([now, others[0]]), True))
     core = moved(core, setup(nodes(a=1)))
-    assert core.held.jobs.id.tolist() == others[:1]
+    assert core.paused_jobs.jobs.id.tolist() == others[:1]
     assert core.ending
     second = start(run(core, ended(first, 6.0, 50.0)))
-    assert second.units.tolist() == [others[1:]]
-    assert core.held.jobs.id.tolist() == sorted([now, others[0]])
+    assert second.job_groups.tolist() == [others[1:]]
+    assert core.paused_jobs.jobs.id.tolist() == sorted([now, others[0]])
     core = moved(core, setup(nodes(a=1)))
     run(core, JobsPaused(7.0, np.array([now]), False))
     assert core.ledger.jobs.done[core.ledger.row(JobId(now))] == 50.0
@@ -216,14 +216,16 @@ def test_batch_sizes_and_tenants_survive() -> None:
     other = moved(core, setup(nodes(a=1), "shockwave", turned))
     assert other.ledger.tenants == ("red", "blue")
     mine, theirs = (
-        s.ledger.regimes.shown(s.ledger.jobs.kind, s.ledger.jobs.total, s.ledger.jobs.done)
+        s.ledger.regimes.shown(s.ledger.jobs.job_type, s.ledger.jobs.total, s.ledger.jobs.done)
         for s in (core, other)
     )
     assert mine is not None
     assert theirs is not None
     assert mine.announced == theirs.announced
     assert (mine.batch == theirs.batch).all()
-    assert (core.throughputs.rate[mine.kind] == turned.rate[theirs.kind])[mine.kind >= 0].all()
+    assert (core.throughputs.rate[mine.job_type] == turned.rate[theirs.job_type])[
+        mine.job_type >= 0
+    ].all()
 
 
 def test_taking_a_state_changes_nothing_and_shares_nothing() -> None:
@@ -231,10 +233,10 @@ def test_taking_a_state_changes_nothing_and_shares_nothing() -> None:
     first = start(run(core, submit(1, 2, 3, 4)))
     state: SchedulerCheckpoint = take_checkpoint(core)
     before = encode(state)
-    width = first.units.shape[1]
+    width = first.job_groups.shape[1]
     report = ended(first, 360.0, 10.0)
-    zeros = np.zeros((len(first.units), width), np.int64)
-    run(core, replace(report, steps=np.where(first.units >= 0, 10.0, 0.0), outcome=zeros))
+    zeros = np.zeros((len(first.job_groups), width), np.int64)
+    run(core, replace(report, steps=np.where(first.job_groups >= 0, 10.0, 0.0), outcome=zeros))
     assert encode(state) == before
     assert encode(take_checkpoint(core)) == encode(take_checkpoint(core)) != before
 
@@ -242,5 +244,5 @@ def test_taking_a_state_changes_nothing_and_shares_nothing() -> None:
 def test_gavels_profile_may_take_over() -> None:
     core = build(setup(nodes(a=2, k=1)))
     first = start(run(core, submit(1, 2, 3, 4)))
-    core = moved(core, replace(setup(nodes(a=2, k=1)), profile=GAVEL))
-    assert len(start(run(core, ended(first, 360.0, 100.0))).units) == 3
+    core = moved(core, replace(setup(nodes(a=2, k=1)), settings=GAVEL))
+    assert len(start(run(core, ended(first, 360.0, 100.0))).job_groups) == 3

@@ -27,7 +27,7 @@ def test_it_goes_back_to_where_it_was() -> None:
     assert second.devices.tolist() == [0]
     run(core, hold(7.0, 2, held=False), NodeRecovered(7.0, "b"))
     third = start(run(core, ended(second, 8.0, 0.0)))
-    where = dict(zip(third.units[:, 0].tolist(), third.devices.tolist(), strict=True))
+    where = dict(zip(third.job_groups[:, 0].tolist(), third.devices.tolist(), strict=True))
     assert where == {1: 0, 2: 1}
     assert third.kept.all()
     assert not core.running.left
@@ -39,11 +39,11 @@ def test_it_goes_elsewhere_where_another_has_them_now() -> None:
     first = start(run(core, submit(1, 2)))
     run(core, hold(5.0, 1), submit(3, time_s=5.5))
     second = start(run(core, ended(first, 6.0, 0.0)))
-    where = dict(zip(second.units[:, 0].tolist(), second.devices.tolist(), strict=True))
+    where = dict(zip(second.job_groups[:, 0].tolist(), second.devices.tolist(), strict=True))
     assert where == {2: 1, 3: 0}
     run(core, hold(8.0, 1, held=False))
     third = start(run(core, ended(second, 9.0, 0.0)))
-    where = dict(zip(third.units[:, 0].tolist(), third.devices.tolist(), strict=True))
+    where = dict(zip(third.job_groups[:, 0].tolist(), third.devices.tolist(), strict=True))
     assert where == {1: 2, 2: 1, 3: 0}
     invariants.check(core)
 

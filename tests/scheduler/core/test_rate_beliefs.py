@@ -19,7 +19,7 @@ from fairlead.model.cluster import SlotType
 from fairlead.model.events import (
     JobsPaused,
     JobsSubmitted,
-    KindsLearned,
+    JobTypesLearned,
     RatesLearned,
     RequirementsChanged,
     RoundEnded,
@@ -56,8 +56,8 @@ def learned(
         "jobs": np.array(list(jobs), np.int64),
         "name": np.array(list(jobs.values()), np.int64),
         "belief": np.array(list(beliefs), np.int64),
-        "kinds": NET,
-        "kind": np.zeros(len(beliefs), np.int64),
+        "job_types": NET,
+        "job_type": np.zeros(len(beliefs), np.int64),
         "rate": np.array(list(beliefs.values()), np.float64).reshape(-1, 2),
         "pair": np.array(list(pairs), np.int64).reshape(-1, 2),
         "colocated_rate": np.array(list(pairs.values()), np.float64).reshape(-1, 2, 2),
@@ -69,14 +69,14 @@ def alone(s: Scheduler, job: int) -> list[float]:
     """What policies are shown."""
     shown = make_snapshot(s, s.now_s)
     at = shown.jobs.tolist().index(job)
-    assert shown.solo_rate[at].tolist() == shown.kind_rate[shown.kind[at]].tolist()
+    assert shown.solo_rate[at].tolist() == shown.job_type_rate[shown.job_type[at]].tolist()
     return list(shown.solo_rate[at].tolist())
 
 
 def colocated_rate(s: Scheduler, one: int, two: int) -> list[float]:
     shown = make_snapshot(s, s.now_s)
     assert shown.colocated_rate is not None
-    a, b = (shown.kind[shown.jobs.tolist().index(job)] for job in (one, two))
+    a, b = (shown.job_type[shown.jobs.tolist().index(job)] for job in (one, two))
     return list(shown.colocated_rate[a, b].tolist())
 
 
@@ -108,7 +108,7 @@ def test_a_belief_changes_what_policies_do() -> None:
     assert start(run(s, submit(1, 2))).slot.tolist() in ([1, 0], [0, 1])
     jobs = s.in_force
     assert jobs is not None
-    where = dict(zip(jobs.units[:, 0].tolist(), jobs.slot.tolist(), strict=True))
+    where = dict(zip(jobs.job_groups[:, 0].tolist(), jobs.slot.tolist(), strict=True))
     assert where == {1: 1, 2: 0}
 
 
@@ -141,16 +141,16 @@ def test_units_that_are_pairs_follow() -> None:
     s = core(nodes(a=2, k=2), TWO, "las_packed", GAVEL)
     run(s, submit(1, 2))
     s.handle(learned({1: 0, 2: 1}, {0: [2.0, 20.0], 1: [4.0, 10.0]}, {(0, 1): [[1, 2], [3, 4]]}))
-    (pair,) = np.flatnonzero(s.ledger.units.member[:, 1] >= 0).tolist()
-    assert s.ledger.units.rate[pair].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    (pair,) = np.flatnonzero(s.ledger.groups.members[:, 1] >= 0).tolist()
+    assert s.ledger.groups.rate[pair].tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
 def test_policies_that_do_not_pack_keep_no_pairs_of_beliefs() -> None:
     s = scheduler("las_aware")
     s.handle(learned({1: 0}, {0: [2.0, 20.0]}))
     run(s, submit(1, 2))
-    assert s.throughputs.pair is None
-    assert s.believed.known.pair is not None
+    assert s.throughputs.colocated_rate is None
+    assert s.beliefs.known.colocated_rate is not None
     assert alone(s, 1) == [2.0, 20.0]
 
 
@@ -159,8 +159,8 @@ def test_held_jobs_follow_too() -> None:
     run(s, submit(1), JobsPaused(0.0, np.array([1]), True))
     round_ = s.in_force
     assert round_ is not None
-    n = len(round_.units)
-    steps, outcome = np.zeros(round_.units.shape), np.zeros(round_.units.shape, np.int64)
+    n = len(round_.job_groups)
+    steps, outcome = np.zeros(round_.job_groups.shape), np.zeros(round_.job_groups.shape, np.int64)
     run(s, RoundEnded(1.0, round_.round, steps, np.full(n, 1.0), outcome, np.zeros(n)))
     run(s, learned({1: 3}, {3: [2.0, 20.0]}, time_s=1.0))
     run(s, JobsPaused(2.0, np.array([1]), False))
@@ -172,7 +172,9 @@ def test_kinds_that_are_learned_later_leave_beliefs_as_they_are() -> None:
     s.handle(learned({1: 0}, {0: [2.0, 20.0]}))
     run(s, submit(1, 2))
     slots = (SlotType("k80"), SlotType("v100"))
-    run(s, KindsLearned(1.0, (("own", 1), ("net", 1)), slots, np.array([[7.0, 7.0], [8.0, 5.0]])))
+    run(
+        s, JobTypesLearned(1.0, (("own", 1), ("net", 1)), slots, np.array([[7.0, 7.0], [8.0, 5.0]]))
+    )
     run(s, JobsSubmitted(1.0, (Job(JobId(3), "own", 1, 1e6),)))
     assert [alone(s, job) for job in (1, 2, 3)] == [[2.0, 20.0], [8.0, 5.0], [7.0, 7.0]]
     assert colocated_rate(s, 1, 2) == [0.75, 32.0]  # as much slower as the table now has it
@@ -186,17 +188,19 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
     )
     s = core(nodes(a=1), table, "las_aware")
     adaptation = Adaptation(Mode.SCHEDULE, 80, 1000.0, ((0, 8), (10, 16)))
-    kinds = (("net (batch size 8)", 1),)
+    job_types = (("net (batch size 8)", 1),)
     s.handle(
         learned(
             {1: 0},
             {0: [1.0, 1.0]},
-            kinds=kinds,
+            job_types=job_types,
             rate=np.array([[9.0]]),
             colocated_rate=np.zeros((0, 1, 2)),
         )
     )
-    run(s, JobsSubmitted(0.0, (Job(JobId(1), kinds[0][0], 1, 10_000.0, adaptation=adaptation),)))
+    run(
+        s, JobsSubmitted(0.0, (Job(JobId(1), job_types[0][0], 1, 10_000.0, adaptation=adaptation),))
+    )
     change = (np.array([1]), np.array([16]), np.array([5000.0]), np.array([50.0]))
     nothing = np.zeros((0, 1, 2))
     for said, rate in ((None, 6.0), (5.5, 5.5)):
@@ -204,13 +208,13 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
         assert round_ is not None
         s.handle(RequirementsChanged(round_.time_s + 360.0, *change))
         if said is not None:
-            kinds = (("net (batch size 16)", 1),)
+            job_types = (("net (batch size 16)", 1),)
             run(
                 s,
                 learned(
                     {1: 4},
                     {4: [0, 0]},
-                    kinds=kinds,
+                    job_types=job_types,
                     rate=np.array([[said]]),
                     colocated_rate=nothing,
                 ),
@@ -243,20 +247,20 @@ def test_another_scheduler_takes_beliefs_over() -> None:
 
 
 def test_beliefs_that_no_job_goes_by_are_not_handed_on() -> None:
-    """Their kinds need not be in the other's table."""
+    """Their job types need not be in the other's table."""
     s = scheduler()
     slots = (SlotType("k80"), SlotType("v100"))
-    run(s, KindsLearned(0.0, (("own", 1),), slots, np.array([[7.0, 7.0]])))
+    run(s, JobTypesLearned(0.0, (("own", 1),), slots, np.array([[7.0, 7.0]])))
     s.handle(learned({1: 0, 2: 1}, {0: [1.0, 1.0], 1: [2.0, 2.0]}))
-    s.handle(learned({}, {2: [3.0, 3.0]}, kinds=(("own", 1),)))
+    s.handle(learned({}, {2: [3.0, 3.0]}, job_types=(("own", 1),)))
     run(s, submit(1, 2))
     new = moved(s, setup(nodes(a=2, k=2), "las_packed"))
-    assert sorted(new.believed.row) == [0, 1]
+    assert sorted(new.beliefs.row) == [0, 1]
     assert [alone(new, job) for job in (1, 2)] == [[1.0, 1.0], [2.0, 2.0]]
 
 
 def test_beliefs_outlive_a_change_of_the_cluster_and_of_the_policy() -> None:
-    """On slot types of which nothing was believed a job is as its kind."""
+    """On slot types of which nothing was believed a job is as its job type."""
     small = core(nodes(a=2), TWO, "las_aware")
     small.handle(
         learned({1: 0}, {0: [0, 0]}, rate=np.array([[20.0]]), colocated_rate=np.zeros((0, 1, 2)))
@@ -274,7 +278,10 @@ def test_beliefs_outlive_a_change_of_the_cluster_and_of_the_policy() -> None:
         (learned({}, {0: [1.0, -1.0]}), "a rate must be a number >= 0, got -1.0"),
         (learned({}, {0: [1.0, np.nan]}), "a rate must be a number >= 0, got nan"),
         (learned({}, {-1: [1.0, 1.0]}), "must be >= 0 and differ"),
-        (learned({}, {0: [1.0, 1.0]}, kinds=(("who", 1),)), "no rate for 'who' at scale factor 1"),
+        (
+            learned({}, {0: [1.0, 1.0]}, job_types=(("who", 1),)),
+            "no rate for 'who' at scale factor 1",
+        ),
         (learned({}, {0: [1.0, 1.0]}, rate=np.ones((1, 3))), r"rate has shape \(1, 3\)"),
         (learned({}, {}, {(0, 1): [[1, 1], [1, 1]]}), "belief 0: nobody has said"),
     ],

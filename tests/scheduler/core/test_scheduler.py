@@ -60,7 +60,7 @@ def start(commands: list[Command]) -> StartRound:
 
 
 def ended(round_: StartRound, time_s: float, steps: float, outcome: int = 0) -> RoundEnded:
-    n = len(round_.units)
+    n = len(round_.job_groups)
     return RoundEnded(
         time_s,
         round_.round,
@@ -74,7 +74,7 @@ def ended(round_: StartRound, time_s: float, steps: float, outcome: int = 0) -> 
 @pytest.mark.parametrize("policy", ["las_aware", "fifo_perf"])
 def test_a_job_starts_on_one_server_as_soon_as_it_arrives(policy: str) -> None:
     first = start(run(scheduler(policy, a=1, b=2), submit(1, devices=2)))
-    assert first.units.tolist() == [[1]]
+    assert first.job_groups.tolist() == [[1]]
     assert first.devices.tolist() == [1, 2]  # both on node b
 
 
@@ -93,7 +93,7 @@ def test_a_lost_node_is_used_again_when_it_is_back() -> None:
     core = scheduler("fifo_perf", a=2)
     first = start(run(core, submit(1, devices=2)))
     run(core, NodeLost(10.0, "a"))
-    assert not len(start(run(core, ended(first, 10.0, 0.0, outcome=2))).units)
+    assert not len(start(run(core, ended(first, 10.0, 0.0, outcome=2))).job_groups)
     assert start(run(core, NodeRecovered(50.0, "a"))).devices.tolist() == [0, 1]
 
 
@@ -109,7 +109,7 @@ def test_a_job_that_stays_keeps_its_devices() -> None:
     first = start(run(core, submit(1, devices=2)))
     run(core, submit(2, time_s=50.0))
     second = start(run(core, ended(first, 360.0, 3600.0)))
-    where = dict(zip(second.units[:, 0].tolist(), second.first.tolist(), strict=False))
+    where = dict(zip(second.job_groups[:, 0].tolist(), second.first.tolist(), strict=False))
     assert second.devices[where[1] : where[1] + 2].tolist() == first.devices.tolist()
     assert second.kept.sum() == 1
 
@@ -150,7 +150,7 @@ def test_two_jobs_share_one_device_evenly() -> None:
     ran = []
     for number in range(10):
         now = start(commands)
-        ran += now.units[:, 0].tolist()
+        ran += now.job_groups[:, 0].tolist()
         commands = run(core, ended(now, 360.0 * (number + 1), 3600.0))
     assert ran.count(1) == ran.count(2) == 5
 
@@ -186,4 +186,4 @@ def test_a_failed_solve_leaves_the_last_allocation_in_force() -> None:
     solve = core.handle(ended(first, 360.0, 3600.0))
     assert isinstance(solve[0], Solve)
     go_on = start(core.handle(Solved(360.0, None, "no answer in time")))
-    assert go_on.units.tolist() == [[1]]
+    assert go_on.job_groups.tolist() == [[1]]

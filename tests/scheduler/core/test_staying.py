@@ -46,10 +46,10 @@ def test_jobs_that_all_run_stay_where_they_are_if_types_are_alike(
 def test_what_a_job_has_counts_for_the_share_that_it_stands_for() -> None:
     core = three_types("finish_time_fairness_perf")
     places(core, 12, 1)
-    received = core.ledger.units.received_s.sum() + np.abs(core.ledger.units.deficit_s).sum()
+    received = core.ledger.groups.received_s.sum() + np.abs(core.ledger.groups.deficit_s).sum()
     assert received > 0
-    owed = core.ledger.units.deficit_s + 12 * 360.0 * core.ledger.units.share
-    assert (owed - core.ledger.units.received_s).max() <= 360.0, "no debt grows up"
+    owed = core.ledger.groups.deficit_s + 12 * 360.0 * core.ledger.groups.share
+    assert (owed - core.ledger.groups.received_s).max() <= 360.0, "no debt grows up"
 
 
 def test_jobs_take_turns_where_one_waits() -> None:

@@ -32,7 +32,7 @@ class Mine:
     answer: Callable[[Snapshot], Any]
     name: str = "mine"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -74,10 +74,13 @@ def written(snapshot: Snapshot) -> Allocation:
         (changed(share=lambda a: a[:1]), r"share must have shape (2, 1), a column per slot type"),
         (changed(share=lambda a: a[:, :0]), r"share must have shape (2, 1)"),
         (changed(share=lambda a: a.astype(str)), "share must be numbers, got <U"),
-        (changed(units=lambda a: a[:, 0]), "units must have shape (units, 1) or (units, 2)"),
-        (changed(units=put(99)), "job 99 is not in the snapshot"),
-        (changed(units=put(-1)), "job -1 is not in the snapshot"),
-        (changed(units=put(3)), "job 3 has two rows of shares"),
+        (
+            changed(job_groups=lambda a: a[:, 0]),
+            "job_groups must have shape (groups, 1) or (groups, 2)",
+        ),
+        (changed(job_groups=put(99)), "job 99 is not in the snapshot"),
+        (changed(job_groups=put(-1)), "job -1 is not in the snapshot"),
+        (changed(job_groups=put(3)), "job 3 has two rows of shares"),
         (written, "has written to snapshot.weight: copy it first"),
     ],
 )
@@ -106,10 +109,10 @@ def test_the_error_names_the_time() -> None:
         (None, "expected a policy or a planner, got None"),
         (
             object(),
-            "policy object: has no attribute 'name'; a policy has name, heterogeneity_aware, packed",
+            "policy object: has no attribute 'name'; a policy has name, heterogeneity_aware, space_sharing",
         ),
         (Mine(equal, name=3), "policy Mine: name must be a str, got 3"),  # type: ignore[arg-type]
-        (Mine(equal, packed=None), "policy Mine: packed must be a bool, got None"),  # type: ignore[arg-type]
+        (Mine(equal, space_sharing=None), "policy Mine: space_sharing must be a bool, got None"),  # type: ignore[arg-type]
     ],
 )
 def test_an_object_that_is_no_policy(policy: Any, said: str) -> None:

@@ -10,7 +10,7 @@ from fairlead.scheduler.mechanism.selection import select
 def by_sorting(
     keys: list[np.ndarray],
     eligible: np.ndarray,
-    member: np.ndarray,
+    group_members: np.ndarray,
     scale: np.ndarray,
     capacity: np.ndarray,
     order: np.ndarray,
@@ -19,17 +19,17 @@ def by_sorting(
     """Selection as it is described: sort all entries, take what fits."""
     left, chosen = capacity.copy(), []
     taken: set[int] = set()
-    units = range(len(scale))
+    groups = range(len(scale))
     queue = []
     for t in order.tolist():
-        entries = [(u, t) for u in units if eligible[u, t]]
+        entries = [(u, t) for u in groups if eligible[u, t]]
         if type_by_type:
             entries.sort(key=lambda e: [-k[e] for k in keys])
         queue += entries
     if not type_by_type:
         queue.sort(key=lambda e: [-k[e] for k in keys])
     for u, t in queue:
-        jobs = {int(j) for j in member[u] if j >= 0}
+        jobs = {int(j) for j in group_members[u] if j >= 0}
         if jobs & taken or scale[u] > left[t]:
             continue
         left[t] -= scale[u]
@@ -44,12 +44,12 @@ def test_selection_equals_a_stable_sort(seed: int, type_by_type: bool, packed: b
     rng = np.random.default_rng(seed)
     jobs, slots = int(rng.integers(1, 30)), int(rng.integers(1, 4))
     job_scale = rng.choice([1, 2, 4, 8], jobs)
-    member = [[j, -1] for j in range(jobs)]
+    group_members = [[j, -1] for j in range(jobs)]
     if packed:
         for a in range(jobs):
             same = [b for b in range(a + 1, jobs) if job_scale[a] == job_scale[b]]
-            member += [[a, b] for b in same]
-    table = np.array(member)[:, : 2 if packed else 1].copy()
+            group_members += [[a, b] for b in same]
+    table = np.array(group_members)[:, : 2 if packed else 1].copy()
     scale = job_scale[table[:, 0]]
     # few distinct values, so that ties are common
     keys = [rng.integers(0, 3, (len(table), slots)).astype(float) for _ in range(3)]
@@ -57,7 +57,7 @@ def test_selection_equals_a_stable_sort(seed: int, type_by_type: bool, packed: b
     capacity = rng.integers(0, 12, slots)
     order = rng.permutation(slots)
     first, second, third = keys
-    unit, slot = select(
+    group, slot = select(
         first,
         second,
         third,
@@ -71,4 +71,4 @@ def test_selection_equals_a_stable_sort(seed: int, type_by_type: bool, packed: b
         jobs,
     )
     expected = by_sorting(keys, eligible, table, scale, capacity, order, type_by_type)
-    assert list(zip(unit.tolist(), slot.tolist(), strict=True)) == expected
+    assert list(zip(group.tolist(), slot.tolist(), strict=True)) == expected

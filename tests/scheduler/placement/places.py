@@ -19,7 +19,7 @@ NOBODY: Old = (NONE, NONE, np.zeros(1, np.int64), NONE)
 
 @dataclass
 class Placed:
-    """What a rule gave: devices, whether they were kept, and the slot, by unit."""
+    """What a rule gave: devices, whether they were kept, and the slot, by job group."""
 
     where: dict[int, list[int]]
     kept: dict[int, bool]
@@ -27,14 +27,14 @@ class Placed:
     old: Old  # the same as the round before of the next call
 
 
-def _placed(unit: Ints, order: Ints, first: Ints, devices: Ints, kept: Any, slot: Ints) -> Placed:
-    names = unit[order].tolist()
+def _placed(group: Ints, order: Ints, first: Ints, devices: Ints, kept: Any, slot: Ints) -> Placed:
+    names = group[order].tolist()
     held = [devices[first[n] : first[n + 1]].tolist() for n in range(len(order))]
     return Placed(
         dict(zip(names, held, strict=True)),
         dict(zip(names, kept.tolist(), strict=True)),
         dict(zip(names, slot.tolist(), strict=True)),
-        (unit[order], slot, first, devices),
+        (group[order], slot, first, devices),
     )
 
 
@@ -42,18 +42,18 @@ def _ints(values: Any) -> Ints:
     return np.array(values, np.int64)
 
 
-def by_number(unit: Any, slot: Any, scale: Any, old: Old, works: Any = None) -> Placed:
+def by_number(group: Any, slot: Any, scale: Any, old: Old, works: Any = None) -> Placed:
     """``by_device_id`` on the cluster above; slot 0 and 1 are its two types."""
     works = np.ones(12, np.bool_) if works is None else works
-    unit, slot, scale = _ints(unit), _ints(slot), _ints(scale)
+    group, slot, scale = _ints(group), _ints(slot), _ints(scale)
     order, first, devices, kept = by_device_id(
-        unit, slot, scale, *old, TYPES, works, len(scale), np.arange(2)
+        group, slot, scale, *old, TYPES, works, len(scale), np.arange(2)
     )
-    return _placed(unit, order, first, devices, kept, slot[order])
+    return _placed(group, order, first, devices, kept, slot[order])
 
 
 def on_servers(
-    unit: Any,
+    group: Any,
     slot: Any,
     scale: Any,
     old: Old = NOBODY,
@@ -65,10 +65,10 @@ def on_servers(
     """``fewest_servers`` on the cluster above. Without ``fallback``, slots 0 and 1 are its two types;
     with it, the first type consolidated and spread. Numbers count for every row of the plan alike."""
     works = np.ones(12, np.bool_) if works is None else works
-    unit, slot, scale = _ints(unit), _ints(slot), _ints(scale)
+    group, slot, scale = _ints(group), _ints(slot), _ints(scale)
     apart = fallback is not None
     order, first, devices, kept, real = fewest_servers(
-        unit,
+        group,
         slot,
         scale,
         *old,
@@ -81,8 +81,8 @@ def on_servers(
         np.array([False, apart]),
         FEWEST,
         *(
-            np.broadcast_to(np.asarray(x, np.float64), len(unit)).copy()
+            np.broadcast_to(np.asarray(x, np.float64), len(group)).copy()
             for x in (0.0 if fallback is None else fallback, gain, cost)
         ),
     )
-    return _placed(unit, order, first, devices, kept, real)
+    return _placed(group, order, first, devices, kept, real)

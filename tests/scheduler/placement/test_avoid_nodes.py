@@ -1,4 +1,4 @@
-"""Units leave nodes that they shall avoid, where others can take them."""
+"""Job groups leave nodes that they shall avoid, where others can take them."""
 
 import numpy as np
 from tests.scheduler.placement.places import (

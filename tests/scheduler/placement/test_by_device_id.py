@@ -32,15 +32,15 @@ def test_devices_are_given_once_and_kept_where_possible(
     scale = rng.choice([1, 2, 4], 8)
     plans: list[Any] = []
     for _ in range(2):
-        left, unit, slot = [8, 4], [], []
+        left, group, slot = [8, 4], [], []
         for u in rng.permutation(8).tolist():
             t = int(rng.integers(0, 2))
             if scale[u] <= left[t]:
                 left[t] -= scale[u]
-                unit.append(u)
+                group.append(u)
                 slot.append(t)
         by_type = np.argsort(slot, kind="stable")
-        plans.append((np.array(unit)[by_type], np.array(slot)[by_type]))
+        plans.append((np.array(group)[by_type], np.array(slot)[by_type]))
     before = rule(*plans[0], scale, NOBODY)
     after = rule(*plans[1], scale, before.old)
     used = [d for mine in after.where.values() for d in mine]

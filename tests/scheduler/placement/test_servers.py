@@ -13,13 +13,13 @@ from tests.scheduler.placement.places import (
 )
 
 from fairlead.model.cluster import Cluster, Node
-from fairlead.scheduler.placement.servers import are_spread
+from fairlead.scheduler.placement.servers import are_scattered
 
 TOGETHER, SPREAD = 0, 1
 
 
 def running(*where: list[int]) -> Old:
-    """A round before, in which unit u ran on the first type on these devices."""
+    """A round before, in which job group u ran on the first type on these devices."""
     sizes = [len(devices) for devices in where]
     return (
         np.arange(len(where)),
@@ -104,36 +104,36 @@ def test_whatever_happens_devices_and_slots_are_true(seed: int) -> None:
     old = NOBODY
     for _ in range(4):
         works = rng.random(12) < 0.95
-        unit: list[int] = []
+        group: list[int] = []
         slot: list[int] = []
         left = int(works[:8].sum())
         for u in rng.permutation(8).tolist():
             if scale[u] <= left:
                 left -= scale[u]
-                unit.append(u)
+                group.append(u)
                 slot.append(int(rng.random() < 0.3 and fallback[u] > 0))
         placed = on_servers(
-            unit,
+            group,
             slot,
             scale,
             old,
             works,
-            fallback=fallback[unit],
-            gain=rng.choice([0.0, 15.0, 1000.0], len(unit)),
-            cost=rng.choice([0.0, 10.0], len(unit)),
+            fallback=fallback[group],
+            gain=rng.choice([0.0, 15.0, 1000.0], len(group)),
+            cost=rng.choice([0.0, 10.0], len(group)),
         )
         used = [d for mine in placed.where.values() for d in mine]
         assert len(used) == len(set(used))
         assert works[used].all()
         assert all(len(mine) == scale[u] for u, mine in placed.where.items())
-        spread = are_spread(*placed.old[2:], TYPES, NODES, FEWEST)
+        spread = are_scattered(*placed.old[2:], TYPES, NODES, FEWEST)
         assert [bool(s) for s in spread] == placed.old[1].astype(bool).tolist()
-        for u, t in zip(unit, slot, strict=True):
+        for u, t in zip(group, slot, strict=True):
             if u not in placed.where:
                 assert t == TOGETHER
                 assert fallback[u] == 0
         if works.all() and slot and slot[0] == TOGETHER:
-            assert unit[0] in placed.where, "the first of the plan always runs"
+            assert group[0] in placed.where, "the first of the plan always runs"
         old = placed.old
 
 
@@ -142,4 +142,4 @@ def test_how_many_servers_it_takes() -> None:
     fewest = Cluster(nodes).fewest_servers(11)
     assert fewest[0].tolist() == [0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3]
     assert fewest[1].tolist() == [0] + [1] * 11
-    assert Cluster(nodes).spreadable == ("x",)
+    assert Cluster(nodes).scatterable == ("x",)

@@ -77,7 +77,7 @@ def test_rates_by_model_make_a_run(tmp_path: Path) -> None:
     write(folder / "bert.csv", "global_batch_size,1,2\n64,5,8\n128,3,\n")
     table = read_throughputs(folder)
     assert [slot.accelerator for slot in table.slots] == ["a100"]
-    assert dict(zip(table.kinds, table.rate[:, 0].tolist(), strict=True)) == {
+    assert dict(zip(table.job_types, table.rate[:, 0].tolist(), strict=True)) == {
         ("bert (batch size 64)", 1): 5.0,
         ("bert (batch size 64)", 2): 8.0,
         ("bert (batch size 128)", 1): 3.0,

@@ -50,7 +50,7 @@ def test_memory_decides_who_fits() -> None:
 
 
 def test_pairs_need_one_device_memory_rates_and_known_names() -> None:
-    slots = (SlotType("fast"), SlotType("large", Locality.SPREAD), SlotType("unheard of"))
+    slots = (SlotType("fast"), SlotType("large", Locality.SCATTERED), SlotType("unheard of"))
     kinds = (("a", 1), ("b", 1), ("a", 2), ("stranger", 1))
     rate = np.array([[10.0, 10.0, 10.0], [4.0, 0.0, 4.0], [9.0] * 3, [9.0] * 3])
     pair = SMALL.beside(Throughputs(slots, kinds, rate))
@@ -69,12 +69,12 @@ def test_a_heavier_family_keeps_more_of_its_rate() -> None:
 
 def test_the_catalogue_has_pairs_of_jobs_on_one_device() -> None:
     table = builtin_throughputs()
-    assert table.pair is not None
-    single = np.array([scale == 1 for _, scale in table.kinds])
-    assert not table.pair[~single].any()
-    assert not table.pair[:, ~single].any()
-    assert (table.pair < table.rate[:, None])[table.pair > 0].all()
-    both = table.pair > 0
+    assert table.colocated_rate is not None
+    single = np.array([scale == 1 for _, scale in table.job_types])
+    assert not table.colocated_rate[~single].any()
+    assert not table.colocated_rate[:, ~single].any()
+    assert (table.colocated_rate < table.rate[:, None])[table.colocated_rate > 0].all()
+    both = table.colocated_rate > 0
     assert (both == both.transpose(1, 0, 2)).all()
     alone_only = {table.slots[t].accelerator for t in np.flatnonzero(~both.any(axis=(0, 1)))}
     assert alone_only == {"l4"}, "24 GB, and both of its families need more than half of that"
@@ -83,7 +83,7 @@ def test_the_catalogue_has_pairs_of_jobs_on_one_device() -> None:
 def test_every_family_and_accelerator_type_of_the_catalogue_has_parameters() -> None:
     table, model = builtin_throughputs(), builtin_interference()
     assert {slot.accelerator for slot in table.slots} == set(model.accelerators)
-    assert {family for family, scale in table.kinds if scale == 1} == set(model.families)
+    assert {family for family, scale in table.job_types if scale == 1} == set(model.families)
 
 
 @pytest.mark.parametrize("name", ["families.csv", "accelerators.csv"])
@@ -97,11 +97,14 @@ def test_each_parameter_says_what_it_rests_on(name: str) -> None:
 @pytest.mark.shared
 def test_the_model_is_as_far_off_gavels_measurements_as_the_docs_say(shared: Path) -> None:
     measured = read_throughputs(shared / "data/gavel/simulation_throughputs.json")
-    assert measured.pair is not None
+    assert measured.colocated_rate is not None
     model = builtin_interference().beside(measured)
-    single = [i for i, (_, scale) in enumerate(measured.kinds) if scale == 1]
+    single = [i for i, (_, scale) in enumerate(measured.job_types) if scale == 1]
     near = [t for t, s in enumerate(measured.slots) if s.locality is Locality.CONSOLIDATED]
-    got, true = model[np.ix_(single, single, near)], measured.pair[np.ix_(single, single, near)]
+    got, true = (
+        model[np.ix_(single, single, near)],
+        measured.colocated_rate[np.ix_(single, single, near)],
+    )
     both = (got > 0) & (true > 0)
     error = np.abs(got[both] / true[both] - 1)
     assert np.median(error) < 0.13

@@ -22,7 +22,7 @@ def test_a_new_table(tmp_path: Path) -> None:
     path = tmp_path / "rates.csv"
     merge_rates(path, [row("a", "v100", 2.0), row("a", "k80", 1.0)])
     table = read_throughputs(path)
-    assert table.kinds == (("a", 1),)
+    assert table.job_types == (("a", 1),)
     assert table.rate.tolist() == [[1.0, 2.0]]
 
 
@@ -46,7 +46,7 @@ def test_a_row_gives_way_to_its_successor_and_to_no_other(tmp_path: Path) -> Non
         ",v100,c,1,consolidated,7.0,",
         ",v100,c,2,consolidated,9.0,",
     ]
-    assert read_throughputs(path).pair is not None
+    assert read_throughputs(path).colocated_rate is not None
 
 
 @pytest.mark.parametrize(

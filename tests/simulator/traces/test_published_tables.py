@@ -23,7 +23,7 @@ def test_its_rates_alone_are_those_of_the_release(shared: Path) -> None:
     ours = read_throughputs("builtin:gavel")
     slots = tuple(map(SlotType, ("k80", "p100", "v100")))
     ours, theirs = ours.columns(slots), theirs.columns(slots)
-    rates = [dict(zip(one.kinds, one.rate.tolist(), strict=True)) for one in (ours, theirs)]
+    rates = [dict(zip(one.job_types, one.rate.tolist(), strict=True)) for one in (ours, theirs)]
     assert rates[0] == rates[1]
     cluster = parse_cluster("v100=4,p100=4,k80=4")
     drawn = [generate("gavel,jobs=50,multi-gpu", one, cluster, 3)[0] for one in (ours, theirs)]

@@ -44,8 +44,8 @@ JOB = {
 def table() -> Throughputs:
     """Three families on two accelerator types; the fastest rates are 10, 18, 30, 7, 0 and 1."""
     return Throughputs(
-        slots=(SlotType("h100"), SlotType("k80"), SlotType("k80", Locality.SPREAD)),
-        kinds=(("LM", 1), ("LM", 2), ("LM", 4), ("ResNet", 1), ("ResNet", 2), ("GPT", 8)),
+        slots=(SlotType("h100"), SlotType("k80"), SlotType("k80", Locality.SCATTERED)),
+        job_types=(("LM", 1), ("LM", 2), ("LM", 4), ("ResNet", 1), ("ResNet", 2), ("GPT", 8)),
         rate=np.array(
             [
                 [10.0, 2.0, 2.0],

@@ -36,25 +36,25 @@ def write(folder: Path, text: str) -> Path:
 
 def test_gavel_tables_have_localities_and_pairs(tmp_path: Path) -> None:
     table = read_throughputs(write(tmp_path, json.dumps(GAVEL)))
-    assert table.slots == (SlotType("v100"), SlotType("v100", Locality.SPREAD))
-    assert table.kinds == (("LM (batch size 5)", 1), ("A3C", 1))
+    assert table.slots == (SlotType("v100"), SlotType("v100", Locality.SCATTERED))
+    assert table.job_types == (("LM (batch size 5)", 1), ("A3C", 1))
     assert table.rate.tolist() == [[4.0, 0.0], [1.0, 0.75]]
-    assert table.pair is not None
-    assert table.pair[:, :, 0].tolist() == [[2.5, 0.0], [0.5, 0.0]]
+    assert table.colocated_rate is not None
+    assert table.colocated_rate[:, :, 0].tolist() == [[2.5, 0.0], [0.5, 0.0]]
 
 
 def test_the_oldest_gavel_tables_have_families_as_keys(tmp_path: Path) -> None:
     table = read_throughputs(write(tmp_path, '{"k80": {"A3C": {"null": 2.0, "A3C": [1, 1]}}}'))
-    assert table.kinds == (("A3C", 1),)
-    assert table.pair is not None
+    assert table.job_types == (("A3C", 1),)
+    assert table.colocated_rate is not None
 
 
 def test_a_rate_that_has_no_row_is_0(tmp_path: Path) -> None:
     text = CSV + "LM,1,h100,consolidated,9,a\nLM,2,l4,spread,3.5,b\n"
     table = read_throughputs(write(tmp_path, text))
-    assert table.slots == (SlotType("h100"), SlotType("l4", Locality.SPREAD))
+    assert table.slots == (SlotType("h100"), SlotType("l4", Locality.SCATTERED))
     assert table.rate.tolist() == [[9.0, 0.0], [0.0, 3.5]]
-    assert table.pair is None
+    assert table.colocated_rate is None
     assert table.fastest.tolist() == [9.0, 0.0]  # consolidated rates only, where there are any
 
 
@@ -109,11 +109,11 @@ def test_csv_round_trip(
 ) -> None:
     path = tmp_path_factory.mktemp("table") / "t.csv"
     kinds = tuple((name, n + 1) for n in range(len(rate)))
-    slots = (SlotType("a"), SlotType("a", Locality.SPREAD))
+    slots = (SlotType("a"), SlotType("a", Locality.SCATTERED))
     table = Throughputs(slots, kinds, np.array(rate))
     write_throughputs_csv(table, path)
     again = read_throughputs(path)
-    assert (again.slots, again.kinds) == (slots, kinds)
+    assert (again.slots, again.job_types) == (slots, kinds)
     assert again.rate.tolist() == rate
 
 
@@ -121,19 +121,19 @@ def test_pairs_survive_a_csv(tmp_path: Path) -> None:
     table = read_throughputs(write(tmp_path, json.dumps(GAVEL)))
     write_throughputs_csv(table, tmp_path / "t.csv")
     again = read_throughputs(tmp_path / "t.csv")
-    assert again.kinds == table.kinds
-    assert again.pair is not None
-    assert table.pair is not None
-    assert again.pair.tolist() == table.pair.tolist()
+    assert again.job_types == table.job_types
+    assert again.colocated_rate is not None
+    assert table.colocated_rate is not None
+    assert again.colocated_rate.tolist() == table.colocated_rate.tolist()
 
 
 def test_rows_beside_another_family_are_pairs(tmp_path: Path) -> None:
     rows = "LM,1,h100,consolidated,2,measured,A3C\nLM,1,h100,consolidated,3,,\n"
     rows += "A3C,1,h100,consolidated,9,,\nA3C,1,h100,consolidated,5,, LM \n"
     table = read_throughputs(write(tmp_path, PAIRS + rows))
-    assert table.kinds == (("LM", 1), ("A3C", 1))
-    assert table.pair is not None
-    assert table.pair[:, :, 0].tolist() == [[0.0, 2.0], [5.0, 0.0]]
+    assert table.job_types == (("LM", 1), ("A3C", 1))
+    assert table.colocated_rate is not None
+    assert table.colocated_rate[:, :, 0].tolist() == [[0.0, 2.0], [5.0, 0.0]]
 
 
 def test_the_catalogue_covers_old_and_new_accelerators() -> None:
@@ -143,15 +143,25 @@ def test_the_catalogue_covers_old_and_new_accelerators() -> None:
     assert len(table.families) == 26 + 22
     new = [table.slots.index(SlotType(name)) for name in ("a100-40", "a100-80", "h100", "l4")]
     v100 = table.slots.index(SlotType("v100"))
-    modern = {f for (f, _), rates in zip(table.kinds, table.rate, strict=True) if rates[new].any()}
+    modern = {
+        f for (f, _), rates in zip(table.job_types, table.rate, strict=True) if rates[new].any()
+    }
     shared_with_v100 = {
         family
-        for (family, _), rates in zip(table.kinds, table.rate, strict=True)
+        for (family, _), rates in zip(table.job_types, table.rate, strict=True)
         if rates[new].any() and rates[v100] > 0
     }
     assert len(modern) >= 20
     assert len(shared_with_v100) >= 8
-    assert {scale for family, scale in table.kinds if family in modern} >= {1, 2, 4, 8, 16, 32, 64}
+    assert {scale for family, scale in table.job_types if family in modern} >= {
+        1,
+        2,
+        4,
+        8,
+        16,
+        32,
+        64,
+    }
 
 
 def test_more_devices_of_a_type_are_faster_in_the_catalogue_nearly_always() -> None:
@@ -159,7 +169,7 @@ def test_more_devices_of_a_type_are_faster_in_the_catalogue_nearly_always() -> N
     table = builtin_throughputs()
     slower = [
         (family, scale, slot)
-        for i, (family, scale) in enumerate(table.kinds)
+        for i, (family, scale) in enumerate(table.job_types)
         for t, slot in enumerate(table.slots)
         if slot.locality is Locality.CONSOLIDATED
         and (half := table.row(family, scale // 2)) is not None
@@ -172,7 +182,7 @@ def test_more_devices_of_a_type_are_faster_in_the_catalogue_nearly_always() -> N
 def test_the_catalogue_has_gavels_rates(shared: Path) -> None:
     gavel = read_throughputs(shared / "data/gavel/simulation_throughputs.json")
     ours = builtin_throughputs()
-    for i, (family, scale) in enumerate(gavel.kinds):
+    for i, (family, scale) in enumerate(gavel.job_types):
         row = ours.row(family, scale)
         assert row is not None
         columns = [ours.slots.index(slot) for slot in gavel.slots]
@@ -182,10 +192,10 @@ def test_the_catalogue_has_gavels_rates(shared: Path) -> None:
 @pytest.mark.shared
 def test_gavels_own_table(shared: Path) -> None:
     table = read_throughputs(shared / "data/gavel/simulation_throughputs.json")
-    assert len(table.kinds) == 83
+    assert len(table.job_types) == 83
     assert len(table.slots) == 6
-    assert table.pair is not None
-    alone = table.pair[:, :, [0, 2, 4]]
+    assert table.colocated_rate is not None
+    alone = table.colocated_rate[:, :, [0, 2, 4]]
     # 5277 ordered pairs over the three types, 1170 + 1103 + 1123 of them impossible.
     assert np.count_nonzero(alone) == 5277 - 1170 - 1103 - 1123
 
@@ -216,7 +226,7 @@ def test_a_rate_beside_another_cannot_be_above_the_rate_alone(tmp_path: Path) ->
             f"A,1,v100,consolidated,{rate},x,B\n"
         )
         if rate == "10.9":
-            assert read_throughputs(path).pair is not None
+            assert read_throughputs(path).colocated_rate is not None
             continue
         with pytest.raises(
             ThroughputError, match=r":4: steps_per_s: A .* must not be above the rate"

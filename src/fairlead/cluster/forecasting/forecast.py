@@ -138,7 +138,7 @@ def median_s(outcomes: Sequence[ForecastRun], job: int) -> float | None:
 
 def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
     """Who keeps its devices for now shall not do so for ever, for nobody will say here that it need not."""
-    for ledger in (scheduler.ledger, scheduler.held):
+    for ledger in (scheduler.ledger, scheduler.paused_jobs):
         told = ledger.jobs.restart_s
         told[told >= STAYS_S] = costs.default_s
 
@@ -213,7 +213,7 @@ class _ToCome:
         self._table, self._seed, self._now_s = scheduler.throughputs, seed, now_s
         self._history = asked.history
         self._most = float(scheduler.capacity.max(initial=0.0))
-        known = [*scheduler.ledger.jobs.id.tolist(), *scheduler.held.jobs.id.tolist()]
+        known = [*scheduler.ledger.jobs.id.tolist(), *scheduler.paused_jobs.jobs.id.tolist()]
         seen = [job.id for _, batch in asked.history.batches for job in batch]
         self.first_id = 1 + max([-1, *known, *seen, *(job.id for job in asked.add_jobs)])
 
@@ -282,7 +282,7 @@ def _starts(s: Scheduler, now_s: float, costs: RestartCosts) -> dict[int, _NextS
     row = {job: i for i, job in enumerate(jobs.id.tolist())}
     lasted_s = max(now_s - command.time_s, 0.0)
     out = {}
-    for ids, kept in zip(command.units.tolist(), command.kept.tolist(), strict=True):
+    for ids, kept in zip(command.job_groups.tolist(), command.kept.tolist(), strict=True):
         for job in ids:
             if job not in row:
                 continue
@@ -303,7 +303,7 @@ def _done(
     row = {job: i for i, job in enumerate(jobs.id.tolist())}
     lasted_s = max(now_s - command.time_s, 0.0)
     out = {}
-    for ids, slot in zip(command.units.tolist(), command.slot.tolist(), strict=True):
+    for ids, slot in zip(command.job_groups.tolist(), command.slot.tolist(), strict=True):
         rate = _rates(s, [row.get(job, -1) for job in ids], slot)
         for k, job in enumerate(ids):
             if job in row:
@@ -319,9 +319,9 @@ def _goes_on(s: Scheduler, now_s: float) -> StartRound | None:
     if not s.active or command is None or s.ending or (command.devices < 0).any():
         return None
     rest_s = command.time_s + command.length_s - now_s
-    units = np.where(np.isin(command.units, s.ledger.jobs.id), command.units, -1)
+    units = np.where(np.isin(command.job_groups, s.ledger.jobs.id), command.job_groups, -1)
     kept = np.ones_like(command.kept)
-    rest = replace(command, time_s=now_s, length_s=rest_s, units=units, kept=kept)
+    rest = replace(command, time_s=now_s, length_s=rest_s, job_groups=units, kept=kept)
     return rest if rest_s > 0 else None
 
 
@@ -329,13 +329,13 @@ def _cut(s: Scheduler, now_s: float, starts: Mapping[int, _NextStart]) -> RoundE
     """The end of the round in force, now; its steps are counted already."""
     command = s.in_force
     assert command is not None
-    rows = len(command.units)
+    rows = len(command.job_groups)
     took_s = [
         max((starts[j].took_s for j in ids if j in starts), default=0.0)
-        for ids in command.units.tolist()
+        for ids in command.job_groups.tolist()
     ]
-    nothing = np.zeros(command.units.shape)
-    outcome = np.zeros(command.units.shape, np.int64)
+    nothing = np.zeros(command.job_groups.shape)
+    outcome = np.zeros(command.job_groups.shape, np.int64)
     return RoundEnded(
         now_s, command.round, nothing, np.full(rows, now_s), outcome, np.array(took_s)
     )
@@ -345,14 +345,14 @@ def _rates(s: Scheduler, rows: list[int], slot: int) -> list[float]:
     """Steps/s of the members of a unit on a slot; rows: of jobs, -1 = none."""
     table = s.throughputs
     kinds = [int(s.ledger.jobs.row[row]) for row in rows if row >= 0]
-    if len(kinds) == 2 and table.pair is not None:
-        return [float(table.pair[kinds[k], kinds[1 - k], slot]) for k in (0, 1)]
+    if len(kinds) == 2 and table.colocated_rate is not None:
+        return [float(table.colocated_rate[kinds[k], kinds[1 - k], slot]) for k in (0, 1)]
     return [float(table.rate[s.ledger.jobs.row[row], slot]) if row >= 0 else 0.0 for row in rows]
 
 
 def _truth(s: Scheduler, setup: Setup) -> Throughputs:
     """The rates that jobs shall have: those believed."""
-    return s.throughputs if s.believed.row else setup.throughputs
+    return s.throughputs if s.beliefs.row else setup.throughputs
 
 
 def _job(s: Scheduler, row: int) -> Job:
@@ -360,7 +360,7 @@ def _job(s: Scheduler, row: int) -> Job:
     looked up in the scheduler's table. A job that adapts goes by its kinds."""
     jobs = s.ledger.jobs
     adapts = s.ledger.regimes.adaptation[row] is not None
-    family, scale = s.throughputs.kinds[jobs.kind[row] if adapts else jobs.row[row]]
+    family, scale = s.throughputs.job_types[jobs.job_type[row] if adapts else jobs.row[row]]
     return Job(
         JobId(int(jobs.id[row])),
         family,

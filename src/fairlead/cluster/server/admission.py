@@ -18,7 +18,7 @@ from fairlead.model.adaptation import batch_of, with_batch
 from fairlead.model.events import (
     JobsPaused,
     JobsSubmitted,
-    KindsLearned,
+    JobTypesLearned,
 )
 from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import JobType
@@ -133,7 +133,7 @@ class Admission:
             return
         self.learning.add(kind)
         rate = own_rates(row.spec, table.slots)
-        self.engine.backend.events.append(KindsLearned(now, (kind,), table.slots, rate[None, :]))
+        self.engine.backend.events.append(JobTypesLearned(now, (kind,), table.slots, rate[None, :]))
         self._learn_pairs(row, now)
 
     def _learn_pairs(self, row: JobRow, now: float) -> None:
@@ -141,7 +141,7 @@ class Admission:
         if not colocates(row.spec):
             return
         assert self.engine.scheduler is not None
-        known = self.engine.scheduler.believed.known
+        known = self.engine.scheduler.beliefs.known
         jobs, specs = self.engine.book.jobs, dict[JobType, JobSpec]()
         for other in jobs.values():
             name = (other.kind, other.spec.scale_factor)
@@ -154,7 +154,7 @@ class Admission:
         if found is not None:
             kinds, beside, pair = found
             rate = own_rates(row.spec, table.slots)[None, :]
-            event = KindsLearned(now, kinds, table.slots, rate, beside, pair)
+            event = JobTypesLearned(now, kinds, table.slots, rate, beside, pair)
             self.engine.backend.events.append(event)
 
     def learn_batch(self, row: JobRow) -> None:
@@ -170,7 +170,7 @@ class Admission:
         samples = batch_of(before) or row.batch
         rate = np.zeros(len(table.slots)) if old is None else table.rate[old] * samples / row.batch
         now = self.engine.clock.now_s()
-        self.engine.backend.events.append(KindsLearned(now, (kind,), table.slots, rate[None, :]))
+        self.engine.backend.events.append(JobTypesLearned(now, (kind,), table.slots, rate[None, :]))
 
 
 def job_of(row: JobRow) -> Job:

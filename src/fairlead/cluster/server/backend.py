@@ -197,7 +197,7 @@ class LiveBackend:
                 good = np.array([self._is_open(job) for job in event.jobs.tolist()], np.bool_)
                 if good.all():
                     return event
-                columns = [f.name for f in fields(event) if f.name not in ("time_s", "held")]
+                columns = [f.name for f in fields(event) if f.name not in ("time_s", "paused")]
                 kept = {name: getattr(event, name)[good] for name in columns}
                 return replace(event, **kept) if good.any() else None
             case NodeLost() | NodeRecovered():  # a node that has just come: told once it is known
@@ -695,7 +695,7 @@ class LiveBackend:
         starts: dict[int, Attempt] = {}
         kinds, places = self.cluster.device_type[command.devices], self._place(command.devices)
         bounds = itertools.pairwise(command.first.tolist())
-        for unit, (first, behind) in zip(command.units.tolist(), bounds, strict=True):
+        for unit, (first, behind) in zip(command.job_groups.tolist(), bounds, strict=True):
             placement = _by_node(places[first:behind])
             accelerator = self.cluster.accelerators[kinds[first]]
             for job in unit:
@@ -708,7 +708,7 @@ class LiveBackend:
         self.round, self.chance = None, bool(self.events)  # what is told only now may be new jobs
         if starts:
             self.round = LiveRound(
-                command.round, command.time_s, command.length_s, command.units, starts
+                command.round, command.time_s, command.length_s, command.job_groups, starts
             )
 
     def _stop_others(self, starts: dict[int, Attempt]) -> None:
@@ -739,7 +739,7 @@ class LiveBackend:
     def resume_round(self, command: StartRound, starts: dict[int, Attempt]) -> dict[int, Attempt]:
         """After a restart of the server: the round goes on, with what of it had ended already."""
         self.round = LiveRound(
-            command.round, command.time_s, command.length_s, command.units, starts
+            command.round, command.time_s, command.length_s, command.job_groups, starts
         )
         for job, start in starts.items():
             start.shares(self._packed(self.round, job))

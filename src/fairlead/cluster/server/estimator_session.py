@@ -50,7 +50,7 @@ class EstimatorSession:
 
     def take_over(self, core: "Scheduler", now: float) -> None:
         """The core is another one, with the beliefs of the one before it."""
-        known = core.believed.known
+        known = core.beliefs.known
         if self.feed is None:
             estimator = self._make(core)
             if estimator is None:
@@ -75,16 +75,16 @@ class EstimatorSession:
             spec, _, text = kept.partition(" ")
             if spec == self.spec:
                 with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as arrays:
-                    made.resume({name: arrays[name] for name in arrays.files})
+                    made.load_state_dict({name: arrays[name] for name in arrays.files})
         return made
 
     def _there(self, core: "Scheduler") -> list[tuple[Job, float]]:
         """Jobs that the core has, with their steps done."""
         found = []
-        for books in (core.ledger, core.held):
-            columns = (books.jobs.id, books.jobs.kind, books.jobs.total, books.jobs.done)
+        for books in (core.ledger, core.paused_jobs):
+            columns = (books.jobs.id, books.jobs.job_type, books.jobs.total, books.jobs.done)
             for job, kind, total, done in zip(*(c.tolist() for c in columns), strict=True):
-                family, scale = core.throughputs.kinds[kind]
+                family, scale = core.throughputs.job_types[kind]
                 row = self.engine.book.jobs.get(job)
                 tenant = "" if row is None else row.tenant
                 found.append((Job(JobId(job), family, scale, total, tenant=tenant), done))
@@ -138,10 +138,10 @@ class EstimatorSession:
         self.rate = rest | rate_of
 
     def _know(self, core: "Scheduler") -> None:
-        believed = core.believed
+        believed = core.beliefs
         self._beliefs = {n: believed.table.rate[row] for n, row in believed.row.items()}
         self.rate = {}
-        for books in (core.ledger, core.held):
+        for books in (core.ledger, core.paused_jobs):
             for job, row in zip(books.jobs.id.tolist(), books.jobs.row.tolist(), strict=True):
                 if believed.of_row(row) >= 0:
                     self.rate[job] = believed.table.rate[row]
@@ -161,6 +161,6 @@ class EstimatorSession:
         self._written_s = now
         if isinstance(self.feed.estimator, CheckpointableEstimator):
             file = io.BytesIO()
-            np.savez_compressed(file, allow_pickle=False, **self.feed.estimator.kept())
+            np.savez_compressed(file, allow_pickle=False, **self.feed.estimator.state_dict())
             text = f"{self.spec} {base64.b64encode(file.getvalue()).decode()}"
             self.engine.write(lambda t: t.set_meta("estimator", text))

@@ -154,7 +154,7 @@ class Forecasting:
             setup, jobs, notes = self._added(setup, caller, question.add_jobs)
             policy = question.policy or None
             if policy is not None:
-                registry.make(policy, seed=setup.seed, profile=setup.profile.name)
+                registry.make(policy, seed=setup.seed, profile=setup.settings.name)
             now = latest.outcomes[0]
             # Both with as many rounds as the other, or the difference would be one of methods.
             asked = replace(
@@ -216,7 +216,7 @@ class Forecasting:
             if engine.scheduler is None or engine.setup is None:
                 raise ConflictError(NO_NODES)
             starts = [s for starts in engine.book.live.values() for s in starts if not s.stopping]
-            believed = engine.scheduler.believed.known
+            believed = engine.scheduler.beliefs.known
             return Present(
                 engine.clock.now_s(),
                 replace(engine.setup, throughputs=believed),
@@ -278,7 +278,9 @@ class Forecasting:
                     f"add_nodes: {name!r}: neither the catalogue nor a job has a rate on it "
                     f"(known: {', '.join(sorted(able))})"
                 )
-        return replace(setup, cluster=cluster, throughputs=table.on(cluster, setup.profile.spread))
+        return replace(
+            setup, cluster=cluster, throughputs=table.on(cluster, setup.settings.scattered)
+        )
 
     def _added(
         self, setup: Setup, caller: Caller, specs: Sequence[JobSpec]
@@ -334,7 +336,7 @@ def _measured(present: Present) -> Throughputs:
     if not ratios:
         return believed
     rows = [believed.rate[row] * median(of) for row, of in ratios.items()]
-    kinds = tuple(believed.kinds[row] for row in ratios)
+    kinds = tuple(believed.job_types[row] for row in ratios)
     return believed.learned(kinds, believed.slots, np.array(rows))
 
 

@@ -16,10 +16,10 @@ def why_unpaired(standing: DecidedShares, job: int, policy: str, states_rates: b
 
 def _obstacle(standing: DecidedShares, at: int) -> str:
     table = standing.table
-    if table is None or table.pair is None:
+    if table is None or table.colocated_rate is None:
         return "no rates of jobs beside each other are known (state colocated_fraction in job.toml)"
     mine = int(standing.row[at])
-    if not (table.pair[mine] > 0).any():
+    if not (table.colocated_rate[mine] > 0).any():
         return (
             "nothing is known of how fast it is beside others (state colocated_fraction in job.toml, or a "
             "family of the table)"
@@ -31,7 +31,10 @@ def _obstacle(standing: DecidedShares, at: int) -> str:
         many = "1 device" if devices == 1 else f"{devices} devices"
         return f"no other job wants {many}, as it does"
     rows = np.unique(standing.row[same])
-    beside, other = table.pair[mine, rows], table.pair[rows, mine]  # (rows, slots)
+    beside, other = (
+        table.colocated_rate[mine, rows],
+        table.colocated_rate[rows, mine],
+    )  # (rows, slots)
     both = (beside > 0) & (other > 0)
     if not both.any():
         return "of none of the jobs with as many devices is it known that both fit one device"

@@ -50,10 +50,10 @@ def table_for(
     wanted = (*catalogue.slots, *(s for s in cluster.slots if s not in known))
     extra = len(wanted) - len(catalogue.slots)
     rate = np.pad(catalogue.rate, ((0, 0), (0, extra)))
-    pair = catalogue.pair
+    pair = catalogue.colocated_rate
     if pair is not None:
         pair = np.pad(pair, ((0, 0), (0, 0), (0, extra)))
-    table = replace(catalogue, slots=wanted, rate=rate, pair=pair, origin="journal")
+    table = replace(catalogue, slots=wanted, rate=rate, colocated_rate=pair, origin="journal")
     own: dict[JobType, Floats] = {}
     specs: dict[JobType, JobSpec] = {}
     for row in jobs.values():
@@ -94,7 +94,7 @@ def colocated(
     stating = tuple(kind for kind, spec in new.items() if colocates(spec))
     if not stating:
         return None
-    beside = tuple(kind for kind in table.kinds if kind[1] in {scale for _, scale in stating})
+    beside = tuple(kind for kind in table.job_types if kind[1] in {scale for _, scale in stating})
     usual = _usual_fraction(table)
     pair = np.zeros((len(stating), len(beside), len(table.slots), 2))
     for i, kind in enumerate(stating):
@@ -121,10 +121,10 @@ def _fraction(spec: JobSpec, other: str) -> float:
 
 def _usual_fraction(table: Throughputs) -> Floats:
     """(kinds, slots) of their rates that kinds keep beside those that the table pairs them with; 0 = none."""
-    if table.pair is None:
+    if table.colocated_rate is None:
         return np.zeros_like(table.rate)
-    fits = table.pair > 0
-    total, count = (table.pair * fits).sum(axis=1), fits.sum(axis=1)
+    fits = table.colocated_rate > 0
+    total, count = (table.colocated_rate * fits).sum(axis=1), fits.sum(axis=1)
     alone = np.where(table.rate > 0, table.rate, np.inf)
     return np.asarray(total / np.maximum(count, 1) / alone)
 
@@ -132,7 +132,7 @@ def _usual_fraction(table: Throughputs) -> Floats:
 def with_kinds_of(table: Throughputs, other: Throughputs) -> Throughputs:
     """The table with the kinds of another one that it lacks, at their rates there; 0 on slot types that the
     other does not have. A state that was copied earlier may hold jobs that have ended since."""
-    missing = [kind for kind in other.kinds if table.row(*kind) is None]
+    missing = [kind for kind in other.job_types if table.row(*kind) is None]
     here = {slot: column for column, slot in enumerate(table.slots)}
     shared = [(here[slot], column) for column, slot in enumerate(other.slots) if slot in here]
     more = {}
@@ -147,14 +147,14 @@ def extended(table: Throughputs, more: Mapping[JobType, Floats]) -> Throughputs:
     """The table with more rows; of these, nothing is known beside others."""
     if not more:
         return table
-    pair = table.pair
+    pair = table.colocated_rate
     if pair is not None:
         pair = np.pad(pair, ((0, len(more)), (0, len(more)), (0, 0)))
     return replace(
         table,
-        kinds=(*table.kinds, *more),
+        job_types=(*table.job_types, *more),
         rate=np.vstack([table.rate, *more.values()]),
-        pair=pair,
+        colocated_rate=pair,
     )
 
 

@@ -107,8 +107,8 @@ def _load_core(engine: "ServerLoop") -> None:
     for job, row in engine.book.jobs.items():
         if JobId(job) in core.ledger:
             books = core.ledger
-        elif JobId(job) in core.held:
-            books = core.held
+        elif JobId(job) in core.paused_jobs:
+            books = core.paused_jobs
             if row.state != "paused" and row.retry_s is None:
                 engine.admission.unfit.add(job)
         else:
@@ -170,7 +170,10 @@ def _load_round(engine: "ServerLoop") -> None:
         command = core.in_force
         members = engine.backend.resume_round(
             command,
-            {job: _last_start(engine, job) for job in command.units[command.units >= 0].tolist()},
+            {
+                job: _last_start(engine, job)
+                for job in command.job_groups[command.job_groups >= 0].tolist()
+            },
         )
     ended = engine.backend.round.ended if engine.backend.round is not None else {}
     for job, row in engine.book.jobs.items():

@@ -28,7 +28,7 @@ class RestartCostsOfJobs:
     def learned(self, current: "LiveRound", now: float) -> RestartCostsLearned | None:
         """What the core has to be told before it decides upon the next round; None: it knows all."""
         core, setup = self.engine.scheduler, self.engine.setup
-        if core is None or setup is None or setup.profile.preemption_hysteresis <= 0:
+        if core is None or setup is None or setup.settings.preemption_hysteresis <= 0:
             return None
         usual_s = setup.restart_costs.default_s
         wanted = {
@@ -51,7 +51,7 @@ class RestartCostsOfJobs:
         core = self.engine.scheduler
         return (
             core is not None
-            and core.profile.preemption_hysteresis > 0
+            and core.settings.preemption_hysteresis > 0
             and isinstance(core.planner, SharesPlanner)
         )
 
@@ -65,12 +65,12 @@ class RestartCostsOfJobs:
         unkept_s = 0.0
         if start.row.spec.unmanaged and start.leader is not None:
             unkept_s = _unkept_s(start)
-        return setup.restart_costs.default_s + unkept_s / setup.profile.preemption_hysteresis
+        return setup.restart_costs.default_s + unkept_s / setup.settings.preemption_hysteresis
 
     def _stays(self, start: Attempt, now: float) -> bool:
         """Is it to keep its devices, whoever is owed them? For as long as its nodes are there."""
         assert self.engine.setup is not None
-        round_s = self.engine.setup.profile.round_s
+        round_s = self.engine.setup.settings.round_s
         leaving = start.stopping or start.lost or start.broken
         if leaving or not self.engine.backend.lost_nodes.isdisjoint(start.nodes):
             return False

@@ -67,7 +67,7 @@ class Retries:
         for row in book.jobs.values():
             if row.open and row.retry_s is not None:
                 self.waiting.add(row.id)
-                if core is None or JobId(row.id) not in core.held:
+                if core is None or JobId(row.id) not in core.paused_jobs:
                     self._to_hold.add(row.id)
 
     # --- what happened ---------------------------------------------------------------------------

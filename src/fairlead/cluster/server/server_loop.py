@@ -243,7 +243,7 @@ class ServerLoop:
             self.backend.solving = False
         elif isinstance(event, RatesLearned):
             self.estimating.learned(event)
-        elif isinstance(event, JobsPaused) and not event.held:
+        elif isinstance(event, JobsPaused) and not event.paused:
             self.membership.detained.let_go(event.jobs.tolist())
 
     def command(self, command: Command) -> None:
@@ -371,12 +371,12 @@ class ServerLoop:
             tuple(Node(n.name, n.accelerator, n.devices) for n in nodes),
             {a: p for a, p in self.options.prices.items() if a in {n.accelerator for n in nodes}},
         )
-        current = None if self.scheduler is None else self.scheduler.believed.known
+        current = None if self.scheduler is None else self.scheduler.beliefs.known
         table = table_for(self.options.catalogue, cluster, self.book.jobs, current)
         setup = Setup(
             fairlead.__version__,
             cluster,
-            replace(table.on(cluster, profile.spread), origin="journal"),
+            replace(table.on(cluster, profile.scattered), origin="journal"),
             getattr(made, "spec", self.policy),
             profile,
             seed,

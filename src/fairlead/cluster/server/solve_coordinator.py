@@ -51,7 +51,7 @@ class SolveCoordinator:
         assert self.engine.setup is not None
         setup = self.engine.setup
         self.solver.submit(
-            setup.policy, setup.seed, setup.profile, problem.snapshot, problem.state
+            setup.policy, setup.seed, setup.settings, problem.snapshot, problem.state
         ).add_done_callback(answered)
 
     def _answered(self, generation: int, future: "Future[PlannerAnswer]") -> None:

@@ -35,19 +35,19 @@ class DecidedShares:
     @staticmethod
     def of(s: Scheduler, now_s: float) -> "DecidedShares":
         """As it is now."""
-        jobs, units = s.ledger.jobs, s.ledger.units
+        jobs, units = s.ledger.jobs, s.ledger.groups
         return DecidedShares(
             now_s,
             s.slots,
-            s.planner.packed,
+            s.planner.space_sharing,
             s.previous is not None,
             jobs.id.copy(),
             jobs.scale.copy(),
             jobs.row.copy(),
-            units.member.copy(),
+            units.members.copy(),
             units.share.copy(),
             units.allocated.astype(np.int64),
-            s.offered,
+            s.undominated,
         )
 
     def at(self, job: int) -> int | None:

@@ -257,13 +257,16 @@ def sample(engine: "ServerLoop", command: StartRound) -> Sample:
     )
     by_tenant: Counter[str] = Counter()
     for unit, first, behind in zip(
-        command.units.tolist(), command.first[:-1].tolist(), command.first[1:].tolist(), strict=True
+        command.job_groups.tolist(),
+        command.first[:-1].tolist(),
+        command.first[1:].tolist(),
+        strict=True,
     ):
         members = [job for job in unit if job >= 0 and job in engine.book.jobs]
         for job in members:
             by_tenant[engine.book.jobs[job].tenant] += (behind - first) / len(members)
     in_all = sum(by_tenant.values()) or 1.0
-    running = int((command.units >= 0).sum())
+    running = int((command.job_groups >= 0).sum())
     return Sample(
         time_s=command.time_s,
         held=dict(zip(cluster.accelerators, held.tolist(), strict=True)),

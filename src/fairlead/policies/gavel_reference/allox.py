@@ -24,7 +24,7 @@ class ReleasedAlloX:
     alpha: float = 0.2
     name: str = "allox"
     heterogeneity_aware: bool = True
-    packed: bool = False
+    space_sharing: bool = False
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

@@ -69,7 +69,7 @@ def _profiled(snapshot: Snapshot, job: int, until_s: float, factor: float) -> fl
     announced = None if regimes is None else regimes.announced[job]
     if regimes is None or announced is None:
         return 0.0
-    rate = snapshot.kind_rate[regimes.kind[job, : len(announced.batches)], 0]
+    rate = snapshot.job_type_rate[regimes.job_type[job, : len(announced.batches)], 0]
     batch = np.array(announced.batches)
     epoch_s = np.maximum(1.0, np.round(announced.samples / batch / np.maximum(rate, 1e-12)))
     starts = np.append(announced.starts, np.ceil(announced.epochs)).astype(np.float64)

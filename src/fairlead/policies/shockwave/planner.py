@@ -75,7 +75,7 @@ class Shockwave:
 
     options: ShockwaveOptions = DEFAULT
     name: str = "shockwave"
-    packed: bool = False
+    space_sharing: bool = False
 
     @property
     def spec(self) -> str:
@@ -95,7 +95,7 @@ class Shockwave:
             left_s=np.zeros(0),
         )
 
-    def kept(self, state: ShockwaveState) -> dict[str, NDArray[Any]]:
+    def state_dict(self, state: ShockwaveState) -> dict[str, NDArray[Any]]:
         """All of it."""
         parts: dict[str, Targets | MeasuredProgress] = {
             "targets": state.targets,
@@ -109,7 +109,7 @@ class Shockwave:
         out |= {name: getattr(state, name).copy() for name in ("jobs", "slot", "left_s")}
         return {**out, "rounds": np.array([state.round, state.first])}
 
-    def resume(self, kept: Mapping[str, NDArray[Any]]) -> ShockwaveState:
+    def load_state_dict(self, kept: Mapping[str, NDArray[Any]]) -> ShockwaveState:
         """From what was kept."""
         targets = Targets(**{one.name: kept[f"targets.{one.name}"] for one in fields(Targets)})
         measured = MeasuredProgress(
@@ -159,7 +159,7 @@ class Shockwave:
     ) -> tuple[Accounts | None, ShockwaveState]:
         """Keep the schedule, and the targets that it was made with."""
         assert isinstance(answer, Schedule)
-        jobs = answer.units[:, 0]
+        jobs = answer.job_groups[:, 0]
         if not len(snapshot.jobs):
             return None, replace(state, first=state.round, jobs=jobs, slot=answer.slot)
         view = self._view(snapshot, state)

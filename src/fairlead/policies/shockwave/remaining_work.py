@@ -82,7 +82,7 @@ def _single(snapshot: Snapshot) -> Regimes:
     n = len(snapshot.jobs)
     return Regimes(
         np.zeros((n, 1), np.int64),
-        snapshot.kind[:, None],
+        snapshot.job_type[:, None],
         snapshot.total_steps[:, None],
         (1.0 - snapshot.steps_left / snapshot.total_steps)[:, None],
         np.zeros(n, np.int64),
@@ -94,7 +94,7 @@ def _single(snapshot: Snapshot) -> Regimes:
 def _epoch_times(snapshot: Snapshot, regimes: Regimes, whole: bool) -> Floats:
     """(jobs, batches, types) seconds of an epoch. whole: to the second, as the release has them, which
     also counts the last mini-batch of an epoch as a part of one."""
-    rate = snapshot.kind_rate[:, first_slot(snapshot)][regimes.kind]
+    rate = snapshot.job_type_rate[:, first_slot(snapshot)][regimes.job_type]
     steps = regimes.steps_per_epoch
     if whole:
         samples = np.array([0 if a is None else a.samples for a in regimes.announced], np.float64)
@@ -102,7 +102,7 @@ def _epoch_times(snapshot: Snapshot, regimes: Regimes, whole: bool) -> Floats:
         steps = np.where(
             (samples[:, None] > 0) & (regimes.batch > 0), samples[:, None] / batch, steps
         )
-    runs = (rate > 0) & (regimes.kind >= 0)[:, :, None]
+    runs = (rate > 0) & (regimes.job_type >= 0)[:, :, None]
     time = np.divide(steps[:, :, None], rate, out=np.full(rate.shape, NEVER_S), where=runs)
     return np.asarray(np.maximum(1.0, np.round(time)) if whole else time)
 
@@ -184,7 +184,7 @@ def _epochs_ahead(
         ahead = _scheduled(regimes, regimes.epochs, 0.0) - done
         ahead = np.maximum(ahead, 0.0)
         return _scaled(regimes, ahead, left)
-    used = regimes.kind >= 0
+    used = regimes.job_type >= 0
     prior = regimes.epochs / np.maximum(used.sum(axis=1), 1) * options.prior
     strength = np.where(used, prior[:, None] + seen, 0.0)
     expected = regimes.epochs[:, None] * strength / strength.sum(axis=1, keepdims=True)

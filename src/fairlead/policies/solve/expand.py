@@ -64,11 +64,16 @@ def _members(problem: ShareProblem, snapshot: Snapshot) -> tuple[Ints, Ints]:
     """(jobs,) positions class by class, and (classes + 1,) where each class begins."""
     of = problem.classes.of
     begin = np.concatenate([[0], np.cumsum(problem.classes.count.astype(np.int64))])
-    if not (snapshot.packed and (snapshot.running_on[snapshot.member[:, 1] >= 0] >= 0).any()):
+    if not (
+        snapshot.space_sharing
+        and (snapshot.running_on[snapshot.group_members[:, 1] >= 0] >= 0).any()
+    ):
         members = np.empty(len(of), np.int64)
         _by_class(of, begin, members)
         return members, begin
-    together = snapshot.member[(snapshot.member[:, 1] >= 0) & (snapshot.running_on >= 0)]
+    together = snapshot.group_members[
+        (snapshot.group_members[:, 1] >= 0) & (snapshot.running_on >= 0)
+    ]
     rank = np.arange(len(of)) + len(of)
     rank[together] = together.min(axis=1)[:, None]
     return np.lexsort((rank, of)), begin

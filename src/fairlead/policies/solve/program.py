@@ -69,11 +69,11 @@ class ShareProblem:
         snapshot: Snapshot,
         key: Ints | None = None,
         *,
-        packed: bool = False,
+        space_sharing: bool = False,
         rate: Floats | None = None,
     ) -> "ShareProblem":
         """The problem of a snapshot. key: (jobs,) jobs with the same key are alike in all that matters,
-        None = ``job_class``; packed: may jobs run in pairs? rate: (jobs, slots) in place of the
+        None = ``job_class``; space_sharing: may jobs run in pairs? rate: (jobs, slots) in place of the
         snapshot's, 0 where it cannot run. Types without devices cannot be run on."""
         classes = group(snapshot.job_class if key is None else key)
         alone = (snapshot.solo_rate if rate is None else rate)[classes.first]
@@ -83,8 +83,8 @@ class ShareProblem:
             rate=np.where((snapshot.capacity > 0)[snapshot.accelerator_of_slot], alone, 0.0),
             accelerator_of_slot=snapshot.accelerator_of_slot,
             capacity=snapshot.capacity,
-            kind=snapshot.kind[classes.first],
-            colocated_rate=snapshot.colocated_rate if packed else None,
+            kind=snapshot.job_type[classes.first],
+            colocated_rate=snapshot.colocated_rate if space_sharing else None,
         )
 
     @property

@@ -1,7 +1,7 @@
 """All that a scheduler knows, as plain values that another scheduler can take over.
 
-Nothing in it is a position in the cluster or in the throughput table: slot types, kinds, tenants and nodes
-go by name, a device by its node and its place there. So the other scheduler may have another cluster,
+Nothing in it is a position in the cluster or in the throughput table: slot types, job types, tenants and
+nodes go by name, a device by its node and its place there. So the other scheduler may have another cluster,
 table, policy or profile.
 """
 
@@ -29,7 +29,7 @@ ANYTHING = Change.JOBS | Change.DEVICES | Change.REQUIREMENTS
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheckpoint:
-    """A ledger. Kinds, tenants and slots are positions in those of the ``SchedulerCheckpoint``."""
+    """A ledger. Job types, tenants and slots are positions in those of the ``SchedulerCheckpoint``."""
 
     jobs: Mapping[
         str, NDArray[Any]
@@ -40,7 +40,7 @@ class LedgerCheckpoint:
     deficit_s: Floats  # (jobs, slots)
     share: Floats  # (jobs, slots)
     allocated: Bools  # (jobs,)
-    pair: Ints  # (pairs, 2) ids of units of two jobs
+    pair: Ints  # (pairs, 2) ids of job groups of two jobs
     pair_received_s: Floats  # (pairs, slots)
     pair_deficit_s: Floats  # (pairs, slots)
     pair_share: Floats  # (pairs, slots)
@@ -57,15 +57,15 @@ class RoundCheckpoint:
     active: int
     ending: bool  # its end has been asked for
     corrected: bool
-    units: Ints  # (units, width) job ids, -1 behind the last
-    counts: Bools  # (units, width) is the member still there to be credited?
-    slot: Ints  # (units,)
-    planned: Ints  # (units,) the slot before placement, -1 = it is gone
-    worth: Floats  # (units,) a second on slot over one on planned
-    kept: Bools  # (units,) did it run on from the round before?
-    first: Ints  # (units + 1,) unit u holds devices first[u]:first[u + 1]
-    node: Ints  # (devices of all units,) -1 = the device is gone
-    index: Ints  # (devices of all units,) place on the node
+    job_groups: Ints  # (groups, width) job ids, -1 behind the last
+    counts: Bools  # (groups, width) is the member still there to be credited?
+    slot: Ints  # (groups,)
+    planned: Ints  # (groups,) the slot before placement, -1 = it is gone
+    worth: Floats  # (groups,) a second on slot over one on planned
+    kept: Bools  # (groups,) did it run on from the round before?
+    first: Ints  # (groups + 1,) job group u holds devices first[u]:first[u + 1]
+    node: Ints  # (devices of all groups,) -1 = the device is gone
+    index: Ints  # (devices of all groups,) place on the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +74,27 @@ class SchedulerCheckpoint:
 
     time_s: float  # of the last event
     policy: str  # what the planner was made from
-    profile: MechanismSettings
+    settings: MechanismSettings
     slots: tuple[SlotType, ...]
-    kinds: tuple[JobType, ...]  # of its jobs
-    rate: Floats  # (kinds, slots) steps/s that planners are shown
+    job_types: tuple[JobType, ...]  # of its jobs
+    rate: Floats  # (job_types, slots) steps/s that planners are shown
     colocated_rate: (
         Floats | None
-    )  # (kinds, kinds, slots) the same of pairs, where they may be packed
+    )  # (job_types, job_types, slots) the same of pairs, where they may be packed
     tenants: tuple[str, ...]
     nodes: tuple[Node, ...]
     lost: tuple[str, ...]  # nodes that do not work
     ledger: LedgerCheckpoint
-    held: LedgerCheckpoint
+    paused: LedgerCheckpoint
     allocated_s: Floats  # (slots,)
     round: int  # number of the last round
     last_end_s: float | None
     in_force: RoundCheckpoint | None
     adapting: tuple[tuple[int, int, float, float], ...]  # job, batch size, total steps, steps done
-    holding: tuple[int, ...]  # jobs that are held when the round is reported
+    to_pause: tuple[int, ...]  # jobs that are held when the round is reported
     changed: int  # of ``Change``, since the last solve that was answered
     settled_s: float  # when the accounts were settled last
-    kept: Mapping[str, NDArray[Any]]  # the planner's state
+    planner_state: Mapping[str, NDArray[Any]]  # the planner's state
     previous: Allocation | None  # the answer in force
     beliefs: BeliefState | None = None  # about single jobs; None = there are none
     expected: tuple[tuple[int, int], ...] = ()  # job, belief: of jobs to come, or to adapt
@@ -104,35 +104,35 @@ class SchedulerCheckpoint:
 def take_checkpoint(s: Scheduler) -> SchedulerCheckpoint:
     """What a scheduler knows now; it is not changed, and shares no memory with the result. The answer to
     a ``Solve`` that is under way is no part of it."""
-    kinds = _kinds_of(s)
+    job_types = _job_types_of(s)
     node, works = s.cluster.device_node, s.running.works
     lost = sorted(set(node[~works].tolist()))
-    pair = s.offered.pair if s.planner.packed else None
+    pair = s.undominated.colocated_rate if s.planner.space_sharing else None
     planner = s.planner
     return SchedulerCheckpoint(
         s.now_s,
         s.policy,
-        s.profile,
+        s.settings,
         s.slots,
-        tuple(s.throughputs.kinds[k] for k in kinds.tolist()),
-        s.offered.rate[kinds],
-        None if pair is None else pair[np.ix_(kinds, kinds)],
+        tuple(s.throughputs.job_types[k] for k in job_types.tolist()),
+        s.undominated.rate[job_types],
+        None if pair is None else pair[np.ix_(job_types, job_types)],
         s.ledger.tenants,
         s.cluster.nodes,
         tuple(s.cluster.nodes[n].name for n in lost),
-        _books_of(s.ledger, kinds, s.believed),
-        _books_of(s.held, kinds, s.believed),
+        _ledger_of(s.ledger, job_types, s.beliefs),
+        _ledger_of(s.paused_jobs, job_types, s.beliefs),
         s.ledger.allocated_s.copy(),
         s.round,
         s.last_end_s,
         _round_of(s) if s.active else None,
         tuple((job, *to) for job, to in s.adapting.items()),
-        tuple(sorted(s.holding)),
+        tuple(sorted(s.to_pause)),
         int(ANYTHING if s.solving else s.changed),
         planner.settled_s(s.state) if isinstance(planner, KeepsAccounts) else s.now_s,
-        planner.kept(s.state) if isinstance(planner, Checkpointable) else {},
+        planner.state_dict(s.state) if isinstance(planner, Checkpointable) else {},
         s.previous,
-        s.believed.state(_rows_in_use(s)) if s.believed.row else None,
+        s.beliefs.state(_rows_in_use(s)) if s.beliefs.row else None,
         tuple(s.expected.items()),
         tuple(s.running.avoids.items()),
     )
@@ -140,61 +140,63 @@ def take_checkpoint(s: Scheduler) -> SchedulerCheckpoint:
 
 def _rows_in_use(s: Scheduler) -> set[int]:
     """Rows of the table by which jobs go, those still to come included."""
-    used = set(s.ledger.jobs.row.tolist()) | set(s.held.jobs.row.tolist())
-    return used | {s.believed.row[name] for name in s.expected.values() if name >= 0}
+    used = set(s.ledger.jobs.row.tolist()) | set(s.paused_jobs.jobs.row.tolist())
+    return used | {s.beliefs.row[name] for name in s.expected.values() if name >= 0}
 
 
-def _kinds_of(s: Scheduler) -> Ints:
-    """(kinds,) rows of the throughput table that jobs use."""
-    used = [ledger.jobs.kind for ledger in (s.ledger, s.held)]
-    used += [ledger.regimes.table.kind.reshape(-1) for ledger in (s.ledger, s.held)]
-    kinds = np.unique(np.concatenate(used))
-    return np.asarray(kinds[kinds >= 0])
+def _job_types_of(s: Scheduler) -> Ints:
+    """(job_types,) rows of the throughput table that jobs use."""
+    used = [ledger.jobs.job_type for ledger in (s.ledger, s.paused_jobs)]
+    used += [ledger.regimes.table.job_type.reshape(-1) for ledger in (s.ledger, s.paused_jobs)]
+    job_types = np.unique(np.concatenate(used))
+    return np.asarray(job_types[job_types >= 0])
 
 
-def _books_of(ledger: Ledger, kinds: Ints, believed: RateBeliefs) -> LedgerCheckpoint:
+def _ledger_of(ledger: Ledger, job_types: Ints, believed: RateBeliefs) -> LedgerCheckpoint:
     jobs = {n: getattr(ledger.jobs, n).copy() for n in JobTable.columns}
     row = jobs.pop("row")
     if believed.row:
         jobs["belief"] = np.array([believed.of_row(r) for r in row.tolist()], np.int64)
     table = ledger.regimes.table
     regimes = {name: getattr(table, name).copy() for name in RegimeTable.columns}
-    jobs["kind"] = np.searchsorted(kinds, jobs["kind"])
-    regimes["kind"] = np.where(regimes["kind"] < 0, -1, np.searchsorted(kinds, regimes["kind"]))
-    units, alone = ledger.units, ledger.alone()
-    pairs = np.setdiff1d(np.arange(units.n), alone)
+    jobs["job_type"] = np.searchsorted(job_types, jobs["job_type"])
+    regimes["job_type"] = np.where(
+        regimes["job_type"] < 0, -1, np.searchsorted(job_types, regimes["job_type"])
+    )
+    groups, alone = ledger.groups, ledger.single_job_rows()
+    pairs = np.setdiff1d(np.arange(groups.n), alone)
     pair: Ints = np.zeros((0, 2), np.int64)
     if ledger.width > 1:
-        pair = ledger.jobs.id[units.member[pairs]]
+        pair = ledger.jobs.id[groups.members[pairs]]
     return LedgerCheckpoint(
         jobs,
         regimes,
         tuple(ledger.regimes.adaptation),
-        units.received_s[alone],
-        units.deficit_s[alone],
-        units.share[alone],
-        units.allocated[alone],
+        groups.received_s[alone],
+        groups.deficit_s[alone],
+        groups.share[alone],
+        groups.allocated[alone],
         pair,
-        units.received_s[pairs],
-        units.deficit_s[pairs],
-        units.share[pairs],
-        units.allocated[pairs],
+        groups.received_s[pairs],
+        groups.deficit_s[pairs],
+        groups.share[pairs],
+        groups.allocated[pairs],
     )
 
 
 def _round_of(s: Scheduler) -> RoundCheckpoint:
     command, running = s.in_force, s.running
     assert command is not None
-    told = running.told
-    n = len(command.units)
-    row, member = np.arange(n), np.full(n, -1)
+    told = running.report_mapping
+    n = len(command.job_groups)
+    row, group_members = np.arange(n), np.full(n, -1)
     if told is not None:
-        row, member = told.row, told.member
-    there = running.unit >= 0
-    counts = np.zeros(command.units.shape, np.bool_)
-    whole, one = there & (member < 0), there & (member >= 0)
-    counts[row[whole]] = command.units[row[whole]] >= 0
-    counts[row[one], member[one]] = True
+        row, group_members = told.row, told.column
+    there = running.job_group >= 0
+    counts = np.zeros(command.job_groups.shape, np.bool_)
+    whole, one = there & (group_members < 0), there & (group_members >= 0)
+    counts[row[whole]] = command.job_groups[row[whole]] >= 0
+    counts[row[one], group_members[one]] = True
     planned, worth = np.full(n, -1), np.ones(n)
     planned[row], worth[row] = running.planned, running.worth
     device = np.maximum(command.devices, 0)
@@ -207,7 +209,7 @@ def _round_of(s: Scheduler) -> RoundCheckpoint:
         command.active,
         s.ending,
         s.corrected,
-        command.units.copy(),
+        command.job_groups.copy(),
         counts,
         command.slot.copy(),
         planned,

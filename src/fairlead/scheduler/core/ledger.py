@@ -1,4 +1,5 @@
-"""The scheduler's books: jobs, units and running units as aligned arrays, compacted as jobs leave."""
+"""The scheduler's books: jobs, job groups and running job groups as aligned arrays, compacted as jobs
+leave."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +11,8 @@ from fairlead.model.adaptation import Adaptation, batch_of
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.growable_table import GrowableTable
 from fairlead.model.job import Job, JobId
-from fairlead.scheduler.core.job_groups import find_units
-from fairlead.scheduler.core.regime_table import KindOf, RegimeLedger
+from fairlead.scheduler.core.job_groups import find_groups
+from fairlead.scheduler.core.regime_table import RegimeLedger, RowAtBatchSize
 
 
 class JobTable(GrowableTable):
@@ -23,8 +24,8 @@ class JobTable(GrowableTable):
         "weight": np.float64,
         "deadline_s": np.float64,  # absolute; inf = none
         "scale": np.int64,
-        "kind": np.int64,  # row of the throughput table that its family and scale factor have
-        "row": np.int64,  # row whose rates are believed of it: that of its kind, or of a belief
+        "job_type": np.int64,  # row of the throughput table that its family and scale factor have
+        "row": np.int64,  # row whose rates are believed of it: that of its job type, or of a belief
         "job_class": np.int64,
         "tenant": np.int64,  # position in Ledger.tenants
         "isolated_s": np.float64,  # up to the last solve
@@ -43,7 +44,7 @@ class JobTable(GrowableTable):
     weight: Floats
     deadline_s: Floats
     scale: Ints
-    kind: Ints
+    job_type: Ints
     row: Ints
     job_class: Ints
     tenant: Ints
@@ -59,22 +60,22 @@ class JobTable(GrowableTable):
     state: Ints
 
 
-class UnitTable(GrowableTable):
-    """(units,) one row per job and, where units may be packed, rows for pairs of equal scale factor:
+class JobGroupTable(GrowableTable):
+    """(groups,) one row per job and, where job groups may be packed, rows for pairs of equal scale factor:
     every pair, behind each job those with the jobs before it; or only pairs that have a share. This
     order breaks ties."""
 
     columns: ClassVar[dict[str, Any]] = {
-        "member": (np.int64, "width"),  # rows of jobs, -1 = none
+        "members": (np.int64, "width"),  # rows of jobs, -1 = none
         "scale": np.int64,
-        "rate": (np.float64, "rate"),  # (units, slots, width)
+        "rate": (np.float64, "rate"),  # (groups, slots, width)
         "received_s": (np.float64, "slots"),
         "deficit_s": (np.float64, "slots"),
         "share": (np.float64, "slots"),
         "allocated": np.bool_,
         "running_on": np.int64,  # slot, -1 = not running
     }
-    member: Ints
+    members: Ints
     scale: Ints
     rate: Floats
     received_s: Floats
@@ -93,7 +94,7 @@ class Names:
 
 
 class Ledger:
-    """Jobs, their units, and the time that each unit and slot type has been given."""
+    """Jobs, their job groups, and the time that each job group and slot type has been given."""
 
     def __init__(
         self,
@@ -105,24 +106,26 @@ class Ledger:
         pair: Floats | None,
         names: "Names | None" = None,
     ) -> None:
-        """rate, pair: of kinds and beliefs, as in ``Throughputs``; names: another ledger's, so that jobs can
-        go from one to the other."""
+        """rate, pair: of job types and beliefs, as in ``Throughputs``; names: another ledger's, so that
+        jobs can go from one to the other."""
         self.width = 2 if packed else 1
         self.all_pairs = packed and all_pairs
         self.head_start_s = head_start_s
-        self.kind_rate = rate  # (rows, slots)
-        self.kind_pair = pair  # (rows, rows, slots)
+        self.job_type_rate = rate  # (rows, slots)
+        self.colocated_rate = pair  # (rows, rows, slots)
         self.jobs = JobTable()
         self.regimes = RegimeLedger()
-        self.units = UnitTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
+        self.groups = JobGroupTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
         self.allocated_s = np.zeros(slots)
         self.names = names or Names()
         self._classes, self._tenants = self.names.classes, self.names.tenants
         self._ids: set[int] = set()
 
-    def held_jobs(self) -> "Ledger":
+    def for_paused_jobs(self) -> "Ledger":
         """An empty ledger for jobs alone that come from here and go back."""
-        return Ledger(len(self.allocated_s), False, False, 0.0, self.kind_rate, None, self.names)
+        return Ledger(
+            len(self.allocated_s), False, False, 0.0, self.job_type_rate, None, self.names
+        )
 
     @property
     def tenants(self) -> tuple[str, ...]:
@@ -146,19 +149,19 @@ class Ledger:
         self,
         job: Job,
         time_s: float,
-        kind: int,
-        kind_of: KindOf,
+        job_type: int,
+        row_at: RowAtBatchSize,
         restart_s: float,
         limit_s: float,
         fits: Bools | None = None,
     ) -> None:
-        """A job and its units. kind_of: rows of the throughput table for its batch sizes; fits: (slots,)
+        """A job and its job groups. row_at: rows of the throughput table for its batch sizes; fits: (slots,)
         where the job may run at all, None = everywhere.
 
-        A single unit starts with the head start on every slot type, a pair with none (Gavel's rule: it
+        A single job group starts with the head start on every slot type, a pair with none (Gavel's rule: it
         keeps the first priorities finite).
         """
-        jobs, units = self.jobs, self.units
+        jobs, groups = self.jobs, self.groups
         others: Ints = np.zeros(0, np.int64)
         if self.all_pairs:
             others = np.flatnonzero(jobs.scale == job.scale_factor)
@@ -170,46 +173,46 @@ class Ledger:
         jobs.weight[at] = job.weight
         jobs.deadline_s[at] = np.inf if job.slo_s is None else time_s + job.slo_s
         jobs.scale[at] = job.scale_factor
-        jobs.kind[at] = jobs.row[at] = kind
-        jobs.job_class[at] = self._classes.setdefault((kind, job.weight), len(self._classes))
+        jobs.job_type[at] = jobs.row[at] = job_type
+        jobs.job_class[at] = self._classes.setdefault((job_type, job.weight), len(self._classes))
         jobs.tenant[at] = self._tenants.setdefault(job.tenant, len(self._tenants))
         jobs.restart_s[at] = restart_s
         jobs.limit_s[at] = limit_s
         jobs.total[at] = job.total_steps
-        self.regimes.add(job.adaptation, batch_of(job.family) or 0, job.total_steps, kind_of)
-        new = units.grow(1 + len(others))
-        units.running_on[new] = -1
-        units.scale[new] = job.scale_factor
+        self.regimes.add(job.adaptation, batch_of(job.family) or 0, job.total_steps, row_at)
+        new = groups.grow(1 + len(others))
+        groups.running_on[new] = -1
+        groups.scale[new] = job.scale_factor
         single = new.start
-        units.member[single] = -1
-        units.member[single, 0] = row
-        units.rate[single, :, 0] = self.kind_rate[kind]
-        units.received_s[single] = self.head_start_s
+        groups.members[single] = -1
+        groups.members[single, 0] = row
+        groups.rate[single, :, 0] = self.job_type_rate[job_type]
+        groups.received_s[single] = self.head_start_s
         if fits is not None:
-            units.rate[single] *= fits[:, None]
+            groups.rate[single] *= fits[:, None]
         if len(others):
             self._fill_pairs(slice(single + 1, new.stop), others, np.full(len(others), row))
 
     def _fill_pairs(self, rows: slice, first: Ints, second: Ints) -> None:
-        """Make pairs of jobs of these unit rows: first, second (pairs,) rows of jobs, first < second."""
-        jobs, units = self.jobs, self.units
-        units.member[rows, 0] = first
-        units.member[rows, 1] = second
-        units.scale[rows] = jobs.scale[first]
-        units.running_on[rows] = -1
-        units.allocated[rows] = False
+        """Make pairs of jobs of these job group rows: first, second (pairs,) rows of jobs, first < second."""
+        jobs, groups = self.jobs, self.groups
+        groups.members[rows, 0] = first
+        groups.members[rows, 1] = second
+        groups.scale[rows] = jobs.scale[first]
+        groups.running_on[rows] = -1
+        groups.allocated[rows] = False
         self._rate_pairs(np.arange(rows.start, rows.stop))
 
     def _rate_pairs(self, rows: Ints) -> None:
-        """Set the rates of units that are pairs."""
-        units, kind = self.units, self.jobs.row
-        if self.kind_pair is None:
+        """Set the rates of job groups that are pairs."""
+        groups, job_type = self.groups, self.jobs.row
+        if self.colocated_rate is None:
             return
-        first, second = units.member[rows, 0], units.member[rows, 1]
-        alone = np.flatnonzero(units.member[:, 1] < 0)
-        fits = units.rate[alone[first], :, 0] > 0
-        units.rate[rows, :, 0] = self.kind_pair[kind[first], kind[second]] * fits
-        units.rate[rows, :, 1] = self.kind_pair[kind[second], kind[first]] * fits
+        first, second = groups.members[rows, 0], groups.members[rows, 1]
+        alone = np.flatnonzero(groups.members[:, 1] < 0)
+        fits = groups.rate[alone[first], :, 0] > 0
+        groups.rate[rows, :, 0] = self.colocated_rate[job_type[first], job_type[second]] * fits
+        groups.rate[rows, :, 1] = self.colocated_rate[job_type[second], job_type[first]] * fits
 
     def adapt(
         self,
@@ -217,28 +220,28 @@ class Ledger:
         batch: int,
         total: float,
         done: float,
-        kind_of: KindOf,
+        row_at: RowAtBatchSize,
         fits: Bools | None,
         settled: bool = True,
     ) -> None:
         """A job goes on at another batch size. Settle the isolated times before and after; if they are
         not settled, the steps by which its remainder shrinks count as done, as Shockwave's release has it.
         """
-        jobs, units = self.jobs, self.units
+        jobs, groups = self.jobs, self.groups
         shrunk = 0.0
         if not settled:
             shrunk = (jobs.total[row] - jobs.done_then[row]) - (total - done)
-        kind = self.regimes.change(row, batch, jobs.done[row], done, total, kind_of)
-        jobs.kind[row] = jobs.row[row] = kind
+        job_type = self.regimes.change(row, batch, jobs.done[row], done, total, row_at)
+        jobs.job_type[row] = jobs.row[row] = job_type
         jobs.total[row], jobs.done[row] = total, done
         jobs.done_then[row] = done - shrunk
-        key = (kind, float(jobs.weight[row]))
+        key = (job_type, float(jobs.weight[row]))
         jobs.job_class[row] = self._classes.setdefault(key, len(self._classes))
-        mine = np.flatnonzero((units.member == row).any(axis=1))
-        alone = mine if self.width == 1 else mine[units.member[mine, 1] < 0]
-        units.rate[alone, :, 0] = self.kind_rate[kind] * (1.0 if fits is None else fits)
+        mine = np.flatnonzero((groups.members == row).any(axis=1))
+        alone = mine if self.width == 1 else mine[groups.members[mine, 1] < 0]
+        groups.rate[alone, :, 0] = self.job_type_rate[job_type] * (1.0 if fits is None else fits)
         if self.width > 1:
-            self._rate_pairs(mine[units.member[mine, 1] >= 0])
+            self._rate_pairs(mine[groups.members[mine, 1] >= 0])
 
     def reweigh(self, row: int, weight: float) -> None:
         """A job counts for more or less."""
@@ -247,52 +250,52 @@ class Ledger:
 
     def classify(self, rows: Ints) -> None:
         """Set the classes of jobs by their rates and weights."""
-        kind, weight = self.jobs.row[rows].tolist(), self.jobs.weight[rows].tolist()
+        job_type, weight = self.jobs.row[rows].tolist(), self.jobs.weight[rows].tolist()
         classes = self._classes
         self.jobs.job_class[rows] = [
-            classes.setdefault(key, len(classes)) for key in zip(kind, weight, strict=True)
+            classes.setdefault(key, len(classes)) for key in zip(job_type, weight, strict=True)
         ]
 
     def learn(self, rate: Floats, pair: Floats | None, room: Floats | None) -> None:
-        """Units follow another table. rate, pair: of kinds and beliefs; room: (slots,) devices in all,
-        where a job may be offered no slot type with fewer than it needs."""
-        self.kind_rate, self.kind_pair = rate, pair
+        """Job groups follow another table. rate, pair: of job types and beliefs; room: (slots,) devices in
+        all, where a job may be offered no slot type with fewer than it needs."""
+        self.job_type_rate, self.colocated_rate = rate, pair
         self.follow(np.ones(self.jobs.n, np.bool_), room)
 
     def follow(self, some: Bools, room: Floats | None) -> None:
-        """The units of these jobs, alone and in pairs, follow the table. some: (jobs,)."""
-        units, jobs = self.units, self.jobs
+        """The job groups of these jobs, alone and in pairs, follow the table. some: (jobs,)."""
+        groups, jobs = self.groups, self.jobs
         rows = np.flatnonzero(some)
-        alone = self.alone()[rows]
-        units.rate[alone, :, 0] = self.kind_rate[jobs.row[rows]]
+        alone = self.single_job_rows()[rows]
+        groups.rate[alone, :, 0] = self.job_type_rate[jobs.row[rows]]
         if room is not None:
-            units.rate[alone] *= (room >= jobs.scale[rows, None])[:, :, None]
+            groups.rate[alone] *= (room >= jobs.scale[rows, None])[:, :, None]
         if self.width > 1:
-            pairs = units.member[:, 1] >= 0
-            self._rate_pairs(np.flatnonzero(pairs & some[units.member].any(axis=1)))
+            pairs = groups.members[:, 1] >= 0
+            self._rate_pairs(np.flatnonzero(pairs & some[groups.members].any(axis=1)))
 
-    def alone(self) -> Ints:
-        """(jobs,) rows of the units of single jobs."""
+    def single_job_rows(self) -> Ints:
+        """(jobs,) rows of the job groups of single jobs."""
         if self.width == 1:
             return np.arange(self.jobs.n)
-        return np.flatnonzero(self.units.member[:, 1] < 0)
+        return np.flatnonzero(self.groups.members[:, 1] < 0)
 
     def receive(self, other: "Ledger", rows: Ints) -> Ints:
         """Take over jobs, with their steps, accounts and shares, to where their ids belong; they are to
-        be removed there. rows: (jobs,) of the other. Returns the new row of every old unit here."""
-        jobs, units, before = self.jobs, self.units, self.units.n
+        be removed there. rows: (jobs,) of the other. Returns the new row of every old job group here."""
+        jobs, groups, before = self.jobs, self.groups, self.groups.n
         at = jobs.grow(len(rows))
         for name in JobTable.columns:
             getattr(jobs, name)[at] = getattr(other.jobs, name)[rows]
         self._ids.update(jobs.id[at].tolist())
         self.regimes.receive(other.regimes, rows)
-        theirs, new = other.alone()[rows], units.grow(len(rows))
-        units.member[new] = -1
-        units.member[new, 0] = np.arange(at.start, at.stop)
-        units.running_on[new] = -1
+        theirs, new = other.single_job_rows()[rows], groups.grow(len(rows))
+        groups.members[new] = -1
+        groups.members[new, 0] = np.arange(at.start, at.stop)
+        groups.running_on[new] = -1
         for name in ("scale", "received_s", "deficit_s", "share", "allocated"):
-            getattr(units, name)[new] = getattr(other.units, name)[theirs]
-        units.rate[new, :, 0] = other.units.rate[theirs, :, 0]
+            getattr(groups, name)[new] = getattr(other.groups, name)[theirs]
+        groups.rate[new, :, 0] = other.groups.rate[theirs, :, 0]
         self.pair_up(at)
         return self.sort()[:before]
 
@@ -302,84 +305,86 @@ class Ledger:
         regimes: Mapping[str, Any],
         adaptation: Sequence[Adaptation | None],
     ) -> None:
-        """Jobs, ids ascending, into an empty ledger, and their units, with no accounts. columns: of a
+        """Jobs, ids ascending, into an empty ledger, and their job groups, with no accounts. columns: of a
         ``JobTable``, of whose job_class only the order counts; regimes: of a ``RegimeTable``."""
-        jobs, units = self.jobs, self.units
+        jobs, groups = self.jobs, self.groups
         at = jobs.grow(len(adaptation))
         for name, values in columns.items():
             getattr(jobs, name)[at] = values
         self.classify(np.argsort(columns["job_class"], kind="stable"))
         self._ids.update(jobs.id.tolist())
         self.regimes.append(regimes, adaptation)
-        new = units.grow(jobs.n)
-        units.member[new] = -1
-        units.member[new, 0] = np.arange(jobs.n)
-        units.scale[new] = jobs.scale
-        units.running_on[new] = -1
+        new = groups.grow(jobs.n)
+        groups.members[new] = -1
+        groups.members[new, 0] = np.arange(jobs.n)
+        groups.scale[new] = jobs.scale
+        groups.running_on[new] = -1
         self.pair_up(at)
 
     def find(self, pairs: Ints) -> Ints:
-        """(pairs,) rows of the units of these pairs of jobs, -1 = there is none. pairs: (pairs, 2) rows
+        """(pairs,) rows of the job groups of these pairs of jobs, -1 = there is none. pairs: (pairs, 2) rows
         of jobs, the first below the second."""
-        return find_units(self.units.member, pairs, self.jobs.n)
+        return find_groups(self.groups.members, pairs, self.jobs.n)
 
     def pair_up(self, rows: slice) -> None:
-        """Where every pair is a unit, make those of the jobs in these rows, the last ones."""
+        """Where every pair is a job group, make those of the jobs in these rows, the last ones."""
         if not self.all_pairs:
             return
         scale = self.jobs.scale
         for row in range(rows.start, rows.stop):
             others = np.flatnonzero(scale[:row] == scale[row])
             if len(others):
-                new = self.units.grow(len(others))
+                new = self.groups.grow(len(others))
                 self._fill_pairs(new, others, np.full(len(others), row))
 
     def add_pairs(self, pairs: Ints) -> None:
-        """Make units of these pairs. pairs: (pairs, 2) rows of jobs, without repeats, none of them there."""
+        """Make job groups of these pairs. pairs: (pairs, 2) rows of jobs, without repeats, none of them
+        there."""
         if len(pairs):
-            self._fill_pairs(self.units.grow(len(pairs)), pairs[:, 0], pairs[:, 1])
+            self._fill_pairs(self.groups.grow(len(pairs)), pairs[:, 0], pairs[:, 1])
 
     def sort(self) -> Ints:
-        """Put jobs in order of id and units in that of their jobs; the new row of every old unit."""
-        jobs, units = self.jobs, self.units
+        """Put jobs in order of id and job groups in that of their jobs; the new row of every old job
+        group."""
+        jobs, groups = self.jobs, self.groups
         order = np.argsort(jobs.id, kind="stable")
         row = np.empty_like(order)
         row[order] = np.arange(len(order))
         jobs.keep(order)
         self.regimes.keep(order)
-        units.member[:] = np.where(units.member < 0, -1, row[units.member])
+        groups.members[:] = np.where(groups.members < 0, -1, row[groups.members])
         if self.width > 1:
-            pairs = np.flatnonzero(units.member[:, 1] >= 0)
-            turned = pairs[units.member[pairs, 0] > units.member[pairs, 1]]
-            units.member[turned] = units.member[turned, ::-1]
-            units.rate[turned] = units.rate[turned, :, ::-1]
-        last = units.member.max(axis=1, initial=-1)
-        by = np.lexsort((units.member[:, 0], units.member[:, -1] >= 0, last))
+            pairs = np.flatnonzero(groups.members[:, 1] >= 0)
+            turned = pairs[groups.members[pairs, 0] > groups.members[pairs, 1]]
+            groups.members[turned] = groups.members[turned, ::-1]
+            groups.rate[turned] = groups.rate[turned, :, ::-1]
+        last = groups.members.max(axis=1, initial=-1)
+        by = np.lexsort((groups.members[:, 0], groups.members[:, -1] >= 0, last))
         if self.width == 1:
-            by = np.argsort(units.member[:, 0], kind="stable")
-        units.keep(by)
+            by = np.argsort(groups.members[:, 0], kind="stable")
+        groups.keep(by)
         unit_row = np.empty_like(by)
         unit_row[by] = np.arange(len(by))
         return unit_row
 
     def set_pairs(self, pairs: Ints) -> Ints | None:
-        """Make these, and those that run, the pairs that are units. pairs: (pairs, 2) rows of jobs,
-        without repeats. Returns the new row of every old unit, -1 where it is gone; None = no change.
+        """Make these, and those that run, the pairs that are job groups. pairs: (pairs, 2) rows of jobs,
+        without repeats. Returns the new row of every old job group, -1 where it is gone; None = no change.
         """
-        units, jobs = self.units, self.jobs
+        groups, jobs = self.groups, self.jobs
         if self.all_pairs:
             return None
         wanted = pairs[:, 0] * jobs.n + pairs[:, 1]
         there = np.where(
-            units.member[:, 1] < 0, -1, units.member[:, 0] * jobs.n + units.member[:, 1]
+            groups.members[:, 1] < 0, -1, groups.members[:, 0] * jobs.n + groups.members[:, 1]
         )
-        stay = (there < 0) | (units.running_on >= 0) | np.isin(there, wanted)
+        stay = (there < 0) | (groups.running_on >= 0) | np.isin(there, wanted)
         new = pairs[~np.isin(wanted, there)]
         if stay.all() and not len(new):
             return None
         row = np.where(stay, np.cumsum(stay) - 1, -1)
-        units.keep(np.flatnonzero(stay))
-        rows = units.grow(len(new))
+        groups.keep(np.flatnonzero(stay))
+        rows = groups.grow(len(new))
         self._fill_pairs(rows, new[:, 0], new[:, 1])
         return row
 
@@ -396,8 +401,8 @@ class Ledger:
         jobs.isolated_rate[:] = rate
 
     def remove(self, gone: Bools) -> Ints:
-        """Take jobs out; returns the new row of every old unit, -1 where it is gone."""
-        jobs, units = self.jobs, self.units
+        """Take jobs out; returns the new row of every old job group, -1 where it is gone."""
+        jobs, groups = self.jobs, self.groups
         stay = ~gone
         rows = np.flatnonzero(stay)
         job_row = np.full(len(gone), -1, np.int64)
@@ -405,23 +410,23 @@ class Ledger:
         self._ids.difference_update(jobs.id[gone].tolist())
         jobs.keep(rows)
         self.regimes.keep(rows)
-        if self.width == 1:  # a unit stands where its job does
-            units.keep(rows)
-            units.member[:, 0] = np.arange(len(rows))
+        if self.width == 1:  # a job group stands where its job does
+            groups.keep(rows)
+            groups.members[:, 0] = np.arange(len(rows))
             return job_row
-        member = units.member
-        whole = stay[member[:, 0]]
-        for more in member.T[1:]:
+        group_members = groups.members
+        whole = stay[group_members[:, 0]]
+        for more in group_members.T[1:]:
             whole &= (more < 0) | stay[more]
         unit_row = np.where(whole, np.cumsum(whole) - 1, -1)
-        units.keep(np.flatnonzero(whole))
-        units.member[:] = np.where(units.member < 0, -1, job_row[units.member])
+        groups.keep(np.flatnonzero(whole))
+        groups.members[:] = np.where(groups.members < 0, -1, job_row[groups.members])
         return unit_row
 
-    def unit_ids(self) -> Ints:
-        """(units, width) job ids, -1 = none."""
+    def group_ids(self) -> Ints:
+        """(groups, width) job ids, -1 = none."""
         if self.width == 1:
             return self.jobs.id[:, None]
-        ids = self.jobs.id[self.units.member]
-        ids[self.units.member < 0] = -1
+        ids = self.jobs.id[self.groups.members]
+        ids[self.groups.members < 0] = -1
         return ids

@@ -75,12 +75,12 @@ _WAITING, _RUNNING, _PREEMPTED = (
 
 
 @kernel("i8(i8[::1], i8[:,::1], i8[::1], b1[:,::1])")
-def _advance(state: Ints, member: Ints, run_unit: Ints, allowed: Bools) -> int:
+def _advance(state: Ints, group_members: Ints, run_group: Ints, allowed: Bools) -> int:
     runs = np.zeros(len(state), np.bool_)
-    for u in run_unit:
-        for k in range(member.shape[1]):
-            if member[u, k] >= 0:
-                runs[member[u, k]] = True
+    for u in run_group:
+        for k in range(group_members.shape[1]):
+            if group_members[u, k] >= 0:
+                runs[group_members[u, k]] = True
     for j in range(len(state)):
         to = _RUNNING if runs[j] else (_WAITING if state[j] == _WAITING else _PREEMPTED)
         if not allowed[state[j], to]:
@@ -89,10 +89,10 @@ def _advance(state: Ints, member: Ints, run_unit: Ints, allowed: Bools) -> int:
     return -1
 
 
-def start_round(state: Ints, member: Ints, run_unit: Ints, jobs: Ints) -> None:
+def start_round(state: Ints, group_members: Ints, run_group: Ints, jobs: Ints) -> None:
     """Set (jobs,) states in place for a round: whoever is a member of run_unit's rows runs, the others
     wait. ProtocolError if the table forbids a move."""
-    bad = _advance(state, member, run_unit, ALLOWED)
+    bad = _advance(state, group_members, run_group, ALLOWED)
     if bad >= 0:
         raise ProtocolError(
             f"job {jobs[bad]}: cannot run or wait, it is {JobPhase(state[bad]).name}"

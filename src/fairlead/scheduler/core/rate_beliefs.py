@@ -1,5 +1,5 @@
-"""The rates that the scheduler believes: of kinds, and of beliefs about single jobs, which are rows of one
-table with them."""
+"""The rates that the scheduler believes: of job types, and of beliefs about single jobs, which are rows of
+one table with them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ import numpy as np
 
 from fairlead.errors import ProtocolError, ThroughputError
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.events import KindsLearned, RatesLearned
+from fairlead.model.events import JobTypesLearned, RatesLearned
 from fairlead.model.throughputs import JobType, Throughputs
 
 _MARK = "\0"  # begins the name of a row that is a belief: no family has such a name
@@ -19,45 +19,53 @@ class BeliefState:
     """The beliefs of a scheduler, as plain values."""
 
     number: Ints  # (beliefs,)
-    kinds: tuple[JobType, ...]
-    kind: Ints  # (beliefs,) position in kinds
+    job_types: tuple[JobType, ...]
+    job_type: Ints  # (beliefs,) position in job types
     rate: Floats  # (beliefs, slots)
-    pair: Floats | None  # (beliefs, beliefs, slots) of the first beside the second
+    colocated_rate: Floats | None  # (beliefs, beliefs, slots) of the first beside the second
 
 
 class RateBeliefs:
-    """A table of kinds and beliefs, and what of it planners are shown."""
+    """A table of job types and beliefs, and what of it planners are shown."""
 
     def __init__(self, table: Throughputs, packed: bool) -> None:
         """packed: are pairs of any use? If not, there are none once there are beliefs."""
-        self.packed = packed
-        self.known = table  # kinds alone, with their pairs
+        self.space_sharing = packed
+        self.known = table  # job types alone, with their pairs
         self.table = table
-        self.offered = table.worthwhile()
-        self.base: Ints = np.arange(len(table.kinds))  # (rows,) of the kind that each row is about
+        self.undominated = table.undominated()
+        self.base: Ints = np.arange(
+            len(table.job_types)
+        )  # (rows,) of the job type that each row is about
         self.row: dict[int, int] = {}  # number of a belief -> its row
 
     def of_row(self, row: int) -> int:
-        """The number of the belief in a row, -1 = it is a kind."""
-        name = self.table.kinds[row][0]
+        """The number of the belief in a row, -1 = it is a job type."""
+        name = self.table.job_types[row][0]
         return int(name[1:]) if name.startswith(_MARK) else -1
 
     def rows_of(self, numbers: Iterable[int]) -> Ints:
         """Rows of beliefs."""
         return np.array([self.row[number] for number in numbers], np.int64)
 
-    def learn_kinds(self, event: KindsLearned) -> None:
-        """Kinds that are new or better known. Pairs of a belief and a kind follow."""
+    def learn_job_types(self, event: JobTypesLearned) -> None:
+        """Job types that are new or better known. Pairs of a belief and a job type follow."""
         try:
-            said = (event.kinds, event.slots, event.rate, event.colocated_kinds, event.pair)
+            said = (
+                event.job_types,
+                event.slots,
+                event.rate,
+                event.colocated_job_types,
+                event.colocated_rate,
+            )
             self.known = self.known.learned(*said)
             table = self.known
             if self.row:
                 table = self.table.learned(*said)
         except ThroughputError as problem:
             raise ProtocolError(str(problem)) from None
-        self.base = np.concatenate([self.base, np.arange(len(self.base), len(table.kinds))])
-        self._put(self._with_kinds(table))
+        self.base = np.concatenate([self.base, np.arange(len(self.base), len(table.job_types))])
+        self._put(self._with_job_types(table))
 
     def learn(self, event: RatesLearned) -> Ints:
         """Beliefs that are new or changed, alone or in pairs; their rows. ProtocolError says what cannot
@@ -65,26 +73,26 @@ class RateBeliefs:
         _check(event, len(self.table.slots), self.row)
         if not len(event.belief) and not len(event.pair):
             return np.zeros(0, np.int64)
-        if not (self.packed or self.row):
-            self.table = replace(self.table, pair=None)
+        if not (self.space_sharing or self.row):
+            self.table = replace(self.table, colocated_rate=None)
         rows = self._make_room(event)
         rate = self.table.rate.copy()
         rate[rows] = event.rate
         table = replace(self.table, rate=rate)
-        if table.pair is not None:
+        if table.colocated_rate is not None:
             pair = self._derived(table, rows)
             one, two = (self.rows_of(event.pair[:, k].tolist()) for k in (0, 1))
             pair[one, two], pair[two, one] = (
                 event.colocated_rate[:, :, 0],
                 event.colocated_rate[:, :, 1],
             )
-            table = replace(table, pair=pair)
+            table = replace(table, colocated_rate=pair)
             rows = np.concatenate([rows, one, two])
         self._put(table)
         return rows
 
     def state(self, used: set[int]) -> BeliefState | None:
-        """The beliefs of these rows, None where there are none: what is believed of kinds that no job has
+        """The beliefs of these rows, None where there are none: what is believed of job types that no job has
         any more is not kept."""
         number = [
             n for n, row in self.row.items() if row in used
@@ -92,96 +100,104 @@ class RateBeliefs:
         if not number:
             return None
         rows = self.rows_of(number)
-        names = [self.table.kinds[row] for row in self.base[rows].tolist()]
-        kinds = tuple(dict.fromkeys(names))
-        kind = np.array([kinds.index(name) for name in names], np.int64)
-        pair = None if self.table.pair is None else self.table.pair[np.ix_(rows, rows)]
-        return BeliefState(np.array(number, np.int64), kinds, kind, self.table.rate[rows], pair)
+        names = [self.table.job_types[row] for row in self.base[rows].tolist()]
+        job_types = tuple(dict.fromkeys(names))
+        job_type = np.array([job_types.index(name) for name in names], np.int64)
+        pair = (
+            None
+            if self.table.colocated_rate is None
+            else self.table.colocated_rate[np.ix_(rows, rows)]
+        )
+        return BeliefState(
+            np.array(number, np.int64), job_types, job_type, self.table.rate[rows], pair
+        )
 
     def load(self, state: BeliefState, slot: Ints) -> None:
         """Take over another's beliefs. slot: (its slots,) columns here, -1 = gone; of slot types that it
-        lacked, jobs of which something is believed are believed to be as their kind."""
+        lacked, jobs of which something is believed are believed to be as their job type."""
         if not len(state.number):
             return
-        rows = [self.known.row(*kind) for kind in state.kinds]
-        missing = [kind for kind, row in zip(state.kinds, rows, strict=True) if row is None]
+        rows = [self.known.row(*job_type) for job_type in state.job_types]
+        missing = [
+            job_type for job_type, row in zip(state.job_types, rows, strict=True) if row is None
+        ]
         if missing:
             raise ThroughputError(
                 f"{self.known.origin}: no rate for {missing[0][0]!r} at scale factor {missing[0][1]}, of "
                 "which something is believed"
             )
-        rate = self.known.rate[np.array(rows, np.int64)[state.kind]]
+        rate = self.known.rate[np.array(rows, np.int64)[state.job_type]]
         there = slot >= 0
         rate[:, slot[there]] = state.rate[:, there]
         none: Ints = np.zeros((0, 2), np.int64)
         nothing: Ints = np.zeros(0, np.int64)
         colocated_rate = np.zeros((0, len(self.table.slots), 2))
-        number, kinds = state.number, state.kinds
+        number, job_types = state.number, state.job_types
         self.learn(
             RatesLearned(
-                0.0, nothing, nothing, number, kinds, state.kind, rate, none, colocated_rate
+                0.0, nothing, nothing, number, job_types, state.job_type, rate, none, colocated_rate
             )
         )
-        if self.table.pair is not None and state.pair is not None:
-            at, pair = self.rows_of(number.tolist()), self.table.pair.copy()
+        if self.table.colocated_rate is not None and state.colocated_rate is not None:
+            at, pair = self.rows_of(number.tolist()), self.table.colocated_rate.copy()
             among = pair[np.ix_(at, at)]
-            among[:, :, slot[there]] = state.pair[:, :, there]
+            among[:, :, slot[there]] = state.colocated_rate[:, :, there]
             pair[np.ix_(at, at)] = among
-            self._put(replace(self.table, pair=pair))
+            self._put(replace(self.table, colocated_rate=pair))
 
     def _make_room(self, event: RatesLearned) -> Ints:
-        """(beliefs,) rows for the beliefs of an event; what kinds they are about is noted."""
-        kinds: list[JobType] = list(self.table.kinds)
-        about = np.zeros(len(event.kinds), np.int64)
-        for at, (family, scale) in enumerate(event.kinds):
+        """(beliefs,) rows for the beliefs of an event; what job types they are about is noted."""
+        job_types: list[JobType] = list(self.table.job_types)
+        about = np.zeros(len(event.job_types), np.int64)
+        for at, (family, scale) in enumerate(event.job_types):
             row = None if family.startswith(_MARK) else self.table.row(family, scale)
             if row is None:
                 raise ProtocolError(f"a belief: no rate for {family!r} at scale factor {scale}")
             about[at] = row
         rows = []
-        for number, at in zip(event.belief.tolist(), event.kind.tolist(), strict=True):
-            row = self.row.setdefault(number, len(kinds))
-            kinds[row : row + 1] = [(f"{_MARK}{number}", event.kinds[at][1])]
+        for number, at in zip(event.belief.tolist(), event.job_type.tolist(), strict=True):
+            row = self.row.setdefault(number, len(job_types))
+            job_types[row : row + 1] = [(f"{_MARK}{number}", event.job_types[at][1])]
             rows.append(row)
-        more = len(kinds) - len(self.base)
-        pair = self.table.pair
+        more = len(job_types) - len(self.base)
+        pair = self.table.colocated_rate
         if pair is not None and more:
             pair = np.pad(pair, ((0, more), (0, more), (0, 0)))
         rate = np.pad(self.table.rate, ((0, more), (0, 0)))
-        self.table = replace(self.table, kinds=tuple(kinds), rate=rate, pair=pair)
+        self.table = replace(self.table, job_types=tuple(job_types), rate=rate, colocated_rate=pair)
         self.base = np.concatenate([self.base, np.zeros(more, np.int64)])
-        self.base[rows] = about[event.kind]
+        self.base[rows] = about[event.job_type]
         return np.array(rows, np.int64)
 
     def _derived(self, table: Throughputs, rows: Ints) -> Floats:
         """A copy of the rates of pairs; those of these rows with all others follow from those of their
-        kinds: as much faster or slower as alone."""
-        assert table.pair is not None
-        pair, base = table.pair.copy(), self.base
+        job_types: as much faster or slower as alone."""
+        assert table.colocated_rate is not None
+        pair, base = table.colocated_rate.copy(), self.base
         alone = table.rate[base]
         faster = np.divide(table.rate, alone, out=np.zeros_like(alone), where=alone > 0)
-        pair[rows] = table.pair[base[rows]][:, base] * faster[rows, None]
-        pair[:, rows] = table.pair[:, base[rows]][base] * faster[:, None]
+        pair[rows] = table.colocated_rate[base[rows]][:, base] * faster[rows, None]
+        pair[:, rows] = table.colocated_rate[:, base[rows]][base] * faster[:, None]
         return pair
 
-    def _with_kinds(self, table: Throughputs) -> Throughputs:
-        """The table with pairs of a belief and a kind as they follow from it now."""
-        if table.pair is None or not self.row:
+    def _with_job_types(self, table: Throughputs) -> Throughputs:
+        """The table with pairs of a belief and a job type as they follow from it now."""
+        if table.colocated_rate is None or not self.row:
             return table
         rows = self.rows_of(self.row)
         pair = self._derived(table, rows)
-        pair[np.ix_(rows, rows)] = table.pair[np.ix_(rows, rows)]
-        return replace(table, pair=pair)
+        pair[np.ix_(rows, rows)] = table.colocated_rate[np.ix_(rows, rows)]
+        return replace(table, colocated_rate=pair)
 
     def _put(self, table: Throughputs) -> None:
-        self.table, self.offered = table, table.worthwhile()
+        self.table, self.undominated = table, table.undominated()
 
 
 def _check(event: RatesLearned, slots: int, known: dict[int, int]) -> None:
     n, pairs = len(event.belief), len(event.pair)
     for name, array, shape in (
         ("the belief of each job", event.name, (len(event.jobs),)),
-        ("kind", event.kind, (n,)),
+        ("job_type", event.job_type, (n,)),
         ("rate", event.rate, (n, slots)),
         ("pair", event.pair, (pairs, 2)),
         ("beside", event.colocated_rate, (pairs, slots, 2)),

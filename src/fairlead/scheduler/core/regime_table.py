@@ -10,7 +10,9 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.growable_table import GrowableTable
 from fairlead.model.snapshot import Regimes
 
-KindOf = Callable[[int], int]  # row of the throughput table at a batch size, -1 = it has none
+RowAtBatchSize = Callable[
+    [int], int
+]  # row of the throughput table at a batch size, -1 = it has none
 
 
 class RegimeTable(GrowableTable):
@@ -21,7 +23,7 @@ class RegimeTable(GrowableTable):
         "now": np.int64,  # column in force
         "done_then": np.float64,  # steps done when it came into force
         "batch": (np.int64, "width"),  # 0 = none
-        "kind": (np.int64, "width"),  # row of the throughput table
+        "job_type": (np.int64, "width"),  # row of the throughput table
         "steps_per_epoch": (np.float64, "width"),
         "seen": (np.float64, "width"),  # epochs trained at each before the one in force
     }
@@ -29,7 +31,7 @@ class RegimeTable(GrowableTable):
     now: Ints
     done_then: Floats
     batch: Ints
-    kind: Ints
+    job_type: Ints
     steps_per_epoch: Floats
     seen: Floats
 
@@ -46,49 +48,57 @@ class RegimeLedger:
         """Has any job ever adapted?"""
         return bool(self.table.batch.shape[1] > 0)
 
-    def add(self, adaptation: Adaptation | None, batch: int, steps: float, kind_of: KindOf) -> None:
+    def add(
+        self, adaptation: Adaptation | None, batch: int, steps: float, row_at: RowAtBatchSize
+    ) -> None:
         """A job at the end. batch: the one that it begins with; steps: its total at that."""
         self.adaptation.append(adaptation)
         if adaptation is not None and len(adaptation.batches) > self.table.batch.shape[1]:
             self._widen(len(adaptation.batches))
         table = self.table
         row = table.grow(1).start
-        table.kind[row] = -1
+        table.job_type[row] = -1
         table.steps_per_epoch[row] = 1.0
         table.epochs[row] = 1.0
         if not self.used:
             return
         if adaptation is None:  # one epoch, all of the job
-            table.kind[row, 0], table.steps_per_epoch[row, 0] = kind_of(batch), steps
+            table.job_type[row, 0], table.steps_per_epoch[row, 0] = row_at(batch), steps
             return
         n = len(adaptation.batches)
         table.epochs[row] = adaptation.epochs
         table.batch[row, :n] = adaptation.batches
-        table.kind[row, :n] = [kind_of(b) for b in adaptation.batches]
+        table.job_type[row, :n] = [row_at(b) for b in adaptation.batches]
         table.steps_per_epoch[row, :n] = adaptation.steps_per_epoch
         table.now[row] = adaptation.batches.index(batch)
 
     def change(
-        self, row: int, batch: int, done: float, new_done: float, total: float, kind_of: KindOf
+        self,
+        row: int,
+        batch: int,
+        done: float,
+        new_done: float,
+        total: float,
+        row_at: RowAtBatchSize,
     ) -> int:
         """Take note of a new batch size; its row of the throughput table. done: steps at the old one."""
         found: Ints = np.flatnonzero(self.table.batch[row] == batch)
-        column = int(found[0]) if len(found) else self._column_for(row, batch, total, kind_of)
+        column = int(found[0]) if len(found) else self._column_for(row, batch, total, row_at)
         table = self.table
         old = table.now[row]
         trained = (done - table.done_then[row]) / table.steps_per_epoch[row, old]
         table.seen[row, old] += max(trained, 0.0)
         table.now[row], table.done_then[row] = column, new_done
-        return int(table.kind[row, column])
+        return int(table.job_type[row, column])
 
-    def _column_for(self, row: int, batch: int, total: float, kind_of: KindOf) -> int:
+    def _column_for(self, row: int, batch: int, total: float, row_at: RowAtBatchSize) -> int:
         """Room for a batch size that nobody had announced."""
-        free = np.flatnonzero(self.table.kind[row] < 0)
+        free = np.flatnonzero(self.table.job_type[row] < 0)
         if not len(free):
             self._widen(self.table.batch.shape[1] + 1)
             free = np.array([self.table.batch.shape[1] - 1])
         table, column = self.table, int(free[0])
-        table.batch[row, column], table.kind[row, column] = batch, kind_of(batch)
+        table.batch[row, column], table.job_type[row, column] = batch, row_at(batch)
         table.steps_per_epoch[row, column] = total / table.epochs[row]
         return column
 
@@ -97,10 +107,10 @@ class RegimeLedger:
         old, new = self.table, RegimeTable(width=(width,))
         new.grow(old.n)
         have = old.batch.shape[1]
-        new.kind[:], new.steps_per_epoch[:] = -1, 1.0
+        new.job_type[:], new.steps_per_epoch[:] = -1, 1.0
         for name in ("epochs", "now", "done_then"):
             getattr(new, name)[:] = getattr(old, name)
-        for name in ("batch", "kind", "steps_per_epoch", "seen"):
+        for name in ("batch", "job_type", "steps_per_epoch", "seen"):
             getattr(new, name)[:, :have] = getattr(old, name)
         self.table = new
 
@@ -126,7 +136,7 @@ class RegimeLedger:
             self._widen(width)
         at = self.table.grow(len(adaptation))
         self.adaptation += adaptation
-        self.table.kind[at], self.table.steps_per_epoch[at] = -1, 1.0
+        self.table.job_type[at], self.table.steps_per_epoch[at] = -1, 1.0
         for name, values in columns.items():
             mine = getattr(self.table, name)[at]
             if values.ndim == 1:
@@ -134,14 +144,14 @@ class RegimeLedger:
             else:
                 mine[:, :width] = values
 
-    def shown(self, kind: Ints, total: Floats, done: Floats) -> Regimes | None:
+    def shown(self, job_type: Ints, total: Floats, done: Floats) -> Regimes | None:
         """What a planner sees; None if no job ever adapted. All (jobs,): as in the ledger."""
         if not self.used:
             return None
         table = self.table
-        plain = table.kind.max(axis=1, initial=-1) < 0  # came before the first that adapts
+        plain = table.job_type.max(axis=1, initial=-1) < 0  # came before the first that adapts
         if plain.any():
-            table.kind[plain, 0] = kind[plain]
+            table.job_type[plain, 0] = job_type[plain]
             table.steps_per_epoch[plain, 0] = total[plain]
         rows = np.arange(table.n)
         seen = table.seen.copy()
@@ -149,7 +159,7 @@ class RegimeLedger:
         seen[rows, table.now] += np.maximum(trained, 0.0)
         return Regimes(
             table.batch,
-            table.kind,
+            table.job_type,
             table.steps_per_epoch,
             seen,
             table.now,

@@ -16,7 +16,7 @@ from fairlead.scheduler.core.checkpoint import (
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.running import ReportMapping
 from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.placement.servers import are_spread
+from fairlead.scheduler.placement.servers import are_scattered
 
 _ACCOUNTS = ("received_s", "deficit_s", "share")
 
@@ -24,55 +24,55 @@ _ACCOUNTS = ("received_s", "deficit_s", "share")
 def restore_into(s: Scheduler, state: SchedulerCheckpoint) -> Scheduler:
     """Make a fresh scheduler go on from a state; itself.
 
-    Jobs whose kind its table lacks are a ThroughputError. With the same policy, profile and slot types
+    Jobs whose job type its table lacks are a ThroughputError. With the same policy, profile and slot types
     its planner goes on where the other was; otherwise it starts afresh with the shares in force and what
     jobs are owed, and solves at the next decision. The report of the round in
     force is awaited as it was commanded, also where devices or slot types are gone.
     """
     slot = _columns(state.slots, s.slots)
-    kind = _rows_of_kinds(state, s)
+    job_type = _rows_of_job_types(state, s)
     if state.beliefs is not None:
-        s.believed.load(state.beliefs, slot)
+        s.beliefs.load(state.beliefs, slot)
         s.follow_table()
     s.expected = dict(state.expected)
     for tenant in state.tenants:
         s.ledger.names.tenants.setdefault(tenant, len(s.ledger.names.tenants))
     s.now_s, s.round, s.last_end_s = state.time_s, state.round, state.last_end_s
-    _load_planner(s, state, kind)
-    row = s.believed.row
-    _load_books(s.ledger, state.ledger, kind, row, slot, state.time_s - state.settled_s)
-    _load_books(s.held, state.held, kind, row, slot, 0.0)
+    _load_planner(s, state, job_type)
+    row = s.beliefs.row
+    _load_ledger(s.ledger, state.ledger, job_type, row, slot, state.time_s - state.settled_s)
+    _load_ledger(s.paused_jobs, state.paused, job_type, row, slot, 0.0)
     s.follow_table()
     _move_columns(s.ledger.allocated_s[None], state.allocated_s[None], slot)
     for node in s.cluster.nodes:
         if node.name in state.lost:
             s.set_node(node.name, False)
     s.adapting = {job: (batch, total, done) for job, batch, total, done in state.adapting}
-    s.holding = set(state.holding)
+    s.to_pause = set(state.to_pause)
     s.running.avoids = {job: tuple(nodes) for job, nodes in state.avoids}
     if state.in_force is not None:
         _load_round(s, state.in_force, state, slot)
     return s
 
 
-def _load_planner(s: Scheduler, state: SchedulerCheckpoint, kind: Ints) -> None:
+def _load_planner(s: Scheduler, state: SchedulerCheckpoint, job_type: Ints) -> None:
     """The planner's state, and whether a solve is due."""
     planner, s.changed = s.planner, Change(state.changed)
     if s.cluster.nodes != state.nodes:
         s.changed |= Change.DEVICES
-    rows, pair = kind[:-1], s.offered.pair if s.planner.packed else None
+    rows, pair = job_type[:-1], s.undominated.colocated_rate if s.planner.space_sharing else None
     colocated_rate = None if pair is None else pair[np.ix_(rows, rows)]
-    same = np.array_equal(s.offered.rate[rows], state.rate) if s.slots == state.slots else False
+    same = np.array_equal(s.undominated.rate[rows], state.rate) if s.slots == state.slots else False
     if not (same and _equal(colocated_rate, state.colocated_rate)):
         s.changed |= Change.REQUIREMENTS
-    if (s.policy, s.profile, s.slots) != (state.policy, state.profile, state.slots):
+    if (s.policy, s.settings, s.slots) != (state.policy, state.settings, state.slots):
         s.changed = ANYTHING
         if isinstance(planner, KeepsAccounts):
             s.state = planner.begin(state.settled_s)
         return
     s.previous = state.previous
     if isinstance(planner, Checkpointable):
-        s.state = planner.resume(state.kept)
+        s.state = planner.load_state_dict(state.planner_state)
 
 
 def _equal(a: Floats | None, b: Floats | None) -> bool:
@@ -88,10 +88,10 @@ def _columns(old: tuple[SlotType, ...], new: tuple[SlotType, ...]) -> Ints:
     return np.array(found, np.int64)
 
 
-def _rows_of_kinds(state: SchedulerCheckpoint, s: Scheduler) -> Ints:
-    """(kinds + 1,) rows of the new table; the last, found by -1, is -1."""
+def _rows_of_job_types(state: SchedulerCheckpoint, s: Scheduler) -> Ints:
+    """(job_types + 1,) rows of the new table; the last, found by -1, is -1."""
     rows = []
-    for family, scale in state.kinds:
+    for family, scale in state.job_types:
         row = s.throughputs.row(family, scale)
         if row is None:
             raise ThroughputError(
@@ -102,33 +102,33 @@ def _rows_of_kinds(state: SchedulerCheckpoint, s: Scheduler) -> Ints:
     return np.array([*rows, -1], np.int64)
 
 
-def _load_books(
+def _load_ledger(
     ledger: Ledger,
     state: LedgerCheckpoint,
-    kind: Ints,
+    job_type: Ints,
     belief: dict[int, int],
     slot: Ints,
     elapsed_s: float,
 ) -> None:
     """belief: number -> row; elapsed_s: since the accounts were settled."""
     jobs = dict(state.jobs)
-    jobs["kind"] = jobs["row"] = kind[state.jobs["kind"].astype(np.int64)]
+    jobs["job_type"] = jobs["row"] = job_type[state.jobs["job_type"].astype(np.int64)]
     if "belief" in jobs:
-        numbers = zip(jobs.pop("belief").tolist(), jobs["kind"].tolist(), strict=True)
+        numbers = zip(jobs.pop("belief").tolist(), jobs["job_type"].tolist(), strict=True)
         jobs["row"] = np.array([k if n < 0 else belief[n] for n, k in numbers], np.int64)
     regimes = dict(state.regimes)
-    regimes["kind"] = kind[state.regimes["kind"].astype(np.int64)]
+    regimes["job_type"] = job_type[state.regimes["job_type"].astype(np.int64)]
     ledger.load(jobs, regimes, state.adaptation)
     pairs = _known_pairs(ledger, state.pair)
     if ledger.width > 1 and not ledger.all_pairs:
         ledger.add_pairs(pairs)
     ledger.sort()
-    alone = ledger.alone()
+    alone = ledger.single_job_rows()
     for name in _ACCOUNTS:
-        column = np.zeros((len(alone), ledger.units.share.shape[1]))
+        column = np.zeros((len(alone), ledger.groups.share.shape[1]))
         _move_columns(column, getattr(state, name), slot)
-        getattr(ledger.units, name)[alone] = column
-    ledger.units.allocated[alone] = state.allocated
+        getattr(ledger.groups, name)[alone] = column
+    ledger.groups.allocated[alone] = state.allocated
     _load_pairs(ledger, state, pairs, slot, elapsed_s)
 
 
@@ -141,22 +141,22 @@ def _load_pairs(
     ledger: Ledger, state: LedgerCheckpoint, pairs: Ints, slot: Ints, elapsed_s: float
 ) -> None:
     """Accounts of pairs; where there are none any more, their members are owed what the pair was."""
-    units = ledger.units
+    groups = ledger.groups
     if not len(pairs):
         return
-    moved = {name: np.zeros((len(pairs), units.share.shape[1])) for name in _ACCOUNTS}
+    moved = {name: np.zeros((len(pairs), groups.share.shape[1])) for name in _ACCOUNTS}
     for name, column in moved.items():
         _move_columns(column, getattr(state, f"pair_{name}"), slot)
     if ledger.width == 1:
         owed_s = moved["deficit_s"] + moved["share"] * elapsed_s - moved["received_s"]
         for k in (0, 1):
-            np.add.at(units.deficit_s, pairs[:, k], np.maximum(owed_s, 0.0))
+            np.add.at(groups.deficit_s, pairs[:, k], np.maximum(owed_s, 0.0))
         return
     at = ledger.find(pairs)
     there = at >= 0
     for name, column in moved.items():
-        getattr(units, name)[at[there]] = column[there]
-    units.allocated[at[there]] = state.pair_allocated[there]
+        getattr(groups, name)[at[there]] = column[there]
+    groups.allocated[at[there]] = state.pair_allocated[there]
 
 
 def _move_columns(into: Floats, values: Floats, slot: Ints) -> None:
@@ -182,7 +182,7 @@ def _load_round(
         state.time_s,
         state.round,
         state.length_s,
-        state.units.copy(),
+        state.job_groups.copy(),
         command_slot,
         devices,
         state.first.copy(),
@@ -191,21 +191,21 @@ def _load_round(
     )
     s.active, s.ending, s.corrected = True, state.ending, state.corrected
     s.started_s = state.time_s
-    row, member, unit = _rows(s, state)
+    row, member, group = _rows(s, state)
     held = ~gone[row] & (np.diff(row, prepend=-1) > 0)  # of what was a pair, the first
     of_row = np.split(devices, state.first[1:-1])
     kept = [of_row[r] for r in row[held].tolist()]
     running = s.running
-    running.unit, running.planned, running.worth = unit, planned[row], state.worth[row]
+    running.job_group, running.planned, running.worth = group, planned[row], state.worth[row]
     running.slot = np.where(held, column[row], -1)
     sizes = np.zeros(len(row) + 1, np.int64)
     sizes[1:][held] = [len(k) for k in kept]
     running.first = np.cumsum(sizes)
     running.devices = np.concatenate([devices[:0], *kept])
-    running.told = ReportMapping(len(planned), row, member)
+    running.report_mapping = ReportMapping(len(planned), row, member)
     _locate(s)
-    there = unit >= 0
-    s.ledger.units.running_on[unit[there]] = running.planned[there]
+    there = group >= 0
+    s.ledger.groups.running_on[group[there]] = running.planned[there]
 
 
 def _devices(cluster: Cluster, nodes: tuple[Node, ...], state: RoundCheckpoint) -> Ints:
@@ -218,13 +218,13 @@ def _devices(cluster: Cluster, nodes: tuple[Node, ...], state: RoundCheckpoint) 
 
 
 def _rows(s: Scheduler, state: RoundCheckpoint) -> tuple[Ints, Ints, Ints]:
-    """(rows,) row of the report, its column (-1 = all of it), and unit of the ledger (-1 = none)."""
+    """(rows,) row of the report, its column (-1 = all of it), and job group of the ledger (-1 = none)."""
     out: list[tuple[int, int, int]] = []
     ledger = s.ledger
     where = {job: i for i, job in enumerate(ledger.jobs.id.tolist())}
-    alone = ledger.alone()
+    alone = ledger.single_job_rows()
     for r, (ids, counts) in enumerate(
-        zip(state.units.tolist(), state.counts.tolist(), strict=True)
+        zip(state.job_groups.tolist(), state.counts.tolist(), strict=True)
     ):
         members = [k for k, job in enumerate(ids) if job >= 0]
         present = [k for k in members if counts[k] and ids[k] in where]
@@ -243,7 +243,7 @@ def _rows(s: Scheduler, state: RoundCheckpoint) -> tuple[Ints, Ints, Ints]:
 
 
 def _locate(s: Scheduler) -> None:
-    """Set the slots of units by where their devices are in this cluster."""
+    """Set the slots of job groups by where their devices are in this cluster."""
     running, cluster = s.running, s.cluster
     rows = np.flatnonzero(running.slot >= 0)
     if not len(rows):
@@ -251,8 +251,8 @@ def _locate(s: Scheduler) -> None:
     sizes = np.diff(running.first)[rows]
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     places = (first, running.devices, cluster.device_type, cluster.device_node)
-    spread = are_spread(*places, running.fewest)
+    spread = are_scattered(*places, running.fewest)
     slot = running.slot[rows]
     other = s.throughputs.sibling[slot]
-    wrong = (spread != running.spread[slot]) & (other >= 0)
+    wrong = (spread != running.scattered[slot]) & (other >= 0)
     running.slot[rows] = np.where(wrong, other, slot)

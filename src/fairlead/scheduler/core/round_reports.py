@@ -15,14 +15,14 @@ _COMPLETED, _DROPPED, _KILLED = int(JobEnd.COMPLETED), int(JobEnd.DROPPED), int(
 )
 def apply_round_report(
     order: Ints,
-    unit: Ints,
+    group: Ints,
     slot: Ints,
     worth: Floats,
     steps: Floats,
     finish_s: Floats,
     outcome: Ints,
     from_s: float,
-    member: Ints,
+    group_members: Ints,
     total: Floats,
     done: Floats,
     fails: Ints,
@@ -37,40 +37,42 @@ def apply_round_report(
 ) -> bool:
     """Book a round in place; True if an attempt failed.
 
-    order, unit, slot, worth, finish_s: (running,), unit -1 where a unit has left meanwhile, slot as it
+    order, job group, slot, worth, finish_s: (running,), job group -1 where a job group has left meanwhile,
+    slot as it
     was planned, -1 where there is no such slot any more (then steps count, and time is booked nowhere),
     worth a second of the way it ran over one as planned; steps, outcome: (running, width);
-    member: (units, width); total, done, fails, ran_s, end, end_s: (jobs,); received_s: (units, slots);
+    group_members: (groups, width); total, done, fails, ran_s, end, end_s: (jobs,); received_s: (groups,
+    slots);
     handed_out_s: (slots,); start_s: (running,) seconds of a start, which do not count; limit_s: (jobs,)
-    run time above which a job counts as completed. A unit is booked whole or, when an attempt failed or
+    run time above which a job counts as completed. A job group is booked whole or, when an attempt failed or
     its node was lost, not at all.
     """
     failure = False
     for i in order:
-        u = unit[i]
+        u = group[i]
         if u < 0:
             continue
         failed = False
         lost = False
-        for k in range(member.shape[1]):
-            if member[u, k] >= 0:
+        for k in range(group_members.shape[1]):
+            if group_members[u, k] >= 0:
                 failed = failed or outcome[i, k] == _FAILED
                 lost = lost or outcome[i, k] == _LOST
-        alone = member.shape[1] == 1 or member[u, 1] < 0
+        alone = group_members.shape[1] == 1 or group_members[u, 1] < 0
         if lost:
             continue
         if failed:
             failure = True
             if alone:
-                j = member[u, 0]
+                j = group_members[u, 0]
                 fails[j] += 1
                 if fails[j] >= max_failures:  # with no steps left it can do none
                     end[j] = _DROPPED if total[j] > done[j] else _COMPLETED
                     end_s[j] = finish_s[i]
             continue
         lasted = finish_s[i] - from_s - start_s[i]
-        for k in range(member.shape[1]):
-            j = member[u, k]
+        for k in range(group_members.shape[1]):
+            j = group_members[u, k]
             if j < 0:
                 continue
             if alone:

@@ -23,28 +23,31 @@ from fairlead.scheduler.placement.servers import fewest_servers
 from fairlead.scheduler.placement.stay import Old, alike, go_back
 
 ALIKE = 0.01  # relative difference of rates that are taken for equal
-_Before = tuple[Ints, Ints, Ints, Ints]  # unit, slot, first, devices of the round before
+_Before = tuple[Ints, Ints, Ints, Ints]  # job group, slot, first, devices of the round before
 
 
 @dataclass(frozen=True, slots=True)
 class ReportMapping:
     """How rows follow from those of a report, where a scheduler took over a round in force: what was a
-    pair may be two units now."""
+    pair may be two job groups now."""
 
     rows: int  # of the report
-    row: Ints  # (units,) of the report
-    member: Ints  # (units,) column of the report, -1 = all of the unit
+    row: Ints  # (groups,) of the report
+    column: Ints  # (groups,) column of the report, -1 = all of the job group
 
     def apply(self, event: RoundEnded, width: int) -> RoundEnded:
-        """The report with today's rows. width: of today's units."""
+        """The report with today's rows. width: of today's job groups."""
         steps, outcome = (
             np.zeros((len(self.row), width)),
             np.zeros((len(self.row), width), np.int64),
         )
-        alone = np.flatnonzero(self.member >= 0)
-        row, member = self.row[alone], self.member[alone]
-        steps[alone, 0], outcome[alone, 0] = event.steps[row, member], event.outcome[row, member]
-        whole = np.flatnonzero(self.member < 0)
+        alone = np.flatnonzero(self.column >= 0)
+        row, group_members = self.row[alone], self.column[alone]
+        steps[alone, 0], outcome[alone, 0] = (
+            event.steps[row, group_members],
+            event.outcome[row, group_members],
+        )
+        whole = np.flatnonzero(self.column < 0)
         common = min(width, event.steps.shape[1])
         steps[whole, :common] = event.steps[self.row[whole], :common]
         outcome[whole, :common] = event.outcome[self.row[whole], :common]
@@ -53,85 +56,89 @@ class ReportMapping:
 
 
 class ActiveRound:
-    """The units of a round, row by row as in ``StartRound``. A unit whose job has left is -1."""
+    """The job groups of a round, row by row as in ``StartRound``. A job group whose job has left is -1."""
 
     def __init__(
         self, cluster: Cluster, throughputs: Throughputs, profile: MechanismSettings, ledger: Ledger
     ) -> None:
         self.cluster = cluster
         self.learn(throughputs)
-        self.profile = profile
+        self.settings = profile
         self.ledger = ledger
         slots = throughputs.slots
         self.accelerator_of_slot: Ints = np.array(
             [cluster.accelerators.index(s.accelerator) for s in slots]
         )
-        self.spread: Bools = np.array([s.locality is Locality.SPREAD for s in slots])
+        self.scattered: Bools = np.array([s.locality is Locality.SCATTERED for s in slots])
         self.works: Bools = np.ones(len(cluster.device_type), np.bool_)
         none: Ints = np.zeros(0, np.int64)
-        self.unit, self.slot, self.devices = none, none, none
+        self.job_group, self.slot, self.devices = none, none, none
         self.planned = none  # the slot before placement
         self.worth: Floats = np.ones(0)  # a second on slot over one on planned
-        self.first: Ints = np.zeros(1, np.int64)  # unit u holds devices[first[u]:first[u + 1]]
-        self.told: ReportMapping | None = None  # None: the report has the rows of this
+        self.first: Ints = np.zeros(1, np.int64)  # job group u holds devices[first[u]:first[u + 1]]
+        self.report_mapping: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
         self.left: dict[
             int, tuple[int, Ints]
-        ] = {}  # held job -> slot and devices that it had alone
+        ] = {}  # paused job -> slot and devices that it had alone
 
     def reported(self) -> int:
         """How many rows the report of the round has."""
-        return len(self.unit) if self.told is None else self.told.rows
+        return len(self.job_group) if self.report_mapping is None else self.report_mapping.rows
 
-    def booked(self, event: RoundEnded) -> RoundEnded:
+    def mapped(self, event: RoundEnded) -> RoundEnded:
         """A report with the rows of this."""
-        return event if self.told is None else self.told.apply(event, self.ledger.width)
+        return (
+            event
+            if self.report_mapping is None
+            else self.report_mapping.apply(event, self.ledger.width)
+        )
 
     def learn(self, throughputs: Throughputs) -> None:
         """Another table, of the same slot types."""
         self.throughputs = throughputs
-        self.fewest = self.cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
+        self.fewest = self.cluster.fewest_servers(max(scale for _, scale in throughputs.job_types))
 
     def renumber(self, row: Ints | None) -> None:
-        """Follow units to new rows of the ledger, -1 = gone; None: nothing has moved."""
+        """Follow job groups to new rows of the ledger, -1 = gone; None: nothing has moved."""
         if row is not None:
-            self.unit = np.where(self.unit >= 0, row[self.unit], -1)
+            self.job_group = np.where(self.job_group >= 0, row[self.job_group], -1)
 
     def place(self, plan: RoundPlan) -> Bools:
-        """Choose devices and take note of who runs where; (units,) who stays on its devices."""
-        units, cluster = self.ledger.units, self.cluster
-        unit = self.unit
-        if self.told is not None:  # who has lost its devices in between holds none
-            unit = np.where(self.slot >= 0, unit, -1)
-        before = (unit, self.slot, self.first, self.devices)
+        """Choose devices and take note of who runs where; (groups,) who stays on its devices."""
+        groups, cluster = self.ledger.groups, self.cluster
+        group = self.job_group
+        if self.report_mapping is not None:  # who has lost its devices in between holds none
+            group = np.where(self.slot >= 0, group, -1)
+        before = (group, self.slot, self.first, self.devices)
         if self.left:
             before = self._with_returned(plan, *before)
-        if self.profile.place_by_device_id:
+        if self.settings.place_by_device_id:
             order, first, devices, kept = by_device_id(
-                plan.unit,
+                plan.job_group,
                 plan.slot,
-                units.scale,
+                groups.scale,
                 *before,
                 cluster.device_type,
                 self.works,
-                units.n,
+                groups.n,
                 self.accelerator_of_slot,
             )
             slot, worth = plan.slot[order], np.ones(len(order))
         else:
             fallback, gain, cost = self._stakes(plan)
             order, first, devices, kept, slot = fewest_servers(
-                plan.unit,
+                plan.job_group,
                 plan.slot,
-                units.scale,
+                groups.scale,
                 *before,
                 cluster.device_type,
                 cluster.device_node,
                 self.works,
-                units.n,
+                groups.n,
                 self.accelerator_of_slot,
                 self.throughputs.sibling,
-                self.spread,
+                self.scattered,
                 self.fewest,
                 fallback,
                 gain,
@@ -139,16 +146,16 @@ class ActiveRound:
             )
             worth = np.where(slot == plan.slot[order], 1.0, fallback[order])
         placed = Placement(first, devices, kept, slot)
-        if self.profile.preemption_hysteresis > 0:
-            placed = self._go_back(plan.unit[order], placed, before)
+        if self.settings.preemption_hysteresis > 0:
+            placed = self._go_back(plan.job_group[order], placed, before)
         if self.avoids:
-            placed = self._move_away(plan.unit[order], placed, before)
-        worth = self._worth(plan.unit[order], slot, placed.slot, worth)
+            placed = self._move_away(plan.job_group[order], placed, before)
+        worth = self._worth(plan.job_group[order], slot, placed.slot, worth)
         slot, devices, kept = placed.slot, placed.devices, placed.kept
-        self.unit, self.planned = plan.unit[order], plan.slot[order]
+        self.job_group, self.planned = plan.job_group[order], plan.slot[order]
         self.slot, self.worth = slot, worth
         self.first, self.devices = first, devices
-        self.told = None
+        self.report_mapping = None
         return kept
 
     def forget(self, jobs: Ints) -> None:
@@ -158,8 +165,9 @@ class ActiveRound:
             self.left.pop(job, None)
 
     def put_aside(self, jobs: Ints, rows: Ints) -> None:
-        """Jobs are held: note where they run, for they may come back. rows: (jobs,) of their own units."""
-        at = {row: k for k, row in enumerate(self.unit.tolist()) if row >= 0}
+        """Jobs are paused: note where they run, for they may come back. rows: (jobs,) of their own job
+        groups."""
+        at = {row: k for k, row in enumerate(self.job_group.tolist()) if row >= 0}
         for job, row in zip(jobs.tolist(), rows.tolist(), strict=True):
             k = at.get(row)
             if k is not None and self.slot[k] >= 0:
@@ -167,77 +175,80 @@ class ActiveRound:
                 self.left[job] = int(self.slot[k]), devices
 
     def _with_returned(
-        self, plan: RoundPlan, unit: Ints, slot: Ints, first: Ints, devices: Ints
+        self, plan: RoundPlan, group: Ints, slot: Ints, first: Ints, devices: Ints
     ) -> tuple[Ints, Ints, Ints, Ints]:
-        """Who ran where, with jobs of the plan that were held meanwhile, unless others are there now."""
-        ids, known = self.ledger.unit_ids()[plan.unit], set(unit.tolist())
-        taken = set(devices[np.repeat(unit >= 0, np.diff(first))].tolist())
-        for row, members in zip(plan.unit.tolist(), ids.tolist(), strict=True):
+        """Who ran where, with jobs of the plan that were paused meanwhile, unless others are there now."""
+        ids, known = self.ledger.group_ids()[plan.job_group], set(group.tolist())
+        taken = set(devices[np.repeat(group >= 0, np.diff(first))].tolist())
+        for row, members in zip(plan.job_group.tolist(), ids.tolist(), strict=True):
             alone = [job for job in members if job >= 0]
             found = self.left.pop(alone[0], None) if len(alone) == 1 else None
             if found is None or row in known or taken.intersection(found[1].tolist()):
                 continue
-            unit, slot = np.append(unit, row), np.append(slot, found[0])
+            group, slot = np.append(group, row), np.append(slot, found[0])
             first = np.append(first, first[-1] + len(found[1]))
             devices = np.append(devices, found[1])
-        return unit, slot, first, devices
+        return group, slot, first, devices
 
-    def _go_back(self, unit: Ints, placed: Placement, before: _Before) -> Placement:
-        """Undo moves to another type where a unit is no faster and has a share on both: shares say how long
-        it is to have each, which is worth a start only to those who want its devices. Nobody does where all
-        jobs run. unit: (rows,) of the ledger."""
-        units, jobs = self.ledger.units, self.ledger.jobs
-        member = units.member[unit]
-        if np.count_nonzero(np.bincount(member[member >= 0], minlength=jobs.n)) < jobs.n:
+    def _go_back(self, group: Ints, placed: Placement, before: _Before) -> Placement:
+        """Undo moves to another type where a job group is no faster and has a share on both: shares say how
+        long it is to have each, which is worth a start only to those who want its devices. Nobody does
+        where all jobs run. group: (rows,) of the ledger."""
+        groups, jobs = self.ledger.groups, self.ledger.jobs
+        group_members = groups.members[group]
+        if (
+            np.count_nonzero(np.bincount(group_members[group_members >= 0], minlength=jobs.n))
+            < jobs.n
+        ):
             return placed
-        old = self._were_on(unit, before)
-        old = {row: was for row, was in old.items() if self._could_stay(unit[row], was)}
+        old = self._were_on(group, before)
+        old = {row: was for row, was in old.items() if self._could_stay(group[row], was)}
         rows = [r for r, was in old.items() if self._other_type(was[0], int(placed.slot[r]))]
         if not rows:
             return placed
         slots = np.array([old[row][0] for row in rows], np.int64)
-        same = alike(self._speed(unit[rows]), placed.slot[rows], slots, ALIKE)
+        same = alike(self._speed(group[rows]), placed.slot[rows], slots, ALIKE)
         return go_back(
             placed, {row: old[row] for row, is_so in zip(rows, same, strict=True) if is_so}
         )
 
-    def _could_stay(self, unit: int, was: Old) -> bool:
+    def _could_stay(self, group: int, was: Old) -> bool:
         slot, devices = was
-        return bool(self.ledger.units.share[unit, slot] > 0 and self.works[devices].all())
+        return bool(self.ledger.groups.share[group, slot] > 0 and self.works[devices].all())
 
     def _other_type(self, one: int, other: int) -> bool:
         return bool(self.accelerator_of_slot[one] != self.accelerator_of_slot[other])
 
-    def _were_on(self, unit: Ints, before: _Before) -> dict[int, Old]:
-        """Row of a plan -> slot and devices of its unit in the round before. unit: (rows,) of the ledger."""
+    def _were_on(self, group: Ints, before: _Before) -> dict[int, Old]:
+        """Row of a plan -> slot and devices of its job group in the round before. group: ledger rows."""
         was, slot, first, devices = before
-        row_of = {int(u): row for row, u in enumerate(unit)}
+        row_of = {int(u): row for row, u in enumerate(group)}
         return {
             row_of[u]: (int(slot[k]), devices[first[k] : first[k + 1]].copy())
             for k, u in enumerate(was.tolist())
             if u in row_of and slot[k] >= 0
         }
 
-    def _speed(self, unit: Ints) -> Floats:
-        """(rows, slots, width) steps/s that are believed, 1 where there is no member. unit: (rows,)"""
-        units = self.ledger.units
-        return np.where((units.member[unit] >= 0)[:, None, :], units.rate[unit], 1.0)
+    def _speed(self, group: Ints) -> Floats:
+        """(rows, slots, width) steps/s that are believed, 1 where there is no member. group: (rows,)"""
+        groups = self.ledger.groups
+        return np.where((groups.members[group] >= 0)[:, None, :], groups.rate[group], 1.0)
 
-    def _worth(self, unit: Ints, planned: Ints, slot: Ints, worth: Floats) -> Floats:
+    def _worth(self, group: Ints, planned: Ints, slot: Ints, worth: Floats) -> Floats:
         """(rows,) with that of rows that are on another slot than placement gave them: their time counts as
         received where it was meant to be."""
         other = np.flatnonzero(planned != slot)
         if not len(other):
             return worth
-        speed, row = self._speed(unit[other]), np.arange(len(other))
+        speed, row = self._speed(group[other]), np.arange(len(other))
         own, there = speed[row, planned[other]], speed[row, slot[other]]
         worth = worth.copy()
         worth[other] = np.divide(there, own, out=np.ones_like(own), where=own > 0).min(axis=1)
         return worth
 
-    def _move_away(self, unit: Ints, placed: Placement, before: _Before) -> Placement:
-        """The placement with units off the nodes that their jobs avoid. unit: (rows,) of the ledger."""
-        ids, cluster = self.ledger.unit_ids()[unit], self.cluster
+    def _move_away(self, group: Ints, placed: Placement, before: _Before) -> Placement:
+        """The placement with job groups off the nodes that their jobs avoid. group: (rows,) of the ledger."""
+        ids, cluster = self.ledger.group_ids()[group], self.cluster
         barred: dict[int, Bools] = {}
         for job, names in self.avoids.items():
             nodes = np.array([node.name in names for node in cluster.nodes], np.bool_)
@@ -250,9 +261,9 @@ class ActiveRound:
             self.fewest,
             self.throughputs.sibling,
         )
-        speed = self._speed(unit).min(axis=2)
+        speed = self._speed(group).min(axis=2)
         others = OtherTypes(
-            speed, self.accelerator_of_slot, self.spread, self._were_on(unit, before)
+            speed, self.accelerator_of_slot, self.scattered, self._were_on(group, before)
         )
         return move_away(change_types(placed, barred, site, others), barred, site)
 
@@ -260,32 +271,40 @@ class ActiveRound:
         """For each row of the plan: the rate on the other slot of its type over that on its own; the
         device-seconds that its own wins over it, at most over the horizon, and over all of that where it
         can run on no other; and the device-seconds that a move costs."""
-        none: Floats = np.zeros(len(plan.unit))
+        none: Floats = np.zeros(len(plan.job_group))
         other = self.throughputs.sibling[plan.slot]
         if (other < 0).all():
             return none, none, none
-        jobs, units = self.ledger.jobs, self.ledger.units
-        member, scale = units.member[plan.unit], units.scale[plan.unit].astype(np.float64)
-        there = member >= 0
-        own = self._rate_on(member, plan.slot)
+        jobs, groups = self.ledger.jobs, self.ledger.groups
+        group_members, scale = (
+            groups.members[plan.job_group],
+            groups.scale[plan.job_group].astype(np.float64),
+        )
+        there = group_members >= 0
+        own = self._rate_on(group_members, plan.slot)
         runs = there & (own > 0)
-        ratio = np.divide(self._rate_on(member, other), own, out=np.ones_like(own), where=runs)
+        ratio = np.divide(
+            self._rate_on(group_members, other), own, out=np.ones_like(own), where=runs
+        )
         fallback = np.where(other >= 0, ratio.min(axis=1), 0.0)
-        steps = (jobs.total - jobs.done)[member]
+        steps = (jobs.total - jobs.done)[group_members]
         left_s = np.divide(steps, own, out=np.zeros_like(own), where=runs).max(axis=1)
-        lasts_s = np.minimum(np.where(fallback > 0, left_s, np.inf), self.profile.horizon_s)
-        restart_s = np.where(there, jobs.restart_s[member], 0.0).max(axis=1)
+        lasts_s = np.minimum(np.where(fallback > 0, left_s, np.inf), self.settings.horizon_s)
+        restart_s = np.where(there, jobs.restart_s[group_members], 0.0).max(axis=1)
         gain = scale * lasts_s * np.maximum(1.0 - fallback, 0.0)
         return fallback, gain, np.asarray(scale * restart_s)
 
-    def _rate_on(self, member: Ints, slot: Ints) -> Floats:
-        """(units, width) steps/s on a slot for each unit, whether it is offered or not. member: (units,
-        width) rows of jobs; what stands where there is none has no meaning."""
-        table, kind = self.throughputs, self.ledger.jobs.row[member]
-        rate = np.ones(member.shape)
-        rate[:, 0] = table.rate[kind[:, 0], slot]
-        if table.pair is not None and member.shape[1] > 1:
-            pairs = np.flatnonzero((member >= 0).all(axis=1))
-            one, two, at = kind[pairs, 0], kind[pairs, 1], slot[pairs]
-            rate[pairs, 0], rate[pairs, 1] = table.pair[one, two, at], table.pair[two, one, at]
+    def _rate_on(self, group_members: Ints, slot: Ints) -> Floats:
+        """(groups, width) steps/s on a slot for each job group, whether it is offered or not.
+        group_members: (job groups, width) rows of jobs; what stands where there is none has no meaning."""
+        table, job_type = self.throughputs, self.ledger.jobs.row[group_members]
+        rate = np.ones(group_members.shape)
+        rate[:, 0] = table.rate[job_type[:, 0], slot]
+        if table.colocated_rate is not None and group_members.shape[1] > 1:
+            pairs = np.flatnonzero((group_members >= 0).all(axis=1))
+            one, two, at = job_type[pairs, 0], job_type[pairs, 1], slot[pairs]
+            rate[pairs, 0], rate[pairs, 1] = (
+                table.colocated_rate[one, two, at],
+                table.colocated_rate[two, one, at],
+            )
         return rate

@@ -26,7 +26,7 @@ from fairlead.model.events import (
     JobsPaused,
     JobsReweighted,
     JobsSubmitted,
-    KindsLearned,
+    JobTypesLearned,
     NodeLost,
     NodeRecovered,
     NodesAvoided,
@@ -43,15 +43,15 @@ from fairlead.model.job_index import rows_of
 from fairlead.model.plan import Change, Planner
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.common import isolated_rate
-from fairlead.scheduler.core.held_jobs import (
-    ended,
-    hold,
-    resume,
-    retire_held,
-)
-from fairlead.scheduler.core.job_groups import find_units, rows_of_units
+from fairlead.scheduler.core.job_groups import find_groups, rows_of_groups
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.lifecycle import JobPhase, start_round
+from fairlead.scheduler.core.paused_jobs import (
+    ended,
+    pause,
+    resume,
+    retire_paused,
+)
 from fairlead.scheduler.core.rate_beliefs import RateBeliefs
 from fairlead.scheduler.core.round_reports import apply_round_report
 from fairlead.scheduler.core.running import ActiveRound
@@ -76,35 +76,37 @@ class Scheduler:
         allocation while a solve is under way, instead of waiting for it; policy: what the planner was
         made from, name and options."""
         self.cluster = cluster
-        self.believed = RateBeliefs(throughputs.on(cluster, profile.spread), planner.packed)
+        self.beliefs = RateBeliefs(
+            throughputs.on(cluster, profile.scattered), planner.space_sharing
+        )
         self.slots = self.throughputs.slots
         self.planner = planner
-        self.profile = profile
+        self.settings = profile
         self.restart_costs = restart_costs or RestartCosts()
         self.overlap_solves = overlap_solves
         self.policy = policy
         self.capacity: Floats = cluster.capacity.copy()
         self.ledger = Ledger(
             len(self.slots),
-            planner.packed,
+            planner.space_sharing,
             profile.all_pairs,
             profile.round_s / 2 if profile.reset_accounts else 0.0,
-            self.offered.rate,
-            self.offered.pair,
+            self.undominated.rate,
+            self.undominated.colocated_rate,
         )
-        self.held = self.ledger.held_jobs()  # jobs that take no part
+        self.paused_jobs = self.ledger.for_paused_jobs()  # jobs that take no part
         self.running = ActiveRound(cluster, self.throughputs, profile, self.ledger)
         self.state = planner.start()
         self.previous: Allocation | None = None
         self.round = -1  # number of the round in force
-        self.active = False  # does a round with units run?
+        self.active = False  # does a round with job groups run?
         self.ending = False  # has its end been asked for?
         self.solving = False
         self.changed = Change.JOBS  # since the last solve
         # Of running jobs, what RequirementsChanged said: batch size, total steps, steps done.
         self.adapting: dict[int, tuple[int, float, float]] = {}
         self.expected: dict[int, int] = {}  # beliefs of jobs that are still to come, or to adapt
-        self.holding: set[int] = set()  # jobs that are held as soon as the round is reported
+        self.to_pause: set[int] = set()  # jobs that are held as soon as the round is reported
         self.corrected = False  # the steps of a job that runs?
         self.now_s = 0.0  # of the last event
         self.in_force: StartRound | None = None  # the last one; device ids as they are now
@@ -113,13 +115,13 @@ class Scheduler:
 
     @property
     def throughputs(self) -> Throughputs:
-        """The rates that are believed; rows are kinds, and beliefs about single jobs."""
-        return self.believed.table
+        """The rates that are believed; rows are job types, and beliefs about single jobs."""
+        return self.beliefs.table
 
     @property
-    def offered(self) -> Throughputs:
+    def undominated(self) -> Throughputs:
         """What of them policies and mechanism are shown."""
-        return self.believed.offered
+        return self.beliefs.undominated
 
     def handle(self, event: Event) -> list[Command]:
         """What to do about an event. The core's state changes here and nowhere else."""
@@ -152,9 +154,9 @@ class Scheduler:
             case JobsReweighted():
                 return self._reweighted(event)
             case JobsPaused():
-                return self._hold(event) if event.held else self._let_go(event)
-            case KindsLearned():
-                return self._kinds_learned(event)
+                return self._pause(event) if event.paused else self._resume(event)
+            case JobTypesLearned():
+                return self._job_types_learned(event)
             case RatesLearned():
                 return self._rates_learned(event)
 
@@ -170,19 +172,19 @@ class Scheduler:
         return self._when_idle(event.time_s)
 
     def _admit(self, job: Job, time_s: float) -> None:
-        kind = self.throughputs.row(job.family, job.scale_factor)
-        if kind is None:
+        job_type = self.throughputs.row(job.family, job.scale_factor)
+        if job_type is None:
             raise ProtocolError(
                 f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
             )
-        if job.id in self.ledger or job.id in self.held:
+        if job.id in self.ledger or job.id in self.paused_jobs:
             raise ProtocolError(f"job {job.id}: a job with this id is in the system already")
-        ledger = self.ledger if job.id > self.ledger.last_id else self.ledger.held_jobs()
+        ledger = self.ledger if job.id > self.ledger.last_id else self.ledger.for_paused_jobs()
         ledger.add(
             job,
             time_s,
-            kind,
-            partial(self._kind_at, job.family, job.scale_factor),
+            job_type,
+            partial(self._job_type_at, job.family, job.scale_factor),
             self.restart_costs.of(job),
             self._limit_s(job),
             self._fits(job.scale_factor),
@@ -192,23 +194,23 @@ class Scheduler:
 
     def _fits(self, scale: int) -> Bools | None:
         """(slots,) where a job of this scale factor may be offered devices; None = everywhere."""
-        if self.profile.allow_undersized:
+        if self.settings.allow_undersized:
             return None
         return np.asarray(self.cluster.capacity[self.running.accelerator_of_slot] >= scale)
 
     def _limit_s(self, job: Job) -> float:
         """Run time after which a job counts as completed, whatever it has left."""
-        if job.duration_s is None or self.profile.overtime == np.inf:
+        if job.duration_s is None or self.settings.overtime == np.inf:
             return np.inf
-        return float(int(self.profile.overtime * job.duration_s))
+        return float(int(self.settings.overtime * job.duration_s))
 
-    def _kind_at(self, family: str, scale: int, batch: int) -> int:
+    def _job_type_at(self, family: str, scale: int, batch: int) -> int:
         """Row of the throughput table for a family at another batch size."""
         other = with_batch(family, batch) if batch else family
-        kind = self.throughputs.row(other, scale)
-        if kind is None:
+        job_type = self.throughputs.row(other, scale)
+        if job_type is None:
             raise ProtocolError(f"no rate for {other!r} at scale factor {scale}")
-        return kind
+        return job_type
 
     def _withdrawn(self, jobs: tuple[JobId, ...], end: JobEnd, time_s: float) -> list[Command]:
         cannot = "cannot cancel" if end is JobEnd.CANCELLED else "cannot drop it"
@@ -220,9 +222,9 @@ class Scheduler:
             np.full(self.ledger.jobs.n, time_s),
             time_s,
         )
-        left += retire_held(self, np.isin(self.held.jobs.id, named), end, time_s)
+        left += retire_paused(self, np.isin(self.paused_jobs.jobs.id, named), end, time_s)
         if self.active:
-            return [*left, *self._cut(time_s)]
+            return [*left, *self._end_round_early(time_s)]
         return [*left, *self._when_idle(time_s)]
 
     def _nodes_avoided(self, event: NodesAvoided) -> list[Command]:
@@ -234,7 +236,7 @@ class Scheduler:
 
     def _ledger(self, job: int, cannot: str) -> Ledger:
         """The ledger that has a job; ProtocolError says what cannot be done where none has it."""
-        for ledger in (self.ledger, self.held):
+        for ledger in (self.ledger, self.paused_jobs):
             if JobId(job) in ledger:
                 return ledger
         raise ProtocolError(f"job {job}: {cannot}, it is not in the system")
@@ -242,7 +244,7 @@ class Scheduler:
     def _node(self, time_s: float, name: str, works: bool) -> list[Command]:
         self.set_node(name, works)
         self.changed |= Change.DEVICES
-        return self._cut(time_s) if self.active else self._when_idle(time_s)
+        return self._end_round_early(time_s) if self.active else self._when_idle(time_s)
 
     def set_node(self, name: str, works: bool) -> None:
         """May the devices of a node be given to jobs?"""
@@ -250,10 +252,12 @@ class Scheduler:
         if index is None:
             raise ProtocolError(f"node {name!r}: not in the cluster")
         self.running.works[self.cluster.device_node == index] = works
-        kinds = self.cluster.device_type[self.running.works]
-        self.capacity = np.bincount(kinds, minlength=len(self.capacity)).astype(np.float64)
+        accelerator_index = self.cluster.device_type[self.running.works]
+        self.capacity = np.bincount(accelerator_index, minlength=len(self.capacity)).astype(
+            np.float64
+        )
 
-    def _cut(self, time_s: float) -> list[Command]:
+    def _end_round_early(self, time_s: float) -> list[Command]:
         """End the round in force, once, so that the next one reacts to what has happened."""
         if self.ending:
             return []
@@ -268,36 +272,36 @@ class Scheduler:
             )
         if len(event.finish_s) != self.running.reported():
             raise ProtocolError(
-                f"report for round {event.round} has {len(event.finish_s)} units, "
+                f"report for round {event.round} has {len(event.finish_s)} job groups, "
                 f"{self.running.reported()} ran"
             )
-        event = self.running.booked(event)
-        jobs, units = self.ledger.jobs, self.ledger.units
+        event = self.running.mapped(event)
+        jobs, groups = self.ledger.jobs, self.ledger.groups
         end = np.zeros(jobs.n, np.int64)
         end_s = np.zeros(jobs.n)
         from_s = self.started_s
-        if self.profile.charge_idle_gaps:
+        if self.settings.charge_idle_gaps:
             from_s = 0.0 if self.last_end_s is None else self.last_end_s
         failed = apply_round_report(
             np.argsort(-event.finish_s, kind="stable"),
-            self.running.unit,
+            self.running.job_group,
             self.running.planned,
             self.running.worth,
             event.steps,
             event.finish_s,
             event.outcome,
             from_s,
-            units.member,
+            groups.members,
             jobs.total,
             jobs.done,
             jobs.fails,
             jobs.ran_s,
-            self.profile.max_failures,
-            units.received_s,
+            self.settings.max_failures,
+            groups.received_s,
             self.ledger.allocated_s,
             end,
             end_s,
-            np.zeros(len(event.finish_s)) if self.profile.charge_startup else event.restart_s,
+            np.zeros(len(event.finish_s)) if self.settings.charge_startup else event.restart_s,
             jobs.limit_s,
         )
         if failed:
@@ -312,9 +316,9 @@ class Scheduler:
             waiting, self.adapting = self.adapting, {}
             here = {job: to for job, to in waiting.items() if JobId(job) in self.ledger}
             self._adapt(here, event.time_s)
-        if self.holding:
-            holding, self.holding = self.holding, set()
-            hold(self, [job for job in holding if JobId(job) in self.ledger], event.time_s)
+        if self.to_pause:
+            holding, self.to_pause = self.to_pause, set()
+            pause(self, [job for job in holding if JobId(job) in self.ledger], event.time_s)
         return [*left, *self._decide(event.time_s)]
 
     def _requirements_changed(self, event: RequirementsChanged) -> list[Command]:
@@ -336,15 +340,15 @@ class Scheduler:
         """Jobs, none of them running, go on at other batch sizes: job -> (batch size, total, done)."""
         if not changes:
             return
-        settles = self.profile.settle_on_adaptation
+        settles = self.settings.settle_on_adaptation
         if settles:
             self._settle_isolated(time_s)
         for job, (batch, total, done) in changes.items():
-            ledger = self.ledger if JobId(job) in self.ledger else self.held
+            ledger = self.ledger if JobId(job) in self.ledger else self.paused_jobs
             row = ledger.row(JobId(job))
-            family, scale = self.throughputs.kinds[ledger.jobs.kind[row]]
-            kind_of = partial(self._kind_at, family, scale)
-            ledger.adapt(row, batch, total, done, kind_of, self._fits(scale), settles)
+            family, scale = self.throughputs.job_types[ledger.jobs.job_type[row]]
+            row_at = partial(self._job_type_at, family, scale)
+            ledger.adapt(row, batch, total, done, row_at, self._fits(scale), settles)
         here = {job: self.expected.pop(job) for job in changes if job in self.expected}
         if here:
             self._assign_belief(here)
@@ -353,12 +357,12 @@ class Scheduler:
         self.changed |= Change.REQUIREMENTS
 
     def _settle_isolated(self, time_s: float) -> None:
-        rate = isolated_rate(make_snapshot(self, time_s), self.profile.weighted_isolation)
+        rate = isolated_rate(make_snapshot(self, time_s), self.settings.weighted_isolation)
         self.ledger.settle_isolated(rate)
 
     def _progress_corrected(self, event: ProgressCorrected) -> list[Command]:
         changed = False
-        for ledger in (self.held, self.ledger):
+        for ledger in (self.paused_jobs, self.ledger):
             jobs = ledger.jobs
             row, here = rows_of(jobs.id, event.jobs)
             row, done = row[here], event.steps_done[here]
@@ -369,15 +373,15 @@ class Scheduler:
         end = np.zeros(jobs.n, np.int64)
         end[row[~runs & (done >= jobs.total[row])]] = JobEnd.COMPLETED
         left = self._retire(end, np.full(len(end), event.time_s), event.time_s)
-        over = self.held.jobs.done >= self.held.jobs.total
-        left += retire_held(self, over, JobEnd.COMPLETED, event.time_s)
+        over = self.paused_jobs.jobs.done >= self.paused_jobs.jobs.total
+        left += retire_paused(self, over, JobEnd.COMPLETED, event.time_s)
         return [*left, *self._when_idle(event.time_s)] if changed or left else left
 
     def _restart_costs_learned(self, event: RestartCostsLearned) -> list[Command]:
         """It counts from the next decision on, and is no reason for one."""
         if not np.all((event.restart_s >= 0) & np.isfinite(event.restart_s)):
             raise ProtocolError(f"restart costs must be finite and >= 0, got {event.restart_s}")
-        for ledger in (self.held, self.ledger):
+        for ledger in (self.paused_jobs, self.ledger):
             row, here = rows_of(ledger.jobs.id, event.jobs)
             ledger.jobs.restart_s[row[here]] = event.restart_s[here]
         return []
@@ -394,77 +398,77 @@ class Scheduler:
         self.changed |= Change.JOBS
         return self._when_idle(event.time_s)
 
-    def _hold(self, event: JobsPaused) -> list[Command]:
+    def _pause(self, event: JobsPaused) -> list[Command]:
         named = event.jobs.tolist()
         for job in named:
             self._ledger(job, "cannot hold it")
         running = self._running()
-        self.holding.update(running.intersection(named))
+        self.to_pause.update(running.intersection(named))
         waiting = [job for job in named if job not in running and JobId(job) in self.ledger]
-        hold(self, waiting, event.time_s)
+        pause(self, waiting, event.time_s)
         if running.intersection(named):
-            return self._cut(event.time_s)
+            return self._end_round_early(event.time_s)
         return self._when_idle(event.time_s)
 
-    def _let_go(self, event: JobsPaused) -> list[Command]:
+    def _resume(self, event: JobsPaused) -> list[Command]:
         for job in event.jobs.tolist():
             self._ledger(job, "cannot let it go")
-        self.holding.difference_update(event.jobs.tolist())
+        self.to_pause.difference_update(event.jobs.tolist())
         if not resume(self, event.jobs, event.time_s):
             return []
         return self._when_idle(event.time_s)
 
-    def _kinds_learned(self, event: KindsLearned) -> list[Command]:
-        self.believed.learn_kinds(event)
+    def _job_types_learned(self, event: JobTypesLearned) -> list[Command]:
+        self.beliefs.learn_job_types(event)
         self.follow_table()
         self.changed |= Change.REQUIREMENTS
         return self._when_idle(event.time_s)
 
     def _rates_learned(self, event: RatesLearned) -> list[Command]:
-        changed = self.believed.learn(event)
+        changed = self.beliefs.learn(event)
         self.running.learn(self.throughputs)
         given = dict(zip(event.jobs.tolist(), event.name.tolist(), strict=True))
         here: dict[int, int] = {}
         for job, name in given.items():
-            there = job in self.ledger or job in self.held
+            there = job in self.ledger or job in self.paused_jobs
             (here if there and job not in self.adapting else self.expected)[job] = name
         self._assign_belief(here, changed)
         return []
 
     def _assign_belief(self, given: dict[int, int], changed: Ints | None = None) -> None:
-        """Jobs in the system go by these beliefs, -1 = by their kind; units follow. changed: rows of the
-        table with other rates than before."""
-        for ledger in (self.ledger, self.held):
+        """Jobs in the system go by these beliefs, -1 = by their job type; job groups follow. changed: rows
+        of the table with other rates than before."""
+        for ledger in (self.ledger, self.paused_jobs):
             jobs = ledger.jobs
             ids = np.array(sorted(job for job in given if JobId(job) in ledger), np.int64)
             at = np.searchsorted(jobs.id, ids)
             name = [given[job] for job in ids.tolist()]
-            row = self.believed.row
-            kind = jobs.kind[at].tolist()
-            jobs.row[at] = [k if n < 0 else row[n] for k, n in zip(kind, name, strict=True)]
+            row = self.beliefs.row
+            job_type = jobs.job_type[at].tolist()
+            jobs.row[at] = [k if n < 0 else row[n] for k, n in zip(job_type, name, strict=True)]
             ledger.classify(at)
             some = np.zeros(jobs.n, np.bool_)
             some[at] = True
             if changed is not None:
                 some |= np.isin(jobs.row, changed)
-            pair = None if ledger is self.held else self.offered.pair
-            ledger.kind_rate, ledger.kind_pair = self.offered.rate, pair
+            pair = None if ledger is self.paused_jobs else self.undominated.colocated_rate
+            ledger.job_type_rate, ledger.colocated_rate = self.undominated.rate, pair
             ledger.follow(some, self._room())
             if some.any():
                 self.changed |= Change.REQUIREMENTS
 
     def _room(self) -> Floats | None:
         """(slots,) devices in all, where a job may be offered no slot type with fewer than it needs."""
-        if self.profile.allow_undersized:
+        if self.settings.allow_undersized:
             return None
         return self.cluster.capacity[self.running.accelerator_of_slot]
 
     def follow_table(self) -> None:
-        """Bring the rates of all units up to the table."""
+        """Bring the rates of all job groups up to the table."""
         self.running.learn(self.throughputs)
         room = self._room()
-        self.ledger.learn(self.offered.rate, self.offered.pair, room)
-        self.held.learn(self.offered.rate, None, room)
+        self.ledger.learn(self.undominated.rate, self.undominated.colocated_rate, room)
+        self.paused_jobs.learn(self.undominated.rate, None, room)
 
     def _solved(self, event: Solved) -> list[Command]:
         if not self.solving:
@@ -474,10 +478,10 @@ class Scheduler:
             accounts, self.state = self.planner.settle(
                 make_snapshot(self, event.time_s), event.answer, self.state
             )
-            units = self.ledger.units
+            groups = self.ledger.groups
             if accounts is not None:
-                units.received_s[:] = accounts.received_s
-                units.deficit_s[:] = accounts.deficit_s
+                groups.received_s[:] = accounts.received_s
+                groups.deficit_s[:] = accounts.deficit_s
                 self.ledger.allocated_s[:] = accounts.allocated_s
         else:
             self.changed |= Change.JOBS  # at the next round there is another try
@@ -486,21 +490,21 @@ class Scheduler:
         return [] if self.active else self._start_round(event.time_s)
 
     def _put_in_force(self, allocation: Allocation) -> None:
-        """Take over the shares. A unit was part of the solve if all its jobs were; units that the
+        """Take over the shares. A job group was part of the solve if all its jobs were; job groups that the
         allocation does not name have no share, and shares of jobs that have left are dropped."""
         self.previous = allocation
-        jobs, units = self.ledger.jobs, self.ledger.units
-        member, known = rows_of_units(jobs.id, allocation.units, self.ledger.width)
+        jobs, groups = self.ledger.jobs, self.ledger.groups
+        group_members, known = rows_of_groups(jobs.id, allocation.job_groups, self.ledger.width)
         solved = np.zeros(jobs.n, np.bool_)
-        solved[member[:, 0][known]] = True
+        solved[group_members[:, 0][known]] = True
         if self.ledger.width > 1:
-            pairs = known & (member[:, 1] >= 0) & (allocation.share > 0).any(axis=1)
-            row = self.ledger.set_pairs(member[pairs])
+            pairs = known & (group_members[:, 1] >= 0) & (allocation.share > 0).any(axis=1)
+            row = self.ledger.set_pairs(group_members[pairs])
             self.running.renumber(row)
-        units.allocated[:] = (solved[units.member] | (units.member < 0)).all(axis=1)
-        units.share[:] = 0.0
-        at = find_units(units.member, member[known], jobs.n)
-        units.share[at[at >= 0]] = allocation.share[known][at >= 0]
+        groups.allocated[:] = (solved[groups.members] | (groups.members < 0)).all(axis=1)
+        groups.share[:] = 0.0
+        at = find_groups(groups.members, group_members[known], jobs.n)
+        groups.share[at[at >= 0]] = allocation.share[known][at >= 0]
 
     # --- from one round to the next --------------------------------------------------------------
 
@@ -515,7 +519,7 @@ class Scheduler:
             self.solving = True
             self.changed = Change.NOTHING
             snapshot = make_snapshot(self, time_s)
-            self.ledger.settle_isolated(isolated_rate(snapshot, self.profile.weighted_isolation))
+            self.ledger.settle_isolated(isolated_rate(snapshot, self.settings.weighted_isolation))
             if self.overlap_solves:
                 snapshot = snapshot.copied()
             solve = [Solve(time_s, snapshot, self.state)]
@@ -524,20 +528,20 @@ class Scheduler:
         return [*solve, *self._start_round(time_s)]
 
     def _start_round(self, time_s: float) -> list[Command]:
-        units, jobs = self.ledger.units, self.ledger.jobs
+        groups, jobs = self.ledger.groups, self.ledger.jobs
         plan, self.state = self.planner.plan(make_snapshot(self, time_s), self.state)
         kept = self.running.place(plan)
-        units.running_on[:] = -1
-        units.running_on[self.running.unit] = self.running.planned
+        groups.running_on[:] = -1
+        groups.running_on[self.running.job_group] = self.running.planned
         self._set_states()
         self.round += 1
-        self.active = len(self.running.unit) > 0
+        self.active = len(self.running.job_group) > 0
         self.started_s = time_s
-        ids = self.ledger.unit_ids()[self.running.unit]
+        ids = self.ledger.group_ids()[self.running.job_group]
         self.in_force = StartRound(
             time_s,
             self.round,
-            self.profile.round_s,
+            self.settings.round_s,
             ids,
             self.running.slot,
             self.running.devices,
@@ -549,7 +553,7 @@ class Scheduler:
 
     def _set_states(self) -> None:
         jobs = self.ledger.jobs
-        start_round(jobs.state, self.ledger.units.member, self.running.unit, jobs.id)
+        start_round(jobs.state, self.ledger.groups.members, self.running.job_group, jobs.id)
 
     def _retire(self, end: Ints, end_s: Floats, time_s: float) -> list[Command]:
         gone = end > 0

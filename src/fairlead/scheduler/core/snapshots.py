@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 def make_snapshot(s: "Scheduler", time_s: float, regimes: bool = True) -> Snapshot:
     """A scheduler at a time. Held jobs are not in it. regimes: with the batch sizes of jobs, of which
     the scheduler then takes note; without them nothing of it changes."""
-    jobs, units = s.ledger.jobs, s.ledger.units
-    shown = s.ledger.regimes.shown(jobs.kind, jobs.total, jobs.done) if regimes else None
+    jobs, groups = s.ledger.jobs, s.ledger.groups
+    shown = s.ledger.regimes.shown(jobs.job_type, jobs.total, jobs.done) if regimes else None
     return Snapshot(
         now_s=time_s,
-        round_s=s.profile.round_s,
+        round_s=s.settings.round_s,
         jobs=jobs.id,
         weight=jobs.weight,
         total_steps=jobs.total,
@@ -28,8 +28,8 @@ def make_snapshot(s: "Scheduler", time_s: float, regimes: bool = True) -> Snapsh
         job_class=jobs.job_class,
         tenant=jobs.tenant,
         tenants=s.ledger.tenants,
-        kind=jobs.row,
-        kind_rate=s.offered.rate,
+        job_type=jobs.row,
+        job_type_rate=s.undominated.rate,
         regimes=shown,
         isolated_s=jobs.isolated_s,
         restart_s=jobs.restart_s,
@@ -37,15 +37,15 @@ def make_snapshot(s: "Scheduler", time_s: float, regimes: bool = True) -> Snapsh
         accelerator_of_slot=s.running.accelerator_of_slot,
         capacity=s.capacity,
         price=s.cluster.price,
-        member=units.member,
-        scale=units.scale,
-        rate=units.rate,
-        colocated_rate=s.offered.pair if s.planner.packed else None,
-        received_s=units.received_s,
-        deficit_s=units.deficit_s,
+        group_members=groups.members,
+        scale=groups.scale,
+        rate=groups.rate,
+        colocated_rate=s.undominated.colocated_rate if s.planner.space_sharing else None,
+        received_s=groups.received_s,
+        deficit_s=groups.deficit_s,
         allocated_s=s.ledger.allocated_s,
-        share=units.share,
-        allocated=units.allocated,
-        running_on=units.running_on,
+        share=groups.share,
+        allocated=groups.allocated,
+        running_on=groups.running_on,
         previous=s.previous,
     )

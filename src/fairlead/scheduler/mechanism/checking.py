@@ -13,7 +13,7 @@ from fairlead.model.arrays import Ints
 from fairlead.model.plan import Policy, Stateful
 from fairlead.model.snapshot import Snapshot
 
-TRAITS = {"name": str, "heterogeneity_aware": bool, "packed": bool, "work_conserving": bool}
+TRAITS = {"name": str, "heterogeneity_aware": bool, "space_sharing": bool, "work_conserving": bool}
 
 
 def check_traits(policy: object) -> None:
@@ -86,29 +86,29 @@ def _check_unwritten(where: str, snapshot: Snapshot, shown: Snapshot) -> None:
 
 def _typed(where: str, found: Allocation) -> Allocation:
     """The same with 64-bit arrays."""
-    units, share = np.asarray(found.units), np.asarray(found.share)
-    for name, array, kinds in (("units", units, "iu"), ("share", share, "fiu")):
+    groups, share = np.asarray(found.job_groups), np.asarray(found.share)
+    for name, array, kinds in (("job_groups", groups, "iu"), ("share", share, "fiu")):
         if array.dtype.kind not in kinds and array.size:
             raise AllocationError(f"{where}: {name} must be numbers, got {array.dtype}")
-    return replace(found, units=units.astype(np.int64), share=share.astype(np.float64))
+    return replace(found, job_groups=groups.astype(np.int64), share=share.astype(np.float64))
 
 
 def _check_units(where: str, made: Allocation, snapshot: Snapshot) -> None:
-    units, slots = made.units, len(snapshot.slots)
-    if units.ndim != 2 or not 1 <= units.shape[1] <= 2:
+    groups, slots = made.job_groups, len(snapshot.slots)
+    if groups.ndim != 2 or not 1 <= groups.shape[1] <= 2:
         raise AllocationError(
-            f"{where}: units must have shape (units, 1) or (units, 2), got {units.shape}"
+            f"{where}: job_groups must have shape (groups, 1) or (groups, 2), got {groups.shape}"
         )
-    if made.share.shape != (len(units), slots):
+    if made.share.shape != (len(groups), slots):
         raise AllocationError(
-            f"{where}: share must have shape {(len(units), slots)}, a column per slot type, "
+            f"{where}: share must have shape {(len(groups), slots)}, a column per slot type, "
             f"got {made.share.shape}"
         )
-    known = np.isin(units, snapshot.jobs)
-    known[:, 1:] |= units[:, 1:] == -1
+    known = np.isin(groups, snapshot.jobs)
+    known[:, 1:] |= groups[:, 1:] == -1
     if not known.all():
-        raise AllocationError(f"{where}: job {int(units[~known][0])} is not in the snapshot")
-    rows, count = np.unique(units, axis=0, return_counts=True)
+        raise AllocationError(f"{where}: job {int(groups[~known][0])} is not in the snapshot")
+    rows, count = np.unique(groups, axis=0, return_counts=True)
     if (count > 1).any():
         raise AllocationError(f"{where}: {_unit(rows[count > 1][0])} has two rows of shares")
 
@@ -119,7 +119,7 @@ def _check_shares(where: str, made: Allocation, snapshot: Snapshot) -> None:
         u, t = bad[0].tolist()
         value, slot = float(made.share[u, t]), snapshot.slots[t].accelerator
         raise AllocationError(
-            f"{where}: {_unit(made.units[u])}: the share on {slot} must be from 0 to 1, got {value}"
+            f"{where}: {_unit(made.job_groups[u])}: the share on {slot} must be from 0 to 1, got {value}"
         )
 
 

@@ -1,4 +1,4 @@
-"""How urgent each (unit, slot) is: the keys by which a round is filled, largest first."""
+"""How urgent each (group, slot) is: the keys by which a round is filled, largest first."""
 
 import numpy as np
 
@@ -7,11 +7,11 @@ from fairlead.model.jit import kernel
 
 
 @kernel("b1(i8[:,::1], f8[:,:,::1], i8, i8)", inline="always")
-def _runs(member: Ints, rate: Floats, u: int, t: int) -> bool:
-    """Has every member of the unit a rate on the slot?"""
+def _runs(group_members: Ints, rate: Floats, u: int, t: int) -> bool:
+    """Has every member of the job group a rate on the slot?"""
     runs = True
-    for k in range(member.shape[1]):
-        runs = runs and (member[u, k] < 0 or rate[u, t, k] > 0)
+    for k in range(group_members.shape[1]):
+        runs = runs and (group_members[u, k] < 0 or rate[u, t, k] > 0)
     return runs
 
 
@@ -19,23 +19,23 @@ def _runs(member: Ints, rate: Floats, u: int, t: int) -> bool:
     "Tuple((f8[:,::1], b1[:,::1]))(i8[:,::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1], b1[::1])",
 )
 def gavel_priorities(
-    member: Ints,
+    group_members: Ints,
     rate: Floats,
     share: Floats,
     received_s: Floats,
     allocated_s: Floats,
     allocated: Bools,
 ) -> tuple[Floats, Bools]:
-    """Gavel's priority: the share over the fraction of the slot's time that the unit has received.
+    """Gavel's priority: the share over the fraction of the slot's time that the job group has received.
 
-    Arrays as in ``Snapshot``. Returns (units, slots) priorities, and where the unit can run.
+    Arrays as in ``Snapshot``. Returns (groups, slots) priorities, and where the job group can run.
     """
-    units, slots = share.shape
-    first = np.zeros((units, slots))
-    runs = np.zeros((units, slots), np.bool_)
-    for u in range(units):
+    groups, slots = share.shape
+    first = np.zeros((groups, slots))
+    runs = np.zeros((groups, slots), np.bool_)
+    for u in range(groups):
         for t in range(slots):
-            if not _runs(member, rate, u, t):
+            if not _runs(group_members, rate, u, t):
                 continue
             runs[u, t] = True
             if not allocated[u] or share[u, t] == 0:
@@ -51,7 +51,7 @@ def gavel_priorities(
     " f8[::1], f8, f8, f8)",
 )
 def deficit_priorities(
-    member: Ints,
+    group_members: Ints,
     scale: Ints,
     rate: Floats,
     share: Floats,
@@ -65,39 +65,40 @@ def deficit_priorities(
     round_s: float,
     preemption_hysteresis: float,
 ) -> tuple[Floats, Floats, Floats, Bools]:
-    """What each unit is owed by the end of the coming round, on slots where it has a share; what is
+    """What each job group is owed by the end of the coming round, on slots where it has a share; what is
     left over goes to whoever runs fastest there relative to its best.
 
-    A start is worth waiting for as long as ``preemption_hysteresis`` times what it costs. So a unit stays
-    where it runs unless another is owed more by that, and it is left alone if it will be done by then. A job
-    that has done nothing yet has as good a claim as those that run: it does not wait for its first start.
-    Returns (units, slots): seconds owed, runs there now, relative speed, and where the unit can run.
+    A start is worth waiting for as long as ``preemption_hysteresis`` times what it costs. So a job group
+    stays where it runs unless another is owed more by that, and it is left alone if it will be done by
+    then. A job that has done nothing yet has as good a claim as those that run: it does not wait for its
+    first start.
+    Returns (groups, slots): seconds owed, runs there now, relative speed, and where the job group can run.
     """
-    units, slots = share.shape
-    first = np.zeros((units, slots))
-    here = np.zeros((units, slots))
-    relative = np.zeros((units, slots))
-    runs = np.zeros((units, slots), np.bool_)
-    for u in range(units):
+    groups, slots = share.shape
+    first = np.zeros((groups, slots))
+    here = np.zeros((groups, slots))
+    relative = np.zeros((groups, slots))
+    runs = np.zeros((groups, slots), np.bool_)
+    for u in range(groups):
         best = 0.0
         worth_s = 0.0
         new = False
-        for k in range(member.shape[1]):
-            j = member[u, k]
+        for k in range(group_members.shape[1]):
+            j = group_members[u, k]
             if j >= 0:
                 worth_s = max(worth_s, preemption_hysteresis * restart_s[j])
                 new = new or steps_left[j] >= total_steps[j]
         for t in range(slots):
-            if not _runs(member, rate, u, t):
+            if not _runs(group_members, rate, u, t):
                 continue
-            if share[u, t] == 0 and member.shape[1] > 1 and member[u, 1] >= 0:
+            if share[u, t] == 0 and group_members.shape[1] > 1 and group_members[u, 1] >= 0:
                 continue  # jobs that fill up what is left over do so alone
             runs[u, t] = True
             left_s = 0.0
-            for k in range(member.shape[1]):
+            for k in range(group_members.shape[1]):
                 relative[u, t] += rate[u, t, k]
-                if member[u, k] >= 0:
-                    left_s = max(left_s, steps_left[member[u, k]] / rate[u, t, k])
+                if group_members[u, k] >= 0:
+                    left_s = max(left_s, steps_left[group_members[u, k]] / rate[u, t, k])
             best = max(best, relative[u, t])
             if share[u, t] > 0:
                 owed = deficit_s[u, t] + share[u, t] * (elapsed_s + round_s) - received_s[u, t]

@@ -1,6 +1,6 @@
 """Choose who runs: the best entries first, until the devices are gone.
 
-An entry is a (unit, slot). Sorting all of them costs more than needed, for the devices run out long
+An entry is a (group, slot). Sorting all of them costs more than needed, for the devices run out long
 before the entries do; a heap per queue yields them in the order of a full stable sort.
 """
 
@@ -51,7 +51,7 @@ def select(
     second: Floats,
     third: Floats,
     eligible: Bools,
-    member: Ints,
+    group_members: Ints,
     scale: Ints,
     capacity: Ints,
     accelerator_of_slot: Ints,
@@ -59,14 +59,14 @@ def select(
     type_by_type: bool,
     jobs: int,
 ) -> tuple[Ints, Ints]:
-    """The (unit, slot) entries that run, in the order in which they were chosen.
+    """The (group, slot) entries that run, in the order in which they were chosen.
 
-    first, second, third: (units, slots) keys, larger first; eligible: (units, slots); member:
-    (units, width) rows of jobs; scale: (units,) devices; capacity: (types,) free devices; draws_on:
+    first, second, third: (groups, slots) keys, larger first; eligible: (groups, slots); member:
+    (groups, width) rows of jobs; scale: (groups,) devices; capacity: (types,) free devices; draws_on:
     (slots,) type of each slot; order: slots in the order in which they are filled, or in which ties
     are broken when there is one queue for all (type_by_type False).
     """
-    units, slots = eligible.shape
+    groups, slots = eligible.shape
     left = capacity.copy()
     taken = np.zeros(jobs, np.bool_)
     out_unit = np.empty(jobs, np.int64)
@@ -74,13 +74,13 @@ def select(
     count = 0
     untaken = jobs
     largest = 1
-    for u in range(units):
+    for u in range(groups):
         largest = max(largest, scale[u])
     queues = slots if type_by_type else 1
-    most = units if type_by_type else units * slots
+    most = groups if type_by_type else groups * slots
     heap = np.empty(most, np.int64)
-    # Of the entries of a queue, side by side: reading them by unit and slot would cost most of the time.
-    unit, slot = np.empty(most, np.int64), np.empty(most, np.int64)
+    # Of the entries of a queue, side by side: reading them by job group and slot would cost most of the time.
+    group, slot = np.empty(most, np.int64), np.empty(most, np.int64)
     key, tie, last = np.empty(most), np.empty(most), np.empty(most)
     waiting = np.empty((len(capacity), largest + 1), np.int64)
     for queue in range(queues):
@@ -91,15 +91,15 @@ def select(
             room = left[accelerator_of_slot[t]]
             if room == 0:
                 continue
-            for u in range(units):
+            for u in range(groups):
                 if not eligible[u, t] or scale[u] > room:
                     continue
                 free = True
-                for k in range(member.shape[1]):
-                    if member[u, k] >= 0 and taken[member[u, k]]:
+                for k in range(group_members.shape[1]):
+                    if group_members[u, k] >= 0 and taken[group_members[u, k]]:
                         free = False
                 if free:
-                    heap[size], unit[size], slot[size] = size, u, t
+                    heap[size], group[size], slot[size] = size, u, t
                     key[size], tie[size], last[size] = first[u, t], second[u, t], third[u, t]
                     waiting[accelerator_of_slot[t], scale[u]] += 1
                     size += 1
@@ -111,23 +111,23 @@ def select(
             if size > 0:
                 heap[0] = heap[size]
                 _sift(heap, 0, size, key, tie, last)
-            u, t = unit[entry], slot[entry]
-            kind = accelerator_of_slot[t]
-            waiting[kind, scale[u]] -= 1
+            u, t = group[entry], slot[entry]
+            accelerator_index = accelerator_of_slot[t]
+            waiting[accelerator_index, scale[u]] -= 1
             free = True
-            for k in range(member.shape[1]):
-                if member[u, k] >= 0 and taken[member[u, k]]:
+            for k in range(group_members.shape[1]):
+                if group_members[u, k] >= 0 and taken[group_members[u, k]]:
                     free = False
-            if free and scale[u] <= left[kind]:
-                left[kind] -= scale[u]
-                for k in range(member.shape[1]):
-                    if member[u, k] >= 0:
-                        taken[member[u, k]] = True
+            if free and scale[u] <= left[accelerator_index]:
+                left[accelerator_index] -= scale[u]
+                for k in range(group_members.shape[1]):
+                    if group_members[u, k] >= 0:
+                        taken[group_members[u, k]] = True
                         untaken -= 1
                 out_unit[count] = u
                 out_slot[count] = t
                 count += 1
-            elif scale[u] <= left[kind]:
+            elif scale[u] <= left[accelerator_index]:
                 continue
             # Stop when nothing that is left fits, instead of emptying the queue.
             fits = False

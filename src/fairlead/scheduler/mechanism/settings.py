@@ -23,13 +23,13 @@ class MechanismSettings:
     )
     place_unallocated: bool = True  # run jobs that arrived after the last solve
     place_by_device_id: bool = False  # place by device number, not on the fewest servers
-    spread: bool = True  # know of spread rates; if not, there is one slot per accelerator type
+    scattered: bool = True  # know of spread rates; if not, there is one slot per accelerator type
     horizon_s: float = 3600.0  # a move for a better place must pay off in so much run time
     charge_idle_gaps: bool = False  # charge the idle time before a round to the jobs in it
     whole_steps: bool = False  # steps per round are cut to integers and split over devices
     preemption_hysteresis: float = 40.0  # a start must be worth this many times what it costs
     early_rounds: float = 1.0  # policies see deadlines so much earlier: shares become whole rounds
-    all_pairs: bool = False  # keep every pair of jobs as a unit, not only those with a share
+    all_pairs: bool = False  # keep every pair of jobs as a job group, not only those with a share
     weighted_isolation: bool = (
         True  # a job's isolated part of the cluster goes by weight, not by head
     )
@@ -51,7 +51,7 @@ GAVEL = MechanismSettings(
     allow_undersized=True,
     place_unallocated=False,
     place_by_device_id=True,
-    spread=False,
+    scattered=False,
     charge_idle_gaps=True,
     whole_steps=True,
     preemption_hysteresis=0.0,

@@ -38,7 +38,7 @@ class SharesPlanner:
     """A policy's shares, realised round by round. ``profile`` says by which rules."""
 
     policy: Policy
-    profile: MechanismSettings
+    settings: MechanismSettings
     shuffler: Shuffler  # orders the types where the policy is agnostic and types go one by one
 
     @property
@@ -47,9 +47,9 @@ class SharesPlanner:
         return self.policy.name
 
     @property
-    def packed(self) -> bool:
+    def space_sharing(self) -> bool:
         """Whatever the policy wants."""
-        return self.policy.packed
+        return self.policy.space_sharing
 
     def start(self) -> SharesState:
         """The state before the first call."""
@@ -59,21 +59,21 @@ class SharesPlanner:
         """On change, when the interval has passed. Gavel reads a last solve at time 0 as none, and
         resets it when nothing runs and nothing is to come (spec: last_reset); where accounts are carried
         on, the time since they were settled must stay known."""
-        if stalled and self.profile.clear_when_stalled and self.profile.reset_accounts:
+        if stalled and self.settings.clear_when_stalled and self.settings.reset_accounts:
             state.settled_s = 0.0
-        if not self.profile.solve_on_adaptation:
+        if not self.settings.solve_on_adaptation:
             changed &= ~Change.REQUIREMENTS
-        waited = now_s - state.settled_s >= self.profile.solve_interval_s
+        waited = now_s - state.settled_s >= self.settings.solve_interval_s
         return bool(changed) and (waited or stalled or state.settled_s == 0.0 or not state.solved)
 
     def solve(self, snapshot: Snapshot, state: SharesState) -> Allocation:  # noqa: ARG002
         """The policy's shares; none where there is no job."""
         if not len(snapshot.jobs):
             none = np.zeros((0, len(snapshot.slots)))
-            units = np.zeros((0, snapshot.member.shape[1]), np.int64)
+            groups = np.zeros((0, snapshot.group_members.shape[1]), np.int64)
             basis = () if snapshot.previous is None else snapshot.previous.report.basis
-            return Allocation(units, none, SolveReport("closed-form", basis=basis))
-        early_s = self.profile.early_rounds * self.profile.round_s
+            return Allocation(groups, none, SolveReport("closed-form", basis=basis))
+        early_s = self.settings.early_rounds * self.settings.round_s
         if early_s > 0:
             snapshot = replace(snapshot, deadline_s=snapshot.deadline_s - early_s)
         return ask(self.policy, snapshot)
@@ -84,7 +84,7 @@ class SharesPlanner:
         answer: PlannerAnswer,  # noqa: ARG002
         state: SharesState,
     ) -> tuple[Accounts, SharesState]:
-        """Turn time received into time owed. Gavel then starts every unit at half a round again."""
+        """Turn time received into time owed. Gavel then starts every job group at half a round again."""
         accounts = self.accounts(snapshot, state)
         state.settled_s, state.solved = snapshot.now_s, True
         return accounts, state
@@ -92,12 +92,12 @@ class SharesPlanner:
     def accounts(self, snapshot: Snapshot, state: SharesState) -> Accounts:
         """What ``settle`` gives."""
         elapsed_s = snapshot.now_s - state.settled_s
-        if not self.profile.reset_accounts:
+        if not self.settings.reset_accounts:
             deficit = _deficits(snapshot, elapsed_s)
-            np.maximum(deficit, -self.profile.round_s, out=deficit)
+            np.maximum(deficit, -self.settings.round_s, out=deficit)
             zero = np.zeros_like(deficit)
             return Accounts(zero, deficit, np.zeros_like(snapshot.allocated_s))
-        half = self.profile.round_s / 2
+        half = self.settings.round_s / 2
         due = np.where(snapshot.allocated[:, None], snapshot.share * elapsed_s, 0.0)
         deficit = snapshot.deficit_s + (due - (snapshot.received_s - half))
         received = np.full_like(deficit, half)
@@ -114,18 +114,18 @@ class SharesPlanner:
         """Accounts settled then, and nothing solved."""
         return SharesState(settled_s, shuffler=self.shuffler)
 
-    def kept(self, state: SharesState) -> dict[str, Floats]:
+    def state_dict(self, state: SharesState) -> dict[str, Floats]:
         """When the accounts were settled, and whether anything has been solved. The shuffler is not
         kept: it starts afresh."""
         return {"settled_s": np.array([state.settled_s]), "solved": np.array([state.solved])}
 
-    def resume(self, kept: Mapping[str, Floats]) -> SharesState:
+    def load_state_dict(self, kept: Mapping[str, Floats]) -> SharesState:
         """From what was kept."""
         return SharesState(float(kept["settled_s"][0]), bool(kept["solved"][0]), self.shuffler)
 
     def plan(self, snapshot: Snapshot, state: SharesState) -> tuple[RoundPlan, SharesState]:
         """The next round; an empty one where the shares themselves are what happens."""
-        if self.profile.fluid:
+        if self.settings.fluid:
             none: Ints = np.zeros(0, np.int64)
             return RoundPlan(none, none), state
         first, second, third, runs = self._keys(snapshot, state)
@@ -134,26 +134,26 @@ class SharesPlanner:
         order = self._order(snapshot, state)
         if getattr(self.policy, "strict", False):
             _stop_at_misfit(snapshot, order, first, second, third, runs)
-        unit, slot = select(
+        group, slot = select(
             first,
             second,
             third,
             runs,
-            snapshot.member,
+            snapshot.group_members,
             snapshot.scale,
             snapshot.capacity.astype(np.int64),
             snapshot.accelerator_of_slot,
             order,
-            self.profile.type_by_type and not self._one_queue,
+            self.settings.type_by_type and not self._one_queue,
             len(snapshot.jobs),
         )
-        if not self.profile.place_unallocated:
-            known = snapshot.allocated[unit]
-            unit, slot = unit[known], slot[known]
-        if self.profile.type_by_type and self._one_queue:
+        if not self.settings.place_unallocated:
+            known = snapshot.allocated[group]
+            group, slot = group[known], slot[known]
+        if self.settings.type_by_type and self._one_queue:
             by_slot = np.argsort(slot, kind="stable")
-            unit, slot = unit[by_slot], slot[by_slot]
-        return RoundPlan(unit, slot), state
+            group, slot = group[by_slot], slot[by_slot]
+        return RoundPlan(group, slot), state
 
     @property
     def _one_queue(self) -> bool:
@@ -163,23 +163,23 @@ class SharesPlanner:
     def _order(self, snapshot: Snapshot, state: SharesState) -> Ints:
         """Slots in the order in which they are filled."""
         if not state.order:
-            rank = {name: i for i, name in enumerate(self.profile.type_order)}
+            rank = {name: i for i, name in enumerate(self.settings.type_order)}
             names = [slot.accelerator for slot in snapshot.slots]
             state.order = sorted(
                 range(len(names)), key=lambda i: (rank.get(names[i], len(rank)), names[i])
             )
         order = state.order.copy()
-        if self.profile.type_by_type and not (
-            self.policy.heterogeneity_aware or self.policy.packed
+        if self.settings.type_by_type and not (
+            self.policy.heterogeneity_aware or self.policy.space_sharing
         ):
             assert state.shuffler is not None
             state.shuffler.shuffle(order)
         return np.array(order, np.int64)
 
     def _keys(self, snapshot: Snapshot, state: SharesState) -> tuple[Floats, Floats, Floats, Bools]:
-        if self.profile.type_by_type:
+        if self.settings.type_by_type:
             first, runs = gavel_priorities(
-                snapshot.member,
+                snapshot.group_members,
                 snapshot.rate,
                 snapshot.share,
                 snapshot.received_s,
@@ -188,7 +188,7 @@ class SharesPlanner:
             )
             return first, snapshot.deficit_s, snapshot.share, runs
         return deficit_priorities(
-            snapshot.member,
+            snapshot.group_members,
             snapshot.scale,
             snapshot.rate,
             snapshot.share,
@@ -199,34 +199,34 @@ class SharesPlanner:
             snapshot.steps_left,
             snapshot.total_steps,
             snapshot.now_s - state.settled_s,
-            self.profile.round_s,
-            self.profile.preemption_hysteresis,
+            self.settings.round_s,
+            self.settings.preemption_hysteresis,
         )
 
 
 def _stop_at_misfit(
     snapshot: Snapshot, order: Ints, first: Floats, second: Floats, third: Floats, runs: Bools
 ) -> None:
-    """Take out of ``runs`` what comes behind the first unit that does not fit, slot after slot in this
-    order. For policies that would rather leave devices idle than let a unit overtake another."""
+    """Take out of ``runs`` what comes behind the first job group that does not fit, slot after slot in this
+    order. For policies that would rather leave devices idle than let a job group overtake another."""
     left = snapshot.capacity.copy()
     ran = np.zeros(len(runs), np.bool_)
     stopped = False
     for t in order.tolist():
-        kind = snapshot.accelerator_of_slot[t]
+        accelerator_index = snapshot.accelerator_of_slot[t]
         for u in np.lexsort((-third[:, t], -second[:, t], -first[:, t])).tolist():
             if not runs[u, t] or ran[u]:
                 continue
-            stopped = stopped or bool(0 < left[kind] < snapshot.scale[u])
-            if stopped or left[kind] == 0:
+            stopped = stopped or bool(0 < left[accelerator_index] < snapshot.scale[u])
+            if stopped or left[accelerator_index] == 0:
                 runs[u, t] = False
                 continue
-            left[kind] -= snapshot.scale[u]
+            left[accelerator_index] -= snapshot.scale[u]
             ran[u] = True
 
 
 def _deficits(snapshot: Snapshot, elapsed_s: float) -> Floats:
-    """(units, slots) seconds owed: due by the shares less received, from the last settling on; time
-    on slots without a share was left over by others and is not held against the unit."""
+    """(groups, slots) seconds owed: due by the shares less received, from the last settling on; time
+    on slots without a share was left over by others and is not held against the job group."""
     owed = snapshot.deficit_s + snapshot.share * elapsed_s - snapshot.received_s
     return np.where(snapshot.share > 0, owed, 0.0)

@@ -1,4 +1,4 @@
-"""Move units off nodes that they shall avoid, after a rule of placement has given them devices.
+"""Move job groups off nodes that they shall avoid, after a rule of placement has given them devices.
 
 A device id is a position; the devices of a node are neighbours.
 """
@@ -42,7 +42,7 @@ class OtherTypes:
 
     speed: Floats  # (rows, slots) 0 = the row cannot run there
     accelerator_of_slot: Ints  # (slots,) accelerator type
-    spread: Bools  # (slots,) is it one of units on more servers than needed?
+    spread: Bools  # (slots,) is it one of job groups on more servers than needed?
     before: Mapping[int, tuple[int, Ints]]  # row -> slot and devices of the round before
 
 

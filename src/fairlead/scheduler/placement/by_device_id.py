@@ -14,37 +14,37 @@ from fairlead.model.jit import kernel
     "(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], b1[::1], i8, i8[::1])"
 )
 def by_device_id(
-    unit: Ints,
+    group: Ints,
     slot: Ints,
     scale: Ints,
-    old_unit: Ints,
+    old_group: Ints,
     old_slot: Ints,
     old_first: Ints,
     old_devices: Ints,
     device_type: Ints,
     works: Bools,
-    units: int,
+    groups: int,
     accelerator_of_slot: Ints,
 ) -> tuple[Ints, Ints, Ints, Bools]:
-    """Gavel's rule (its worker assignment): big units first; of one size, first those that keep the
+    """Gavel's rule (its worker assignment): big job groups first; of one size, first those that keep the
     devices which they had, then the others on the lowest free ids behind the last one given.
 
-    unit, slot: (running,) the plan in order of choice; scale: (units,); old_*: the round before, old_unit
-    holding rows of today's units, -1 where the unit has left; works: (devices,).
+    job group, slot: (running,) the plan in order of choice; scale: (groups,); old_*: the round before,
+    old_unit holding rows of today's job groups, -1 where the job group has left; works: (devices,).
     Returns (order, first, devices, kept): the plan's rows in order of dispatch, and for each its devices.
     """
-    n = len(unit)
+    n = len(group)
     order = np.empty(n, np.int64)
     kept = np.zeros(n, np.bool_)
     first = np.zeros(n + 1, np.int64)
     total = 0
     for i in range(n):
-        total += scale[unit[i]]
+        total += scale[group[i]]
     devices = np.empty(total, np.int64)
-    was = np.full(units, -1, np.int64)
-    for i in range(len(old_unit)):
-        if old_unit[i] >= 0:
-            was[old_unit[i]] = i
+    was = np.full(groups, -1, np.int64)
+    for i in range(len(old_group)):
+        if old_group[i] >= 0:
+            was[old_group[i]] = i
     used = np.zeros(len(device_type), np.bool_)
     placed = np.zeros(n, np.bool_)
     out = 0
@@ -53,14 +53,14 @@ def by_device_id(
         end = begin
         while end < n and slot[end] == slot[begin]:
             end += 1
-        kind = accelerator_of_slot[slot[begin]]
-        pointer = np.searchsorted(device_type, kind)
+        accelerator_index = accelerator_of_slot[slot[begin]]
+        pointer = np.searchsorted(device_type, accelerator_index)
         size = 0
         for i in range(begin, end):
-            size = max(size, scale[unit[i]])
+            size = max(size, scale[group[i]])
         while size > 0:
             for i in range(begin, end):
-                u = unit[i]
+                u = group[i]
                 if scale[u] != size or was[u] < 0 or old_slot[was[u]] != slot[i]:
                     continue
                 a, b = old_first[was[u]], old_first[was[u] + 1]
@@ -79,7 +79,7 @@ def by_device_id(
                 first[out + 1] = first[out] + size
                 out += 1
             for i in range(begin, end):
-                if scale[unit[i]] != size or placed[i]:
+                if scale[group[i]] != size or placed[i]:
                     continue
                 order[out] = i
                 placed[i] = True
@@ -94,8 +94,8 @@ def by_device_id(
                 out += 1
             below = 0
             for i in range(begin, end):
-                if scale[unit[i]] < size:
-                    below = max(below, scale[unit[i]])
+                if scale[group[i]] < size:
+                    below = max(below, scale[group[i]])
             size = below
         begin = end
     return order, first, devices, kept

@@ -1,6 +1,6 @@
-"""Place units on the fewest servers, and move running ones only where that pays.
+"""Place job groups on the fewest servers, and move running ones only where that pays.
 
-A unit is consolidated on one server, or on as few as could hold it if all were empty; otherwise it is
+A job group is consolidated on one server, or on as few as could hold it if all were empty; otherwise it is
 spread. A device id is a position; the devices of a node, and the nodes of a type, are neighbours.
 """
 
@@ -11,7 +11,8 @@ import numpy as np
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
 
-# What the steps below work on, row i being a unit of the plan: first (rows + 1,) and devices: row i holds
+# What the steps below work on, row i being a job group of the plan: first (rows + 1,) and devices: row i
+# holds
 # devices[first[i]:first[i + 1]]; owner (devices of the cluster,): the row that holds it, or one of the
 # two below; room (nodes,): free devices; state (rows,); device_node; node_first (nodes + 1,): its first
 # device; size (nodes,): devices that work.
@@ -25,15 +26,16 @@ _OUT, _NEW, _KEPT, _GOING = (
     2,
     3,
 )  # states: has no devices, new ones, its old ones, must leave them
-_TRIES = 4  # servers that are tried to make room for one unit, cheapest first
+_TRIES = 4  # servers that are tried to make room for one job group, cheapest first
 
 
 @kernel("b1[::1](i8[::1], i8[::1], i8[::1], i8[::1], i8[:,::1])")
-def are_spread(
+def are_scattered(
     first: Ints, devices: Ints, device_type: Ints, device_node: Ints, fewest: Ints
 ) -> Bools:
-    """(units,) is a unit on more servers than it needs? Unit u holds devices[first[u]:first[u + 1]],
-    those on one server side by side; fewest: as ``Cluster.fewest_servers``."""
+    """(groups,) is a job group on more servers than it needs? Job group u holds
+    devices[first[u]:first[u + 1]], those on one server side by side; fewest: of
+    ``Cluster.fewest_servers``."""
     n = len(first) - 1
     spread = np.zeros(n, np.bool_)
     for u in range(n):
@@ -313,17 +315,17 @@ def _result(
     " i8[::1], i8[::1], b1[::1], i8[:,::1], f8[::1], f8[::1], f8[::1])"
 )
 def fewest_servers(
-    unit: Ints,
+    group: Ints,
     slot: Ints,
     scale: Ints,
-    old_unit: Ints,
+    old_group: Ints,
     old_slot: Ints,
     old_first: Ints,
     old_devices: Ints,
     device_type: Ints,
     device_node: Ints,
     works: Bools,
-    units: int,
+    groups: int,
     accelerator_of_slot: Ints,
     sibling: Ints,
     spread: Bools,
@@ -332,20 +334,20 @@ def fewest_servers(
     gain: Floats,
     cost: Floats,
 ) -> tuple[Ints, Ints, Ints, Bools, Ints]:
-    """Give devices to the units of a plan.
+    """Give devices to the job groups of a plan.
 
     1. Whoever ran on a type and stays there keeps its devices.
     2. The others, big ones first, go to the fullest server that holds them whole, else to the emptiest
        servers one after the other.
-    3. Who should be consolidated and is not takes room from units that can be consolidated elsewhere,
-       if that gains more than their moves, and its own, cost. A unit that cannot run spread takes it
+    3. Who should be consolidated and is not takes room from job groups that can be consolidated elsewhere,
+       if that gains more than their moves, and its own, cost. A job group that cannot run spread takes it
        also from those that come later in the plan; it might wait for ever otherwise.
-    4. The rest, spread, fills servers in part used, and so do units whose plan says spread. Who cannot
+    4. The rest, spread, fills servers in part used, and so do job groups whose plan says spread. Who cannot
        run spread is left out.
     On a type without a spread slot there is nothing to lose, and the first two steps place everybody.
 
-    unit, slot: (running,) the plan in order of choice; scale: (units,); old_*: the round before,
-    old_unit holding rows of today's units, -1 where the unit has left; works: (devices,); draws_on,
+    job group, slot: (running,) the plan in order of choice; scale: (groups,); old_*: the round before,
+    old_unit holding rows of today's job groups, -1 where the job group has left; works: (devices,); draws_on,
     sibling, spread: (slots,) accelerator type, the slot of the other locality (-1 = none), is it the
     spread one; fewest: as ``Cluster.fewest_servers``. For each row of the plan: fallback, rate on the
     sibling over rate on the slot; gain, device-seconds won by being consolidated; cost, device-seconds
@@ -353,17 +355,20 @@ def fewest_servers(
     Returns (order, first, devices, kept, slot): the rows that run, and for each its devices, whether
     they are those of the round before, and the slot that they make.
     """
-    n, nodes, types = len(unit), device_node[-1] + 1, device_type[-1] + 1
+    n, nodes, types = len(group), device_node[-1] + 1, device_type[-1] + 1
     first = np.zeros(n + 1, np.int64)
     for i in range(n):
-        first[i + 1] = first[i] + scale[unit[i]]
+        first[i + 1] = first[i] + scale[group[i]]
     node_first = np.full(nodes + 1, len(device_node), np.int64)
     size = np.zeros(nodes, np.int64)
     begin, end = np.full(types, nodes, np.int64), np.zeros(types, np.int64)  # nodes of a type
     for d in range(len(device_node)):
-        node, kind = device_node[d], device_type[d]
+        node, accelerator_index = device_node[d], device_type[d]
         node_first[node] = min(node_first[node], d)
-        begin[kind], end[kind] = min(begin[kind], node), max(end[kind], node + 1)
+        begin[accelerator_index], end[accelerator_index] = (
+            min(begin[accelerator_index], node),
+            max(end[accelerator_index], node + 1),
+        )
         size[node] += works[d]
     owner = np.where(works, _FREE, _BROKEN)
     devices, state = np.zeros(first[n], np.int64), np.full(n, _OUT)
@@ -371,19 +376,19 @@ def fewest_servers(
 
     low, high, full = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     apart, fixed = np.empty(n, np.bool_), np.empty(n, np.bool_)
-    was = np.full(units, -1, np.int64)
-    for i in range(len(old_unit)):
-        if old_unit[i] >= 0:
-            was[old_unit[i]] = i
+    was = np.full(groups, -1, np.int64)
+    for i in range(len(old_group)):
+        if old_group[i] >= 0:
+            was[old_group[i]] = i
     for i in range(n):
-        kind, w = accelerator_of_slot[slot[i]], was[unit[i]]
-        low[i], high[i] = begin[kind], end[kind]
+        accelerator_index, w = accelerator_of_slot[slot[i]], was[group[i]]
+        low[i], high[i] = begin[accelerator_index], end[accelerator_index]
         apart[i], fixed[i] = spread[slot[i]], sibling[slot[i]] < 0
-        full[i] = fewest[kind, scale[unit[i]]]
-        if w >= 0 and accelerator_of_slot[old_slot[w]] == kind:
+        full[i] = fewest[accelerator_index, scale[group[i]]]
+        if w >= 0 and accelerator_of_slot[old_slot[w]] == accelerator_index:
             _keep(i, old_devices[old_first[w] : old_first[w + 1]], books)
 
-    by_size = np.argsort(-scale[unit], kind="mergesort")
+    by_size = np.argsort(-scale[group], kind="mergesort")
     for i in by_size:
         if state[i] == _OUT and not apart[i]:
             everywhere = nodes if fixed[i] else full[i]

@@ -63,7 +63,7 @@ class ExpectRounds:
         kind = self.cluster.device_type[start.devices[start.first[:-1]]].tolist()
         names = self.cluster.accelerators
         result = {}
-        for i, unit in enumerate(start.units.tolist()):
+        for i, unit in enumerate(start.job_groups.tolist()):
             members = [j for j in unit if j >= 0]
             name = str(members[0]) if len(members) == 1 else f"({members[0]}, {members[1]})"
             result[name] = (names[kind[i]], devices[first[i] : first[i + 1]])

@@ -27,7 +27,7 @@ class FluidRecorder(Recorder):
         self._accelerator_of_slot: Ints = np.array(
             [cluster.accelerators.index(s.accelerator) for s in slots]
         )
-        self._apart: Bools = np.array([s.locality is Locality.SPREAD for s in slots])
+        self._apart: Bools = np.array([s.locality is Locality.SCATTERED for s in slots])
         none: Ints = np.zeros(0, np.int64)
         self._flowing = none  # (jobs,) positions of those in force
         self._time: Floats = np.zeros(0)  # (jobs,) part of its time that each is on devices
@@ -42,7 +42,7 @@ class FluidRecorder(Recorder):
             case ProgressCorrected():
                 self._progress(event)
             case Solved(allocation=made) if made is not None:
-                self._share_out(made.units, made.share)
+                self._share_out(made.job_groups, made.share)
 
     def command(self, command: Command) -> None:
         """Take note of a command; rounds are all empty."""

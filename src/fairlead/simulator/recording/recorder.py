@@ -32,7 +32,7 @@ from fairlead.model.events import (
 from fairlead.model.job import Job
 from fairlead.model.job_index import JobIndex
 from fairlead.model.throughputs import Throughputs
-from fairlead.scheduler.placement.servers import are_spread
+from fairlead.scheduler.placement.servers import are_scattered
 from fairlead.simulator.recording.adaptation_columns import adaptation_columns
 from fairlead.simulator.recording.contention import contention, running_alone_s
 from fairlead.simulator.recording.job_columns import JobColumns
@@ -69,7 +69,7 @@ class Recorder:
         self.columns = JobColumns(len(cluster.slots))
         self.n_solves = 0
         self.now_s = 0.0
-        self.fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.kinds))
+        self.fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.job_types))
         self.spread_s: Floats = np.zeros(
             len(cluster.slots)
         )  # device-seconds of jobs that were spread
@@ -181,7 +181,7 @@ class Recorder:
         col, every = self.columns, self._index.positions()
         self._add_promised(every, np.full(len(every), self.now_s))
         col.promised_share[every] = 0.0
-        member, share = self._index.find(allocation.units), allocation.share.sum(axis=1)
+        member, share = self._index.find(allocation.job_groups), allocation.share.sum(axis=1)
         for column in member.T:
             np.add.at(col.promised_share, column[column >= 0], share[column >= 0])
         self._promises = True
@@ -216,7 +216,7 @@ class Recorder:
     def _start_round(self, start: StartRound) -> None:
         if self._changed and not self.solves:
             self._isolated()
-        member = self._index.find(start.units)
+        member = self._index.find(start.job_groups)
         running, started, preempted, moved = self._switch(member, start.kept, start.time_s)
         self._now = self._running(start, member)
         self._in_force = len(member) > 0
@@ -273,8 +273,8 @@ class Recorder:
         cluster = self.cluster
         kind = cluster.device_type[start.devices[start.first[:-1]]]
         spread: Bools = np.zeros(len(kind), np.bool_)
-        if cluster.spreadable:
-            spread = are_spread(
+        if cluster.scatterable:
+            spread = are_scattered(
                 start.first, start.devices, cluster.device_type, cluster.device_node, self.fewest
             )
         return _Running(start, member, kind, spread)

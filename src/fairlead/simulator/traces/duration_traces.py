@@ -151,7 +151,7 @@ class _Families:
     def __init__(self, throughputs: Throughputs) -> None:
         self.rate = throughputs.fastest.tolist()
         self.kinds: dict[int, list[tuple[str, float]]] = {}
-        for (family, scale), rate in zip(throughputs.kinds, self.rate, strict=True):
+        for (family, scale), rate in zip(throughputs.job_types, self.rate, strict=True):
             if rate > 0:
                 self.kinds.setdefault(scale, []).append((family, rate))
         self.scales = sorted(self.kinds)

@@ -43,9 +43,11 @@ class Interference:
 
     def beside(self, table: Throughputs) -> Floats:
         """(kinds, kinds, slots) steps/s of the first kind beside the second."""
-        pair = np.zeros((len(table.kinds), len(table.kinds), len(table.slots)))
-        single = [i for i, (family, scale) in enumerate(table.kinds) if self._known(family, scale)]
-        need, pressure = _columns([self.families[table.kinds[i][0]] for i in single])
+        pair = np.zeros((len(table.job_types), len(table.job_types), len(table.slots)))
+        single = [
+            i for i, (family, scale) in enumerate(table.job_types) if self._known(family, scale)
+        ]
+        need, pressure = _columns([self.families[table.job_types[i][0]] for i in single])
         for t, slot in enumerate(table.slots):
             if slot.accelerator not in self.accelerators:
                 continue

@@ -60,23 +60,23 @@ def builtin_throughputs(of: str = "") -> Throughputs:
     of pairs from the interference model. of: only rows whose source begins so."""
     with as_file(files("fairlead.simulator.traces.data") / "catalogue.csv") as path:
         alone = _read_csv(Source(path, ThroughputError), "the built-in catalogue", of)
-    return replace(alone, pair=builtin_interference().beside(alone))
+    return replace(alone, colocated_rate=builtin_interference().beside(alone))
 
 
 def write_throughputs_csv(table: Throughputs, path: str | Path) -> None:
     """Write the table as our CSV. Pairs of unequal scale factor have no place in it and are left out."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(COLUMNS if table.pair is None else (*COLUMNS, BESIDE))
-    more = [] if table.pair is None else [""]
-    for (family, scale), rates in zip(table.kinds, table.rate.tolist(), strict=True):
+    rows.writerow(COLUMNS if table.colocated_rate is None else (*COLUMNS, BESIDE))
+    more = [] if table.colocated_rate is None else [""]
+    for (family, scale), rates in zip(table.job_types, table.rate.tolist(), strict=True):
         for slot, rate in zip(table.slots, rates, strict=True):
             rows.writerow([family, scale, *_names(slot), rate, table.origin, *more])
-    if table.pair is not None:
-        for a, b, t in np.argwhere(table.pair > 0).tolist():
-            (family, scale), (partner, other) = table.kinds[a], table.kinds[b]
+    if table.colocated_rate is not None:
+        for a, b, t in np.argwhere(table.colocated_rate > 0).tolist():
+            (family, scale), (partner, other) = table.job_types[a], table.job_types[b]
             if scale == other:
-                rate = float(table.pair[a, b, t])
+                rate = float(table.colocated_rate[a, b, t])
                 slot = table.slots[t]
                 rows.writerow([family, scale, *_names(slot), rate, table.origin, partner])
     with write_atomically(path) as temporary:
@@ -135,7 +135,9 @@ def _read_csv(source: Source, origin: str, of: str = "") -> Throughputs:
     row, column, table = _table(alone, (slot for _, slot, _ in entries), origin)
     pairs = [(line, entry) for line, entry in entries.values() if entry.beside]
     return (
-        replace(table, pair=_csv_pairs(source, pairs, row, column, table.rate)) if pairs else table
+        replace(table, colocated_rate=_csv_pairs(source, pairs, row, column, table.rate))
+        if pairs
+        else table
     )
 
 
@@ -212,13 +214,13 @@ def _read_gavel(source: Source) -> Throughputs:
             beside = pair[row[kind[text]], :, slot[_gavel_slot(column)]]
             _gavel_partners(source, column, text, partners, kind, row, beside)
     return Throughputs(
-        rates.slots, rates.kinds, rates.rate, pair if pair.any() else None, origin=rates.origin
+        rates.slots, rates.job_types, rates.rate, pair if pair.any() else None, origin=rates.origin
     )
 
 
 def _gavel_slot(column: str) -> SlotType:
     if column.endswith(SPREAD_SUFFIX):
-        return SlotType(column.removesuffix(SPREAD_SUFFIX), Locality.SPREAD)
+        return SlotType(column.removesuffix(SPREAD_SUFFIX), Locality.SCATTERED)
     return SlotType(column)
 
 

@@ -87,7 +87,7 @@ def problem(setting: Setting, jobs: int) -> Snapshot:
         return snapshot
     column = [SLOW_TO_FAST.index(slot.accelerator) for slot in snapshot.slots]
     rate, own = np.array(rates)[:, column], np.arange(jobs)
-    return replace(snapshot, kind=own, job_class=own, kind_rate=rate, rate=rate[:, :, None])
+    return replace(snapshot, job_type=own, job_class=own, job_type_rate=rate, rate=rate[:, :, None])
 
 
 def entities(setting: Setting) -> Entities:

@@ -152,7 +152,7 @@ def todays(catalogue: Throughputs, cluster: Cluster) -> Throughputs:
     """The catalogue's kinds with rates on at least two of the cluster's types, so that types differ."""
     here = catalogue.columns(cluster.slots)
     kept = np.flatnonzero((here.rate > 0).sum(axis=1) >= 2)
-    kinds = tuple(here.kinds[k] for k in kept.tolist())
+    kinds = tuple(here.job_types[k] for k in kept.tolist())
     return Throughputs(here.slots, kinds, here.rate[kept], origin="built-in catalogue")
 
 
@@ -200,7 +200,7 @@ def embodied(
     runs = rates.rate > 0
     mean = (rates.rate @ capacity) / np.maximum(runs @ capacity, 1.0)
     families: dict[int, list[int]] = {}
-    for row, (_, scale) in enumerate(rates.kinds):
+    for row, (_, scale) in enumerate(rates.job_types):
         families.setdefault(scale, []).append(row)
     rng = np.random.default_rng(seed)
     last: dict[
@@ -217,7 +217,7 @@ def embodied(
         last[key] = (one.time_s, kind)
         duration_s = job.duration_s
         assert duration_s is not None
-        family = rates.kinds[kind][0]
+        family = rates.job_types[kind][0]
         made.append(
             replace(
                 one, job=replace(job, family=family, total_steps=duration_s * float(mean[kind]))

@@ -29,18 +29,18 @@ def ended(ledger: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
     return EndJobs(time_s, ids, why, end_s[gone])
 
 
-def retire_held(s: "Scheduler", gone: Bools, end: JobEnd, time_s: float) -> list[Command]:
+def retire_paused(s: "Scheduler", gone: Bools, end: JobEnd, time_s: float) -> list[Command]:
     """Held jobs end. gone: (held jobs,)."""
     if not gone.any():
         return []
     ends = np.where(gone, int(end), 0)
-    command = ended(s.held, ends, np.full(len(ends), time_s), time_s)
+    command = ended(s.paused_jobs, ends, np.full(len(ends), time_s), time_s)
     s.running.forget(command.jobs)
-    s.held.remove(gone)
+    s.paused_jobs.remove(gone)
     return [command]
 
 
-def hold(s: "Scheduler", named: list[int], time_s: float) -> None:
+def pause(s: "Scheduler", named: list[int], time_s: float) -> None:
     """Hold jobs, none of them running, with what they are owed now."""
     if not named:
         return
@@ -48,11 +48,11 @@ def hold(s: "Scheduler", named: list[int], time_s: float) -> None:
     gone = np.isin(jobs.id, named)
     accounts = accounts_of(s, time_s)
     jobs.state[gone & (jobs.state == JobPhase.RUNNING)] = JobPhase.PREEMPTED
-    s.held.receive(s.ledger, np.flatnonzero(gone))
-    mine = np.isin(s.held.jobs.id, named)
-    rows = s.ledger.alone()[gone]
-    s.held.units.received_s[mine] = accounts.received_s[rows]
-    s.held.units.deficit_s[mine] = accounts.deficit_s[rows]
+    s.paused_jobs.receive(s.ledger, np.flatnonzero(gone))
+    mine = np.isin(s.paused_jobs.jobs.id, named)
+    rows = s.ledger.single_job_rows()[gone]
+    s.paused_jobs.groups.received_s[mine] = accounts.received_s[rows]
+    s.paused_jobs.groups.deficit_s[mine] = accounts.deficit_s[rows]
     s.running.put_aside(jobs.id[gone], rows)
     s.running.renumber(s.ledger.remove(gone))
     s.changed |= Change.JOBS
@@ -60,16 +60,16 @@ def hold(s: "Scheduler", named: list[int], time_s: float) -> None:
 
 def resume(s: "Scheduler", named: Ints, time_s: float) -> bool:
     """Put those of these jobs that are held back among the others; was there one?"""
-    gone = np.isin(s.held.jobs.id, named)
+    gone = np.isin(s.paused_jobs.jobs.id, named)
     if not gone.any():
         return False
-    s.running.renumber(s.ledger.receive(s.held, np.flatnonzero(gone)))
-    back = np.isin(s.ledger.jobs.id, s.held.jobs.id[gone])
-    s.held.remove(gone)
-    units, rows = s.ledger.units, s.ledger.alone()[back]
+    s.running.renumber(s.ledger.receive(s.paused_jobs, np.flatnonzero(gone)))
+    back = np.isin(s.ledger.jobs.id, s.paused_jobs.jobs.id[gone])
+    s.paused_jobs.remove(gone)
+    groups, rows = s.ledger.groups, s.ledger.single_job_rows()[back]
     # Time since the accounts were settled is not owed to those that were held.
-    since_s = accounts_of(s, time_s).deficit_s[rows] - units.deficit_s[rows]
-    units.deficit_s[rows] -= np.where(units.share[rows] > 0, np.maximum(since_s, 0.0), 0.0)
+    since_s = accounts_of(s, time_s).deficit_s[rows] - groups.deficit_s[rows]
+    groups.deficit_s[rows] -= np.where(groups.share[rows] > 0, np.maximum(since_s, 0.0), 0.0)
     s.changed |= Change.JOBS
     return True
 
@@ -78,5 +78,5 @@ def accounts_of(s: "Scheduler", time_s: float) -> Accounts:
     """The accounts as settled at a time, where the planner settles them; nothing changes."""
     if isinstance(s.planner, KeepsAccounts):
         return s.planner.accounts(make_snapshot(s, time_s, regimes=False), s.state)
-    units = s.ledger.units
-    return Accounts(units.received_s, units.deficit_s, s.ledger.allocated_s)
+    groups = s.ledger.groups
+    return Accounts(groups.received_s, groups.deficit_s, s.ledger.allocated_s)
