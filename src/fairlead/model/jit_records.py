@@ -41,7 +41,7 @@ def _record_type(record: Any) -> Any:
     import numba
 
     hints = get_type_hints(record, include_extras=True)
-    make: Any = numba.types.NamedTuple
+    make: Any = numba.types.BaseTuple.from_types
     return make([_field_type(hint) for hint in hints.values()], record)
 
 

@@ -118,13 +118,13 @@ def centre_with_pairs(
     """The middle of the best shares, with prices
     (``fairlead.policies.solve.analytic_centre.central_shares``)."""
     return central_shares(
-        rate,
-        snapshot.job_scale,
-        snapshot.accelerator_of_slot,
-        snapshot.capacity,
-        snapshot.job_type,
-        snapshot.colocated_rate if space_sharing else None,
-        worth,
+        rate=rate,
+        scale=snapshot.job_scale,
+        accelerator_of_slot=snapshot.accelerator_of_slot,
+        capacity=snapshot.capacity,
+        kind=snapshot.job_type,
+        colocated_rate=snapshot.colocated_rate if space_sharing else None,
+        worth=worth,
     )
 
 

@@ -220,7 +220,7 @@ def _cheapest(snapshot: Snapshot, price: Floats, problem: ShareProblem, needs: N
         report=SolveReport(
             "optimal",
             reached,
-            ratio_bound(problem, value, price, needs, proof, jobs, reached),
+            ratio_bound(problem, value, price, needs, prices=proof, jobs=jobs, reached=reached),
             excess(snapshot, made),
             answer.iterations,
         ),

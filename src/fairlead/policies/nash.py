@@ -118,7 +118,7 @@ def _solve(problem: ShareProblem, weight: Floats, count: Floats | None = None) -
         NashMarket(
             rate=problem.rate[np.ix_(runs, slots)],
             weight=weight[runs],
-            count=count[runs],
+            class_size=count[runs],
             scale=problem.scale[runs],
             accelerator_of_slot=(np.cumsum(types) - 1)[problem.accelerator_of_slot[slots]],
             capacity=problem.capacity[types],
@@ -148,15 +148,15 @@ def _report(snapshot: Snapshot, share: Floats, found: Equilibrium, weighted: boo
     throughput = (rate[runs] * share[runs]).sum(axis=1)
     total = float(weight[runs].sum())
     objective = _mean(throughput, proportional_rate(snapshot)[runs], weight[runs])
-    beyond = surplus(
-        np.where(usable, rate[runs], 0.0),
-        weight[runs],
-        snapshot.job_scale[runs].astype(np.float64),
-        snapshot.accelerator_of_slot,
-        snapshot.capacity,
-        throughput,
-        found.price,
+    jobs = NashMarket(
+        rate=np.where(usable, rate[runs], 0.0),
+        weight=weight[runs],
+        class_size=np.ones(len(throughput)),
+        scale=snapshot.job_scale[runs].astype(np.float64),
+        accelerator_of_slot=snapshot.accelerator_of_slot,
+        capacity=snapshot.capacity,
     )
+    beyond = surplus(jobs, throughput, found.price)
     return SolveReport(
         "optimal", objective, objective * float(np.exp(beyond / total)), excess, found.steps
     )

@@ -26,6 +26,7 @@ from fairlead.policies.solve.water_filling import (
     Filled,
     FillJobs,
     InPairs,
+    JobShares,
     PriceCut,
     Rows,
     Supply,
@@ -83,11 +84,10 @@ class WaterFilling:
             warm=market.warm,
             basis=(*market.basis, prices),
         )
-        if self.central:
-            found = _at_analytic_centre(snapshot, table, jobs, rows, filled, report)
-            if found is not None:
-                return found
-        return _made(snapshot, table, jobs, rows, filled, market.shares(), report)
+        filling = _Filling(snapshot=snapshot, table=table, jobs=jobs, rows=rows, filled=filled)
+        if self.central and (found := filling.at_analytic_centre(report)) is not None:
+            return found
+        return filling.allocation(market.shares(), report)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,12 +119,11 @@ class AgnosticWaterFilling:
         supply = Supply(count, total)
         filled = fill(rows, supply, [supply])
         report = SolveReport("closed-form")
-        if self.central:
-            found = _at_analytic_centre(snapshot, table, jobs, rows, filled, report)
-            if found is not None:
-                return found
+        filling = _Filling(snapshot=snapshot, table=table, jobs=jobs, rows=rows, filled=filled)
+        if self.central and (found := filling.at_analytic_centre(report)) is not None:
+            return found
         share = by_slot(snapshot, np.outer(filled.height / rows.cap, capacity / total))
-        return _made(snapshot, table, jobs, rows, filled, share, report)
+        return filling.allocation(share, report)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -257,41 +256,42 @@ class _Table:
         return allocation(snapshot, share, SolveReport("optimal", 0.0, 0.0)).check(snapshot)
 
 
-def _made(
-    snapshot: Snapshot,
-    table: _Table,
-    jobs: FillJobs,
-    rows: Rows,
-    filled: Filled,
-    share: Floats,
-    report: SolveReport,
-) -> Allocation:
-    """An allocation from (rows, slots) shares of a job, scaled down to what there is, and measured."""
-    devices = (jobs.kinds.scale[jobs.kind] * jobs.count) @ share
-    used = np.bincount(jobs.accelerator_of_slot, devices, len(jobs.capacity)) / jobs.capacity.clip(
-        1.0
-    )
-    share = share / max(1.0, float(used.max()), float(share.sum(axis=1).max()))
-    of = table.classes.of
-    expanded = share[of]
-    rate = np.ones_like(expanded) if jobs.agnostic else snapshot.solo_rate
-    seen = measure(jobs, of, expanded, rate, snapshot.job_scale, snapshot.weight, table.weight)
-    return allocation(snapshot, expanded, table.report(report, rows, filled, seen)).check(snapshot)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Filling:
+    """A problem by rows, and the heights that solve it."""
 
+    snapshot: Snapshot
+    table: _Table
+    jobs: FillJobs
+    rows: Rows
+    filled: Filled
 
-def _at_analytic_centre(
-    snapshot: Snapshot,
-    table: _Table,
-    jobs: FillJobs,
-    rows: Rows,
-    filled: Filled,
-    report: SolveReport,
-) -> Allocation | None:
-    """The middle of all shares that give the heights; None where it was not found precisely."""
-    share, steps = centre_problem(jobs, filled.height)
-    report = replace(report, iterations=report.iterations + steps)
-    found = _made(snapshot, table, jobs, rows, filled, share, report)
-    return found if found.report.gap is not None and found.report.gap <= CENTRED else None
+    def allocation(self, share: Floats, report: SolveReport) -> Allocation:
+        """An allocation from (rows, slots) shares of a job, scaled down to what there is, and measured."""
+        snapshot, table, jobs = self.snapshot, self.table, self.jobs
+        devices = (jobs.kinds.scale[jobs.kind] * jobs.count) @ share
+        used = np.bincount(jobs.accelerator_of_slot, devices, len(jobs.capacity))
+        largest = float((used / jobs.capacity.clip(1.0)).max())
+        share = share / max(1.0, largest, float(share.sum(axis=1).max()))
+        of = table.classes.of
+        expanded = share[of]
+        rate = np.ones_like(expanded) if jobs.agnostic else snapshot.solo_rate
+        single = JobShares(
+            row=of,
+            share=expanded,
+            rate=np.ascontiguousarray(rate),
+            scale=snapshot.job_scale,
+            weight=snapshot.weight,
+        )
+        seen = measure(jobs, single, table.weight)
+        report = table.report(report, self.rows, self.filled, seen)
+        return allocation(snapshot, expanded, report).check(snapshot)
+
+    def at_analytic_centre(self, report: SolveReport) -> Allocation | None:
+        """The analytic centre of all shares that give the heights; None where it was not found precisely."""
+        share, steps = centre_problem(self.jobs, self.filled.height)
+        found = self.allocation(share, replace(report, iterations=report.iterations + steps))
+        return found if found.report.gap is not None and found.report.gap <= CENTRED else None
 
 
 def _known(jobs: FillJobs, previous: tuple[bytes, ...]) -> list[PriceCut]:

@@ -74,9 +74,9 @@ def _shares(rate: Floats, count: Floats, capacity: Floats) -> Floats:
     start = np.append(np.arange(0, 3 * n * slots + 1, 3), 3 * n * slots + n)
     entries = SparseColumns(start, np.append(row, np.arange(n)), np.append(value, count))
     b, c = np.append(np.zeros(n), np.ones(n + slots)), np.append(np.zeros(n * slots), 1.0)
-    alike = Multiplicity(
+    multiplicity = Multiplicity(
         np.append(np.repeat(count, slots), 1.0), np.concatenate([count, count, np.ones(slots)])
     )
-    found = analytic_centre(entries, b, c, alike=alike)
+    found = analytic_centre(entries, b, c, multiplicity=multiplicity)
     assert found is not None
     return found.x[:-1].reshape(n, slots)

@@ -25,7 +25,7 @@ def market(seed: int, classes: int, types: int, load: float, decades: float = 0.
     return NashMarket(
         rate=rate,
         weight=10.0 ** -rng.uniform(0.0, decades, classes),
-        count=count,
+        class_size=count,
         scale=scale,
         accelerator_of_slot=np.arange(types),
         capacity=np.maximum(1.0, np.round(devices)),
@@ -34,23 +34,21 @@ def market(seed: int, classes: int, types: int, load: float, decades: float = 0.
 
 def gap(market: NashMarket, found: Equilibrium) -> float:
     """The certificate of single jobs, relative to the sum of weights."""
-    job = np.repeat(np.arange(len(market.rate)), market.count.astype(int))
-    beyond = surplus(
-        market.rate[job],
-        market.weight[job],
-        market.scale[job],
-        market.accelerator_of_slot,
-        market.capacity,
-        found.throughput(market)[job],
-        found.price,
+    job = np.repeat(np.arange(len(market.rate)), market.class_size.astype(int))
+    jobs = market._replace(
+        rate=market.rate[job],
+        weight=market.weight[job],
+        class_size=np.ones(len(job)),
+        scale=market.scale[job],
     )
-    return beyond / float(market.weight @ market.count)
+    beyond = surplus(jobs, found.throughput(market)[job], found.price)
+    return beyond / float(market.weight @ market.class_size)
 
 
 def feasible(market: NashMarket, found: Equilibrium) -> bool:
     used = np.bincount(
         market.accelerator_of_slot,
-        (market.count * market.scale) @ found.share,
+        (market.class_size * market.scale) @ found.share,
         len(market.capacity),
     )
     time = found.share.sum(axis=1)
@@ -72,8 +70,7 @@ def test_the_optimum_is_proven(classes: int, types: int, load: float, decades: f
 def test_several_slots_may_draw_on_one_type() -> None:
     """A slower slot on the same devices changes nothing for those who have the faster."""
     problem = market(3, 20, 2, 2.0)
-    slower = replace(
-        problem,
+    slower = problem._replace(
         rate=np.hstack([problem.rate, 0.9 * problem.rate]),
         accelerator_of_slot=np.array([0, 1, 0, 1]),
     )
@@ -85,11 +82,11 @@ def test_several_slots_may_draw_on_one_type() -> None:
 
 def test_equal_jobs_are_alike_whether_in_one_class_or_not() -> None:
     together = market(4, 15, 3, 3.0)
-    job = np.repeat(np.arange(15), together.count.astype(int))
+    job = np.repeat(np.arange(15), together.class_size.astype(int))
     apart = NashMarket(
         rate=together.rate[job],
         weight=together.weight[job],
-        count=np.ones(len(job)),
+        class_size=np.ones(len(job)),
         scale=together.scale[job],
         accelerator_of_slot=together.accelerator_of_slot,
         capacity=together.capacity,
@@ -124,7 +121,7 @@ def test_nobody_gives_nothing() -> None:
     none = NashMarket(
         rate=np.zeros((0, 2)),
         weight=np.zeros(0),
-        count=np.zeros(0),
+        class_size=np.zeros(0),
         scale=np.zeros(0),
         accelerator_of_slot=np.arange(2),
         capacity=np.ones(2),

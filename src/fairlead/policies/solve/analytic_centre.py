@@ -14,11 +14,13 @@ published averages: the gavel profile wants this answer, not a corner.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Ints1
 from fairlead.policies.solve.dense_linear_algebra import max_step
 
 STEPS = 200
@@ -58,14 +60,21 @@ def analytic_centre(
     b: Floats,
     c: Floats,
     tolerance: float = 1e-8,
-    alike: Multiplicity | None = None,
+    multiplicity: Multiplicity | None = None,
 ) -> AnalyticCentre | None:
-    """The middle of the best answers; None where rounding kept it from being found. b, c: of one row and
-    of one column, whatever it stands for."""
-    alike = alike or Multiplicity(np.ones(len(c)), np.ones(len(b)))
-    x, price, gap, residual = _centre(
-        a.start, a.index, a.value, b, c, alike.columns, alike.rows, tolerance
+    """The analytic centre of the best answers; None where rounding kept it from being found. b: (rows,) and
+    c: (columns,) of one row and of one column, whatever it stands for."""
+    multiplicity = multiplicity or Multiplicity(np.ones(len(c)), np.ones(len(b)))
+    program = _CentreProgram(
+        start=a.start,
+        index=a.index,
+        value=a.value,
+        b=b,
+        c=c,
+        copies=multiplicity.columns,
+        count_of_row=multiplicity.rows,
     )
+    x, price, gap, residual = _centre(program, tolerance)
     found = gap < 100 * tolerance and residual < 100 * tolerance
     return AnalyticCentre(x, price) if found else None
 
@@ -123,21 +132,23 @@ def _back(factor: Floats, right: Floats) -> None:
         right[i] = total / row[i]
 
 
-@kernel(
-    "Tuple((f8[::1], f8[::1], f8, f8))(i8[::1], i8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8)"
-)
-def _centre(
-    start: Ints,
-    index: Ints,
-    value: Floats,
-    b: Floats,
-    c: Floats,
-    copies: Floats,
-    count: Floats,
-    tolerance: float,
-) -> tuple[Floats, Floats, float, float]:
+class _CentreProgram(NamedTuple):
+    """The programme, by columns, and how often each column and row counts."""
+
+    start: Ints1  # (columns + 1,)
+    index: Ints1  # (entries,) rows
+    value: Floats1  # (entries,)
+    b: Floats1  # (rows,)
+    c: Floats1  # (columns,)
+    copies: Floats1  # (columns,)
+    count_of_row: Floats1  # (rows,)
+
+
+@kernel("Tuple((f8[::1], f8[::1], f8, f8))(_CentreProgram, f8)")
+def _centre(program: _CentreProgram, tolerance: float) -> tuple[Floats, Floats, float, float]:
     """x, prices of the rows, the gap of the products relative to the objective, and the largest residual
-    relative to b, c. copies: (columns,) and count: (rows,) of ``Multiplicity``."""
+    relative to b, c."""
+    start, index, value, b, c, copies, count = program
     columns, rows = len(c), len(b)
     all_products = copies.sum() + count.sum()
     x, w = np.ones(columns), np.ones(columns)
@@ -230,6 +241,7 @@ class CentralShares:
 
 
 def central_shares(
+    *,
     rate: Floats,
     scale: Ints,
     accelerator_of_slot: Ints,
@@ -347,8 +359,8 @@ def _central(
     )
     start = np.cumsum(np.concatenate([[0], there.sum(axis=2).ravel(), [len(says)]]))
     c = np.append(np.zeros(units * slots), 1.0)
-    alike = Multiplicity(
+    multiplicity = Multiplicity(
         np.append(np.repeat(copies, slots), 1.0),
         np.concatenate([count, count, np.ones(len(capacity))]),
     )
-    return analytic_centre(SparseColumns(start, index, entries), b, c, alike=alike)
+    return analytic_centre(SparseColumns(start, index, entries), b, c, multiplicity=multiplicity)

@@ -6,10 +6,13 @@ pair for as long as they overlap. That gives every job of a class the same, with
 pairs. The jobs of a class with itself go two by two, the first three in a ring if their number is odd.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats2, Ints1
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.solve.program import ProgramSolution, ShareProblem
 
@@ -56,7 +59,10 @@ def _laid_out(
     twins = n // 2 + np.where(n % 2 == 1, 2, 0)
     rows = front + int(np.where(first == second, twins, n + m - np.gcd(n, m)).sum())
     pair, share = np.empty((rows, 2), np.int64), np.empty((rows, slots))
-    _pairs(first, second, time, members, begin, name, pair[front:], share[front:])
+    pairs = _ClassPairs(
+        first=first, second=second, time=time, members=members, begin=begin, name=name
+    )
+    _pairs(pairs, pair[front:], share[front:])
     return pair, share
 
 
@@ -88,21 +94,22 @@ def _by_class(of: Ints, begin: Ints, out: Ints) -> None:
         at[of[i]] += 1
 
 
-@kernel(
-    "void(i8[::1], i8[::1], f8[:,::1], i8[::1], i8[::1], i8[::1], i8[:,::1], f8[:,::1])",
-)
-def _pairs(
-    first: Ints,
-    second: Ints,
-    time: Floats,
-    members: Ints,
-    begin: Ints,
-    name: Ints,
-    pair: Ints,
-    share: Floats,
-) -> None:
-    """first, second: (class pairs,) classes; time: (class pairs, slots) of all their pairs together. To
-    be filled: pair and share, with as many rows as there will be pairs."""
+class _ClassPairs(NamedTuple):
+    """Pairs of classes, and the jobs of each class."""
+
+    first: Ints1  # (class pairs,) class
+    second: Ints1  # (class pairs,) class
+    time: Floats2  # (class pairs, slots) of all their pairs together
+    members: Ints1  # (jobs,) positions, class by class
+    begin: Ints1  # (classes + 1,) where each class begins in members
+    name: Ints1  # (jobs,) what a position is called in the answer
+
+
+@kernel("void(_ClassPairs, i8[:,::1], f8[:,::1])")
+def _pairs(of: _ClassPairs, pair: Ints, share: Floats) -> None:
+    """Fill in the pairs of jobs, (pairs, 2), and their shares, (pairs, slots), which have as many rows as
+    there will be pairs."""
+    first, second, time, members, begin, name = of
     out = 0
     for p in range(len(first)):
         a, b = begin[first[p]], begin[second[p]]

@@ -9,15 +9,18 @@ tied together by one row per accelerator type and one for t, so a step costs tim
 It ends at the analytic centre of the optimal face, where a simplex run ends at a corner. Gavel's release
 solves with an interior-point solver, and which of many optima it gets shapes its published averages.
 
-Layout: ``primal`` and ``dual`` are (classes, slots + 2), their products the complementarity: x and the
-dual of x >= 0 for each slot, then the slack of the level row and its weight, then the slack of the time
-row and its rent. ``free`` and ``price`` are (types,) unused devices and their price.
+Layout of ``_Iterate``: ``primal`` and ``dual`` are (classes, slots + 2), their products the
+complementarity: x and the dual of x >= 0 for each slot, then the slack of the level row and its weight, then
+the slack of the time row and its rent. ``free`` and ``price`` are (types,) unused devices and their price.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.model.arrays import Floats, Ints
+from fairlead.model.arrays import Floats
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Floats2, Ints1
 from fairlead.policies.solve.dense_linear_algebra import (
     max_step,
     solve_general,
@@ -31,56 +34,68 @@ _STEP = 0.99  # part of the way to the boundary
 _FLOOR = 1e-14  # rounding must not put a value on the boundary
 
 
-@kernel("f8(f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1])")
-def _products(primal: Floats, dual: Floats, free: Floats, price: Floats, count: Floats) -> float:
+class MaxMinClasses(NamedTuple):
+    """Classes of equal jobs, each of which is worth something somewhere, and what they share."""
+
+    worth: Floats2  # (classes, slots) a_cj
+    class_size: Floats1  # (classes,) jobs
+    scale: Floats1  # (classes,) devices of a job
+    accelerator_of_slot: Ints1  # (slots,)
+    capacity: Floats1  # (types,) devices, > 0
+
+
+class _Iterate(NamedTuple):
+    """A point, a step from it, or what the products are to change by; see the module's layout."""
+
+    primal: Floats2  # (classes, slots + 2)
+    dual: Floats2  # (classes, slots + 2)
+    free: Floats1  # (types,)
+    price: Floats1  # (types,)
+
+
+@kernel("f8(_Iterate, f8[::1])")
+def _products(point: _Iterate, count: Floats) -> float:
     """Sum of all complementarity products, over jobs: the gap between the objectives."""
+    primal, dual = point.primal, point.dual
     total = 0.0
     for c in range(len(primal)):
         inner = 0.0
         for i in range(primal.shape[1]):
             inner += primal[c, i] * dual[c, i]
         total += count[c] * inner
-    for k in range(len(free)):
-        total += free[k] * price[k]
+    for k in range(len(point.free)):
+        total += point.free[k] * point.price[k]
     return total
 
 
-@kernel(
-    "f8(f8[:,::1], f8[::1], f8[::1], i8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8,"
-    " f8[:,::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1])",
-)
+@kernel("f8(MaxMinClasses, _Iterate, f8, f8[:,::1], f8[::1], _Iterate)")
 def _newton(
-    worth: Floats,
-    count: Floats,
-    scale: Floats,
-    accelerator_of_slot: Ints,
-    capacity: Floats,
-    primal: Floats,
-    dual: Floats,
-    free: Floats,
-    price: Floats,
+    classes: MaxMinClasses,
+    point: _Iterate,
     t: float,
     target: Floats,
     free_target: Floats,
-    d_primal: Floats,
-    d_dual: Floats,
-    d_free: Floats,
-    d_price: Floats,
+    step: _Iterate,
 ) -> float:
-    """One Newton step, into d_*; returns that of t. target, free_target: change wanted of each product."""
-    classes, slots = worth.shape
+    """One Newton step, into ``step``; returns that of t. target, free_target: the change wanted of each
+    product, (classes, slots + 2) and (types,)."""
+    worth, count, scale = classes.worth, classes.class_size, classes.scale
+    accelerator_of_slot, capacity = classes.accelerator_of_slot, classes.capacity
+    primal, dual, free, price = point
+    d_primal, d_dual, d_free, d_price = step
+    n_classes, slots = worth.shape
     types = len(capacity)
     level, spare = slots, slots + 1  # columns of the two slacks
     size = types + 1
     system, right = np.zeros((size, size)), np.zeros(size)
-    solved = np.empty((classes, slots, types + 2))  # dx = [0] + [1] dt + sum_k [2 + k] dprice_k
-    residual = np.empty((classes, 2))  # of the level and time rows
+    solved = np.empty((n_classes, slots, types + 2))  # dx = [0] + [1] dt + sum_k [2 + k] dprice_k
+    residual = np.empty((n_classes, 2))  # of the level and time rows
     h, along = np.empty((slots, slots)), np.empty(types + 2)
     right[types] = 1.0
     for k in range(types):
         system[k, k] = free[k] / price[k]
         right[k] = free_target[k] / price[k] + free[k] - capacity[k]
-    for c in range(classes):
+    for c in range(n_classes):
         residual[c, 0] = primal[c, level] + t
         residual[c, 1] = primal[c, spare] - 1.0
         for j in range(slots):
@@ -130,46 +145,32 @@ def _newton(
     for k in range(types):
         d_price[k] = right[k]
         d_free[k] = (free_target[k] - free[k] * d_price[k]) / price[k]
-    for c in range(classes):
+    for c in range(n_classes):
         d_primal[c, level] = -dt - residual[c, 0]
         d_primal[c, spare] = -residual[c, 1]
         for j in range(slots):
-            step = solved[c, j, 0] + solved[c, j, 1] * dt
+            change = solved[c, j, 0] + solved[c, j, 1] * dt
             for q in range(types):
-                step += solved[c, j, 2 + q] * d_price[q]
-            d_primal[c, j] = step
-            d_primal[c, level] += worth[c, j] * step
-            d_primal[c, spare] -= step
+                change += solved[c, j, 2 + q] * d_price[q]
+            d_primal[c, j] = change
+            d_primal[c, level] += worth[c, j] * change
+            d_primal[c, spare] -= change
         for i in range(slots + 2):
             d_dual[c, i] = (target[c, i] - dual[c, i] * d_primal[c, i]) / primal[c, i]
     return float(dt)
 
 
-@kernel(
-    "Tuple((f8[:,::1], f8[::1], f8[::1], i8))(f8[:,::1], f8[::1], f8[::1], i8[::1], f8[::1], f8)",
-)
-def max_min(
-    worth: Floats,
-    count: Floats,
-    scale: Floats,
-    accelerator_of_slot: Ints,
-    capacity: Floats,
-    tolerance: float,
-) -> tuple[Floats, Floats, Floats, int]:
-    """(classes, slots) central shares of one job per class; (classes,) weights and (types,) prices, the
-    duals of level and devices; and how many steps it took.
-
-    worth: (classes, slots) a_cj, some of it > 0 in every class; count, scale: (classes,) jobs of a class
-    and devices of each; slot_type: (slots,) type that a slot draws on; capacity: (types,) devices, > 0.
-    tolerance: relative gap between primal and dual objective to stop at; after ``STEPS`` it stops anyway.
-    """
-    classes, slots = worth.shape
-    types = len(capacity)
+@kernel("Tuple((f8[:,::1], f8[:,::1], f8))(MaxMinClasses, f8[::1])")
+def _start(classes: MaxMinClasses, free: Floats) -> tuple[Floats, Floats, float]:
+    """A point inside: (classes, slots + 2) primal and dual variables, and the price of every device; what
+    they use is taken off ``free``, (types,)."""
+    worth, count, scale = classes.worth, classes.class_size, classes.scale
+    accelerator_of_slot, capacity = classes.accelerator_of_slot, classes.capacity
+    n_classes, slots = worth.shape
     jobs, demand = count.sum(), (count * scale).sum()
-    primal, dual = np.ones((classes, slots + 2)), np.full((classes, slots + 2), 1.0 / jobs)
-    free, price = capacity.copy(), np.full(types, 1.0 / capacity.sum())
-    t = 0.0
-    for c in range(classes):  # a point inside
+    primal, dual = np.ones((n_classes, slots + 2)), np.full((n_classes, slots + 2), 1.0 / jobs)
+    price = 1.0 / capacity.sum()
+    for c in range(n_classes):
         primal[c, slots] = 0.0
         for j in range(slots):
             k = accelerator_of_slot[j]
@@ -178,17 +179,47 @@ def max_min(
             primal[c, slots] += worth[c, j] * x
             primal[c, slots + 1] -= x
             free[k] -= count[c] * scale[c] * x
-            slack = (1.0 - worth[c, j]) / jobs + scale[c] * price[k]
+            slack = (1.0 - worth[c, j]) / jobs + scale[c] * price
             dual[c, j] = max(1e-3 / jobs, slack)
-    d_primal, d_dual = np.zeros_like(primal), np.zeros_like(dual)
-    d_free, d_price = np.zeros(types), np.zeros(types)
+    return primal, dual, price
+
+
+@kernel("Tuple((f8, f8))(_Iterate, _Iterate)")
+def _reach(point: _Iterate, step: _Iterate) -> tuple[float, float]:
+    """The largest parts of a step, of the primal and of the dual variables, that stay above 0."""
+    forward = min(
+        max_step(point.primal.ravel(), step.primal.ravel()), max_step(point.free, step.free)
+    )
+    backward = min(
+        max_step(point.dual.ravel(), step.dual.ravel()), max_step(point.price, step.price)
+    )
+    return forward, backward
+
+
+@kernel("Tuple((f8[:,::1], f8[::1], f8[::1], i8))(MaxMinClasses, f8)")
+def max_min(classes: MaxMinClasses, tolerance: float) -> tuple[Floats, Floats, Floats, int]:
+    """(classes, slots) shares of one job per class at the analytic centre; (classes,) weights and (types,)
+    prices, the duals of level and devices; and how many steps it took.
+
+    tolerance: relative gap between primal and dual objective to stop at; after ``STEPS`` it stops anyway.
+    """
+    count, capacity = classes.class_size, classes.capacity
+    slots = classes.worth.shape[1]
+    types = len(capacity)
+    jobs = count.sum()
+    free = capacity.copy()
+    primal, dual, first_price = _start(classes, free)
+    price = np.full(types, first_price)
+    step = _Iterate(np.zeros_like(primal), np.zeros_like(dual), np.zeros(types), np.zeros(types))
+    t = 0.0
     pairs = jobs * (slots + 2.0) + types
     least = 1e-15 / jobs
     gap = np.inf
     steps = centred = 0
     while steps < STEPS:
         steps += 1
-        mu = _products(primal, dual, free, price, count)
+        point = _Iterate(primal, dual, free, price)
+        mu = _products(point, count)
         gap = mu / max(t, 1e-300)
         if gap < tolerance:
             break
@@ -197,32 +228,26 @@ def max_min(
             centred += 1
             target, free_target = mu - primal * dual, mu - free * price
         else:
-            _newton(
-                worth, count, scale, accelerator_of_slot, capacity, primal, dual, free, price, t,
-                -primal * dual, -free * price, d_primal, d_dual, d_free, d_price,
-            )  # fmt: skip
-            forward = min(max_step(primal.ravel(), d_primal.ravel()), max_step(free, d_free))
-            backward = min(max_step(dual.ravel(), d_dual.ravel()), max_step(price, d_price))
+            _newton(classes, point, t, -primal * dual, -free * price, step)
+            forward, backward = _reach(point, step)
             after = _products(
-                primal + forward * d_primal,
-                dual + backward * d_dual,
-                free + forward * d_free,
-                price + backward * d_price,
+                _Iterate(
+                    primal + forward * step.primal,
+                    dual + backward * step.dual,
+                    free + forward * step.free,
+                    price + backward * step.price,
+                ),
                 count,
             )
             goal = mu * (after / pairs / mu) ** 3
-            target = goal - primal * dual - d_primal * d_dual
-            free_target = goal - free * price - d_free * d_price
-        dt = _newton(
-            worth, count, scale, accelerator_of_slot, capacity, primal, dual, free, price, t,
-            target, free_target, d_primal, d_dual, d_free, d_price,
-        )  # fmt: skip
-        forward = min(max_step(primal.ravel(), d_primal.ravel()), max_step(free, d_free))
-        backward = min(max_step(dual.ravel(), d_dual.ravel()), max_step(price, d_price))
+            target = goal - primal * dual - step.primal * step.dual
+            free_target = goal - free * price - step.free * step.price
+        dt = _newton(classes, point, t, target, free_target, step)
+        forward, backward = _reach(point, step)
         forward, backward = min(1.0, _STEP * forward), min(1.0, _STEP * backward)
         t += forward * dt
-        primal = np.maximum(primal + forward * d_primal, _FLOOR)
-        free = np.maximum(free + forward * d_free, _FLOOR * capacity)
-        dual = np.maximum(dual + backward * d_dual, least)
-        price = np.maximum(price + backward * d_price, least)
+        primal = np.maximum(primal + forward * step.primal, _FLOOR)
+        free = np.maximum(free + forward * step.free, _FLOOR * capacity)
+        dual = np.maximum(dual + backward * step.dual, least)
+        price = np.maximum(price + backward * step.price, least)
     return primal[:, :slots].copy(), dual[:, slots].copy(), price, steps

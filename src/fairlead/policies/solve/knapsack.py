@@ -13,10 +13,13 @@ by little, and a dynamic programme over that little finds it (proximity: Eisenbr
   back to a value that it had, so there are at most twice as many exchanges as the largest size.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats2, Ints1, Ints2
 
 MAX_REACH = 1 << 13  # beyond it, a filling is not proven to be the best
 
@@ -32,22 +35,22 @@ def exchange_range(sizes: Ints) -> tuple[int, bool]:
     return min(reach, MAX_REACH), reach <= MAX_REACH
 
 
-@kernel("i8[::1](i8[::1], f8[:,::1], f8[:,::1], i8[::1], i8[::1], i8, i8, i8)")
+class NearestItems(NamedTuple):
+    """The items of each size that are nearest to the break of the greedy filling, on one side of it."""
+
+    total: Floats2  # (classes, items) worth of the first 1, 2, ... of them
+    item: Ints2  # (classes, items) their places
+    number: Ints1  # (classes,) how many there are
+
+
+@kernel("i8[::1](i8[::1], NearestItems, NearestItems, i8, i8, i8)")
 def exchange(
-    sizes: Ints,
-    gain: Floats,
-    loss: Floats,
-    above: Ints,
-    below: Ints,
-    low: int,
-    high: int,
-    reach: int,
+    sizes: Ints, above: NearestItems, below: NearestItems, low: int, high: int, reach: int
 ) -> Ints:
     """How many items of each size to put in (> 0) or take out (< 0): (classes,), most value for a change
     of the weight within low .. high; zeros if no change is within.
 
-    gain: (classes, items) value of putting in 1, 2, ... more, of which there are ``above``; loss:
-    (classes, items) value of 1, 2, ... that are taken out, of which there are ``below``.
+    sizes: (classes,); above: items that may be put in; below: those that may be taken out.
     """
     classes = len(sizes)
     width = 2 * reach + 1
@@ -56,10 +59,10 @@ def exchange(
     chosen = np.zeros((classes, width), np.int64)
     for c in range(classes):
         before = best.copy()
-        for change in range(-below[c], above[c] + 1):
+        for change in range(-below.number[c], above.number[c] + 1):
             if change == 0:
                 continue
-            worth = gain[c, change - 1] if change > 0 else -loss[c, -change - 1]
+            worth = above.total[c, change - 1] if change > 0 else -below.total[c, -change - 1]
             shift = change * sizes[c]
             for at in range(max(0, -shift), min(width, width - shift)):
                 value = before[at] + worth
@@ -78,20 +81,14 @@ def exchange(
     return changes
 
 
-@kernel("void(f8[::1], i8[::1], i8[::1], i8, i8, i8, f8[:,::1], i8[:,::1], i8[::1])")
-def _near(
-    worth: Floats,
-    class_of: Ints,
-    sizes: Ints,
-    start: int,
-    direction: int,
-    reach: int,
-    total: Floats,
-    item: Ints,
-    found: Ints,
-) -> None:
-    """The items of each size from a place on, in one direction, as far as they may matter: their number,
-    their places, and the worth of the first 1, 2, ... of them."""
+@kernel("NearestItems(f8[::1], i8[::1], i8[::1], i8, i8, i8)")
+def _nearest(
+    worth: Floats, class_of: Ints, sizes: Ints, start: int, direction: int, reach: int
+) -> NearestItems:
+    """The items of each size from a place on, in one direction (1 or -1), as far as they may matter."""
+    classes, most = len(sizes), min(len(worth), reach // sizes[0])
+    total, item = np.zeros((classes, most)), np.zeros((classes, most), np.int64)
+    found = np.zeros(classes, np.int64)
     unfinished = len(sizes)
     at = start
     while 0 <= at < len(worth) and unfinished > 0:
@@ -104,6 +101,7 @@ def _near(
             if (n + 2) * sizes[c] > reach:
                 unfinished -= 1
         at += direction
+    return NearestItems(total, item, found)
 
 
 @kernel("b1[::1](f8[::1], i8[::1], i8[::1], i8, i8, i8)")
@@ -125,16 +123,12 @@ def choose(worth: Floats, class_of: Ints, sizes: Ints, low: int, high: int, reac
     least = low - (high - left)
     if (broke == items or left == 0) and least <= 0:
         return taken
-    classes, most = len(sizes), min(items, reach // sizes[0])
-    gain, loss = np.zeros((classes, most)), np.zeros((classes, most))
-    put, out = np.zeros((classes, most), np.int64), np.zeros((classes, most), np.int64)
-    above, below = np.zeros(classes, np.int64), np.zeros(classes, np.int64)
-    _near(worth, class_of, sizes, broke, 1, reach, gain, put, above)
-    _near(worth, class_of, sizes, broke - 1, -1, reach, loss, out, below)
-    changes = exchange(sizes, gain, loss, above, below, max(least, -reach), left, reach)
-    for c in range(classes):
+    above = _nearest(worth, class_of, sizes, broke, 1, reach)
+    below = _nearest(worth, class_of, sizes, broke - 1, -1, reach)
+    changes = exchange(sizes, above, below, max(least, -reach), left, reach)
+    for c in range(len(sizes)):
         for n in range(changes[c]):
-            taken[put[c, n]] = True
+            taken[above.item[c, n]] = True
         for n in range(-changes[c]):
-            taken[out[c, n]] = False
+            taken[below.item[c, n]] = False
     return taken

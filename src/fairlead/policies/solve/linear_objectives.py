@@ -181,6 +181,7 @@ def ratio_bound(
     value: Floats,
     cost: Floats,
     needs: Needs,
+    *,
     prices: Prices,
     jobs: JobRates,
     reached: float,

@@ -5,146 +5,136 @@ progress that it needs. Rounds of a job on a type are taken from other jobs wher
 those that lose least, which move to free devices of another type if they have a use for them.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.arrays import Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Bools1, Floats1, Floats2, Ints1, Ints2
 
 _GAIN = 1e-13  # less, relative to what is at stake, is rounding
 _PASSES = 200  # rarely more than ten gain anything
 
 
-@kernel("f8(f8[:,::1], f8[::1], f8, i8, f8)")
-def _worth(utility: Floats, need: Floats, owed: float, job: int, progress: float) -> float:
+class SearchJobs(NamedTuple):
+    """What rounds are worth to the jobs."""
+
+    speed: Floats2  # (jobs, types) progress of a round; 0 = cannot run there
+    utility: Floats2  # (jobs, rounds + 1) value of a progress
+    need: Floats1  # (jobs,) progress
+    shortfall_price: float  # of a round's progress that a job needs and has not
+    scale: Ints1  # (jobs,) devices
+    rounds: int
+
+
+class SearchState(NamedTuple):
+    """What has been dealt out; kernels change its arrays."""
+
+    counts: Ints2  # (jobs, types) rounds
+    free: Ints1  # (types,) device-rounds
+    progress: Floats1  # (jobs,)
+
+
+@kernel("f8(SearchJobs, i8, f8)")
+def _worth(jobs: SearchJobs, job: int, progress: float) -> float:
     """What a job is worth with so much progress; its table is straight between columns."""
-    last = utility.shape[1] - 1
+    last = jobs.utility.shape[1] - 1
     column = min(int(progress), last - 1)
     part = min(progress - column, 1.0)
-    low, high = utility[job, column], utility[job, column + 1]
-    return float(low + part * (high - low) - owed * max(0.0, need[job] - progress))
+    low, high = jobs.utility[job, column], jobs.utility[job, column + 1]
+    lacks = max(0.0, jobs.need[job] - progress)
+    return float(low + part * (high - low) - jobs.shortfall_price * lacks)
 
 
-@kernel("void(i8[:,::1], f8[:,::1], i8[::1], i8[::1], f8[::1], i8, i8, i8)")
-def _shift(
-    counts: Ints,
-    speed: Floats,
-    scale: Ints,
-    free: Ints,
-    progress: Floats,
-    job: int,
-    origin: int,
-    to: int,
-) -> None:
-    """One round of a job from a type, or nowhere (-1), to another, or nowhere."""
+@kernel("void(SearchJobs, SearchState, i8, i8, i8)")
+def _shift(jobs: SearchJobs, state: SearchState, job: int, origin: int, to: int) -> None:
+    """Move one round of a job from a type, or nowhere (-1), to another, or nowhere."""
     if origin >= 0:
-        counts[job, origin] -= 1
-        free[origin] += scale[job]
+        state.counts[job, origin] -= 1
+        state.free[origin] += jobs.scale[job]
     if to >= 0:
-        counts[job, to] += 1
-        free[to] -= scale[job]
+        state.counts[job, to] += 1
+        state.free[to] -= jobs.scale[job]
     total = 0.0
-    for kind in range(len(free)):
-        total += counts[job, kind] * speed[job, kind]
-    progress[job] = total
+    for accelerator in range(len(state.free)):
+        total += state.counts[job, accelerator] * jobs.speed[job, accelerator]
+    state.progress[job] = total
 
 
-@kernel("Tuple((f8, i8))(i8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8, f8[::1], i8, i8, i8)")
-def _gain(
-    counts: Ints,
-    speed: Floats,
-    utility: Floats,
-    need: Floats,
-    owed: float,
-    progress: Floats,
-    rounds: int,
-    job: int,
-    to: int,
-) -> tuple[float, int]:
+@kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)")
+def _gain(jobs: SearchJobs, state: SearchState, job: int, to: int) -> tuple[float, int]:
     """What a job gains by one more round on a type, and whence it had best be taken: -1 = nowhere."""
-    now = _worth(utility, need, owed, job, progress[job])
+    counts, progress = state.counts, state.progress[job]
+    now = _worth(jobs, job, progress)
     best, origin = -np.inf, -1
-    if counts[job].sum() < rounds:
-        at = progress[job] + speed[job, to]
-        best = _worth(utility, need, owed, job, at) - now
-    for kind in range(counts.shape[1]):
-        if kind != to and counts[job, kind] > 0:
-            at = progress[job] + speed[job, to] - speed[job, kind]
-            gain = _worth(utility, need, owed, job, at) - now
+    if counts[job].sum() < jobs.rounds:
+        at = progress + jobs.speed[job, to]
+        best = _worth(jobs, job, at) - now
+    for accelerator in range(counts.shape[1]):
+        if accelerator != to and counts[job, accelerator] > 0:
+            at = progress + jobs.speed[job, to] - jobs.speed[job, accelerator]
+            gain = _worth(jobs, job, at) - now
             if gain > best:
-                best, origin = gain, kind
+                best, origin = gain, accelerator
     return best, origin
 
 
-@kernel("Tuple((f8, i8))(f8[:,::1], f8[:,::1], f8[::1], f8, i8[::1], i8[::1], f8[::1], i8, i8)")
-def _loss(
-    speed: Floats,
-    utility: Floats,
-    need: Floats,
-    owed: float,
-    scale: Ints,
-    free: Ints,
-    progress: Floats,
-    job: int,
-    kind: int,
-) -> tuple[float, int]:
+@kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)")
+def _loss(jobs: SearchJobs, state: SearchState, job: int, accelerator: int) -> tuple[float, int]:
     """What a job loses with a round on a type, and where it had best go instead: -1 = nowhere."""
-    now = _worth(utility, need, owed, job, progress[job])
-    least = progress[job] - speed[job, kind]
-    best, goes = now - _worth(utility, need, owed, job, max(least, 0.0)), -1
-    for to in range(len(free)):
-        if to != kind and speed[job, to] > 0 and scale[job] <= free[to]:
-            loss = now - _worth(utility, need, owed, job, max(least, 0.0) + speed[job, to])
+    now = _worth(jobs, job, state.progress[job])
+    least = state.progress[job] - jobs.speed[job, accelerator]
+    best, goes = now - _worth(jobs, job, max(least, 0.0)), -1
+    for to in range(len(state.free)):
+        if to != accelerator and jobs.speed[job, to] > 0 and jobs.scale[job] <= state.free[to]:
+            loss = now - _worth(jobs, job, max(least, 0.0) + jobs.speed[job, to])
             if loss < best:
                 best, goes = loss, to
     return best, goes
 
 
-@kernel("b1(i8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8, i8[::1], i8[::1], f8[::1], i8, i8, f8)")
-def _add(
-    counts: Ints,
-    speed: Floats,
-    utility: Floats,
-    need: Floats,
-    owed: float,
-    scale: Ints,
-    free: Ints,
-    progress: Floats,
-    rounds: int,
-    kind: int,
-    sure: float,
-) -> bool:
+@kernel("b1(SearchJobs, SearchState, i8, f8)")
+def _add(jobs: SearchJobs, state: SearchState, accelerator: int, min_gain: float) -> bool:
     """Give free devices of a type to those who gain most per device; does anybody gain?"""
-    jobs = len(scale)
-    worth = np.zeros(jobs)
-    for job in range(jobs):
-        if speed[job, kind] > 0 and scale[job] <= free[kind]:
-            gain, _ = _gain(counts, speed, utility, need, owed, progress, rounds, job, kind)
+    scale, free = jobs.scale, state.free
+    worth = np.zeros(len(scale))
+    for job in range(len(scale)):
+        if jobs.speed[job, accelerator] > 0 and scale[job] <= free[accelerator]:
+            gain, _ = _gain(jobs, state, job, accelerator)
             worth[job] = gain / scale[job]
     changed = False
     for job in np.argsort(-worth, kind="mergesort"):
-        if worth[job] <= sure:
+        if worth[job] <= min_gain:
             break
-        if scale[job] <= free[kind]:
-            _, origin = _gain(counts, speed, utility, need, owed, progress, rounds, job, kind)
-            _shift(counts, speed, scale, free, progress, job, origin, kind)
+        if scale[job] <= free[accelerator]:
+            _, origin = _gain(jobs, state, job, accelerator)
+            _shift(jobs, state, job, origin, accelerator)
             changed = True
     return changed
 
 
-@kernel("i8(i8[::1], f8[::1], b1[::1], i8[::1], i8, i8, i8[::1])")
-def _victims(
-    order: Ints, loss: Floats, touched: Bools, scale: Ints, job: int, short: int, out: Ints
-) -> int:
+class Victims(NamedTuple):
+    """Jobs that may be asked to make room on a type."""
+
+    order: Ints1  # (jobs,) by loss per device, those that have no round there last
+    loss: Floats1  # (jobs,) of a round there; inf = has none
+    touched: Bools1  # (jobs,) has taken part in an exchange of this pass
+
+
+@kernel("i8(Victims, i8[::1], i8, i8, i8[::1])")
+def _victims(victims: Victims, scale: Ints, job: int, short: int, out: Ints) -> int:
     """The jobs that lose least by making room for ``short`` devices: a number of them, in ``out``; 0 if
-    there is no room to be made. order: jobs by loss per device, inf last."""
+    there is no room to be made."""
+    loss = victims.loss
     n, room, several = 0, 0, 0.0
     single = -1
-    for other in order:
+    for other in victims.order:
         if loss[other] == np.inf:
             break
         if room >= short and loss[other] * short >= several * scale[other]:
             break  # nobody from here on makes the room at less
-        if other == job or touched[other]:
+        if other == job or victims.touched[other]:
             continue
         if room < short:
             out[n] = other
@@ -159,126 +149,97 @@ def _victims(
     return n if room >= short else 0
 
 
-@kernel("b1(i8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8, i8[::1], i8[::1], f8[::1], i8, i8, f8)")
-def _exchange(
-    counts: Ints,
-    speed: Floats,
-    utility: Floats,
-    need: Floats,
-    owed: float,
-    scale: Ints,
-    free: Ints,
-    progress: Floats,
-    rounds: int,
-    kind: int,
-    sure: float,
-) -> bool:
-    """Rounds of a type from those who lose least to those who gain most; does anybody gain? Who has taken
-    part is left alone until the next pass."""
-    jobs = len(scale)
-    gain, loss = np.full(jobs, -np.inf), np.full(jobs, np.inf)
-    touched = np.zeros(jobs, np.bool_)
-    out, went = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
-    for job in range(jobs):
-        if speed[job, kind] > 0:
-            gain[job], _ = _gain(counts, speed, utility, need, owed, progress, rounds, job, kind)
-        if counts[job, kind] > 0:
-            loss[job], _ = _loss(speed, utility, need, owed, scale, free, progress, job, kind)
-    order = np.argsort(loss / scale, kind="mergesort")
+@kernel("b1(SearchJobs, SearchState, i8, f8)")
+def _exchange(jobs: SearchJobs, state: SearchState, accelerator: int, min_gain: float) -> bool:
+    """Rounds of a type go from those who lose least to those who gain most; does anybody gain? Who has
+    taken part is left alone until the next pass."""
+    scale = jobs.scale
+    n_jobs = len(scale)
+    gain, loss = np.full(n_jobs, -np.inf), np.full(n_jobs, np.inf)
+    touched = np.zeros(n_jobs, np.bool_)
+    out, went = np.empty(n_jobs, np.int64), np.empty(n_jobs, np.int64)
+    for job in range(n_jobs):
+        if jobs.speed[job, accelerator] > 0:
+            gain[job], _ = _gain(jobs, state, job, accelerator)
+        if state.counts[job, accelerator] > 0:
+            loss[job], _ = _loss(jobs, state, job, accelerator)
+    victims = Victims(np.argsort(loss / scale, kind="mergesort"), loss, touched)
     changed = False
     for job in np.argsort(-gain / scale, kind="mergesort"):
-        if gain[job] <= sure:
+        if gain[job] <= min_gain:
             break
-        short = scale[job] - free[kind]
+        short = scale[job] - state.free[accelerator]
         if touched[job] or short <= 0:
             continue
-        n = _victims(order, loss, touched, scale, job, short, out)
+        n = _victims(victims, scale, job, short, out)
         cost = 0.0
         for i in range(n):
             cost += loss[out[i]]
-        if n == 0 or gain[job] - cost <= sure:
+        if n == 0 or gain[job] - cost <= min_gain:
             continue
         cost = 0.0
         for i in range(n):  # the loss of each may have grown: somebody else went where it would go
-            less, went[i] = _loss(speed, utility, need, owed, scale, free, progress, out[i], kind)
-            _shift(counts, speed, scale, free, progress, out[i], kind, went[i])
+            less, went[i] = _loss(jobs, state, out[i], accelerator)
+            _shift(jobs, state, out[i], accelerator, went[i])
             cost += less
-        got, origin = _gain(counts, speed, utility, need, owed, progress, rounds, job, kind)
-        if got - cost <= sure:
+        got, origin = _gain(jobs, state, job, accelerator)
+        if got - cost <= min_gain:
             for i in range(n):
-                _shift(counts, speed, scale, free, progress, out[i], went[i], kind)
+                _shift(jobs, state, out[i], went[i], accelerator)
             continue
-        _shift(counts, speed, scale, free, progress, job, origin, kind)
+        _shift(jobs, state, job, origin, accelerator)
         touched[job] = changed = True
         for i in range(n):
             touched[out[i]] = True
     return changed
 
 
-@kernel("void(i8[:,::1], f8[:,::1], i8[::1], i8[::1], f8[::1], i8)")
-def _gather(
-    counts: Ints, speed: Floats, scale: Ints, free: Ints, progress: Floats, rounds: int
-) -> None:
-    """Jobs on several types go to one of them, where it has the devices, for no less progress."""
-    jobs, types = counts.shape
-    for job in range(jobs):
+@kernel("void(SearchJobs, SearchState)")
+def _gather(jobs: SearchJobs, state: SearchState) -> None:
+    """Move jobs that run on several types to one of them, where it has the devices, for no less progress."""
+    counts, free, progress = state.counts, state.free, state.progress
+    n_jobs, types = counts.shape
+    for job in range(n_jobs):
         if (counts[job] > 0).sum() < 2:
             continue
-        best, least = -1, rounds + 1
-        for kind in range(types):
-            if counts[job, kind] == 0:
+        best, least = -1, jobs.rounds + 1
+        for accelerator in range(types):
+            if counts[job, accelerator] == 0:
                 continue
-            wanted = int(np.ceil(progress[job] / speed[job, kind] - 1e-9))
-            if wanted < least and (wanted - counts[job, kind]) * scale[job] <= free[kind]:
-                best, least = kind, wanted
+            wanted = int(np.ceil(progress[job] / jobs.speed[job, accelerator] - 1e-9))
+            more = (wanted - counts[job, accelerator]) * jobs.scale[job]
+            if wanted < least and more <= free[accelerator]:
+                best, least = accelerator, wanted
         if best >= 0:
-            for kind in range(types):
-                free[kind] += counts[job, kind] * scale[job]
-                counts[job, kind] = 0
+            for accelerator in range(types):
+                free[accelerator] += counts[job, accelerator] * jobs.scale[job]
+                counts[job, accelerator] = 0
             counts[job, best] = least
-            free[best] -= least * scale[job]
-            progress[job] = least * speed[job, best]
+            free[best] -= least * jobs.scale[job]
+            progress[job] = least * jobs.speed[job, best]
 
 
-@kernel(
-    "i8[:,::1](i8[:,::1], f8[:,::1], f8[:,::1], f8[::1], f8, i8[::1], i8[::1], i8)",
-)
-def local_search(
-    start: Ints,
-    speed: Floats,
-    utility: Floats,
-    need: Floats,
-    owed: float,
-    scale: Ints,
-    capacity: Ints,
-    rounds: int,
-) -> Ints:
-    """Better counts (jobs, types) than ``start``, which are within capacity and time.
-
-    speed: (jobs, types); utility: (jobs, rounds + 1); need: (jobs,) progress, at the price ``owed``;
-    scale: (jobs,); capacity: (types,) device-rounds.
-    """
-    counts = start.copy()
-    free = capacity.copy()
-    progress = np.zeros(len(scale))
-    for job in range(len(scale)):
-        for kind in range(len(free)):
-            free[kind] -= counts[job, kind] * scale[job]
-            progress[job] += counts[job, kind] * speed[job, kind]
-    sure = _GAIN * (utility.max() - utility.min() + 1e-300)
+@kernel("i8[:,::1](SearchJobs, i8[:,::1], i8[::1])")
+def local_search(jobs: SearchJobs, start: Ints, capacity: Ints) -> Ints:
+    """Better counts (jobs, types) than ``start``, which are within capacity and time. capacity: (types,)
+    device-rounds."""
+    state = SearchState(start.copy(), capacity.copy(), np.zeros(len(jobs.scale)))
+    types = len(capacity)
+    for job in range(len(jobs.scale)):
+        for accelerator in range(types):
+            count = state.counts[job, accelerator]
+            state.free[accelerator] -= count * jobs.scale[job]
+            state.progress[job] += count * jobs.speed[job, accelerator]
+    min_gain = _GAIN * (jobs.utility.max() - jobs.utility.min() + 1e-300)
     for _ in range(_PASSES):
         changed = False
-        for kind in range(len(free)):
-            while _add(
-                counts, speed, utility, need, owed, scale, free, progress, rounds, kind, sure
-            ):
+        for accelerator in range(types):
+            while _add(jobs, state, accelerator, min_gain):
                 changed = True
         if not changed:
-            for kind in range(len(free)):
-                changed |= _exchange(
-                    counts, speed, utility, need, owed, scale, free, progress, rounds, kind, sure
-                )
+            for accelerator in range(types):
+                changed |= _exchange(jobs, state, accelerator, min_gain)
         if not changed:
             break
-    _gather(counts, speed, scale, free, progress, rounds)
-    return counts
+    _gather(jobs, state)
+    return state.counts

@@ -19,12 +19,14 @@ have a level above  sum_k p_k N_k + sum_i max(0, max_j(q_i a_ij - s_i p_k(j))).
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from fairlead.model.allocation import SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Floats2, Ints1
 from fairlead.policies.solve.highs import (
     BASIC,
     INFINITY,
@@ -35,7 +37,7 @@ from fairlead.policies.solve.highs import (
     Optimum,
     Statuses,
 )
-from fairlead.policies.solve.interior_point import max_min
+from fairlead.policies.solve.interior_point import MaxMinClasses, max_min
 from fairlead.policies.solve.job_classes import JobClassSizes, group
 
 TOLERANCE = 1e-9  # part of the level that the second phase may give up
@@ -117,11 +119,13 @@ def analytic_centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
     there: Bools = problem.capacity > 0
     price, weight = np.zeros(len(there)), np.zeros(len(some))
     inner, weight[some], price[there], steps = max_min(
-        np.ascontiguousarray(problem.class_worth[some][:, usable]),
-        problem.classes.count[some].astype(np.float64),
-        problem.scale[problem.classes.first][some].astype(np.float64),
-        (np.cumsum(there) - 1)[problem.accelerator_of_slot[usable]],
-        problem.capacity[there],
+        MaxMinClasses(
+            worth=np.ascontiguousarray(problem.class_worth[some][:, usable]),
+            class_size=problem.classes.count[some].astype(np.float64),
+            scale=problem.scale[problem.classes.first][some].astype(np.float64),
+            accelerator_of_slot=(np.cumsum(there) - 1)[problem.accelerator_of_slot[usable]],
+            capacity=problem.capacity[there],
+        ),
         1e-8,
     )
     by_class[np.ix_(some, usable)] = inner
@@ -142,12 +146,14 @@ def _certified(
     prices = price / total if total > 0 else np.zeros_like(price)
     level, use, rent = _certificate(
         share,
-        np.ascontiguousarray(problem.rate),
-        problem.worth,
-        problem.scale,
-        problem.accelerator_of_slot,
-        problem.capacity,
-        problem.classes.of,
+        _CertifiedJobs(
+            rate=np.ascontiguousarray(problem.rate),
+            worth=problem.worth,
+            scale=problem.scale,
+            accelerator_of_slot=problem.accelerator_of_slot,
+            capacity=problem.capacity,
+            class_of=problem.classes.of,
+        ),
         weight / total if total > 0 else np.zeros_like(weight),
         prices,
     )
@@ -214,24 +220,25 @@ def _raise_total_gain(model: HighsModel, first: Optimum, problem: MaxMin) -> Flo
 # --- certificate ---------------------------------------------------------------------------------
 
 
-@kernel(
-    "Tuple((f8, f8, f8))(f8[:,::1], f8[:,::1], f8[::1], f8[::1], i8[::1], f8[::1], i8[::1], f8[::1],"
-    " f8[::1])"
-)
+class _CertifiedJobs(NamedTuple):
+    """The jobs of a ``MaxMin``, and what there is to share."""
+
+    rate: Floats2  # (jobs, slots)
+    worth: Floats1  # (jobs,)
+    scale: Floats1  # (jobs,)
+    accelerator_of_slot: Ints1  # (slots,)
+    capacity: Floats1  # (types,)
+    class_of: Ints1  # (jobs,)
+
+
+@kernel("Tuple((f8, f8, f8))(f8[:,::1], _CertifiedJobs, f8[::1], f8[::1])")
 def _certificate(
-    share: Floats,
-    rate: Floats,
-    worth: Floats,
-    scale: Floats,
-    accelerator_of_slot: Ints,
-    capacity: Floats,
-    of: Ints,
-    weight: Floats,
-    price: Floats,
+    share: Floats, jobs: _CertifiedJobs, weight: Floats, price: Floats
 ) -> tuple[float, float, float]:
-    """From the jobs: the smallest worth of a job's shares (of those that can run, 0 where there is
-    none), the largest use of a job's time or of a type's devices, and the rents of the bound. of: (jobs,)
-    class; weight: (classes,) of each job, adding up to 1 over the jobs; price: (types,)."""
+    """The smallest worth of a job's shares (of those that can run, 0 where there is none), the largest use
+    of a job's time or of a type's devices, and the rents of the bound, all from the jobs' own rows. share:
+    (jobs, slots); weight: (classes,) of each job, adding up to 1 over the jobs; price: (types,)."""
+    rate, worth, scale, capacity = jobs.rate, jobs.worth, jobs.scale, jobs.capacity
     used = np.zeros(len(capacity))
     level = np.inf
     use = 0.0
@@ -242,14 +249,14 @@ def _certificate(
         rent = 0.0
         can = False
         for j in range(share.shape[1]):
-            k = accelerator_of_slot[j]
+            k = jobs.accelerator_of_slot[j]
             gain += rate[i, j] * share[i, j]
             time += share[i, j]
             used[k] += scale[i] * share[i, j]
             if capacity[k] > 0:
                 a = rate[i, j] * worth[i]
                 can = can or a > 0
-                rent = max(rent, a * weight[of[i]] - scale[i] * price[k])
+                rent = max(rent, a * weight[jobs.class_of[i]] - scale[i] * price[k])
         if can:
             level = min(level, gain * worth[i])
         use = max(use, time)

@@ -17,11 +17,13 @@ together by one row per accelerator type, so that a step costs time linear in th
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.model.arrays import Floats, Ints
+from fairlead.model.arrays import Floats
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Floats2, Ints1
 from fairlead.policies.solve.dense_linear_algebra import solve_general
 
 STEPS = 200
@@ -31,16 +33,24 @@ _SHRINK = 0.1  # of the products in a step
 _FLOOR = 1e-40  # rounding must not put a value on the boundary
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NashMarket:
+class NashMarket(NamedTuple):
     """Jobs by class, with weights as budgets. Every class has a positive rate somewhere."""
 
-    rate: Floats  # (classes, slots) steps/s of a job; 0 = cannot run there
-    weight: Floats  # (classes,) > 0
-    count: Floats  # (classes,) jobs, > 0
-    scale: Floats  # (classes,) devices of a job
-    accelerator_of_slot: Ints  # (slots,)
-    capacity: Floats  # (types,) devices, > 0
+    rate: Floats2  # (classes, slots) steps/s of a job; 0 = cannot run there
+    weight: Floats1  # (classes,) > 0
+    class_size: Floats1  # (classes,) jobs, > 0
+    scale: Floats1  # (classes,) devices of a job
+    accelerator_of_slot: Ints1  # (slots,)
+    capacity: Floats1  # (types,) devices, > 0
+
+
+class _Iterate(NamedTuple):
+    """A point, or a step from it in relative changes."""
+
+    primal: Floats2  # (classes, slots + 2) shares, throughput, spare time
+    dual: Floats2  # (classes, slots + 2) their partners, per unit of weight
+    free: Floats1  # (types,) unused devices
+    price: Floats1  # (types,) of a device
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,68 +70,40 @@ def equilibrium(market: NashMarket) -> Equilibrium:
     """The shares with the largest product of throughputs, each to the power of its weight."""
     if not len(market.rate):
         return Equilibrium(np.zeros(market.rate.shape), np.zeros(len(market.capacity)), 0)
-    share, price, steps = _follow(
-        np.ascontiguousarray(market.rate / market.rate.max(axis=1)[:, None]),
-        market.weight / (market.weight @ market.count),
-        market.count,
-        market.scale,
-        market.accelerator_of_slot,
-        market.capacity,
+    normalised = market._replace(
+        rate=np.ascontiguousarray(market.rate / market.rate.max(axis=1)[:, None]),
+        weight=market.weight / (market.weight @ market.class_size),
     )
+    share, price, steps = _follow(normalised)
     used = np.bincount(
-        market.accelerator_of_slot, (market.count * market.scale) @ share, len(market.capacity)
+        market.accelerator_of_slot, (market.class_size * market.scale) @ share, len(market.capacity)
     )
     excess = max(1.0, share.sum(axis=1).max(), (used / market.capacity).max())
-    return Equilibrium(share / excess, price * (market.weight @ market.count), steps)
+    return Equilibrium(share / excess, price * (market.weight @ market.class_size), steps)
 
 
-def surplus(
-    rate: Floats,
-    weight: Floats,
-    scale: Floats,
-    accelerator_of_slot: Ints,
-    capacity: Floats,
-    throughput: Floats,
-    price: Floats,
-) -> float:
+def surplus(jobs: NashMarket, throughput: Floats, price: Floats) -> float:
     """How far the weighted sum of logarithms may be from the optimum: a bound, for any prices >= 0.
 
-    All arrays are of jobs. The logarithm is concave, so  sum w log t' - sum w log t <= sum w t'/t - sum w,
-    and no shares have sum w t'/t above  sum_k p_k N_k + sum_i max(0, max_j(w_i T_ij / t_i - s_i p_k(j))).
+    jobs: a market in which every job is a class of its own; throughput: (jobs,); price: (types,). The
+    logarithm is concave, so  sum w log t' - sum w log t <= sum w t'/t - sum w,  and no shares have
+    sum w t'/t above  sum_k p_k N_k + sum_i max(0, max_j(w_i T_ij / t_i - s_i p_k(j))).
     """
+    weight = jobs.weight
     marginal = weight / throughput
     rent = np.zeros(len(weight))
-    for slot, kind in enumerate(accelerator_of_slot.tolist()):
-        np.maximum(rent, rate[:, slot] * marginal - scale * price[kind], out=rent)
-    return float(rent.sum() + price @ capacity - weight.sum())
+    for slot, accelerator in enumerate(jobs.accelerator_of_slot.tolist()):
+        earned = jobs.rate[:, slot] * marginal - jobs.scale * price[accelerator]
+        np.maximum(rent, earned, out=rent)
+    return float(rent.sum() + price @ jobs.capacity - weight.sum())
 
 
-@kernel(
-    "void(f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1],"
-    " f8, f8[:,::1], f8[:,::1], f8[::1], f8[::1])"
-)
-def _newton(
-    rate: Floats,
-    weight: Floats,
-    count: Floats,
-    scale: Floats,
-    accelerator_of_slot: Ints,
-    capacity: Floats,
-    primal: Floats,
-    dual: Floats,
-    free: Floats,
-    price: Floats,
-    goal: float,
-    up: Floats,
-    up_dual: Floats,
-    up_free: Floats,
-    up_price: Floats,
-) -> None:
-    """One Newton step as relative changes, into up*. goal: what products per unit of weight go to.
-
-    primal: (classes, slots + 2) shares, throughput, spare time; dual: (classes, slots + 2) their partners,
-    per unit of weight; free, price: (types,).
-    """
+@kernel("void(NashMarket, _Iterate, f8, _Iterate)")
+def _newton(market: NashMarket, point: _Iterate, goal: float, step: _Iterate) -> None:
+    """One Newton step as relative changes, into ``step``. goal: what products per unit of weight go to."""
+    rate, weight, count, scale, accelerator_of_slot, capacity = market
+    primal, dual, free, price = point
+    up, up_dual, up_free, up_price = step
     classes, slots = rate.shape
     types = len(capacity)
     made, spare = slots, slots + 1
@@ -201,17 +183,11 @@ def _move(value: Floats, up: Floats, part: float) -> None:
         value[i] = max(_FLOOR, value[i] * (1.0 + part * up[i]))
 
 
-@kernel("f8(f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1])")
-def _gap(
-    rate: Floats,
-    weight: Floats,
-    count: Floats,
-    primal: Floats,
-    dual: Floats,
-    free: Floats,
-    price: Floats,
-) -> float:
+@kernel("f8(NashMarket, _Iterate)")
+def _gap(market: NashMarket, point: _Iterate) -> float:
     """Sum of the products that go to 0, times weight, over all jobs: the gap between the objectives."""
+    rate, weight, count = market.rate, market.weight, market.class_size
+    primal, dual, free, price = point
     slots = rate.shape[1]
     total = 0.0
     for c in range(len(weight)):
@@ -225,28 +201,16 @@ def _gap(
     return total
 
 
-@kernel(
-    "Tuple((f8[:,::1], f8[::1], i8))(f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
-)
-def _follow(
-    rate: Floats,
-    weight: Floats,
-    count: Floats,
-    scale: Floats,
-    accelerator_of_slot: Ints,
-    capacity: Floats,
-) -> tuple[Floats, Floats, int]:
-    """(classes, slots) shares of one job, (types,) prices, and how many steps it took. Weights of all jobs
-    add up to 1; the largest rate of a class is 1."""
+@kernel("_Iterate(NashMarket)")
+def _start(market: NashMarket) -> _Iterate:
+    """A point inside: all linear conditions met, no product above order one."""
+    rate, weight, count, scale, accelerator_of_slot, capacity = market
     classes, slots = rate.shape
-    types = len(capacity)
     made, spare = slots, slots + 1
     primal, dual = np.zeros((classes, slots + 2)), np.ones((classes, slots + 2))
     demand, supply = (count * scale).sum(), capacity.sum()
-    free, price = capacity.copy(), np.full(types, min(1.0 / supply, (weight / scale).min()))
-    for c in range(
-        classes
-    ):  # a point inside: all linear conditions met, no product above order one
+    free, price = capacity.copy(), np.full(len(capacity), min(1.0 / supply, (weight / scale).min()))
+    for c in range(classes):
         primal[c, spare] = 1.0
         for j in range(slots):
             if rate[c, j] <= 0:
@@ -268,28 +232,37 @@ def _follow(
             if rate[c, j] > 0:
                 cost = scale[c] / weight[c] * price[accelerator_of_slot[j]]
                 dual[c, j] = rent + cost - dual[c, made] * rate[c, j]
-    up, up_dual = np.zeros_like(primal), np.zeros_like(dual)
-    up_free, up_price = np.zeros(types), np.zeros(types)
+    return _Iterate(primal, dual, free, price)
+
+
+@kernel("Tuple((f8[:,::1], f8[::1], i8))(NashMarket)")
+def _follow(market: NashMarket) -> tuple[Floats, Floats, int]:
+    """(classes, slots) shares of one job, (types,) prices, and how many steps it took. Weights of all jobs
+    add up to 1; the largest rate of a class is 1."""
+    rate = market.rate
+    classes, slots = rate.shape
+    types = len(market.capacity)
+    point = _start(market)
+    step = _Iterate(
+        np.zeros_like(point.primal), np.zeros_like(point.dual), np.zeros(types), np.zeros(types)
+    )
     products = slots + 2.0
     steps = 0
     while steps < STEPS:
-        gap = _gap(rate, weight, count, primal, dual, free, price)
+        gap = _gap(market, point)
         if gap < _TOLERANCE:
             break
         steps += 1
-        _newton(
-            rate, weight, count, scale, accelerator_of_slot, capacity, primal, dual, free, price,
-            _SHRINK * gap / products, up, up_dual, up_free, up_price,
-        )  # fmt: skip
-        forward = min(_reach(up.ravel()), _reach(up_free))
-        backward = min(_reach(up_dual.ravel()), _reach(up_price))
-        _move(primal.ravel(), up.ravel(), forward)
-        _move(free, up_free, forward)
-        _move(dual.ravel(), up_dual.ravel(), backward)
-        _move(price, up_price, backward)
-    share = primal[:, :slots].copy()
+        _newton(market, point, _SHRINK * gap / products, step)
+        forward = min(_reach(step.primal.ravel()), _reach(step.free))
+        backward = min(_reach(step.dual.ravel()), _reach(step.price))
+        _move(point.primal.ravel(), step.primal.ravel(), forward)
+        _move(point.free, step.free, forward)
+        _move(point.dual.ravel(), step.dual.ravel(), backward)
+        _move(point.price, step.price, backward)
+    share = point.primal[:, :slots].copy()
     for c in range(classes):
         for j in range(slots):
             if rate[c, j] <= 0:
                 share[c, j] = 0.0
-    return share, price, steps
+    return share, point.price, steps

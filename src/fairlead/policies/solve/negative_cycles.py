@@ -6,62 +6,68 @@ of negative length everybody moves on by one arc, at a gain. No job is asked for
 each other: it would have to run in a round for the one, and to be idle in it for the other.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Floats2, Ints1, Ints2
 
 _SURE = 1e-10  # a cycle is negative if it is so by more than this part of its arcs' lengths
 
 
-@kernel("f8(i8[:,::1], i8, i8, i8, i8, i8, f8[::1], i8[::1], i8[::1])")
+class RoundJobs(NamedTuple):
+    """Who runs in which round, and what it is worth to each job to run a round earlier."""
+
+    grid: Ints2  # (rounds, jobs) accelerator type, -1 = does not run; kernels change it
+    worth: Floats1  # (jobs,) falling within each size
+    size: Ints1  # (jobs,) devices
+    class_of: Ints1  # (jobs,) position of the size in ``sizes``
+    sizes: Ints1  # (sizes,) distinct, ascending
+
+
+class _Arcs(NamedTuple):
+    """The graph of rounds, with a last node for free devices."""
+
+    length: Floats2  # (rounds + 1, rounds + 1) cost of a move; inf = there is none
+    by: Ints2  # (rounds, rounds) position of the size of the jobs that move
+    movers: Ints1  # room for the jobs of one move
+
+
+@kernel("f8(RoundJobs, UniTuple(i8, 2), i8, i8, i8, i8[::1])")
 def _movers(
-    grid: Ints,
-    origin: int,
-    to: int,
-    kind: int,
-    c: int,
-    many: int,
-    worth: Floats,
-    class_of: Ints,
-    out: Ints,
+    jobs: RoundJobs, arc: tuple[int, int], accelerator: int, c: int, many: int, out: Ints
 ) -> float:
-    """The best ``many`` jobs of one size to move between two rounds, and what their move costs; inf if
-    there are not so many. Those worth most go to an earlier round, those worth least to a later one."""
-    jobs = grid.shape[1]
+    """The best ``many`` jobs of one size to move along an arc, from one round to another, and what their
+    move costs; inf if there are not so many. Those worth most go to an earlier round, those worth least to
+    a later one."""
+    origin, to = arc
+    n_jobs = jobs.grid.shape[1]
     found, total = 0, 0.0
-    for i in range(jobs):
-        job = i if to < origin else jobs - 1 - i
-        if class_of[job] == c and grid[origin, job] == kind and grid[to, job] == -1:
+    for i in range(n_jobs):
+        job = i if to < origin else n_jobs - 1 - i
+        runs = jobs.class_of[job] == c and jobs.grid[origin, job] == accelerator
+        if runs and jobs.grid[to, job] == -1:
             out[found] = job
             found += 1
-            total += worth[job]
+            total += jobs.worth[job]
             if found == many:
                 return float(total * (to - origin))
     return np.inf
 
 
-@kernel("void(i8[:,::1], i8, i8, i8, f8[::1], i8[::1], i8[::1], f8[:,::1], i8[:,::1], i8[::1])")
-def _arc(
-    grid: Ints,
-    origin: int,
-    to: int,
-    kind: int,
-    worth: Floats,
-    class_of: Ints,
-    sizes: Ints,
-    length: Floats,
-    by: Ints,
-    scratch: Ints,
-) -> None:
-    """The shortest arc between two rounds for a load of the largest of the sizes."""
+@kernel("void(RoundJobs, _Arcs, i8, i8, i8)")
+def _arc(jobs: RoundJobs, arcs: _Arcs, origin: int, to: int, accelerator: int) -> None:
+    """The shortest arc between two rounds for a load of the largest of the sizes, into ``arcs``."""
+    sizes = jobs.sizes
     load = sizes[-1]
-    length[origin, to] = np.inf
+    arcs.length[origin, to] = np.inf
     for c in range(len(sizes)):
         if load % sizes[c] == 0:
-            cost = _movers(grid, origin, to, kind, c, load // sizes[c], worth, class_of, scratch)
-            if cost < length[origin, to]:
-                length[origin, to], by[origin, to] = cost, c
+            cost = _movers(jobs, (origin, to), accelerator, c, load // sizes[c], arcs.movers)
+            if cost < arcs.length[origin, to]:
+                arcs.length[origin, to], arcs.by[origin, to] = cost, c
 
 
 @kernel("i8(f8[:,::1], i8[::1])")
@@ -83,7 +89,7 @@ def negative_cycle(length: Floats, cycle: Ints) -> int:
                     label[b], before[b], last = reach, a, b
         if last < 0:
             return 0
-    for _ in range(nodes):  # labels still fall: behind this node is a cycle
+    for _ in range(nodes):  # labels still fall: the nodes before this one form a cycle
         last = before[last]
     n, at = 0, last
     while n == 0 or at != last:
@@ -99,41 +105,31 @@ def negative_cycle(length: Floats, cycle: Ints) -> int:
     return n if total < -_SURE * weight else 0
 
 
-@kernel("b1(i8[:,::1], i8, i8, f8[::1], i8[::1], i8[::1], i8[::1], i8)")
-def turn(
-    grid: Ints,
-    kind: int,
-    devices: int,
-    worth: Floats,
-    size: Ints,
-    class_of: Ints,
-    sizes: Ints,
-    most: int,
-) -> bool:
-    """Move loads of the largest of the sizes, on one type, around negative cycles until there is none, or
-    ``most`` times; was there any?
-
-    grid: (rounds, jobs) type or -1; jobs by falling worth within each size.
-    """
-    rounds, jobs = grid.shape
+@kernel("b1(RoundJobs, i8, i8, i8)")
+def cancel_cycles(jobs: RoundJobs, accelerator: int, devices: int, limit: int) -> bool:
+    """Move loads of the largest of the sizes, on one type of so many devices, around negative cycles until
+    there is none, or ``limit`` times; was there any?"""
+    grid, sizes = jobs.grid, jobs.sizes
+    rounds, n_jobs = grid.shape
     load = sizes[-1]
     length = np.full((rounds + 1, rounds + 1), np.inf)
-    by, scratch = np.zeros((rounds, rounds), np.int64), np.zeros(load, np.int64)
+    by = np.zeros((rounds, rounds), np.int64)
+    arcs = _Arcs(length, by, np.zeros(load, np.int64))
     stale = np.ones(rounds + 1, np.bool_)
     cycle = np.empty(rounds + 1, np.int64)
     movers, count = np.empty((rounds + 1, load), np.int64), np.empty(rounds + 1, np.int64)
-    for turns in range(most):
+    for turns in range(limit):
         for a in range(rounds):
             if stale[a]:
                 used = 0
-                for job in range(jobs):
-                    if grid[a, job] == kind:
-                        used += size[job]
+                for job in range(n_jobs):
+                    if grid[a, job] == accelerator:
+                        used += jobs.size[job]
                 length[a, rounds] = 0.0 if devices - used >= load else np.inf
                 length[rounds, a] = 0.0
             for b in range(rounds):
                 if a != b and (stale[a] or stale[b]):
-                    _arc(grid, a, b, kind, worth, class_of, sizes, length, by, scratch)
+                    _arc(jobs, arcs, a, b, accelerator)
         stale[:] = False
         n = negative_cycle(length, cycle)
         if n == 0:
@@ -144,10 +140,10 @@ def turn(
             stale[a] = True
             if a < rounds and b < rounds:
                 count[i] = load // sizes[by[a, b]]
-                _movers(grid, a, b, kind, by[a, b], count[i], worth, class_of, movers[i])
+                _movers(jobs, (a, b), accelerator, by[a, b], count[i], movers[i])
         for i in range(n):
             a, b = cycle[i], cycle[(i + 1) % n]
             for m in range(count[i]):
                 grid[a, movers[i, m]] = -1
-                grid[b, movers[i, m]] = kind
+                grid[b, movers[i, m]] = accelerator
     return True

@@ -37,7 +37,7 @@ from fairlead.policies.solve.breakpoints import (
     find_breakpoints,
     segment,
 )
-from fairlead.policies.solve.interior_point import max_min
+from fairlead.policies.solve.interior_point import MaxMinClasses, max_min
 from fairlead.policies.solve.job_classes import JobClassSizes, group
 from fairlead.policies.solve.program import (
     ExtraColumns,
@@ -180,9 +180,10 @@ def _by_breakpoints(
     if every > 1 and start.level == level:  # a sample of the jobs tells about where the level is
         rows = np.arange(0, len(steps), every)
         sample = (kinds.of[rows], steps[rows], problem.age[rows], problem.isolated[rows])
-        start = _newton(problem, kinds, sample, float(every), 1e-4, level, start)
+        root = _LevelRoot(problem, kinds, sample, float(every), level)
+        start = root.newton(start, 1e-4)
     jobs = (kinds.of, steps, problem.age, problem.isolated)
-    end = _newton(problem, kinds, jobs, 1.0, REQUIREMENT_TOLERANCE, level, start)
+    end = _LevelRoot(problem, kinds, jobs, 1.0, level).newton(start, REQUIREMENT_TOLERANCE)
     program, answer = end.program, end.answer
     assert program is not None
     assert answer is not None
@@ -208,10 +209,10 @@ def largest_ratio(
     program: Program, least: ProgramSolution, measure: LinearObjective
 ) -> ProgramSolution:
     """The largest measure at the least excess, which is the programme's first further column. Rounding may
-    leave nothing exactly there: then a little beside it, or ``least`` itself."""
+    leave nothing exactly there: then a little more of it, or ``least`` itself."""
     excess = max(float(least.columns[0]), 0.0)
-    for colocated_rate in (0.0, TOLERANCE):
-        program.bound(0, -1.0, excess + colocated_rate)
+    for allowance in (0.0, TOLERANCE):
+        program.bound(0, -1.0, excess + allowance)
         with contextlib.suppress(SolveError):
             return program.maximise(measure, np.zeros(1))
     return least
@@ -229,49 +230,55 @@ class _WarmStart:
     answer: ProgramSolution | None = None
 
 
-def _newton(
-    problem: Levels,
-    kinds: _Kinds,
-    jobs: tuple[Ints, Floats, Floats, Floats],
-    each: float,
-    met: float,
-    floor: float,
-    start: _WarmStart,
-) -> _WarmStart:
-    """The level at which lambda is 1, or the floor where that is lower, and the programme there. jobs:
-    their kind, steps, age and isolated time; each: how many every one of them stands for. From either
-    side a step ends below the level, for lambda is convex."""
-    level, program, iterations, warm = start.level, start.program, start.iterations, start.warm
-    for _ in range(STEPS):
-        need, slope = _breakpoint_weights(*jobs, kinds.breakpoints, level)
-        count = np.maximum(need.ravel() * each, MIN_LEVEL * len(kinds.of))
-        if program is None:
-            program = _program(problem, kinds, count, start.basis)
-        else:
-            program.recount(count)
-        answer = program.maximise(
-            LinearObjective(
-                np.zeros(kinds.breakpoints.size), np.zeros(len(problem.accelerator_of_slot))
-            )
-        )
-        iterations += answer.iterations
-        warm = warm or answer.warm
-        excess = float(answer.columns[0])
-        price = answer.device_price[problem.accelerator_of_slot]
+@dataclass(frozen=True, slots=True)
+class _LevelRoot:
+    """The level at which lambda is 1, sought for jobs each of which may stand for several."""
+
+    problem: Levels
+    kinds: _Kinds
+    jobs: tuple[Ints, Floats, Floats, Floats]  # their job types, steps, age and isolated time
+    each: float  # how many jobs each of them stands for
+    floor: float  # no level is below
+
+    def newton(self, start: _WarmStart, tolerance: float) -> _WarmStart:
+        """The level at which lambda is within the tolerance of 1, or the floor where that is lower, and the
+        programme there. From either side a step ends below the level, for lambda is convex."""
+        kinds, program = self.kinds, start.program
+        level, iterations, warm = start.level, start.iterations, start.warm
+        slots = len(self.problem.accelerator_of_slot)
+        nothing = LinearObjective(np.zeros(kinds.breakpoints.size), np.zeros(slots))
+        for _ in range(STEPS):
+            need, slope = _breakpoint_weights(*self.jobs, kinds.breakpoints, level)
+            count = np.maximum(need.ravel() * self.each, MIN_LEVEL * len(kinds.of))
+            if program is None:
+                program = _program(self.problem, kinds, count, start.basis)
+            else:
+                program.recount(count)
+            answer = program.maximise(nothing)
+            iterations += answer.iterations
+            warm = warm or answer.warm
+            excess = float(answer.columns[0])
+            falls = self._slope_of_cost(answer, slope)
+            after = max(self.floor, level - excess / falls) if falls < 0 else level
+            if abs(excess) <= tolerance or abs(after - level) <= STALL_TOLERANCE * level:
+                return _WarmStart(
+                    level=level,
+                    basis=start.basis,
+                    iterations=iterations,
+                    warm=warm,
+                    program=program,
+                    answer=answer,
+                )
+            level = after
+        raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
+
+    def _slope_of_cost(self, answer: ProgramSolution, slope: Floats) -> float:
+        """How fast what all jobs need costs less as the level rises, at the answer's prices. slope: (job
+        types, breakpoints) of the jobs that need each rate."""
+        kinds = self.kinds
+        price = answer.device_price[self.problem.accelerator_of_slot]
         cost = breakpoint_cost(kinds.rate, kinds.scale, kinds.breakpoints, price)
-        falls = float((cost * slope).sum()) * each
-        after = max(floor, level - excess / falls) if falls < 0 else level
-        if abs(excess) <= met or abs(after - level) <= STALL_TOLERANCE * level:
-            return _WarmStart(
-                level=level,
-                basis=start.basis,
-                iterations=iterations,
-                warm=warm,
-                program=program,
-                answer=answer,
-            )
-        level = after
-    raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
+        return float((cost * slope).sum()) * self.each
 
 
 @kernel(
@@ -370,13 +377,18 @@ def _by_jobs(problem: Levels, kinds: _Kinds, steps: Floats, floor: float) -> _Fo
     rate = np.ascontiguousarray(kinds.rate[kinds.of[row]][:, usable])
     scale = problem.scale[row].astype(np.float64)
     age, isolated, left = problem.age[row], problem.isolated[row], steps[row]
+    classes = MaxMinClasses(
+        worth=rate,
+        class_size=count,
+        scale=scale,
+        accelerator_of_slot=types[usable],
+        capacity=problem.capacity[there],
+    )
     level, low, high, iterations = floor, floor, np.inf, 0
     for _ in range(STEPS):
         left_s = level * isolated - age
         worth = rate * (left_s / left)[:, None]
-        inner, weight, price, n = max_min(
-            worth, count, scale, types[usable], problem.capacity[there], _CLOSE
-        )
+        inner, weight, price, n = max_min(classes._replace(worth=worth), _CLOSE)
         iterations += n
         part = (worth * inner).sum(axis=1)
         z = float(part.min())

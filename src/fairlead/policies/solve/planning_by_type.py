@@ -24,7 +24,7 @@ from fairlead.policies.solve.highs import (
     HighsModel,
     LinearProgram,
 )
-from fairlead.policies.solve.local_search import local_search
+from fairlead.policies.solve.local_search import SearchJobs, local_search
 from fairlead.policies.solve.planning_problem import (
     PlanningProblem,
     RoundCounts,
@@ -67,7 +67,7 @@ def solve_types(problem: PlanningProblem) -> RoundCounts:
     counts, objective = np.zeros((jobs, types), np.int64), -np.inf
     starts = (_rounded(problem, rounds), np.floor(rounds + _WHOLE).astype(np.int64))
     for start, part in product(starts, _LATER):
-        some, value = _climbed(problem, start, most + part * _round_s(problem))
+        some, value = _searched(problem, start, most + part * _round_s(problem))
         if value > objective:
             counts, objective = some, value
         if objective >= bound - _NEAR * max(1.0, abs(bound)):
@@ -79,21 +79,23 @@ def solve_types(problem: PlanningProblem) -> RoundCounts:
     )
 
 
-def _climbed(problem: PlanningProblem, start: Ints, limit: float) -> tuple[Ints, float]:
+def _searched(problem: PlanningProblem, start: Ints, limit: float) -> tuple[Ints, float]:
     """Better counts, if possible with no more than the limit remaining of any job, and their objective:
     -inf if somebody has less than ``at_least``."""
     speed = speed_of(problem)
     need = np.maximum(problem.at_least, _progress_at(problem.remaining, limit))
-    spread = float(np.ptp(problem.utility)) + problem.penalty * float(np.ptp(problem.remaining))
+    stake = float(np.ptp(problem.utility)) + problem.penalty * float(np.ptp(problem.remaining))
     counts = local_search(
+        SearchJobs(
+            speed=speed,
+            utility=np.ascontiguousarray(problem.utility),
+            need=np.minimum(need, _most(problem)),
+            shortfall_price=1e3 * (stake + 1.0),
+            scale=problem.scale,
+            rounds=problem.rounds,
+        ),
         start,
-        speed,
-        np.ascontiguousarray(problem.utility),
-        np.minimum(need, _most(problem)),
-        1e3 * (spread + 1.0),
-        problem.scale,
         problem.devices * problem.rounds,
-        problem.rounds,
     )
     progress = (counts * speed).sum(axis=1)
     if (progress < problem.at_least - 1e-9).any():
@@ -108,10 +110,10 @@ def _rounded(problem: PlanningProblem, rounds: Floats) -> Ints:
     free = problem.devices * problem.rounds - problem.scale @ counts
     time = problem.rounds - counts.sum(axis=1)
     order = np.argsort(-part, axis=None, kind="stable")[: np.count_nonzero(part > _WHOLE)]
-    for job, kind in np.column_stack(np.unravel_index(order, part.shape)).tolist():
-        if problem.scale[job] <= free[kind] and time[job] > 0:
-            counts[job, kind] += 1
-            free[kind] -= problem.scale[job]
+    for job, accelerator in np.column_stack(np.unravel_index(order, part.shape)).tolist():
+        if problem.scale[job] <= free[accelerator] and time[job] > 0:
+            counts[job, accelerator] += 1
+            free[accelerator] -= problem.scale[job]
             time[job] -= 1
     return counts
 
@@ -153,14 +155,14 @@ class _Relaxed:
 
     problem: PlanningProblem
     job: Ints  # (columns,) of the rounds
-    kind: Ints  # (columns,) of the rounds
+    accelerator: Ints  # (columns,) of the rounds
     speed: Floats  # (columns,) of the rounds
 
     @classmethod
     def of(cls, problem: PlanningProblem) -> "_Relaxed":
         speed = speed_of(problem)
-        job, kind = np.nonzero(speed)
-        return cls(problem, job, kind, speed[job, kind])
+        job, accelerator = np.nonzero(speed)
+        return cls(problem, job, accelerator, speed[job, accelerator])
 
     def solve(self) -> tuple[float, Floats, float]:
         """The optimum, and the rounds (jobs, types) and M there."""
@@ -177,25 +179,25 @@ class _Relaxed:
         repeated = np.repeat(np.arange(n), per)
         offset = np.arange(len(repeated)) - np.repeat(np.cumsum(per) - per, per)
         line = from_line[self.job[repeated]] + offset
-        row = [self.job, jobs + self.job, 2 * jobs + lines + self.kind, 2 * jobs + line]
+        row = [self.job, jobs + self.job, 2 * jobs + lines + self.accelerator, 2 * jobs + line]
         column = [np.arange(n)] * 3 + [repeated]
         entry = [
             self.speed,
             np.ones(n),
-            p.scale[self.job] / p.devices[self.kind],
+            p.scale[self.job] / p.devices[self.accelerator],
             -tangent[line] * self.speed[repeated] / unit,
         ]
         row += [owner, 2 * jobs + np.arange(lines)]
         column += [n + np.arange(len(owner)), np.full(lines, m_column)]
         entry += [np.full(len(owner), -1.0), np.ones(lines)]
-        program = _program(
-            np.concatenate((np.zeros(n), slope, [-p.penalty * unit])),
-            np.concatenate((np.zeros(m_column), [floor / unit])),
-            np.concatenate((np.full(n, float(p.rounds)), width, [INFINITY])),
-            np.concatenate(
+        program = _by_columns(
+            cost=np.concatenate((np.zeros(n), slope, [-p.penalty * unit])),
+            col_lower=np.concatenate((np.zeros(m_column), [floor / unit])),
+            col_upper=np.concatenate((np.full(n, float(p.rounds)), width, [INFINITY])),
+            row_lower=np.concatenate(
                 (p.at_least, np.full(jobs, -INFINITY), height / unit, np.full(types, -INFINITY))
             ),
-            np.concatenate(
+            row_upper=np.concatenate(
                 (
                     np.full(jobs, INFINITY),
                     np.full(jobs, float(p.rounds)),
@@ -203,15 +205,15 @@ class _Relaxed:
                     np.full(types, float(p.rounds)),
                 )
             ),
-            np.concatenate(row),
-            np.concatenate(column),
-            np.concatenate(entry),
+            row=np.concatenate(row),
+            column=np.concatenate(column),
+            entry=np.concatenate(entry),
         )
         model = HighsModel(program)
         model.load()
         best = model.maximise()
         rounds = np.zeros((jobs, types))
-        rounds[self.job, self.kind] = best.value[:n]
+        rounds[self.job, self.accelerator] = best.value[:n]
         return best.objective + float(p.utility[:, 0].sum()), rounds, best.value[-1] * unit
 
     def _lines(self) -> tuple[Ints, Floats, Floats, float]:
@@ -245,7 +247,8 @@ def _turns(step: Floats) -> Bools:
     return turns
 
 
-def _program(
+def _by_columns(
+    *,
     cost: Floats,
     col_lower: Floats,
     col_upper: Floats,
@@ -255,7 +258,7 @@ def _program(
     column: Ints,
     entry: Floats,
 ) -> LinearProgram:
-    """Entries in any order into columns."""
+    """A programme of entries in any order, which are sorted into columns. row, column, entry: (entries,)."""
     order = np.argsort(column, kind="stable")
     start = np.zeros(len(cost) + 1, np.int32)
     np.cumsum(np.bincount(column, minlength=len(cost)), out=start[1:])

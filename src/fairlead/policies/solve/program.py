@@ -26,12 +26,13 @@ row over its capacity. Every row is then of order one, for ten jobs or a million
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.solve.highs import (
     BASIC,
@@ -498,20 +499,17 @@ class _Pairs:
     ) -> tuple[Ints, Ints, Ints]:
         """(class, slot, best partner of the class there) where a pair earns something."""
         problem = self.problem
-        partner = _best_partner(
-            self.order,
-            self.block,
-            problem.classes.count,
-            number,
-            problem.scale,
-            problem.rate,
-            problem.kind,
-            self.colocated_rate,
-            value,
-            time,
-            cost,
-            least,
+        classes = _PairClasses(
+            order=self.order,
+            block=self.block,
+            class_size=problem.classes.count,
+            scale=problem.scale,
+            rate=problem.rate,
+            job_type=problem.kind,
+            colocated_rate=self.colocated_rate,
         )
+        prices = _PairPrices(value=value, time=time, cost=cost)
+        partner = _best_partner(classes, prices, number, least)
         first, slot = np.nonzero(partner >= 0)
         return first, slot, partner[first, slot]
 
@@ -541,27 +539,34 @@ class _Pairs:
         return Configurations(first, second, slot, rate)
 
 
-@kernel(
-    "i8[:,::1](i8[::1], i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], i8[::1], f8[:,:,::1], f8[:,::1],"
-    " f8[::1], f8[::1], f8)"
-)
-def _best_partner(
-    order: Ints,
-    block: Ints,
-    count: Floats,
-    number: Floats,
-    scale: Floats,
-    rate: Floats,
-    kind: Ints,
-    colocated_rate: Floats,
-    value: Floats,
-    time: Floats,
-    cost: Floats,
-    least: float,
-) -> Ints:
+class _PairClasses(NamedTuple):
+    """Classes of jobs, in blocks of equal scale factor within which they may run in pairs."""
+
+    order: Ints1  # (classes,) by scale factor
+    block: Ints1  # (blocks + 1,) where each scale factor begins in order
+    class_size: Floats1  # (classes,) jobs
+    scale: Floats1  # (classes,) devices of a job
+    rate: Floats2  # (classes, slots) steps/s alone
+    job_type: Ints1  # (classes,) row of colocated_rate
+    colocated_rate: Floats3  # (job types, job types, slots) steps/s of the first
+
+
+class _PairPrices(NamedTuple):
+    """What a pair earns and costs."""
+
+    value: Floats2  # (classes, slots) per step/s
+    time: Floats1  # (classes,) per unit of a job's time
+    cost: Floats1  # (slots,) per device
+
+
+@kernel("i8[:,::1](_PairClasses, _PairPrices, f8[::1], f8)")
+def _best_partner(of: _PairClasses, prices: _PairPrices, number: Floats, least: float) -> Ints:
     """(classes, slots) the partner class, not before the class itself in order, with which as many pairs
-    as number allows earn most, and more than least; -1 = none. Pairs that taking turns beats are left
-    out."""
+    as ``number``, (classes,), allows earn most, and more than ``least``; -1 = none. Pairs that taking turns
+    beats are left out."""
+    order, block, scale, rate = of.order, of.block, of.scale, of.rate
+    job_type, colocated_rate = of.job_type, of.colocated_rate
+    value, time, cost = prices
     classes, slots = rate.shape
     out = np.full((classes, slots), -1, np.int64)
     for b in range(len(block) - 1):
@@ -573,10 +578,10 @@ def _best_partner(
                 most = 0.0
                 for j in range(i, block[b + 1]):
                     d = order[j]
-                    if rate[d, t] <= 0 or (c == d and count[c] < 2):
+                    if rate[d, t] <= 0 or (c == d and of.class_size[c] < 2):
                         continue
-                    mine = colocated_rate[kind[c], kind[d], t]
-                    yours = colocated_rate[kind[d], kind[c], t]
+                    mine = colocated_rate[job_type[c], job_type[d], t]
+                    yours = colocated_rate[job_type[d], job_type[c], t]
                     if mine / rate[c, t] + yours / rate[d, t] <= 1 + 1e-9:
                         continue
                     earns = value[c, t] * mine + value[d, t] * yours

@@ -17,7 +17,7 @@ import numpy as np
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.policies.solve.knapsack import choose, exchange_range
-from fairlead.policies.solve.negative_cycles import turn
+from fairlead.policies.solve.negative_cycles import RoundJobs, cancel_cycles
 
 SWEEPS = 50  # of both moves; rarely more than five gain anything
 FEW_SWEEPS = 8  # where turns are few, for each sweep leaves some to the next
@@ -41,10 +41,16 @@ def order_rounds(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> 
     sizes, class_of = np.unique(size, return_inverse=True)
     grid = _heaviest_first(np.ascontiguousarray(schedule[active].T), worth)
     reach, _ = exchange_range(sizes)
-    kinds = class_of.reshape(-1).astype(np.int64)
     turns = max(WORK // (len(grid) ** 2 * len(active)), FEWEST)
     sweeps = SWEEPS if turns >= TURNS else FEW_SWEEPS
-    _sweep(grid, worth, size, kinds, sizes, devices, reach, sweeps, min(turns, TURNS))
+    jobs = RoundJobs(
+        grid=grid,
+        worth=worth,
+        size=size,
+        class_of=class_of.reshape(-1).astype(np.int64),
+        sizes=sizes,
+    )
+    _sweep(jobs, devices, reach, sweeps, min(turns, TURNS))
     ranked = np.full(schedule.shape, -1)
     ranked[active] = grid.T
     return ranked
@@ -62,97 +68,68 @@ def _heaviest_first(grid: Ints, worth: Floats) -> Ints:
     return np.ascontiguousarray(grid[np.argsort(-((grid >= 0) @ worth), kind="stable")])
 
 
-@kernel("b1(i8[:,::1], i8, i8, i8, f8[::1], i8[::1], i8[::1], i8[::1], i8, i8)")
+@kernel("b1(RoundJobs, UniTuple(i8, 2), i8, i8, i8)")
 def _deal(
-    grid: Ints,
-    early: int,
-    late: int,
-    kind: int,
-    worth: Floats,
-    size: Ints,
-    class_of: Ints,
-    sizes: Ints,
-    devices: int,
-    reach: int,
+    jobs: RoundJobs, pair: tuple[int, int], accelerator: int, devices: int, reach: int
 ) -> bool:
-    """Deal out anew, on one type, the jobs that run in one of two rounds only; did that gain anything?
-
-    grid: (rounds, jobs), jobs by falling worth per device.
-    """
-    jobs = grid.shape[1]
-    movable = np.empty(jobs, np.int64)
-    n, room, room_late, weight, held = 0, devices, devices, 0, 0.0
-    for job in range(jobs):
+    """Deal out anew, on one type of so many devices, the jobs that run in one of two rounds only, an early
+    and a late one; did that gain anything? reach: of ``exchange_range``."""
+    grid, worth, size = jobs.grid, jobs.worth, jobs.size
+    early, late = pair
+    n_jobs = grid.shape[1]
+    movable = np.empty(n_jobs, np.int64)
+    n, room, room_late, weight, runs_early = 0, devices, devices, 0, 0.0
+    for job in range(n_jobs):
         a, b = grid[early, job], grid[late, job]
-        if (a == kind and b == -1) or (a == -1 and b == kind):
+        if (a == accelerator and b == -1) or (a == -1 and b == accelerator):
             movable[n] = job
             n += 1
             weight += size[job]
-            if a == kind:
-                held += worth[job]
+            if a == accelerator:
+                runs_early += worth[job]
         else:
-            if a == kind:
+            if a == accelerator:
                 room -= size[job]
-            if b == kind:
+            if b == accelerator:
                 room_late -= size[job]
     if n == 0:
         return False
-    value, kinds = np.empty(n), np.empty(n, np.int64)
+    value, class_of = np.empty(n), np.empty(n, np.int64)
     for i in range(n):
-        value[i], kinds[i] = worth[movable[i]], class_of[movable[i]]
-    taken = choose(value, kinds, sizes, weight - room_late, room, reach)
+        value[i], class_of[i] = worth[movable[i]], jobs.class_of[movable[i]]
+    taken = choose(value, class_of, jobs.sizes, weight - room_late, room, reach)
     gained, weight_early = 0.0, 0
     for i in range(n):
         if taken[i]:
             gained += worth[movable[i]]
             weight_early += size[movable[i]]
-    if gained <= held * (1 + 1e-12) or weight_early > room or weight - weight_early > room_late:
+    fits = weight_early <= room and weight - weight_early <= room_late
+    if gained <= runs_early * (1 + 1e-12) or not fits:
         return False
     for i in range(n):
-        grid[early, movable[i]] = kind if taken[i] else -1
-        grid[late, movable[i]] = -1 if taken[i] else kind
+        grid[early, movable[i]] = accelerator if taken[i] else -1
+        grid[late, movable[i]] = -1 if taken[i] else accelerator
     return True
 
 
-@kernel("i8(i8[:,::1], f8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8, i8, i8)")
-def _sweep(
-    grid: Ints,
-    worth: Floats,
-    size: Ints,
-    class_of: Ints,
-    sizes: Ints,
-    devices: Ints,
-    reach: int,
-    sweeps: int,
-    turns: int,
-) -> int:
-    """Both moves, on every type, until neither gains anything; returns the sweeps."""
-    rounds = len(grid)
+@kernel("i8(RoundJobs, i8[::1], i8, i8, i8)")
+def _sweep(jobs: RoundJobs, devices: Ints, reach: int, sweeps: int, turns: int) -> int:
+    """Make both moves, on every type, until neither gains anything; how many sweeps. devices: (types,)."""
+    rounds, sizes = len(jobs.grid), jobs.sizes
     for sweep in range(sweeps):
         gained = False
-        for kind in range(len(devices)):
+        for accelerator in range(len(devices)):
             for apart in range(1, rounds):
                 for early in range(rounds - apart):
-                    gained |= _deal(
-                        grid,
-                        early,
-                        early + apart,
-                        kind,
-                        worth,
-                        size,
-                        class_of,
-                        sizes,
-                        devices[kind],
-                        reach,
-                    )
+                    pair = (early, early + apart)
+                    gained |= _deal(jobs, pair, accelerator, devices[accelerator], reach)
         if sweep > 0 and not gained:
             return sweep
         gained = False
-        for kind in range(len(devices)):
+        for accelerator in range(len(devices)):
             for c in range(len(sizes)):
-                gained |= turn(
-                    grid, kind, devices[kind], worth, size, class_of, sizes[: c + 1], turns
-                )
+                some = RoundJobs(jobs.grid, jobs.worth, jobs.size, jobs.class_of, sizes[: c + 1])
+                gained |= cancel_cycles(some, accelerator, devices[accelerator], turns)
         if not gained:
             return sweep
     return sweeps

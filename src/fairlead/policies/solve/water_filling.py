@@ -21,17 +21,18 @@ The certificate: by the cut that stopped them, rows can together have at most a 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from fairlead.errors import SolveError
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Floats2, Ints1
 from fairlead.policies.solve import breakpoints as breakpoint_weights
 from fairlead.policies.solve.breakpoints import JobClasses
 from fairlead.policies.solve.highs import BASIC, LOWER
-from fairlead.policies.solve.interior_point import max_min
+from fairlead.policies.solve.interior_point import MaxMinClasses, max_min
 from fairlead.policies.solve.job_classes import JobClassSizes
 from fairlead.policies.solve.program import (
     ExtraColumns,
@@ -329,11 +330,13 @@ def centre_problem(jobs: FillJobs, height: Floats) -> tuple[Floats, int]:
     some = np.flatnonzero(need > 0)
     rate = jobs.kinds.rate[jobs.kind[some]][:, usable]
     inner, _, _, steps = max_min(
-        np.ascontiguousarray(rate / need[some, None]),
-        jobs.count[some],
-        jobs.kinds.scale[jobs.kind[some]],
-        (np.cumsum(there) - 1)[jobs.accelerator_of_slot[usable]],
-        jobs.capacity[there],
+        MaxMinClasses(
+            worth=np.ascontiguousarray(rate / need[some, None]),
+            class_size=jobs.count[some],
+            scale=jobs.kinds.scale[jobs.kind[some]],
+            accelerator_of_slot=(np.cumsum(there) - 1)[jobs.accelerator_of_slot[usable]],
+            capacity=jobs.capacity[there],
+        ),
         1e-9,
     )
     inner[rate <= 0] = 0.0
@@ -482,36 +485,47 @@ class FillCertificate:
         return max(0.0, float((1.0 - self.least[some] / height[some]).max(initial=0.0)))
 
 
-def measure(
-    jobs: FillJobs, of: Ints, share: Floats, rate: Floats, scale: Ints, weight: Floats, each: Floats
-) -> FillCertificate:
-    """of: (jobs,) row; share, rate: (jobs, slots); scale, weight: (jobs,); each: (rows,) weight of a job."""
-    return FillCertificate(
-        *_measure(
-            of, share, np.ascontiguousarray(rate), scale, weight, jobs.kinds.rate, jobs.kinds.scale,
-            jobs.kind, each, jobs.unit, jobs.accelerator_of_slot, jobs.capacity,
-        )
-    )  # fmt: skip
+class JobShares(NamedTuple):
+    """Single jobs, the row that each is in, and its shares."""
+
+    row: Ints1  # (jobs,)
+    share: Floats2  # (jobs, slots)
+    rate: Floats2  # (jobs, slots) steps/s
+    scale: Ints1  # (jobs,) devices
+    weight: Floats1  # (jobs,)
 
 
-@kernel(
-    "Tuple((f8[::1], f8[::1], f8, b1))(i8[::1], f8[:,::1], f8[:,::1], i8[::1], f8[::1], f8[:,::1],"
-    " f8[::1], i8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
-)
-def _measure(
-    of: Ints,
-    share: Floats,
-    rate: Floats,
-    scale: Ints,
-    weight: Floats,
-    kind_rate: Floats,
-    kind_scale: Floats,
-    kind: Ints,
-    each: Floats,
-    unit: Floats,
-    accelerator_of_slot: Ints,
-    capacity: Floats,
-) -> tuple[Floats, Floats, float, bool]:
+class _JobRows(NamedTuple):
+    """What the jobs of a row are taken for, and what there is to share."""
+
+    job_type: Ints1  # (rows,) row of the tables of job types
+    type_rate: Floats2  # (job types, slots) steps/s
+    type_scale: Floats1  # (job types,) devices
+    weight: Floats1  # (rows,) of a job
+    unit: Floats1  # (rows,) steps/s of a job at height 1
+    accelerator_of_slot: Ints1  # (slots,)
+    capacity: Floats1  # (types,) devices
+
+
+def measure(jobs: FillJobs, single: JobShares, weight: Floats) -> FillCertificate:
+    """The heights and uses that the shares of single jobs give. weight: (rows,) of a job."""
+    rows = _JobRows(
+        job_type=jobs.kind,
+        type_rate=jobs.kinds.rate,
+        type_scale=jobs.kinds.scale,
+        weight=weight,
+        unit=jobs.unit,
+        accelerator_of_slot=jobs.accelerator_of_slot,
+        capacity=jobs.capacity,
+    )
+    return FillCertificate(*_measure(single, rows))
+
+
+@kernel("Tuple((f8[::1], f8[::1], f8, b1))(JobShares, _JobRows)")
+def _measure(jobs: JobShares, rows: _JobRows) -> tuple[Floats, Floats, float, bool]:
+    """The fields of a ``FillCertificate``."""
+    of, share, rate, scale, weight = jobs
+    kind, unit, capacity = rows.job_type, rows.unit, rows.capacity
     least, total = np.full(len(kind), np.inf), np.zeros(len(kind))
     used = np.zeros(len(capacity))
     use = 0.0
@@ -519,12 +533,12 @@ def _measure(
     for i in range(len(of)):
         row = of[i]
         c = kind[row]
-        alike = alike and scale[i] == kind_scale[c] and weight[i] == each[row]
+        alike = alike and scale[i] == rows.type_scale[c] and weight[i] == rows.weight[row]
         got = 0.0
         time = 0.0
         for j in range(share.shape[1]):
-            k = accelerator_of_slot[j]
-            alike = alike and (rate[i, j] == kind_rate[c, j] or capacity[k] <= 0)
+            k = rows.accelerator_of_slot[j]
+            alike = alike and (rate[i, j] == rows.type_rate[c, j] or capacity[k] <= 0)
             got += rate[i, j] * share[i, j]
             time += share[i, j]
             used[k] += scale[i] * share[i, j]
