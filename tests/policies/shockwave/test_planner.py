@@ -85,7 +85,7 @@ def test_rests_that_all_work_covers_are_not_pressed() -> None:
     """A long job that can wait leaves the devices to others; the release's penalty never does."""
     rows = [row(60) for _ in range(30)] + [row(300)]
     answer, _ = planned(shot(rows, devices=1))
-    pressed, _ = planned(shot(rows, devices=1), replace(DEFAULT, spare=0.0))
+    pressed, _ = planned(shot(rows, devices=1), replace(DEFAULT, makespan_slack=0.0))
     assert (answer.slot[-1] >= 0).sum() < (pressed.slot[-1] >= 0).sum()
 
 
@@ -199,7 +199,7 @@ def test_any_jobs_on_any_types(jobs: list[tuple[float, float, int]], fast: int, 
 
 
 def test_options_are_written_and_read() -> None:
-    for options in (DEFAULT, RELEASED, replace(DEFAULT, bases=(0.0, 0.5, 1.0), stay=0.25)):
+    for options in (DEFAULT, RELEASED, replace(DEFAULT, bases=(0.0, 0.5, 1.0), stickiness=0.25)):
         assert read_options(write_options(options)) == options
     named = registry.make("shockwave:power=3,rounds=12", seed=0, profile="default")
     assert isinstance(named, Shockwave)

@@ -30,7 +30,7 @@ class EpochTime(StrEnum):
 
 
 class Predictor(StrEnum):
-    """How the rest of a job is foreseen."""
+    """How the remaining work of a job is forecast."""
 
     POSTERIOR = "posterior"  # Dirichlet, from what was seen
     ORACLE = "oracle"  # from the schedule itself, which nobody knows in a real cluster
@@ -45,7 +45,7 @@ class Share(StrEnum):
 
 
 class Regulariser(StrEnum):
-    """By what measure the longest rest is held against a plan."""
+    """By what measure the job with most work left is held against a plan."""
 
     RELATIVE = "relative"  # to the time that all work needs at least
     SECONDS = "seconds"  # the release's, whose k spans eight orders of magnitude
@@ -68,14 +68,14 @@ class ShockwaveOptions:
     replan_on_adaptation: bool = True  # plan anew when a job changes its batch size
     k: float = 10.0  # weight of the regulariser
     regulariser: Regulariser = Regulariser.RELATIVE
-    spare: float = 0.9  # rests below so much of the least time for all work are not held against it
+    makespan_slack: float = 0.9  # no penalty for less left than this part of the least time for all work
     power: float = 8.0  # lambda: a late job's utility counts ratio ** power
     urgent_power: float = 100.0  # instead, if it would be done within a round
     largest_weight: float = 1e6  # bound of these; inf = none
     rho: float = 1.0  # jobs are late above it
     momentum: float = 0.5  # of the mean of the targets against the last one
     bases: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of the piecewise linear logarithm
-    origin: float = 1e-6  # stands for 0 in it
+    log_floor: float = 1e-6  # stands for 0 in that logarithm
     whole_epochs: bool = False  # count finished epochs only, and epoch times in whole seconds
     capped: bool = True  # with whole epochs, an unfinished job has at least one left
     epoch_time: EpochTime = EpochTime.PRESENT
@@ -85,7 +85,7 @@ class ShockwaveOptions:
     tolerance: float = 0.1  # relative difference from which times are corrected
     share: Share = Share.BY_JOB
     lateness: Lateness = Lateness.SUBMISSION
-    stay: float = 3.0  # weight of a running job in the order of rounds is so much larger
+    stickiness: float = 3.0  # a running job's weight in the order of rounds is larger by this part
 
 
 DEFAULT = ShockwaveOptions()
@@ -95,7 +95,7 @@ RELEASED = replace(
     replan_on_adaptation=False,
     k=1e-3,
     regulariser=Regulariser.SECONDS,
-    spare=0.0,
+    makespan_slack=0.0,
     power=12.0,
     momentum=0.9,
     largest_weight=inf,
@@ -104,7 +104,7 @@ RELEASED = replace(
     epoch_time=EpochTime.HISTORY,
     calibration=ProfileCalibration.CLUSTER_TIME,
     lateness=Lateness.START,
-    stay=0.0,
+    stickiness=0.0,
 )
 LONGEST = 100  # rounds of a window; their order takes time by more than the square
 PRESETS = {"default": DEFAULT, "released": RELEASED}
@@ -123,9 +123,8 @@ def read_options(text: str) -> ShockwaveOptions:
     """Options by the name of a preset, as ``NAME=VALUE,...``, or from a file.
 
     A ``.toml`` file has any fields of ``ShockwaveOptions``, and ``preset`` for what the others are
-    (default). A
-    ``.json`` file is one of the release's: its settings on top of the preset ``released``. Raises
-    ConfigError with file, field and value.
+    (default). A ``.json`` file is one of the release's: its settings on top of the preset ``released``.
+    Raises ConfigError with file, field and value.
     """
     if text in PRESETS:
         return PRESETS[text]
@@ -221,7 +220,7 @@ def _limits(options: ShockwaveOptions) -> list[tuple[str, bool, str]]:
         ("rounds", 1 <= options.rounds <= LONGEST, f"from 1 to {LONGEST}"),
         ("replan_every", options.replan_every >= 1, ">= 1"),
         ("k", 0 <= options.k < inf, finite),
-        ("spare", 0 <= options.spare < inf, finite),
+        ("makespan_slack", 0 <= options.makespan_slack < inf, finite),
         ("power", 0 <= options.power < inf, finite),
         ("urgent_power", 0 <= options.urgent_power < inf, finite),
         ("largest_weight", options.largest_weight >= 1, ">= 1"),
@@ -232,8 +231,8 @@ def _limits(options: ShockwaveOptions) -> list[tuple[str, bool, str]]:
             len(bases) >= 2 and bases[0] == 0 and bases[-1] == 1 and rising,
             "rising numbers from 0 to 1",
         ),
-        ("origin", 0 < options.origin < first, f"between 0 and {first:g}, the second of bases"),
+        ("log_floor", 0 < options.log_floor < first, f"between 0 and {first:g}, the second of bases"),
         ("prior", 0 < options.prior < inf, "a finite number > 0"),
         ("tolerance", 0 <= options.tolerance < inf, finite),
-        ("stay", 0 <= options.stay < inf, finite),
+        ("stickiness", 0 <= options.stickiness < inf, finite),
     ]

@@ -146,7 +146,7 @@ class Shockwave:
         problem, counts = self._counts(snapshot, view, weight, target, now)
         devices = problem.devices
         grid, _ = pack_rounds(counts.counts, problem.scale, devices, problem.rounds)
-        running = np.where(snapshot.running_on >= 0, 1.0 + self.options.stay, 1.0)
+        running = np.where(snapshot.running_on >= 0, 1.0 + self.options.stickiness, 1.0)
         grid = order_rounds(
             grid, problem.scale, devices, np.minimum(weight, _LARGEST_RANK) * running
         )
@@ -278,13 +278,13 @@ class Shockwave:
         rounds = options.rounds
         size = (snapshot.round_s, rounds)
         bases = np.array(options.bases)
-        logs = np.log(np.where(bases > 0, bases, options.origin))
+        logs = np.log(np.where(bases > 0, bases, options.log_floor))
         utility = utility_table(view.progress, view.epochs, epoch_s, *size, bases, logs)
         remaining = remaining_table(left_s, view.progress, view.epochs, epoch_s, *size)
         penalty = options.k
         if options.regulariser is Regulariser.RELATIVE:
             penalty /= max(shared_s, float(left_s.max()), snapshot.round_s)
-            covered_s = options.spare * shared_s - rounds * snapshot.round_s
+            covered_s = options.makespan_slack * shared_s - rounds * snapshot.round_s
             remaining = np.maximum(remaining, covered_s)
         speed = None
         if len(snapshot.capacity) > 1:
