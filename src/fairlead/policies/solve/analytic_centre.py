@@ -67,7 +67,7 @@ def analytic_centre(
     multiplicity = multiplicity or Multiplicity(np.ones(len(c)), np.ones(len(b)))
     program = _CentreProgram(
         start=a.start,
-        index=a.index,
+        row=a.index,
         value=a.value,
         b=b,
         c=c,
@@ -136,7 +136,7 @@ class _CentreProgram(NamedTuple):
     """The programme, by columns, and how often each column and row counts."""
 
     start: Ints1  # (columns + 1,)
-    index: Ints1  # (entries,) rows
+    row: Ints1  # (entries,)
     value: Floats1  # (entries,)
     b: Floats1  # (rows,)
     c: Floats1  # (columns,)
