@@ -68,7 +68,7 @@ class ShockwaveOptions:
     replan_on_adaptation: bool = True  # plan anew when a job changes its batch size
     k: float = 10.0  # weight of the regulariser
     regulariser: Regulariser = Regulariser.RELATIVE
-    makespan_slack: float = 0.9  # no penalty for less left than this part of the least time for all work
+    makespan_slack: float = 0.9  # part of the least time for all work; no penalty below
     power: float = 8.0  # lambda: a late job's utility counts ratio ** power
     urgent_power: float = 100.0  # instead, if it would be done within a round
     largest_weight: float = 1e6  # bound of these; inf = none
@@ -231,7 +231,11 @@ def _limits(options: ShockwaveOptions) -> list[tuple[str, bool, str]]:
             len(bases) >= 2 and bases[0] == 0 and bases[-1] == 1 and rising,
             "rising numbers from 0 to 1",
         ),
-        ("log_floor", 0 < options.log_floor < first, f"between 0 and {first:g}, the second of bases"),
+        (
+            "log_floor",
+            0 < options.log_floor < first,
+            f"between 0 and {first:g}, the second of bases",
+        ),
         ("prior", 0 < options.prior < inf, "a finite number > 0"),
         ("tolerance", 0 <= options.tolerance < inf, finite),
         ("stickiness", 0 <= options.stickiness < inf, finite),
