@@ -29,11 +29,10 @@ class Regimes:
 class Snapshot:
     """What the scheduler knows at one moment, as aligned arrays.
 
-    Jobs stand in order of submission (ids ascending). A job group is a row of ``group_members``: positions
-    of its
-    jobs in ``jobs``, -1 behind the last. Without packing there is one job group per job, in the same order.
-    With packing the job groups are the jobs and those pairs that are in force; a policy may allocate to any
-    pair of jobs of equal scale factor, at the rates of ``colocated_rate``.
+    Jobs are in order of submission (ids ascending). A job group is a row of ``group_members``: the positions
+    of its jobs in ``jobs``, followed by -1. Without space sharing there is one job group per job, in the same
+    order. With space sharing the job groups are the jobs and the pairs that are in force; a policy may
+    allocate to any pair of jobs of equal scale factor, at the rates of ``colocated_rate``.
     The arrays are views of the scheduler's own: read them, never write or keep them.
     """
 
@@ -83,7 +82,7 @@ class Snapshot:
 
     @property
     def space_sharing(self) -> bool:
-        """Are there job groups of more than one job?"""
+        """Whether there are job groups of more than one job."""
         return bool(self.group_members.shape[1] > 1)
 
     @property

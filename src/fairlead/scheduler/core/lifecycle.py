@@ -11,11 +11,12 @@ import numpy as np
 
 from fairlead.errors import ProtocolError
 from fairlead.model.arrays import Bools, Ints
+from fairlead.model.commands import JobEnd
 from fairlead.model.jit import kernel
 
 
 class JobPhase(IntEnum):
-    """Where a job stands. The last four have the numbers of ``commands.End`` plus two."""
+    """Where a job stands."""
 
     WAITING = 0  # has not run yet
     RUNNING = 1
@@ -54,6 +55,18 @@ _TABLE: dict[JobPhase, tuple[JobPhase, ...]] = {
 ALLOWED: Bools = np.zeros((len(JobPhase), len(JobPhase)), np.bool_)  # [from, to]
 for _state, _next in _TABLE.items():
     ALLOWED[_state, list(_next)] = True
+
+PHASE_OF_END: dict[JobEnd, JobPhase] = {
+    JobEnd.COMPLETED: JobPhase.COMPLETED,
+    JobEnd.DROPPED: JobPhase.DROPPED,
+    JobEnd.KILLED: JobPhase.KILLED,
+    JobEnd.CANCELLED: JobPhase.CANCELLED,
+}
+
+
+def phases_of_ends(end: Ints) -> Ints:
+    """(jobs,) of ``JobPhase``: the phase that each of these ends, of ``JobEnd``, leads to."""
+    return np.array([PHASE_OF_END[JobEnd(one)] for one in end.tolist()], np.int64)
 
 
 def move(state: Ints, to: Ints, jobs: Ints) -> None:

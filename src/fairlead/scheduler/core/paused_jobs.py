@@ -12,7 +12,7 @@ from fairlead.model.commands import (
 )
 from fairlead.model.plan import Accounts, Change, KeepsAccounts
 from fairlead.scheduler.core.ledger import Ledger
-from fairlead.scheduler.core.lifecycle import JobPhase, move
+from fairlead.scheduler.core.lifecycle import JobPhase, move, phases_of_ends
 from fairlead.scheduler.core.snapshots import make_snapshot
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def ended(ledger: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
     jobs, gone = ledger.jobs, np.flatnonzero(end > 0)
     ids, why = jobs.id[gone], end[gone]
     state = jobs.state[gone]
-    move(state, why + 2, ids)
+    move(state, phases_of_ends(why), ids)
     jobs.state[gone] = state
     return EndJobs(time_s, ids, why, end_s[gone])
 
