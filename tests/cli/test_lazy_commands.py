@@ -42,7 +42,13 @@ def test_asking_a_server_loads_no_solver(arguments: list[str]) -> None:
     assert loaded_by(arguments) == []
 
 
-@pytest.mark.parametrize("name", ["simulate", "serve", "status", "solve", "sweep"])
+@pytest.mark.parametrize("name", ["simulate", "sweep", "report", "replay", "bench", "compare"])
+def test_help_of_what_simulates_loads_neither_tables_nor_policies(name: str) -> None:
+    loaded = loaded_by([name, "--help"])
+    assert set(loaded) <= {"numpy"}, loaded
+
+
+@pytest.mark.parametrize("name", ["serve", "status", "solve"])
 def test_help_compiles_nothing_and_loads_no_solver(name: str) -> None:
     loaded = loaded_by([name, "--help"])
     assert not {"numba", "highspy", "scipy", "fastapi", "torch"}.intersection(loaded), loaded

@@ -1,7 +1,7 @@
 """``fairlead bench``: how fast Fairlead is on this machine."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -9,18 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.analysis.report.progress_bar import progress
-from fairlead.analysis.solve_benchmark import (
-    SolveTiming,
-    problem,
-    sequence,
-    timed,
-)
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError
-from fairlead.model.plan import Policy
-from fairlead.policies import registry
-from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
-from fairlead.simulator.traces.throughput_tables import read_throughputs
+
+if TYPE_CHECKING:
+    from fairlead.analysis.solve_benchmark import SolveTiming
+    from fairlead.model.plan import Policy
 
 POLICIES = (
     "las_aware",
@@ -89,6 +83,9 @@ def policies_command(
     there are. Up to three accelerator types are the table's, further ones are mixes of two. The gap is
     the largest proven distance from the optimum, relative to the objective.
     """
+    from fairlead.analysis.solve_benchmark import problem, sequence, timed
+    from fairlead.simulator.traces.throughput_tables import read_throughputs
+
     table = read_throughputs(throughputs)
     sizes = _sizes(jobs, changes)
     columns = _numbers("--types", types, MOST_TYPES)
@@ -112,7 +109,11 @@ def policies_command(
         _show(timings, changes)
 
 
-def _policy(spec: str, distinct_rates: bool) -> Policy:
+def _policy(spec: str, distinct_rates: bool) -> "Policy":
+    from fairlead.model.plan import Policy
+    from fairlead.policies import registry
+    from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
+
     made = registry.make(spec, seed=0, profile=DEFAULT.name)
     if not isinstance(made, Policy):
         made = registry.make(spec, seed=0, profile=GAVEL.name)  # the form that has shares
@@ -139,7 +140,7 @@ def _numbers(option: str, text: str, most: int) -> list[int]:
     return list(dict.fromkeys(map(int, parts)))
 
 
-def _show(timings: Sequence[SolveTiming], changes: int | None) -> None:
+def _show(timings: Sequence["SolveTiming"], changes: int | None) -> None:
     """One table: a row for each number of types and policy, a column for each number of jobs."""
     what = "one solve" if changes is None else f"{changes:,} arrivals and departures together"
     table = Table(

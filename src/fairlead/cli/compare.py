@@ -3,21 +3,18 @@
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.analysis.report import terminal_tables as tables
-from fairlead.analysis.report.comparison_report import comparison_report
-from fairlead.analysis.report.fairness import machine_form
-from fairlead.analysis.report.relative_metrics import relative
-from fairlead.analysis.report.run_charts import PlottedRun
-from fairlead.analysis.report.run_folders import read_record, runs_in
 from fairlead.cli import options as o
 from fairlead.cli.run_sources import is_sweep, read_runs
 from fairlead.cli.simulate import execute, remembered, say_skipped
 from fairlead.errors import ConfigError
 from fairlead.simulator.inputs import Input
+
+if TYPE_CHECKING:
+    from fairlead.analysis.report.run_charts import PlottedRun
 
 REFERENCE = "shockwave"  # what the others are related to, unless another is named
 POLICIES = ("fifo", "fifo_aware", "isolated", "las", "las_aware")
@@ -99,6 +96,8 @@ def compare(
         one = o.new_folder(folder / f"{number}-{name.partition(':')[0]}-{kind}", "")
         results.append(execute(run, one, remembered(given, name, kind), json=False, quiet=True))
     say_skipped(results[0])
+    from fairlead.analysis.report.run_charts import PlottedRun
+
     named = [
         PlottedRun(label, r.config, r.metrics, r.jobs, r.rounds)
         for label, r in zip(labels, results, strict=True)
@@ -109,7 +108,9 @@ def compare(
 def _compare_folders(
     folders: list[Path], relative_to: str | None, out: Path | None, json: bool
 ) -> None:
-    """Runs that are there already, side by side."""
+    """Compare runs that are there already."""
+    from fairlead.analysis.report.run_folders import read_record, runs_in
+
     sweeps = [str(folder) for folder in dict.fromkeys(folders) if is_sweep(folder)]
     if sweeps:
         raise ConfigError(
@@ -127,8 +128,11 @@ def _compare_folders(
     _show(named, reference, o.new_folder(out, "compare"), json)
 
 
-def _show(named: list[PlottedRun], reference: int | None, folder: Path, json: bool) -> None:
+def _show(named: list["PlottedRun"], reference: int | None, folder: Path, json: bool) -> None:
     """Write the page, print the tables."""
+    from fairlead.analysis.report import terminal_tables as tables
+    from fairlead.analysis.report.comparison_report import comparison_report
+
     page = comparison_report(
         [(one.label, one.config, one.metrics, one.jobs, one.rounds) for one in named], reference
     )
@@ -164,8 +168,11 @@ def _reference(labels: list[str], names: list[str], wanted: str | None) -> int |
     return plain.index(REFERENCE) if REFERENCE in plain else None
 
 
-def _machine_form(named: list[PlottedRun], reference: int | None) -> dict[str, Any]:
+def _machine_form(named: list["PlottedRun"], reference: int | None) -> dict[str, Any]:
     """Configuration and metrics of each run; ratios to the reference where there is one."""
+    from fairlead.analysis.report.fairness import machine_form
+    from fairlead.analysis.report.relative_metrics import relative
+
     runs = {run.label: {"config": run.config, **machine_form(dict(run.metrics))} for run in named}
     if reference is None:
         return {"runs": runs}

@@ -13,8 +13,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fairlead.analysis.report.run_folder import make_folder
-from fairlead.analysis.report.run_folders import read_json_file
 from fairlead.errors import RunError
 from fairlead.model.limits import MAX_SEED
 from fairlead.simulator.inputs import Input
@@ -237,6 +235,8 @@ def takes_input(command: Callable[..., None]) -> Callable[..., None]:
 def new_folder(out: Path | None, name: str) -> Path:
     """Make the folder to write to: the one asked for, if it is new or empty, else a new one in runs/."""
     if out is not None:
+        from fairlead.analysis.report.run_folder import make_folder
+
         return make_folder(out)
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
     for number in range(1, 100_000):
@@ -256,6 +256,8 @@ def print_json(content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """A JSON file, or RunError."""
+    from fairlead.analysis.report.run_folders import read_json_file
+
     return read_json_file(path)
 
 

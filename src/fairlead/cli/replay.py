@@ -10,9 +10,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.options import read_json
-from fairlead.cluster.store.database import reader
 from fairlead.errors import CheckError, RunError
-from fairlead.scheduler import journal
 
 STORE = "state.db"  # of a live cluster: table journal(seq, segment, record)
 
@@ -31,6 +29,8 @@ def replay(
     difference. No solver is called. The store of a live cluster is read and never written; each of its
     segments is replayed on its own.
     """
+    from fairlead.scheduler import journal
+
     if (run / STORE).is_file():
         _replay_store(run / STORE)
         return
@@ -49,6 +49,8 @@ def replay(
 
 
 def _replay_store(path: Path) -> None:
+    from fairlead.cluster.store.database import reader
+
     try:
         with closing(reader(path)) as store:
             count, segments = replay_segments(store, path)
@@ -59,6 +61,8 @@ def _replay_store(path: Path) -> None:
 
 def replay_segments(store: sqlite3.Connection, path: Path) -> tuple[int, int]:
     """How many records in how many segments were replayed. Raises CheckError at the first difference."""
+    from fairlead.scheduler import journal
+
     rows = store.execute("SELECT DISTINCT segment FROM journal ORDER BY segment")
     segments = [segment for (segment,) in rows.fetchall()]
     count = 0

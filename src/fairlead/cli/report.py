@@ -6,11 +6,6 @@ from typing import Annotated
 
 import typer
 
-from fairlead.analysis.experiments.sweep_charts import lost_tables
-from fairlead.analysis.experiments.sweep_page import sweep_report
-from fairlead.analysis.report.comparison_report import comparison_report
-from fairlead.analysis.report.run_folders import read_table
-from fairlead.analysis.report.run_report import run_report
 from fairlead.cli.run_sources import (
     FoldersArgument,
     make_out,
@@ -18,7 +13,6 @@ from fairlead.cli.run_sources import (
     read_sources,
 )
 from fairlead.errors import ConfigError
-from fairlead.simulator.traces.atomic_write import write_atomically
 
 
 def report(
@@ -38,6 +32,13 @@ def report(
     One HTML file that needs no network: figures, tables that a click sorts, and the data behind them to
     download. Of several runs it compares them; of several sweeps it draws all lines together.
     """
+    from fairlead.analysis.experiments.sweep_charts import lost_tables
+    from fairlead.analysis.experiments.sweep_page import sweep_report
+    from fairlead.analysis.report.comparison_report import comparison_report
+    from fairlead.analysis.report.run_folders import read_table
+    from fairlead.analysis.report.run_report import run_report
+    from fairlead.simulator.traces.atomic_write import write_atomically
+
     named = folders or []
     runs, sweeps = read_sources(named)
     if sweeps:

@@ -2,19 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairlead.analysis.experiments.sweep import RESULT, read_sweep
-from fairlead.analysis.experiments.sweep_charts import Swept
-from fairlead.analysis.report.run_charts import PlottedRun
-from fairlead.analysis.report.run_folders import (
-    read_record,
-    read_table,
-    runs_in,
-)
 from fairlead.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from fairlead.analysis.experiments.sweep_charts import Swept
+    from fairlead.analysis.report.run_charts import PlottedRun
 
 FoldersArgument = Annotated[
     list[Path] | None,
@@ -26,8 +22,12 @@ FoldersArgument = Annotated[
 ]
 
 
-def read_sources(folders: Sequence[Path]) -> tuple[list[Path], list[Swept]]:
+def read_sources(folders: Sequence[Path]) -> tuple[list[Path], list["Swept"]]:
     """The folders of runs that are named, or the sweeps; ConfigError where they are both or neither."""
+    from fairlead.analysis.experiments.sweep import read_sweep
+    from fairlead.analysis.experiments.sweep_charts import Swept
+    from fairlead.analysis.report.run_folders import runs_in
+
     if not folders:
         raise ConfigError("name one folder at least, of a run or of a sweep")
     runs: list[Path] = []
@@ -46,6 +46,8 @@ def read_sources(folders: Sequence[Path]) -> tuple[list[Path], list[Swept]]:
 
 
 def _why_neither(folder: Path) -> str:
+    from fairlead.analysis.experiments.sweep import RESULT
+
     if folder.is_dir():
         why = f"neither run.json nor {RESULT} is in it"
     elif folder.exists():
@@ -56,7 +58,9 @@ def _why_neither(folder: Path) -> str:
 
 
 def is_sweep(folder: Path) -> bool:
-    """Has a sweep ended there?"""
+    """Whether the folder holds the results of a sweep that has ended."""
+    from fairlead.analysis.experiments.sweep import RESULT
+
     return (folder / RESULT).is_file()
 
 
@@ -68,8 +72,11 @@ def make_out(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def read_runs(folders: Sequence[Path]) -> list[PlottedRun]:
+def read_runs(folders: Sequence[Path]) -> list["PlottedRun"]:
     """Complete runs with labels that tell them apart; RunError at the first that is none."""
+    from fairlead.analysis.report.run_charts import PlottedRun
+    from fairlead.analysis.report.run_folders import read_record, read_table
+
     records = [read_record(folder) for folder in folders]
     labels = _labels(records, folders)
     return [

@@ -5,26 +5,18 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import polars as pl
 import typer
 
-from fairlead.analysis.experiments.divergence import DivergenceDetector
-from fairlead.analysis.report import progress_bar as progress
-from fairlead.analysis.report import terminal_tables as tables
-from fairlead.analysis.report.fairness import machine_form, rho_of_jobs
-from fairlead.analysis.report.run_folder import (
-    begin_record,
-    write_json,
-    write_result,
-)
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError, FairleadError, InputError, RunError
 from fairlead.simulator.inputs import Input
-from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.simulate import SimulationRun
+
+if TYPE_CHECKING:
+    from fairlead.simulator.recording.metrics import Result
+    from fairlead.simulator.simulate import SimulationRun
 
 PolicyOption = Annotated[
     str | None,
@@ -130,7 +122,7 @@ def remembered(
 
 
 def execute(
-    run: SimulationRun,
+    run: "SimulationRun",
     folder: Path,
     arguments: dict[str, Any],
     *,
@@ -138,8 +130,13 @@ def execute(
     expect: Path | None = None,
     resume: bool = False,
     quiet: bool = False,
-) -> Result:
+) -> "Result":
     """Run into a folder, write everything, print the outcome. Interrupted: says how to go on."""
+    from fairlead.analysis.experiments.divergence import DivergenceDetector
+    from fairlead.analysis.report import progress_bar as progress
+    from fairlead.analysis.report import terminal_tables as tables
+    from fairlead.analysis.report.run_folder import begin_record, write_json, write_result
+
     record = begin_record(folder, run.config(), arguments)
     total = run.n_measured
     window = run.options.window
@@ -181,13 +178,13 @@ def execute(
     return result
 
 
-def say_skipped(result: Result) -> None:
+def say_skipped(result: "Result") -> None:
     """What of the input could not be used, on stderr."""
     for line in result.skipped:
         print(f"fairlead: {line}", file=sys.stderr)
 
 
-def say_unfinished(result: Result, overload: str) -> None:
+def say_unfinished(result: "Result", overload: str) -> None:
     """Of how many jobs the averages are, where some have not ended, on stderr. overload: a sentence."""
     if overload:
         print(f"fairlead: {overload}", file=sys.stderr)
@@ -201,8 +198,12 @@ def say_unfinished(result: Result, overload: str) -> None:
         )
 
 
-def json_of(result: Result, folder: Path) -> dict[str, Any]:
+def json_of(result: "Result", folder: Path) -> dict[str, Any]:
     """The machine form: configuration, metrics, JCT and rho of every job (null = not completed)."""
+    import polars as pl
+
+    from fairlead.analysis.report.fairness import machine_form, rho_of_jobs
+
     jct = dict(result.jobs.select(pl.col("job").cast(pl.String), "jct_s").iter_rows())
     rho = rho_of_jobs(result.metrics, result.jobs)
     return {

@@ -30,10 +30,6 @@ from fairlead.analysis.experiments.sweep import (
     summarise,
     sustainable,
 )
-from fairlead.analysis.experiments.sweep_charts import Swept
-from fairlead.analysis.experiments.sweep_description import described, read_table
-from fairlead.analysis.experiments.sweep_loads import leaves_out_zero
-from fairlead.analysis.experiments.sweep_page import sweep_report
 from fairlead.analysis.report import progress_bar as progress
 from fairlead.cli import options as o
 from fairlead.cli import sweep_options as s
@@ -202,6 +198,9 @@ def sweep(
     s.make_out(folder)
     _write(folder / SPEC, spec)
     store = ResultStore(folder, any_version=any_version)
+    from fairlead.analysis.experiments.sweep_charts import Swept
+    from fairlead.analysis.experiments.sweep_page import sweep_report
+
     with s.interrupted(f"go on with: fairlead sweep --resume {folder}"):
         result, outcomes = _run(spec, store, made, limits)
         _write(folder / RESULT, result)
@@ -215,6 +214,9 @@ def sweep(
 
 def _spec(file: Path | None, table: dict[str, Any]) -> Spec:
     """Of a file, whose values give way to those of options, or of options alone."""
+    from fairlead.analysis.experiments.sweep_description import described, read_table
+    from fairlead.analysis.experiments.sweep_loads import leaves_out_zero
+
     known = {} if file is None else read_table(file)
     if "jobs" in table or "rates" in table:
         known = {key: value for key, value in known.items() if key not in ("jobs", "rates")}

@@ -1,17 +1,14 @@
 """The input of a simulation as plain values, as people write it: commands, files and experiments hold it."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fairlead.errors import ConfigError
-from fairlead.model.job import RestartCosts
 from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, is_duration
-from fairlead.simulator.generate import generate
-from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.simulate import Options, SimulationRun
-from fairlead.simulator.traces.cluster_files import parse_cluster, parse_prices
-from fairlead.simulator.traces.source import shown
-from fairlead.simulator.traces.throughput_tables import read_throughputs
-from fairlead.simulator.user_estimates import UserEstimates
+
+if TYPE_CHECKING:
+    from fairlead.simulator.ground_truth import GroundTruth
+    from fairlead.simulator.simulate import SimulationRun
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,14 @@ class Input:
     ideal: bool = False
     solve_interval_s: float | None = None
 
-    def run(self, policy: str, profile: str) -> SimulationRun:
+    def run(self, policy: str, profile: str) -> "SimulationRun":
         """A run with everything read and checked."""
+        from fairlead.simulator.generate import generate
+        from fairlead.simulator.simulate import Options, SimulationRun
+        from fairlead.simulator.traces.cluster_files import parse_cluster, parse_prices
+        from fairlead.simulator.traces.throughput_tables import read_throughputs
+        from fairlead.simulator.user_estimates import UserEstimates
+
         rates = read_throughputs(self.throughputs)
         prices = None if self.prices is None else parse_prices(self.prices)
         cluster = parse_cluster(self.cluster, self.devices_per_server, prices)
@@ -83,7 +86,10 @@ class Input:
             return self.estimator
         return "oracle" if self.user_estimates is None else "users"
 
-    def _ground_truth(self) -> GroundTruth:
+    def _ground_truth(self) -> "GroundTruth":
+        from fairlead.model.job import RestartCosts
+        from fairlead.simulator.ground_truth import GroundTruth
+
         default, by_family = 0.0, {}
         for text in self.restart_cost or ():
             family, found, seconds = text.rpartition("=")
@@ -121,6 +127,9 @@ def _window(text: str | None) -> tuple[int, int] | None:
     first, found, stop = text.partition(":")
     if not (found and first.isdecimal() and stop.isdecimal()):
         raise ConfigError(f"--window: expected S:E, two whole numbers, got {text!r}")
-    if max(len(first), len(stop)) > 18:  # Python reads no number of thousands of digits
+    if max(len(first), len(stop)) > 18:
+        from fairlead.simulator.traces.source import shown
+
+        # Python reads no number of thousands of digits.
         raise ConfigError(f"--window: at most {MAX_JOBS} jobs, got {shown(text)}")
     return int(first), int(stop)

@@ -15,15 +15,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import nan
 from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
 
 import msgspec
-import polars as pl
 
-from fairlead.analysis.experiments.divergence import DivergenceDetector
 from fairlead.analysis.experiments.point import Point, Status
 from fairlead.analysis.experiments.result_store import PointAnswer
 from fairlead.errors import FairleadError
-from fairlead.simulator.simulate import SimulationRun
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fairlead.simulator.simulate import SimulationRun
 
 READY = b"ready"
 TOLD_EVERY_S = 0.5
@@ -43,6 +46,8 @@ class WorkerMessage(msgspec.Struct, array_like=True):
 
 def main(fd: int, parent: int) -> None:
     """Serve until the socket is closed. fd: of the socket; parent: process id of who started this."""
+    import fairlead.simulator.simulate  # noqa: F401 - no point's seconds shall include it
+
     _end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the parent decides when we end
     os.dup2(2, 1)  # what a solver prints is no answer to anybody
@@ -74,6 +79,8 @@ def answer_for(point: Point, told: ReportProgress) -> PointAnswer:
 
 
 def _measured(point: Point, told: ReportProgress) -> PointAnswer:
+    from fairlead.analysis.experiments.divergence import DivergenceDetector
+
     run = point.input.run(point.policy, point.profile)
     total = run.n_measured
 
@@ -95,12 +102,12 @@ def _measured(point: Point, told: ReportProgress) -> PointAnswer:
     return PointAnswer(Status.COMPLETE, metrics, jobs=_parquet(_of_window(run, result.jobs)))
 
 
-def _of_window(run: SimulationRun, jobs: pl.DataFrame) -> pl.DataFrame:
+def _of_window(run: "SimulationRun", jobs: "pl.DataFrame") -> "pl.DataFrame":
     window = run.options.window
     return jobs if window is None else jobs.slice(window[0], window[1] - window[0])
 
 
-def _parquet(table: pl.DataFrame) -> bytes:
+def _parquet(table: "pl.DataFrame") -> bytes:
     buffer = io.BytesIO()
     table.write_parquet(buffer, compression="lz4", statistics=False)
     return buffer.getvalue()
