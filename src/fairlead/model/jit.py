@@ -12,8 +12,6 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any, TypeVar, cast
 
-from fairlead.model.jit_records import resolve_signature
-
 F = TypeVar("F", bound=Callable[..., object])
 
 _PACKAGES = (
@@ -75,6 +73,8 @@ class _Kernel:
     def _compile(self) -> None:
         known = self.function.__globals__
         named = {name: known.get(name) for name in self.function.__code__.co_names}
+        from fairlead.model.jit_records import resolve_signature  # loads NumPy
+
         kernels = {name: one for name, one in named.items() if isinstance(one, _Kernel)}
         made = self.dispatcher
         # numba looks up what a function calls among its globals, and knows nothing of this class.
