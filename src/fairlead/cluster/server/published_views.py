@@ -1,5 +1,6 @@
 """What the front shows without asking: status and nodes, published after the commits that change them."""
 
+import itertools
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ from fairlead.cluster.store.rows import OPEN_STATES
 if TYPE_CHECKING:
     from fairlead.cluster.server.server_loop import ServerLoop
 
+MANY = (
+    500  # nodes of which views are published with one commit; more than that wait for the next ones
+)
 STATUS_S = 1.0  # between two publications of the status where nothing changes but time
 ADMIN = Caller(
     "front", "", "admin"
@@ -32,6 +36,7 @@ class PublishedViews:
         self.tally = Tally()
         self._viewer = ViewBuilder(engine)
         self._touched: set[str] = set()
+        self._later: dict[str, None] = {}  # nodes whose views wait, in this order
         self._unwell: set[str] = set()  # nodes whose state has a reason, which time changes
         self._begun = False
         self._published_s = 0.0  # monotonic
@@ -41,13 +46,17 @@ class PublishedViews:
         self._touched.add(node)
 
     def publish(self, jobs: Collection[int], nodes: Iterable[str], *, waits: bool) -> None:
-        """Show what a commit has changed. waits: somebody is answered next, and may look at once."""
+        """Show what a commit has changed. waits: somebody is answered next, and may look at once. Of what a
+        round changes on thousands of nodes the rest is shown by ``publish_rest``, when they are answered."""
         if not self._begun:
             self._begun = True
-            jobs, nodes = list(self.engine.book.jobs), list(self.engine.fleet.nodes)
+            jobs = list(self.engine.book.jobs)
+            self._touched.update(self.engine.fleet.nodes)
         for job in jobs:
             self.tally.note_job(job, self._counted(job))
-        self._touched.update(nodes)
+        self._later.update(dict.fromkeys(nodes))
+        if len(self._later) <= MANY:
+            self._show_later()
         now = self.engine.fleet.monotonic()
         due = now - self._published_s >= STATUS_S
         if due:
@@ -55,6 +64,18 @@ class PublishedViews:
         self._show_nodes(now)
         if due or waits or jobs:
             self.show_status()
+
+    def publish_rest(self) -> None:
+        """Show more nodes, as many as take no long time."""
+        if self._later:
+            self._show_later()
+            self._show_nodes(self.engine.fleet.monotonic())
+
+    def _show_later(self) -> None:
+        """The next of those that wait are to be shown."""
+        for name in list(itertools.islice(self._later, MANY)):
+            del self._later[name]
+            self._touched.add(name)
 
     def show_status(self) -> None:
         """The cluster in one screen, as it is now."""

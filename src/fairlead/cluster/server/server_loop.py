@@ -286,6 +286,7 @@ class ServerLoop:
         self.showcase.publish(jobs, nodes, waits=bool(answers))
         for future, result in answers:
             future.set_result(result)
+        self.showcase.publish_rest()
 
     def _write_until_done(self) -> bool:
         """Is it written? If not, the server ends."""

@@ -1,0 +1,62 @@
+"""What a round changes on many nodes is shown by and by; what somebody has asked for, before the answer."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from fairlead.cluster.front.messages import ShownNode, ShownStatus
+from fairlead.cluster.server.published_views import MANY, PublishedViews
+
+
+class Watched(PublishedViews):
+    """Nodes are all unknown, so what is shown of each is that it is not there."""
+
+    def __init__(self, names: list[str]) -> None:
+        engine: Any = SimpleNamespace(
+            fleet=SimpleNamespace(monotonic=lambda: 0.5, nodes=dict.fromkeys(names)),
+            book=SimpleNamespace(jobs={}),
+        )
+        super().__init__(engine)
+        self.told: list[str] = []
+        self.tell = self._note
+
+    def _note(self, message: ShownNode | ShownStatus) -> None:
+        assert isinstance(message, ShownNode)
+        self.told.append(message.node)
+
+    def show_status(self) -> None:
+        """Noted alone."""
+        self.told.append("status")
+
+    def take(self) -> list[str]:
+        told, self.told = self.told, []
+        return told
+
+
+NAMES = [f"node-{i:04}" for i in range(3 * MANY)]
+
+
+def begun() -> Watched:
+    views = Watched(NAMES)
+    views.publish([], [], waits=False)
+    assert sorted(views.take()) == NAMES, "all of them, once there is somebody to show them to"
+    return views
+
+
+def test_few_nodes_are_shown_before_whoever_waits_is_answered() -> None:
+    views = begun()
+    views.publish([], NAMES[:MANY], waits=True)
+    assert sorted(views.take()) == [*NAMES[:MANY], "status"]
+    views.publish_rest()
+    assert views.take() == []
+
+
+def test_many_nodes_are_shown_with_the_commits_that_follow() -> None:
+    views = begun()
+    views.touch(NAMES[-1])  # drained, say
+    views.publish([], NAMES, waits=True)
+    assert views.take() == [NAMES[-1], "status"], "nobody waits for the others"
+    for part in range(3):
+        views.publish_rest()
+        assert sorted(views.take()) == NAMES[part * MANY : (part + 1) * MANY]
+    views.publish_rest()
+    assert views.take() == []
