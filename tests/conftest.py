@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The same examples each time, so that a change is to blame when a test fails; look further with
-# pytest --hypothesis-profile=default.
+# The same examples each time, so that a change is to blame when a test fails; scripts/explore looks further.
 # How fast a machine draws them is no test of ours.
 settings.register_profile(
     "fixed", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "explore",
+    max_examples=int(os.environ.get("FAIRLEAD_EXAMPLES", "500")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 settings.load_profile("fixed")
 
@@ -37,7 +43,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Those that wait for processes come first: beside them the others have time to compute. The long ones
     run only where they are asked for."""
     if "long" not in config.option.markexpr:
+        long = [item for item in items if item.get_closest_marker("long") is not None]
         items[:] = [item for item in items if item.get_closest_marker("long") is None]
+        config.hook.pytest_deselected(items=long)
     waiting = ("test_chaos", "test_fidelity", "test_cluster", "test_torch", "test_web_browser")
     rank = {name: number for number, name in enumerate(waiting)}
     items.sort(

@@ -32,7 +32,9 @@ def blocks(page: Path) -> list[Block]:
     ]
 
 
-def run(command: list[str], folder: Path, where: str, path: str = "") -> str:
+def run(
+    command: list[str], folder: Path, where: str, path: str = "", *, limit_s: float = 120
+) -> str:
     """Run a command with this interpreter's programs in front; its output, or a failure that says where."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     environment = {**os.environ, "PATH": programs, "PYTHONPATH": path, "PYTHONWARNINGS": "error"}
@@ -43,7 +45,7 @@ def run(command: list[str], folder: Path, where: str, path: str = "") -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=limit_s,
         check=False,
     )
     assert done.returncode == 0, f"{where}: exit {done.returncode}\n{done.stdout}{done.stderr}"

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -150,6 +151,12 @@ def test_a_later_agent_replaces_what_an_earlier_one_offered(tmp_path: Path) -> N
     assert offer_client(tmp_path) == offered
     assert [path.name for path in tmp_path.iterdir()] == [offered.name]
     assert sorted(path.name for path in (offered / "fairlead").iterdir()) == sorted(CLIENT_FILES)
+
+
+def test_the_version_is_the_same_wherever_it_is_written() -> None:
+    citation = (ROOT / "CITATION.cff").read_text()
+    pins = re.findall(r'"fairlead-client==([^"]+)"', (ROOT / "pyproject.toml").read_text())
+    assert [*pins, *re.findall(r"^version: (.+)$", citation, re.M)] == [__version__] * 2
 
 
 @pytest.mark.long
