@@ -14,12 +14,8 @@ from fairlead.policies.common import allocation, gain_of, isolated_rate
 class NoWorseThanAlone:
     """max_x sum_i t_i / I_i   s.t.  t_i >= I_i, its rate with an n-th of the cluster;  time;  devices."""
 
-    name, heterogeneity_aware, space_sharing, work_conserving = (
-        "no_worse_than_alone",
-        True,
-        False,
-        True,
-    )
+    name = "no_worse_than_alone"
+    heterogeneity_aware, space_sharing, work_conserving = True, False, True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         rate, alone = snapshot.solo_rate, isolated_rate(snapshot, weighted=False)
@@ -28,9 +24,8 @@ class NoWorseThanAlone:
         progress = cp.sum(cp.multiply(rate, x), axis=1)
         devices = snapshot.job_scale @ x @ of_type <= snapshot.capacity
         limits = [cp.sum(x, axis=1) <= 1, devices, progress >= 0.9999 * alone]
-        problem = cp.Problem(cp.Maximize(gain_of(alone) @ progress), limits)
-        problem.solve()
-        report = SolveReport("optimal", objective=float(problem.value))
+        value = cp.Problem(cp.Maximize(gain_of(alone) @ progress), limits).solve()
+        report = SolveReport("optimal", objective=float(value))
         return allocation(snapshot, np.clip(x.value, 0, 1), report).check(snapshot)
 
 
