@@ -256,49 +256,6 @@ def test_a_marker_that_cannot_be_written_does_not_stop_the_cluster(
         assert store.last_job() == 2
 
 
-SCHEMA_1 = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE segments (number INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL);
-CREATE TABLE journal (seq INTEGER PRIMARY KEY, segment INTEGER NOT NULL, record BLOB NOT NULL);
-CREATE TABLE jobs (id INTEGER PRIMARY KEY, state TEXT NOT NULL, tenant TEXT NOT NULL,
-                   open INTEGER NOT NULL, row BLOB NOT NULL);
-CREATE INDEX jobs_open ON jobs (id) WHERE open = 1;
-CREATE INDEX jobs_state ON jobs (state, id);
-CREATE INDEX jobs_tenant ON jobs (tenant, id);
-CREATE TABLE stints (job INTEGER NOT NULL, epoch INTEGER NOT NULL, open INTEGER NOT NULL,
-                     row BLOB NOT NULL, PRIMARY KEY (job, epoch)) WITHOUT ROWID;
-CREATE INDEX stints_open ON stints (job, epoch) WHERE open = 1;
-CREATE TABLE nodes (name TEXT PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE users (user TEXT PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE keys (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, ids BLOB NOT NULL);
-"""
-
-
-def test_a_state_of_the_version_before_is_brought_up_to_date(
-    closed: tuple[Path, Content], tmp_path: Path
-) -> None:
-    tables = ("meta", "segments", "journal", "jobs", "stints", "nodes", "users", "keys")
-    with closing(sqlite3.connect(tmp_path / "state.db")) as old:
-        old.execute(f"PRAGMA application_id = {0x464C4431}")
-        old.executescript(SCHEMA_1)
-        old.execute("ATTACH ? AS new", (str(closed[0] / "state.db"),))
-        for table in tables:
-            columns = ", ".join(x[1] for x in old.execute(f"PRAGMA main.table_info({table})"))
-            old.execute(f"INSERT INTO {table} SELECT {columns} FROM new.{table}")
-        old.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
-        old.commit()
-    old_copy = (tmp_path / "state.db").read_bytes()
-    for _ in range(2):
-        with Store(tmp_path) as store:
-            assert content(store) == closed[1]
-    (tmp_path / "state.db").write_bytes(old_copy)
-    with pytest.raises(RunError, match=r"is of an earlier version than its state\.mark"):
-        Store(tmp_path).open()
-    (tmp_path / "state.db").unlink()
-    with pytest.raises(RunError, match="is missing, but commit 1 was acknowledged"):
-        Store(tmp_path).open()
-
-
 @pytest.mark.parametrize("name", ["state.db", "state.mark"])
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
     with Store(tmp_path):

@@ -246,8 +246,8 @@ def test_a_database_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 def test_a_later_schema_is_refused(tmp_path: Path) -> None:
     with Store(tmp_path) as store, store.transaction() as t:
-        t.set_meta("schema", "3")
-    with pytest.raises(RunError, match=r"another version of Fairlead \(schema 3, known is 2\)"):
+        t.set_meta("schema", "4")
+    with pytest.raises(RunError, match=r"another version of Fairlead \(schema 4, known is 3\)"):
         store.open()
 
 

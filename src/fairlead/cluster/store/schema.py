@@ -1,26 +1,23 @@
-"""The tables of a cluster's state, and how the state of an earlier version becomes one of this.
+"""The tables of a cluster's state.
 
 Every row has a checksum of its other columns beside it, in ``sum``. The table ``commits`` holds one row for
 each of the newest commits: the total of the checksums of all rows then, one of what it wrote, and the head of
 the chain of all commits so far.
 """
 
-import os
 import sqlite3
-import time
 from dataclasses import dataclass
 from functools import cached_property
 
 from fairlead.cluster.store.checksums import (
     NO_SUM,
-    SIZE,
     Total,
     link,
     row_sum,
 )
 
 APPLICATION = 0x464C4431  # "FLD1"
-VERSION = 2
+VERSION = 3
 COMMITS_KEPT = 1024
 
 
@@ -107,8 +104,6 @@ CREATE TABLE commits (number INTEGER PRIMARY KEY, time_s REAL NOT NULL, total BL
                       written BLOB NOT NULL, head BLOB NOT NULL)
 """
 
-_INDICES_OF_1 = ("jobs_open", "jobs_state", "jobs_tenant", "stints_open")
-
 
 @dataclass(frozen=True, slots=True)
 class Commit:
@@ -162,23 +157,6 @@ def first_commit(connection: sqlite3.Connection, time_s: float, salt: bytes) -> 
         for *_, checksum in connection.execute(table.select):
             total.add(checksum)
     put_commit(connection, Commit.behind(None, time_s, total.value(), salt))
-
-
-def migrate_from_1(connection: sqlite3.Connection) -> None:
-    """From schema 1, whose rows had no checksums, inside a transaction."""
-    for index in _INDICES_OF_1:
-        connection.execute(f"DROP INDEX {index}")
-    for table in TABLES:
-        connection.execute(f"ALTER TABLE {table.name} RENAME TO old_{table.name}")
-    for statement in statements(SCHEMA):
-        connection.execute(statement)
-    for table in TABLES:
-        rows = connection.execute(f"SELECT {', '.join(table.columns)} FROM old_{table.name}")
-        for row in rows:
-            connection.execute(table.put, (*row, row_sum(table.name, row)))
-        connection.execute(f"DROP TABLE old_{table.name}")
-    put_schema(connection)
-    first_commit(connection, time.time(), os.urandom(SIZE))
 
 
 def put_schema(connection: sqlite3.Connection) -> None:

@@ -29,7 +29,6 @@ from fairlead.cluster.store.schema import (
     VERSION,
     Commit,
     SqlTable,
-    migrate_from_1,
     objects,
     statements,
 )
@@ -69,7 +68,6 @@ def state_layout(created: Callable[[sqlite3.Connection], None]) -> DatabaseLayou
         version=VERSION,
         schema=SCHEMA,
         created=created,
-        migrations={1: migrate_from_1},
         quick=False,
     )
 
@@ -89,11 +87,7 @@ def verify(
 ) -> Verified:
     """Everything of a state of this version. found: its marker, None for a file that has none (a backup);
     limit_s: seconds for SQLite's own structures, None = until done. Raises DamageError; sqlite3.Error too."""
-    if version_of(connection, path, state_layout(keep_empty)) != VERSION:
-        raise RunError(
-            f"{path}: is of an earlier version of Fairlead; `fairlead serve` on its directory brings it "
-            "up to date"
-        )
+    version_of(connection, path, state_layout(keep_empty))
     if objects(connection) != _expected():
         raise DamageError(
             path, "is damaged (the definition of a table is not that of this version)"
