@@ -86,7 +86,7 @@ class Las:
         """The same programme as the least time theta = 1 / level in which each job meets its need."""
         zero, one = np.zeros_like(need), np.ones_like(need)
         problem = Levels(
-            kind=snapshot.job_class,
+            job_type=snapshot.job_class,
             rate=snapshot.solo_rate,
             scale=snapshot.job_scale,
             accelerator_of_slot=snapshot.accelerator_of_slot,

@@ -78,11 +78,11 @@ def _staying(
     way to meet them before pairs have been found."""
     first, slot = np.nonzero(held)
     number, count = len(first), problem.classes.count[first]
-    rate, kind = problem.rate[first, slot], problem.accelerator_of_slot[slot]
-    devices = problem.scale[first] * count / np.maximum(problem.capacity, 1.0)[kind]
+    rate, accelerator = problem.rate[first, slot], problem.accelerator_of_slot[slot]
+    devices = problem.scale[first] * count / np.maximum(problem.capacity, 1.0)[accelerator]
     column = np.tile(np.arange(number), 3)
     row = np.concatenate(
-        [program.throughput_row(first), program.time_row(first), program.device_row(kind)]
+        [program.throughput_row(first), program.time_row(first), program.device_row(accelerator)]
     )
     asked = np.flatnonzero(least)
     dear = 10.0 * float(problem.classes.count @ (gain * problem.best + move))

@@ -68,7 +68,7 @@ def parametric_singles(
     the shares in the middle."""
     rate = snapshot.solo_rate if agnostic is None else agnostic
     problem = Levels(
-        kind=snapshot.job_type,
+        job_type=snapshot.job_type,
         rate=rate,
         scale=snapshot.job_scale,
         accelerator_of_slot=snapshot.accelerator_of_slot,

@@ -35,9 +35,7 @@ from fairlead.policies.solve.water_filling import (
     measure,
 )
 
-MAX_CENTRED_RATES = (
-    2000  # kinds times slot types up to which the simplex method is used, the interior point above
-)
+MAX_CENTRED_RATES = 2000  # job types times slot types up to which the simplex method is used
 CENTRED = 1e-7  # the centre must have the heights to this, relatively
 
 
@@ -70,24 +68,24 @@ class WaterFilling:
         """The shares, certified (``fairlead.policies.solve.water_filling``)."""
         table = _Table.of(snapshot, self.entities)
         jobs = table.jobs(snapshot)
-        best = jobs.kinds.best[jobs.kind]
+        best = jobs.job_types.best[jobs.job_type]
         rows = Rows(table.tree, table.classes.count, gain_of(jobs.unit) * best)
         if not rows.cap.any():
             return table.nothing(snapshot)
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
-        market = ByBreakpoints(jobs, previous[:-1])
-        filled = fill(rows, market, _known(jobs, previous))
+        oracle = ByBreakpoints(jobs, previous[:-1])
+        filled = fill(rows, oracle, _known(jobs, previous))
         prices = np.array([cut.price for cut in filled.cuts]).tobytes()
         report = SolveReport(
             "optimal",
-            iterations=market.iterations,
-            warm=market.warm,
-            basis=(*market.basis, prices),
+            iterations=oracle.iterations,
+            warm=oracle.warm,
+            basis=(*oracle.basis, prices),
         )
         filling = _Filling(snapshot=snapshot, table=table, jobs=jobs, rows=rows, filled=filled)
         if self.central and (found := filling.at_analytic_centre(report)) is not None:
             return found
-        return filling.allocation(market.shares(), report)
+        return filling.allocation(oracle.shares(), report)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +113,7 @@ class AgnosticWaterFilling:
             return table.nothing(snapshot)
         jobs = table.jobs(snapshot, agnostic=True)
         count = table.classes.count
-        rows = Rows(table.tree, count, jobs.kinds.scale[jobs.kind])
+        rows = Rows(table.tree, count, jobs.job_types.scale[jobs.job_type])
         supply = Supply(count, total)
         filled = fill(rows, supply, [supply])
         report = SolveReport("closed-form")
@@ -159,11 +157,11 @@ class PackedWaterFilling:
         if not rows.cap.any():
             return table.nothing(snapshot)
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
-        market = InPairs(problem=problem, unit=unit, cap=rows.cap, basis=previous)
-        filled = fill(rows, market)
-        answer = market.fewest_pairs(0.0 if self.always else PAIR_PENALTY)
+        oracle = InPairs(problem=problem, unit=unit, cap=rows.cap, basis=previous)
+        filled = fill(rows, oracle)
+        answer = oracle.fewest_pairs(0.0 if self.always else PAIR_PENALTY)
         report = SolveReport(
-            "optimal", iterations=market.iterations, warm=market.warm, basis=market.basis
+            "optimal", iterations=oracle.iterations, warm=oracle.warm, basis=oracle.basis
         )
         made = by_class(snapshot, problem, answer, report)
         height, of = made.throughput(snapshot) * gain_of(per_height), problem.classes.of
@@ -211,21 +209,21 @@ class _Table:
         return _Table(key, classes, weight, tree)
 
     def jobs(self, snapshot: Snapshot, agnostic: bool = False) -> FillJobs:
-        """The kinds of the rows' jobs; a height of 1 is p_i / s_i steps/s. agnostic: with rates of 1."""
+        """The job types of the rows' jobs; a height of 1 is p_i / s_i steps/s. agnostic: with rates of 1."""
         first = self.classes.first
-        of_kind = group(snapshot.job_type[first])
-        some = first[of_kind.first]
+        of_job_type = group(snapshot.job_type[first])
+        some = first[of_job_type.first]
         scale = snapshot.job_scale[some].astype(np.float64)
         there: Bools = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
         rate = np.ones((len(some), len(there))) if agnostic else snapshot.solo_rate[some]
-        kinds = JobClasses.of(of_kind.id, scale, np.where(there, rate, 0.0))
-        kind = of_kind.of
+        job_types = JobClasses.of(of_job_type.id, scale, np.where(there, rate, 0.0))
+        job_type = of_job_type.of
         p = np.ones(len(first)) if agnostic else proportional_rate(snapshot)[first]
         return FillJobs(
-            kinds=kinds,
-            kind=kind,
+            job_types=job_types,
+            job_type=job_type,
             count=self.classes.count,
-            unit=p / scale[kind],
+            unit=p / scale[job_type],
             accelerator_of_slot=snapshot.accelerator_of_slot,
             capacity=snapshot.capacity,
             agnostic=agnostic,
@@ -269,7 +267,7 @@ class _Filling:
     def allocation(self, share: Floats, report: SolveReport) -> Allocation:
         """An allocation from (rows, slots) shares of a job, scaled down to what there is, and measured."""
         snapshot, table, jobs = self.snapshot, self.table, self.jobs
-        devices = (jobs.kinds.scale[jobs.kind] * jobs.count) @ share
+        devices = (jobs.job_types.scale[jobs.job_type] * jobs.count) @ share
         used = np.bincount(jobs.accelerator_of_slot, devices, len(jobs.capacity))
         largest = float((used / jobs.capacity.clip(1.0)).max())
         share = share / max(1.0, largest, float(share.sum(axis=1).max()))

@@ -29,7 +29,7 @@ def problem(seed: int, jobs: int, kinds: int = 5, types: int = 3, ages: bool = T
     scale = rng.choice([1, 2, 4], kinds)[kind]
     capacity = np.full(types, max(4.0, jobs / 4))
     return Levels(
-        kind=kind,
+        job_type=kind,
         rate=rate[kind],
         scale=scale,
         accelerator_of_slot=np.arange(types),
@@ -90,7 +90,7 @@ def test_the_second_phase_leaves_no_device_idle_that_would_help() -> None:
     """Three jobs, one of which holds the level; the others get what is left."""
     rate = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     p = Levels(
-        kind=np.arange(3),
+        job_type=np.arange(3),
         rate=rate,
         scale=np.ones(3, np.int64),
         accelerator_of_slot=np.arange(2),

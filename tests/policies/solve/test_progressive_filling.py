@@ -17,16 +17,18 @@ TREE = EntityTree(
 
 
 def test_an_entitys_weight_goes_to_its_children_by_weight_or_in_order() -> None:
-    vessel = TREE.vessel(np.full(5, 10.0))
-    assert vessel.full == 20.0
-    assert vessel.pour(1.0) == pytest.approx([1, 0.5, 1.5, 1, 0])
-    assert vessel.pour(8.0) == pytest.approx([8, 6, 10, 8, 0])  # row 2 is full, row 1 has the rest
-    assert vessel.pour(12.0) == pytest.approx([10, 10, 10, 10, 2])
+    tree_with_room = TREE.with_room(np.full(5, 10.0))
+    assert tree_with_room.full == 20.0
+    assert tree_with_room.fill(1.0) == pytest.approx([1, 0.5, 1.5, 1, 0])
+    assert tree_with_room.fill(8.0) == pytest.approx(
+        [8, 6, 10, 8, 0]
+    )  # row 2 is full, row 1 has the rest
+    assert tree_with_room.fill(12.0) == pytest.approx([10, 10, 10, 10, 2])
 
 
 def test_a_full_row_gives_way() -> None:
-    vessel = TREE.vessel(np.array([10.0, 10.0, 0.0, 0.0, 10.0]))
-    assert vessel.pour(1.0) == pytest.approx([1, 2, 0, 0, 1])
+    tree_with_room = TREE.with_room(np.array([10.0, 10.0, 0.0, 0.0, 10.0]))
+    assert tree_with_room.fill(1.0) == pytest.approx([1, 2, 0, 0, 1])
 
 
 def test_rows_know_their_child_of_the_root() -> None:
@@ -46,7 +48,7 @@ def test_what_goes_in_is_what_entities_take(
     room: list[float], level: float, weight: list[float]
 ) -> None:
     tree = EntityTree(TREE.parent, np.array(weight), TREE.rank, TREE.fifo)
-    rise = tree.vessel(np.array(room)).pour(level)
+    rise = tree.with_room(np.array(room)).fill(level)
     assert (rise >= 0).all()
     assert (rise <= np.array(room)).all()
     for entity, rows in ((6, [1, 2]), (7, [3, 4])):

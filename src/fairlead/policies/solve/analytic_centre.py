@@ -1,4 +1,4 @@
-"""The middle of the best answers of a linear programme, for small programmes of any form.
+"""The analytic centre of the best answers of a linear programme, for small programmes of any form.
 
     max c x   s.t.   A x <= b,   x >= 0
 
@@ -48,8 +48,8 @@ class Multiplicity:
 
 @dataclass(frozen=True, slots=True)
 class AnalyticCentre:
-    """The middle of the best answers, and prices that prove it: of one column and of one row, whatever it
-    stands for."""
+    """The analytic centre of the best answers, and prices that prove it: of one column and of one row,
+    whatever it stands for."""
 
     x: Floats  # (columns,)
     price: Floats  # (rows,) > 0
@@ -250,12 +250,13 @@ def central_shares(
     colocated_rate: Floats | None,
     worth: Floats,
 ) -> CentralShares | None:
-    """The middle of the best shares of jobs alone, and of pairs; None where it was not found. Every pair of
-    jobs of equal scale factor is offered, whatever it is worth, as in Gavel's programmes; jobs that are
-    alike have the same shares.
+    """The analytic centre of the best shares of jobs alone, and of pairs; None where it was not found.
+    Every pair of jobs of equal scale factor is offered, whatever it is worth, as in Gavel's programmes; equal
+    jobs have the same shares.
 
     The largest z with worth_i t_i >= z, time and devices.
-    rate: (jobs, slots); worth: (jobs,), 0 = no row; beside: (kinds, kinds, slots) or None = no pairs.
+    rate: (jobs, slots); worth: (jobs,), 0 = no row; colocated_rate: (job types, job types, slots) or None =
+    no pairs.
     """
     _, first, of = np.unique(
         np.column_stack([kind, scale, worth, rate]), axis=0, return_index=True, return_inverse=True
@@ -278,10 +279,10 @@ def central_shares(
         count=count,
         colocated_rate=table,
     )
-    middle = _central(programme, one, two, pair, accelerator_of_slot, capacity)
-    if middle is None:
+    centre = _central(programme, one, two, pair, accelerator_of_slot, capacity)
+    if centre is None:
         return None
-    found = middle.x[:-1].reshape(len(one), slots)
+    found = centre.x[:-1].reshape(len(one), slots)
     found[:, capacity[accelerator_of_slot] <= 0] = 0.0
     left, right = np.zeros((2, 0), np.int64)
     of_pairs = np.zeros((0, slots))
@@ -292,7 +293,7 @@ def central_shares(
         unit = np.zeros((classes, classes), np.int64)
         unit[one[pair], two[pair]] = unit[two[pair], one[pair]] = np.flatnonzero(pair)
         of_pairs = found[unit[of[left], of[right]]]
-    of_worth, of_time, of_type = np.split(middle.price, [classes, 2 * classes])
+    of_worth, of_time, of_type = np.split(centre.price, [classes, 2 * classes])
     return CentralShares(
         share=found[of],
         pairs=np.column_stack([left, right]),
@@ -312,7 +313,7 @@ class _Programme:
     kind: Ints  # (classes,)
     worth: Floats  # (classes,)
     count: Floats  # (classes,) jobs
-    colocated_rate: Floats  # (kinds, kinds, slots)
+    colocated_rate: Floats  # (job types, job types, slots)
 
     @property
     def largest(self) -> Floats:
@@ -329,8 +330,9 @@ class _Programme:
 def _central(
     of: _Programme, one: Ints, two: Ints, pair: Bools, accelerator_of_slot: Ints, capacity: Floats
 ) -> AnalyticCentre | None:
-    """The middle of the best shares of one unit of each class of units on each slot type, the level behind
-    them: of jobs of class ``one`` alone, or, where ``pair``, beside one of class ``two``."""
+    """The analytic centre of the best shares of one group of each class of groups on each slot type, with the
+    level as the last column. A group is a job of class ``one`` alone or, where ``pair``, in a pair with one
+    of class ``two``."""
     n, slots, units, count = len(of.rate), len(accelerator_of_slot), len(one), of.count
     mine, yours = of.rate[one], np.zeros((units, slots))
     mine[pair] = of.colocated_rate[of.kind[one[pair]], of.kind[two[pair]]]

@@ -1,13 +1,13 @@
-"""Requirements of many jobs as a few: the hat reduction.
+"""Requirements of many jobs as a few: the reduction to breakpoints.
 
 At prices p of the types, the cheapest way to give a job a rate r within its time is convex and piecewise
-linear in r, with kinks only at the rates of its own kind. A job that needs a rate between two kinks costs
-what jobs at these two cost, weighted by how near it is (its *hat* weights). So any number of jobs of a
-kind, whatever they need, count as jobs that need exactly one of the kind's own rates, with fractional
-multiplicities: the sums of the weights. A linear programme over those is as small as the kinds are few,
+linear in r, with breakpoints only at the rates of its own job type. A job that needs a rate between two
+breakpoints costs what jobs at these two cost, weighted by how near it is. So any number of jobs of a job
+type, whatever they need, count as jobs that need exactly one of the type's own rates, with fractional
+multiplicities: the sums of the weights. A linear programme over those is as small as the job types are few,
 and its answer goes back to the jobs by the same weights.
 
-A *row* is a number of jobs of one kind that need the same.
+A *row* is a number of jobs of one job type that need the same.
 """
 
 from dataclasses import dataclass
@@ -17,33 +17,33 @@ import numpy as np
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
 
-_AT_KINK = 1 - 1e-9  # a rate this near below a kink is at it
+_AT_BREAKPOINT = 1 - 1e-9  # a rate this near below a breakpoint is at it
 
 
 @dataclass(frozen=True, slots=True)
 class JobClasses:
-    """What jobs of a kind can do, and the rates at which their cost has kinks."""
+    """What jobs of a job type can do, and the rates at which their cost has breakpoints."""
 
-    id: Ints  # (kinds,) ascending
-    scale: Floats  # (kinds,) devices
-    rate: Floats  # (kinds, slots) steps/s; 0 = cannot run there
+    id: Ints  # (job types,) ascending
+    scale: Floats  # (job types,) devices
+    rate: Floats  # (job types, slots) steps/s; 0 = cannot run there
     breakpoints: (
-        Floats  # (kinds, slots + 1) 0 and its own rates, ascending; 0 for those that repeat
+        Floats  # (job types, slots + 1) 0 and its own rates, ascending; 0 for those that repeat
     )
 
     @staticmethod
     def of(ids: Ints, scale: Floats, rate: Floats) -> "JobClasses":
-        """Kinds with their kinks."""
+        """Job types with their breakpoints."""
         return JobClasses(ids, scale, np.ascontiguousarray(rate), find_breakpoints(rate))
 
     @property
     def best(self) -> Floats:
-        """(kinds,) the fastest rate."""
+        """(job types,) the fastest rate."""
         return np.ascontiguousarray(self.breakpoints[:, -1])
 
 
 def find_breakpoints(rate: Floats) -> Floats:
-    """(kinds, slots + 1) 0 and the rates of each kind, ascending; 0 for those that repeat."""
+    """(job types, slots + 1) 0 and the rates of each job type, ascending; 0 for those that repeat."""
     breakpoints = np.sort(np.column_stack([np.zeros(len(rate)), rate]), axis=1)
     breakpoints[:, :-1][breakpoints[:, :-1] == breakpoints[:, 1:]] = 0.0
     breakpoints.sort(axis=1)
@@ -52,7 +52,7 @@ def find_breakpoints(rate: Floats) -> Floats:
 
 @kernel("i8(f8, f8[::1])", inline="always")
 def segment(need: float, breakpoints: Floats) -> int:
-    """The first kink that is not below a rate > 0; the last one for a rate beyond it."""
+    """The first breakpoint that is not below a rate > 0; the last one for a rate beyond it."""
     k = 1
     for j in range(1, len(breakpoints) - 1):
         k += (
@@ -63,7 +63,7 @@ def segment(need: float, breakpoints: Floats) -> int:
 
 @kernel("f8[:,::1](f8[:,::1], f8[::1], f8[:,::1], f8[::1])")
 def breakpoint_cost(rate: Floats, scale: Floats, breakpoints: Floats, price: Floats) -> Floats:
-    """(kinds, kinks) the least that a job pays for exactly this rate. price: (slots,) of a device.
+    """(job types, breakpoints) the least that a job pays for exactly this rate. price: (slots,) of a device.
 
     The cheapest shares use at most two slot types, or one and no time at all.
     """
@@ -88,14 +88,16 @@ def breakpoint_cost(rate: Floats, scale: Floats, breakpoints: Floats, price: Flo
 
 
 @kernel("Tuple((i8[::1], i8[::1], f8[::1]))(i8[::1], f8[::1], f8[:,::1], f8[::1])")
-def cheapest(kind: Ints, need: Floats, rate: Floats, price: Floats) -> tuple[Ints, Ints, Floats]:
+def cheapest(
+    job_type: Ints, need: Floats, rate: Floats, price: Floats
+) -> tuple[Ints, Ints, Floats]:
     """(rows,) the slot types on which a job has a rate most cheaply, the faster and the slower one (-1 =
     none), and the time on the faster one. price: (slots,) of a device."""
     slots = rate.shape[1]
-    fast, slow = np.zeros(len(kind), np.int64), np.full(len(kind), -1, np.int64)
-    time = np.zeros(len(kind))
-    for i in range(len(kind)):
-        c = kind[i]
+    fast, slow = np.zeros(len(job_type), np.int64), np.full(len(job_type), -1, np.int64)
+    time = np.zeros(len(job_type))
+    for i in range(len(job_type)):
+        c = job_type[i]
         least = np.inf
         for b in range(slots):
             if rate[c, b] < need[i] or rate[c, b] <= 0:
@@ -113,12 +115,14 @@ def cheapest(kind: Ints, need: Floats, rate: Floats, price: Floats) -> tuple[Int
 
 
 @kernel("f8(i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1])")
-def total_cost(kind: Ints, count: Floats, need: Floats, breakpoints: Floats, cost: Floats) -> float:
-    """What all rows cost together. kind, count, need: (rows,); cost: (kinds, kinks)."""
+def total_cost(
+    job_type: Ints, count: Floats, need: Floats, breakpoints: Floats, cost: Floats
+) -> float:
+    """What all rows cost together. job_type, count, need: (rows,); cost: (job types, breakpoints)."""
     total = 0.0
-    for i in range(len(kind)):
+    for i in range(len(job_type)):
         if need[i] > 0:
-            c = kind[i]
+            c = job_type[i]
             k = segment(need[i], breakpoints[c])
             low = breakpoints[c, k - 1]
             part = (need[i] - low) / (breakpoints[c, k] - low)
@@ -128,32 +132,33 @@ def total_cost(kind: Ints, count: Floats, need: Floats, breakpoints: Floats, cos
 
 @kernel("Tuple((f8[::1], f8[::1]))(i8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1])")
 def slack_at_price(
-    kind: Ints, need: Floats, breakpoints: Floats, cost: Floats, dear: Floats
+    job_type: Ints, need: Floats, breakpoints: Floats, cost: Floats, price_tolerance: Floats
 ) -> tuple[Floats, Floats]:
     """(rows,) the largest rate that costs a job no more than what it needs, and what one step/s beyond
-    that costs; inf where there is none. dear: (kinds,) a marginal cost up to which a step/s is free."""
-    most, marginal = np.empty(len(kind)), np.empty(len(kind))
+    that costs; inf where there is none. price_tolerance: (job types,) a marginal cost up to which a step/s
+    is free."""
+    most, marginal = np.empty(len(job_type)), np.empty(len(job_type))
     last = breakpoints.shape[1] - 1
-    for i in range(len(kind)):
-        c = kind[i]
+    for i in range(len(job_type)):
+        c = job_type[i]
         most[i], marginal[i] = max(need[i], breakpoints[c, last]), np.inf
         for k in range(1, last + 1):
-            if breakpoints[c, k] <= 0 or need[i] >= breakpoints[c, k] * _AT_KINK:
+            if breakpoints[c, k] <= 0 or need[i] >= breakpoints[c, k] * _AT_BREAKPOINT:
                 continue
             slope = (cost[c, k] - cost[c, k - 1]) / (breakpoints[c, k] - breakpoints[c, k - 1])
-            if slope > dear[c]:
+            if slope > price_tolerance[c]:
                 most[i], marginal[i] = max(need[i], breakpoints[c, k - 1]), slope
                 break
     return most, marginal
 
 
 @kernel("f8[:,::1](i8[::1], f8[::1], f8[::1], f8[:,::1])")
-def multiplicities(kind: Ints, count: Floats, need: Floats, breakpoints: Floats) -> Floats:
-    """(kinds, kinks) how many jobs need exactly this rate."""
+def multiplicities(job_type: Ints, count: Floats, need: Floats, breakpoints: Floats) -> Floats:
+    """(job types, breakpoints) how many jobs need exactly this rate."""
     out = np.zeros_like(breakpoints)
-    for i in range(len(kind)):
+    for i in range(len(job_type)):
         if need[i] > 0:
-            c = kind[i]
+            c = job_type[i]
             k = segment(need[i], breakpoints[c])
             low = breakpoints[c, k - 1]
             part = (need[i] - low) / (breakpoints[c, k] - low)
@@ -163,13 +168,14 @@ def multiplicities(kind: Ints, count: Floats, need: Floats, breakpoints: Floats)
 
 
 @kernel("f8[:,::1](i8[::1], f8[::1], f8[:,::1], f8[:,:,::1])")
-def expand(kind: Ints, need: Floats, breakpoints: Floats, breakpoint_of: Floats) -> Floats:
-    """(rows, slots) shares of a job from (kinds, kinks, slots): those of its neighbours, weighted."""
+def expand(job_type: Ints, need: Floats, breakpoints: Floats, breakpoint_of: Floats) -> Floats:
+    """(rows, slots) shares of a job from (job types, breakpoints, slots): those of the breakpoints next to
+    what it needs, weighted."""
     slots = breakpoint_of.shape[2]
-    share = np.zeros((len(kind), slots))
-    for i in range(len(kind)):
+    share = np.zeros((len(job_type), slots))
+    for i in range(len(job_type)):
         if need[i] > 0:
-            c = kind[i]
+            c = job_type[i]
             k = segment(need[i], breakpoints[c])
             low = breakpoints[c, k - 1]
             part = (need[i] - low) / (breakpoints[c, k] - low)
@@ -181,7 +187,7 @@ def expand(kind: Ints, need: Floats, breakpoints: Floats, breakpoint_of: Floats)
 
 
 def needed(multiplicity: Floats) -> Bools:
-    """(kinds, kinks) which of them count: not rate 0, not traces left by rounding."""
+    """(job types, breakpoints) which of them count: not rate 0, not traces left by rounding."""
     out = multiplicity > 1e-15 * max(1.0, float(multiplicity.max(initial=0.0)))
     out[:, 0] = False
     return out

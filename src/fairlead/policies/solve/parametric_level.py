@@ -12,10 +12,10 @@ Newton on the level. For a theta, let lambda be the least factor on all capaciti
 requirement: a linear programme. lambda is convex and falls with theta, so Newton's method from below
 (theta at which each job alone could just be in time) rises monotonically to lambda = 1, in 4 to 6 steps.
 
-Hats. At prices p of the types, the cheapest way to give a job a rate r within its time is convex and
-piecewise linear in r, with kinks only at the job's own rates. A job that needs r between two of them
-costs what its two neighbours cost, weighted by how near it is. So the jobs of a kind count as jobs that
-need exactly one of the kind's own rates, with fractional multiplicities: the sums of the weights. The
+Breakpoints. At prices p of the types, the cheapest way to give a job a rate r within its time is convex and
+piecewise linear in r, with breakpoints only at the job's own rates. A job that needs r between two of them
+costs what its two neighbours cost, weighted by how near it is. So the jobs of a job type count as jobs that
+need exactly one of the job type's own rates, with fractional multiplicities: the sums of the weights. The
 answer of those goes back to the jobs by the same weights.
 
 Certificate, from all jobs. The requirement is convex in theta and its cost is convex in the requirement,
@@ -52,9 +52,7 @@ STEPS = 60  # of Newton's method
 MIN_LEVEL = 1e-12  # part of all jobs that a rate counts for which none needs: its columns stay
 REQUIREMENT_TOLERANCE = 1e-11  # lambda - 1 at which a level counts as met
 PROVEN = 1e-6  # relative gap that an answer may have
-MIN_CLASSES = (
-    2000  # kinds times slot types up to which the simplex method is used, an interior point above
-)
+MIN_CLASSES = 2000  # job types times slot types up to which the simplex method is used
 _NOTHING = 1e-8  # share that stands for none
 STALL_TOLERANCE = 1e-13  # relative step below which rounding decides
 TOLERANCE = 1e-9  # part of the level, or of the devices, that a second measure may cost
@@ -65,7 +63,7 @@ _CLOSE = 1e-8  # relative gap that the interior point is asked for; it stalls ne
 class Levels:
     """A problem. Jobs that cannot run, or need nothing, have no say in the level and get nothing."""
 
-    kind: Ints  # (jobs,) jobs of one kind have the same rates and scale
+    job_type: Ints  # (jobs,) jobs of one job type have the same rates and scale
     rate: Floats  # (jobs, slots) steps/s
     scale: Ints  # (jobs,) devices
     accelerator_of_slot: Ints  # (slots,)
@@ -76,21 +74,21 @@ class Levels:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Kinds:
-    """What jobs of a kind can do, and the rates at which their cost has kinks."""
+class _JobTypes:
+    """What jobs of a job type can do, and the rates at which their cost has breakpoints."""
 
-    id: Ints  # (kinds,)
-    of: Ints  # (jobs,) row of each job's kind
-    count: Floats  # (kinds,) jobs
-    scale: Floats  # (kinds,)
-    rate: Floats  # (kinds, slots)
+    id: Ints  # (job types,)
+    of: Ints  # (jobs,) row of each job's job type
+    count: Floats  # (job types,) jobs
+    scale: Floats  # (job types,)
+    rate: Floats  # (job types, slots)
     breakpoints: (
-        Floats  # (kinds, slots + 1) 0 and its own rates, ascending; 0 for those that repeat
+        Floats  # (job types, slots + 1) 0 and its own rates, ascending; 0 for those that repeat
     )
 
     @property
     def best(self) -> Floats:
-        """(kinds,) the fastest rate."""
+        """(job types,) the fastest rate."""
         return np.ascontiguousarray(self.breakpoints[:, -1])
 
 
@@ -109,23 +107,25 @@ class _Found:
 def solve_level(
     problem: Levels, gain: Floats | None = None, previous: SolveReport | None = None
 ) -> tuple[Floats, SolveReport]:
-    """(jobs, slots) shares and their report. gain: (jobs,), the same for jobs of one kind: among the best
-    shares those with the largest sum of gain times rate; previous: the report of an earlier, similar
+    """(jobs, slots) shares and their report. gain: (jobs,), the same for jobs of one job type: among the
+    best shares those with the largest sum of gain times rate; previous: the report of an earlier, similar
     problem, to start from."""
-    kinds = _kinds(problem)
-    some = (kinds.best > 0)[kinds.of] & (problem.steps > 0)
+    job_types = _job_types(problem)
+    some = (job_types.best > 0)[job_types.of] & (problem.steps > 0)
     if not some.any():
         return np.zeros(problem.rate.shape), SolveReport("optimal", 0.0, 0.0)
     steps = np.where(some, problem.steps, 0.0)
-    floor = _least(kinds.of, steps, problem.age, problem.isolated, kinds.best)
-    by_hats = kinds.rate.size <= MIN_CLASSES
-    if not by_hats:
-        found = _by_jobs(problem, kinds, steps, floor)
-        share, level, bound, violation = _certified(problem, kinds, steps, found)
-        by_hats = not level - max(bound, floor) <= PROVEN * level  # the interior point has stalled
-    if by_hats:
-        found = _by_breakpoints(problem, kinds, steps, floor, gain, previous)
-        share, level, bound, violation = _certified(problem, kinds, steps, found)
+    floor = _least(job_types.of, steps, problem.age, problem.isolated, job_types.best)
+    use_simplex = job_types.rate.size <= MIN_CLASSES
+    if not use_simplex:
+        found = _by_jobs(problem, job_types, steps, floor)
+        share, level, bound, violation = _certified(problem, job_types, steps, found)
+        use_simplex = (
+            not level - max(bound, floor) <= PROVEN * level
+        )  # the interior point has stalled
+    if use_simplex:
+        found = _by_breakpoints(problem, job_types, steps, floor, gain, previous)
+        share, level, bound, violation = _certified(problem, job_types, steps, found)
     return share, SolveReport(
         "optimal",
         objective=level,
@@ -137,12 +137,12 @@ def solve_level(
     )
 
 
-def _kinds(problem: Levels) -> _Kinds:
-    classes = group(problem.kind)
+def _job_types(problem: Levels) -> _JobTypes:
+    classes = group(problem.job_type)
     rate = problem.rate[classes.first]
     rate = np.where((problem.capacity > 0)[problem.accelerator_of_slot], rate, 0.0)
     scale = problem.scale[classes.first].astype(np.float64)
-    return _Kinds(
+    return _JobTypes(
         id=classes.id,
         of=classes.of,
         count=classes.count,
@@ -153,21 +153,21 @@ def _kinds(problem: Levels) -> _Kinds:
 
 
 @kernel("f8(i8[::1], f8[::1], f8[::1], f8[::1], f8[::1])")
-def _least(kind: Ints, steps: Floats, age: Floats, isolated: Floats, best: Floats) -> float:
+def _least(job_type: Ints, steps: Floats, age: Floats, isolated: Floats, best: Floats) -> float:
     """The level at which every job alone could just be in time."""
     level = 0.0
-    for i in range(len(kind)):
+    for i in range(len(job_type)):
         if steps[i] > 0:
-            level = max(level, (age[i] + steps[i] / best[kind[i]]) / isolated[i])
+            level = max(level, (age[i] + steps[i] / best[job_type[i]]) / isolated[i])
     return level
 
 
-# --- the simplex method on hats ----------------------------------------------------------------------
+# --- the simplex method on breakpoints ----------------------------------------------------------------------
 
 
 def _by_breakpoints(
     problem: Levels,
-    kinds: _Kinds,
+    job_types: _JobTypes,
     steps: Floats,
     level: float,
     gain: Floats | None,
@@ -179,27 +179,28 @@ def _by_breakpoints(
     every = len(steps) // SAMPLE_SIZE
     if every > 1 and start.level == level:  # a sample of the jobs tells about where the level is
         rows = np.arange(0, len(steps), every)
-        sample = (kinds.of[rows], steps[rows], problem.age[rows], problem.isolated[rows])
-        root = _LevelRoot(problem, kinds, sample, float(every), level)
+        sample = (job_types.of[rows], steps[rows], problem.age[rows], problem.isolated[rows])
+        root = _LevelRoot(problem, job_types, sample, float(every), level)
         start = root.newton(start, 1e-4)
-    jobs = (kinds.of, steps, problem.age, problem.isolated)
-    end = _LevelRoot(problem, kinds, jobs, 1.0, level).newton(start, REQUIREMENT_TOLERANCE)
+    jobs = (job_types.of, steps, problem.age, problem.isolated)
+    end = _LevelRoot(problem, job_types, jobs, 1.0, level).newton(start, REQUIREMENT_TOLERANCE)
     program, answer = end.program, end.answer
     assert program is not None
     assert answer is not None
     price, level, iterations = answer.device_price, end.level, end.iterations
     basis = answer.basis
     if gain is not None:
-        value = np.zeros(len(kinds.id))
-        value[kinds.of] = gain
+        value = np.zeros(len(job_types.id))
+        value[job_types.of] = gain
         more = LinearObjective(
-            np.repeat(value, kinds.breakpoints.shape[1]), np.zeros(len(problem.accelerator_of_slot))
+            np.repeat(value, job_types.breakpoints.shape[1]),
+            np.zeros(len(problem.accelerator_of_slot)),
         )
         answer = largest_ratio(program, answer, more)
         iterations += answer.iterations
-    breakpoint_of = answer.per_job(program.problem).reshape(*kinds.breakpoints.shape, -1)
+    breakpoint_of = answer.per_job(program.problem).reshape(*job_types.breakpoints.shape, -1)
     share = np.empty((len(steps), breakpoint_of.shape[2]))
-    _expand(*jobs, kinds.breakpoints, level, breakpoint_of, share)
+    _expand(*jobs, job_types.breakpoints, level, breakpoint_of, share)
     return _Found(
         level=level, share=share, price=price, iterations=iterations, warm=end.warm, basis=basis
     )
@@ -235,7 +236,7 @@ class _LevelRoot:
     """The level at which lambda is 1, sought for jobs each of which may stand for several."""
 
     problem: Levels
-    kinds: _Kinds
+    job_types: _JobTypes
     jobs: tuple[Ints, Floats, Floats, Floats]  # their job types, steps, age and isolated time
     each: float  # how many jobs each of them stands for
     floor: float  # no level is below
@@ -243,15 +244,15 @@ class _LevelRoot:
     def newton(self, start: _WarmStart, tolerance: float) -> _WarmStart:
         """The level at which lambda is within the tolerance of 1, or the floor where that is lower, and the
         programme there. From either side a step ends below the level, for lambda is convex."""
-        kinds, program = self.kinds, start.program
+        job_types, program = self.job_types, start.program
         level, iterations, warm = start.level, start.iterations, start.warm
         slots = len(self.problem.accelerator_of_slot)
-        nothing = LinearObjective(np.zeros(kinds.breakpoints.size), np.zeros(slots))
+        nothing = LinearObjective(np.zeros(job_types.breakpoints.size), np.zeros(slots))
         for _ in range(STEPS):
-            need, slope = _breakpoint_weights(*self.jobs, kinds.breakpoints, level)
-            count = np.maximum(need.ravel() * self.each, MIN_LEVEL * len(kinds.of))
+            need, slope = _breakpoint_weights(*self.jobs, job_types.breakpoints, level)
+            count = np.maximum(need.ravel() * self.each, MIN_LEVEL * len(job_types.of))
             if program is None:
-                program = _program(self.problem, kinds, count, start.basis)
+                program = _program(self.problem, job_types, count, start.basis)
             else:
                 program.recount(count)
             answer = program.maximise(nothing)
@@ -275,9 +276,9 @@ class _LevelRoot:
     def _slope_of_cost(self, answer: ProgramSolution, slope: Floats) -> float:
         """How fast what all jobs need costs less as the level rises, at the answer's prices. slope: (job
         types, breakpoints) of the jobs that need each rate."""
-        kinds = self.kinds
+        job_types = self.job_types
         price = answer.device_price[self.problem.accelerator_of_slot]
-        cost = breakpoint_cost(kinds.rate, kinds.scale, kinds.breakpoints, price)
+        cost = breakpoint_cost(job_types.rate, job_types.scale, job_types.breakpoints, price)
         return float((cost * slope).sum()) * self.each
 
 
@@ -285,14 +286,14 @@ class _LevelRoot:
     "Tuple((f8[:,::1], f8[:,::1]))(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8)",
 )
 def _breakpoint_weights(
-    kind: Ints, steps: Floats, age: Floats, isolated: Floats, breakpoints: Floats, level: float
+    job_type: Ints, steps: Floats, age: Floats, isolated: Floats, breakpoints: Floats, level: float
 ) -> tuple[Floats, Floats]:
-    """(kinds, kinks) jobs that need exactly this rate, and how fast that changes with the level."""
+    """(job types, breakpoints) jobs that need exactly this rate, and how fast that changes with the level."""
     need, slope = np.zeros_like(breakpoints), np.zeros_like(breakpoints)
-    for i in range(len(kind)):
+    for i in range(len(job_type)):
         if steps[i] <= 0:
             continue
-        c = kind[i]
+        c = job_type[i]
         left_s = level * isolated[i] - age[i]
         rate = min(steps[i] / left_s, breakpoints[c, -1])
         change = -rate / left_s * isolated[i]
@@ -311,7 +312,7 @@ def _breakpoint_weights(
     "void(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8, f8[:,:,::1], f8[:,::1])",
 )
 def _expand(
-    kind: Ints,
+    job_type: Ints,
     steps: Floats,
     age: Floats,
     isolated: Floats,
@@ -320,13 +321,13 @@ def _expand(
     breakpoint_of: Floats,
     share: Floats,
 ) -> None:
-    """Fill in (jobs, slots) shares from (kinds, kinks, slots): a job's are those of its two neighbours,
-    weighted."""
-    for i in range(len(kind)):
+    """Fill in (jobs, slots) shares from (job types, breakpoints, slots): a job has those of its two
+    neighbours, weighted."""
+    for i in range(len(job_type)):
         if steps[i] <= 0:
             share[i] = 0.0
             continue
-        c = kind[i]
+        c = job_type[i]
         rate = min(steps[i] / (level * isolated[i] - age[i]), breakpoints[c, -1])
         k = segment(rate, breakpoints[c])
         low = breakpoints[c, k - 1]
@@ -335,23 +336,25 @@ def _expand(
             share[i, j] = part * breakpoint_of[c, k, j] + (1.0 - part) * breakpoint_of[c, k - 1, j]
 
 
-def _program(problem: Levels, kinds: _Kinds, count: Floats, basis: tuple[bytes, ...]) -> Program:
-    """min lambda. Classes are the jobs that need exactly one of their kind's rates."""
-    shape = kinds.breakpoints.shape
-    rows, kinks = np.arange(shape[0]).repeat(shape[1]), shape[1]
-    ids = kinds.id[rows] * kinks + np.tile(np.arange(kinks), shape[0])
+def _program(
+    problem: Levels, job_types: _JobTypes, count: Floats, basis: tuple[bytes, ...]
+) -> Program:
+    """min lambda. Classes are the jobs that need exactly one of their job type's rates."""
+    shape = job_types.breakpoints.shape
+    rows = np.arange(shape[0]).repeat(shape[1])
+    ids = job_types.id[rows] * shape[1] + np.tile(np.arange(shape[1]), shape[0])
     types = np.arange(len(problem.capacity))
     like = ShareProblem(
         classes=JobClassSizes(ids, count, rows, rows),
-        scale=kinds.scale[rows],
-        rate=kinds.rate[rows],
+        scale=job_types.scale[rows],
+        rate=job_types.rate[rows],
         accelerator_of_slot=problem.accelerator_of_slot,
         capacity=problem.capacity,
         kind=rows,
         colocated_rate=None,
     )
     program = Program(
-        problem=like, throughput=True, demand=kinds.breakpoints.ravel(), previous=basis
+        problem=like, throughput=True, demand=job_types.breakpoints.ravel(), previous=basis
     )
     program.columns = ExtraColumns(
         cost=-np.ones(1),
@@ -367,14 +370,14 @@ def _program(problem: Levels, kinds: _Kinds, count: Floats, basis: tuple[bytes, 
 # --- the interior point on jobs -----------------------------------------------------------------------
 
 
-def _by_jobs(problem: Levels, kinds: _Kinds, steps: Floats, floor: float) -> _Found:
+def _by_jobs(problem: Levels, job_types: _JobTypes, steps: Floats, floor: float) -> _Found:
     """Newton's method on z, the largest part of all requirements that can be met at once, a max-min
-    problem per step. Where all jobs of a kind have the same requirement, by kinds."""
-    row, count = _rows(problem, kinds, steps)
+    problem per step. Where all jobs of a job type have the same requirement, by job types."""
+    row, count = _rows(problem, job_types, steps)
     there = problem.capacity > 0
     types = (np.cumsum(there) - 1)[problem.accelerator_of_slot]
     usable = there[problem.accelerator_of_slot]
-    rate = np.ascontiguousarray(kinds.rate[kinds.of[row]][:, usable])
+    rate = np.ascontiguousarray(job_types.rate[job_types.of[row]][:, usable])
     scale = problem.scale[row].astype(np.float64)
     age, isolated, left = problem.age[row], problem.isolated[row], steps[row]
     classes = MaxMinClasses(
@@ -410,25 +413,25 @@ def _by_jobs(problem: Levels, kinds: _Kinds, steps: Floats, floor: float) -> _Fo
     if len(row) == np.count_nonzero(steps):
         share[row] = of_row
     else:
-        by_kind = np.zeros((len(kinds.id), len(usable)))
-        by_kind[kinds.of[row]] = of_row
-        share = by_kind[kinds.of]
+        by_job_type = np.zeros((len(job_types.id), len(usable)))
+        by_job_type[job_types.of[row]] = of_row
+        share = by_job_type[job_types.of]
     full = np.zeros(len(there))
     full[there] = price / float(price @ problem.capacity[there])
     return _Found(level=max(level, floor), share=share, price=full, iterations=iterations)
 
 
-def _rows(problem: Levels, kinds: _Kinds, steps: Floats) -> tuple[Ints, Floats]:
+def _rows(problem: Levels, job_types: _JobTypes, steps: Floats) -> tuple[Ints, Floats]:
     """Positions of jobs that stand for others, and how many each stands for."""
-    first = np.empty(len(kinds.id), np.int64)
-    first[kinds.of] = np.arange(len(steps))
-    alike = first[kinds.of]
+    first = np.empty(len(job_types.id), np.int64)
+    first[job_types.of] = np.arange(len(steps))
+    alike = first[job_types.of]
     for requirement in (steps, problem.age, problem.isolated):
         if not np.array_equal(requirement, requirement[alike]):
             row = np.flatnonzero(steps)
             return row, np.ones(len(row))
     row = first[steps[first] > 0]
-    return row, kinds.count[kinds.of[row]]
+    return row, job_types.count[job_types.of[row]]
 
 
 # --- certificate ---------------------------------------------------------------------------------------
@@ -438,7 +441,7 @@ def _rows(problem: Levels, kinds: _Kinds, steps: Floats) -> tuple[Ints, Floats]:
     "Tuple((f8, f8))(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8)",
 )
 def _cost_of_all(
-    kind: Ints,
+    job_type: Ints,
     steps: Floats,
     age: Floats,
     isolated: Floats,
@@ -449,10 +452,10 @@ def _cost_of_all(
     """What all requirements cost at a level, and how fast that changes with the level."""
     total = 0.0
     slope = 0.0
-    for i in range(len(kind)):
+    for i in range(len(job_type)):
         if steps[i] <= 0:
             continue
-        c = kind[i]
+        c = job_type[i]
         left_s = level * isolated[i] - age[i]
         rate = min(steps[i] / left_s, breakpoints[c, -1])
         k = segment(rate, breakpoints[c])
@@ -500,7 +503,7 @@ def _measured(
 
 
 def _certified(
-    problem: Levels, kinds: _Kinds, steps: Floats, found: _Found
+    problem: Levels, job_types: _JobTypes, steps: Floats, found: _Found
 ) -> tuple[Floats, float, float, float]:
     """(shares made feasible, their level, a bound on it, violation)."""
     args = (steps, problem.age, problem.isolated)
@@ -511,9 +514,12 @@ def _certified(
         share = share / use
         level, use = _measured(share, rate, *args, *also)
     cost = breakpoint_cost(
-        kinds.rate, kinds.scale, kinds.breakpoints, found.price[problem.accelerator_of_slot]
+        job_types.rate,
+        job_types.scale,
+        job_types.breakpoints,
+        found.price[problem.accelerator_of_slot],
     )
-    total, slope = _cost_of_all(kinds.of, *args, kinds.breakpoints, cost, found.level)
+    total, slope = _cost_of_all(job_types.of, *args, job_types.breakpoints, cost, found.level)
     spare = float(found.price @ problem.capacity)
     bound = found.level + (total - spare) / -slope if slope < 0 else 0.0
     return share, level, bound, max(0.0, use - 1.0)

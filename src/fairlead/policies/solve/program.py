@@ -1,7 +1,7 @@
 """Linear programmes over classes of jobs, alone and in pairs.
 
 Jobs of one class are alike, so a programme speaks of classes: y_a is the time that all jobs of a class
-together spend in a *way* a of running, which is a slot type for a job alone, or a slot type and a partner
+together spend in a *configuration* a, which is a slot type for a job alone, or a slot type and a partner
 class. Every programme here maximises a linear function of the shares subject to
 
     sum_{a of class c} y_a <= n_c                     time; a pair of two jobs of c counts twice
@@ -15,8 +15,8 @@ solutions, so nothing is lost by giving the jobs of a class the same; see
 ``fairlead.policies.solve.job_classes``.
 
 There are as many pairs as classes squared, and few are worth anything: pairs come in by column
-generation. The optimum over the ways at hand has prices for time, devices and throughput; a pair that
-earns more than it costs at these prices is added, until there is none. The answer is then optimal over
+generation. The optimum over the configurations at hand has prices for time, devices and throughput; a pair
+that earns more than it costs at these prices is added, until there is none. The answer is then optimal over
 all pairs. A pair of which one could as well take turns on the same slot is never offered.
 
 Scaling: a column is the share of one job, a throughput row is over the class's fastest rate, a device
@@ -60,10 +60,10 @@ class ShareProblem:
     rate: Floats  # (classes, slots) steps/s of a job alone; 0 = cannot run there
     accelerator_of_slot: Ints  # (slots,)
     capacity: Floats  # (types,) devices
-    kind: Ints  # (classes,) row of beside
+    kind: Ints  # (classes,) row of colocated_rate
     colocated_rate: (
         Floats | None
-    )  # (kinds, kinds, slots) steps/s of the first beside the second; None = no pairs
+    )  # (job types, job types, slots) steps/s of the first with the second; None = no pairs
 
     @staticmethod
     def of(
@@ -73,7 +73,7 @@ class ShareProblem:
         space_sharing: bool = False,
         rate: Floats | None = None,
     ) -> "ShareProblem":
-        """The problem of a snapshot. key: (jobs,) jobs with the same key are alike in all that matters,
+        """The problem of a snapshot. key: (jobs,) jobs with the same key are interchangeable,
         None = ``job_class``; space_sharing: may jobs run in pairs? rate: (jobs, slots) in place of the
         snapshot's, 0 where it cannot run. Types without devices cannot be run on."""
         classes = group(snapshot.job_class if key is None else key)
@@ -102,12 +102,12 @@ class ShareProblem:
 
 @dataclass(frozen=True, slots=True)
 class Configurations:
-    """Ways to run. Those of jobs alone come first."""
+    """Ways to run: on a slot type, alone or in a pair. Those of jobs alone come first."""
 
-    first: Ints  # (ways,) class
-    second: Ints  # (ways,) class of the partner, -1 = alone; may be the class itself
-    slot: Ints  # (ways,)
-    rate: Floats  # (ways, 2) steps/s of the member of first, and of the member of second
+    first: Ints  # (configurations,) class
+    second: Ints  # (configurations,) class of the partner, -1 = alone; may be the class itself
+    slot: Ints  # (configurations,)
+    rate: Floats  # (configurations, 2) steps/s of the member of first, and of the member of second
 
     @property
     def alone(self) -> int:
@@ -115,7 +115,7 @@ class Configurations:
         return int(np.count_nonzero(self.second < 0))
 
     def plus(self, other: "Configurations") -> "Configurations":
-        """These and others behind them."""
+        """These, then others."""
         return Configurations(
             np.concatenate([self.first, other.first]),
             np.concatenate([self.second, other.second]),
@@ -127,7 +127,8 @@ class Configurations:
 @dataclass(frozen=True, slots=True)
 class LinearObjective:
     """A linear function of the shares: sum_a (value_c rate_a - cost_slot(a) s_a) y_a, over the members c
-    of each way a; where value is by class, that is sum_c value_c n_c t_c - sum_a cost_slot(a) s_a y_a."""
+    of each configuration a; where value is by class, that is
+    sum_c value_c n_c t_c - sum_a cost_slot(a) s_a y_a."""
 
     value: Floats  # (classes,), or (classes, slots) where it depends on the slot type, per step/s
     cost: Floats  # (slots,) per device
@@ -172,7 +173,7 @@ class ProgramSolution:
 
     objective: float
     configurations: Configurations
-    time: Floats  # (ways,) y_a: time that the jobs of the class spend so, all together
+    time: Floats  # (configurations,) y_a: time that the jobs of the class spend so, all together
     columns: Floats  # (columns,) the further columns
     throughput_price: Floats  # (classes,) gain of the objective per step/s asked less of one job
     time_price: Floats  # (classes,) gain per unit of time that one job had more
@@ -223,12 +224,12 @@ class Program:
     pair_penalty: float = 0.0  # what a pair's time must earn beyond that of its jobs, per device
     previous: tuple[bytes, ...] = ()
     _model: HighsModel = field(init=False)
-    _ways: Configurations = field(init=False)
+    _configurations: Configurations = field(init=False)
     _best: Floats = field(init=False)
     _warm: bool = field(init=False, default=False)
     _pairs: "_Pairs | None" = field(init=False, default=None)
     _row_scale: Floats = field(init=False)
-    _basis: "_Kept | None" = field(init=False, default=None)
+    _basis: "_CarriedBasis | None" = field(init=False, default=None)
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -258,17 +259,19 @@ class Program:
         """Hand the programme to the solver, starting from ``previous`` where that fits."""
         problem = self.problem
         self._best = problem.best
-        self._ways = _alone(problem)
+        self._configurations = _alone(problem)
         if problem.colocated_rate is not None:
             self._pairs = _Pairs.of(problem)
         self._basis = _unpack(self.previous, problem, self._pairs)
         if self._basis is not None and self._pairs is not None:
-            self._ways = self._ways.plus(self._basis.pairs)
-        self._row_scale = np.array([_scale_of(r, self._ways, problem) for r in self.rows])
+            self._configurations = self._configurations.plus(self._basis.pairs)
+        self._row_scale = np.array([_scale_of(r, self._configurations, problem) for r in self.rows])
         self._model = HighsModel(self._program())
         start = None
         if self._basis is not None:
-            start = self._basis.basis(self._ways, problem, self.throughput, len(self.columns.cost))
+            start = self._basis.basis(
+                self._configurations, problem, self.throughput, len(self.columns.cost)
+            )
             if start is not None and len(start.rows) != self._fixed_rows + len(self.rows):
                 start = None
         self._warm = self._model.load(start)
@@ -280,15 +283,15 @@ class Program:
         """The largest objective, with these costs of the further columns (None = those they came with),
         from where the last one ended."""
         further = self.columns.cost if columns is None else columns
-        cost = _gain(objective, self._ways, self.problem, self._pair_penalty) * self._unit(
-            self._ways
-        )
+        cost = _gain(
+            objective, self._configurations, self.problem, self._pair_penalty
+        ) * self._column_size(self._configurations)
         largest = max(np.abs(cost).max(initial=0.0), np.abs(further).max(initial=0.0)) or 1.0
         front = len(further)
         found = self._model.maximise(np.concatenate([further, cost]) / largest)
         iterations = found.iterations
         for _ in range(_ROUNDS if self._pairs is not None else 0):
-            new = self._worthwhile(objective, found.dual * largest, largest)
+            new = self._price_columns(objective, found.dual * largest, largest)
             if new is None:
                 break
             self._add(new, objective, largest)
@@ -302,8 +305,8 @@ class Program:
         types = len(self.problem.capacity)
         return ProgramSolution(
             objective=found.objective * largest,
-            configurations=self._ways,
-            time=np.maximum(found.value[front:], 0.0) * self._unit(self._ways),
+            configurations=self._configurations,
+            time=np.maximum(found.value[front:], 0.0) * self._column_size(self._configurations),
             columns=found.value[:front],
             throughput_price=np.maximum(lowered, 0.0),
             time_price=np.maximum(dual[at - n : at], 0.0) / count,
@@ -312,7 +315,12 @@ class Program:
             row_price=dual[at + types :] / self._row_scale if len(self.rows) else np.zeros(0),
             iterations=iterations,
             packed_basis=partial(
-                _pack, self._model.ended(), self._ways, self.problem, self.throughput, front
+                _pack,
+                self._model.ended(),
+                self._configurations,
+                self.problem,
+                self.throughput,
+                front,
             ),
             warm=self._warm,
         )
@@ -335,8 +343,8 @@ class Program:
     def _pair_penalty(self) -> float:
         return self.pair_penalty
 
-    def _unit(self, configurations: Configurations) -> Floats:
-        """(ways,) jobs, or pairs, that a column of 1 keeps busy all the time."""
+    def _column_size(self, configurations: Configurations) -> Floats:
+        """(configurations,) jobs, or pairs, that a column of 1 keeps busy all the time."""
         count = self.problem.classes.count
         partner = np.where(configurations.second < 0, configurations.first, configurations.second)
         unit = np.minimum(count[configurations.first], count[partner])
@@ -344,7 +352,7 @@ class Program:
 
     def _program(self) -> LinearProgram:
         problem, further = self.problem, self.columns
-        start, index, value = self._entries(self._ways)
+        start, index, value = self._entries(self._configurations)
         front = np.bincount(further.column, minlength=len(further.cost))
         order = np.argsort(further.column, kind="stable")
         own_start = np.concatenate([[0], np.cumsum(front)])
@@ -358,7 +366,7 @@ class Program:
         for i, row in enumerate(self.rows):
             at = self._fixed_rows + i
             lower[at], upper[at] = row.lower / self._row_scale[i], row.upper / self._row_scale[i]
-        columns = len(self._ways.first)
+        columns = len(self._configurations.first)
         return LinearProgram(
             cost=np.zeros(len(further.cost) + columns),
             col_lower=np.concatenate([further.lower, np.zeros(columns)]),
@@ -379,17 +387,17 @@ class Program:
         return scale
 
     def _entries(self, configurations: Configurations) -> tuple[Ints, Ints, Floats]:
-        """(start, row, value) of these ways, by columns."""
+        """(start, row, value) of these configurations, by columns."""
         problem = self.problem
         count, n = problem.classes.count, len(problem.scale)
-        unit = self._unit(configurations)
+        unit = self._column_size(configurations)
         pair = configurations.second >= 0
         other = np.where(pair, configurations.second, 0)
         both = pair & (other != configurations.first)
         twin = pair & ~both
         part = unit / count[configurations.first]
         part_other = unit / count[other]
-        kind = problem.accelerator_of_slot[configurations.slot]
+        accelerator = problem.accelerator_of_slot[configurations.slot]
         width = 2 * self.throughput + 3 + len(self.rows)
         row = np.full((len(unit), width), -1, np.int64)
         value = np.zeros((len(unit), width))
@@ -406,9 +414,9 @@ class Program:
         shift = n * self.throughput
         row[:, at], value[:, at] = configurations.first + shift, part * np.where(twin, 2.0, 1.0)
         row[:, at + 1], value[:, at + 1] = np.where(both, other + shift, -1), part_other
-        row[:, at + 2] = kind + shift + n
+        row[:, at + 2] = accelerator + shift + n
         devices = problem.scale[configurations.first] * unit
-        value[:, at + 2] = devices / np.maximum(problem.capacity, 1.0)[kind]
+        value[:, at + 2] = devices / np.maximum(problem.capacity, 1.0)[accelerator]
         for i, further in enumerate(self.rows):
             row[:, at + 3 + i] = self._fixed_rows + i
             gain = _gain(further.measure, configurations, problem, 0.0) * unit
@@ -419,11 +427,15 @@ class Program:
 
     def _add(self, new: Configurations, objective: LinearObjective, largest: float) -> None:
         start, index, value = self._entries(new)
-        cost = _gain(objective, new, self.problem, self._pair_penalty) * self._unit(new) / largest
+        cost = (
+            _gain(objective, new, self.problem, self._pair_penalty)
+            * self._column_size(new)
+            / largest
+        )
         self._model.add(cost, start.astype(np.int32), index.astype(np.int32), value)
-        self._ways = self._ways.plus(new)
+        self._configurations = self._configurations.plus(new)
 
-    def _worthwhile(
+    def _price_columns(
         self, objective: LinearObjective, dual: Floats, largest: float
     ) -> Configurations | None:
         """Pairs that earn more than they cost, for each class and slot the best; None = there is none."""
@@ -442,11 +454,11 @@ class Program:
         time = dual[shift : shift + n] / count
         devices = dual[shift + n : self._fixed_rows] / np.maximum(problem.capacity, 1.0)
         cost = cost + devices[problem.accelerator_of_slot] + self._pair_penalty
-        return self._pairs.best(value, time, cost, largest * _WORTH, self._ways)
+        return self._pairs.best(value, time, cost, largest * _WORTH, self._configurations)
 
 
 def proven_time_price(problem: ShareProblem, value: Floats, time: Floats, cost: Floats) -> Floats:
-    """(classes,) prices of a job's time, at least ``time``, at which no way to run earns more than it
+    """(classes,) prices of a job's time, at least ``time``, at which no configuration earns more than it
     costs: what makes a bound of prices that a solver found to some tolerance.
 
     value: (classes,) or (classes, slots) per step/s of a job; cost: (slots,) per device.
@@ -470,7 +482,7 @@ class _Pairs:
     order: Ints  # (classes,) by scale factor
     block: Ints  # (blocks + 1,) where each scale factor begins in order
     problem: ShareProblem
-    colocated_rate: Floats  # (kinds, kinds, slots), contiguous
+    colocated_rate: Floats  # (job types, job types, slots), contiguous
 
     @staticmethod
     def of(problem: ShareProblem) -> "_Pairs":
@@ -593,7 +605,7 @@ def _best_partner(of: _PairClasses, prices: _PairPrices, number: Floats, least: 
     return out
 
 
-# --- ways of jobs alone, measures --------------------------------------------------------------------
+# --- configurations of jobs alone, objectives ----------------------------------------------------------
 
 
 def _alone(problem: ShareProblem) -> Configurations:
@@ -615,7 +627,7 @@ def _gain(
     problem: ShareProblem,
     pair_penalty: float,
 ) -> Floats:
-    """(ways,) what a unit of time adds to a measure."""
+    """(configurations,) what a unit of time adds to a measure."""
     pair = configurations.second >= 0
     other = np.where(pair, configurations.second, 0)
     value = _by_slot(measure.value, problem)
@@ -640,18 +652,18 @@ def _scale_of(row: ConstraintRow, configurations: Configurations, problem: Share
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CarriedBasis:
     """A basis of another set of classes, for those of today."""
 
     pairs: Configurations
     pair_status: Statuses
-    status: Statuses  # (classes, slots + 2) of each class's ways alone, throughput row, time row
+    status: Statuses  # (classes, slots + 2) of each class's configurations alone, throughput row, time row
     frame: Statuses  # of the further columns, then of the device rows and further rows
 
     def basis(
         self, configurations: Configurations, problem: ShareProblem, throughput: bool, front: int
     ) -> Basis | None:
-        """For these ways: those of jobs alone, then ``pairs``."""
+        """For these configurations: those of jobs alone, then ``pairs``."""
         n = configurations.alone
         alone = self.status[configurations.first[:n], configurations.slot[:n]]
         slots = problem.rate.shape[1]
@@ -700,12 +712,14 @@ def _pack(
 
 def packed_basis(ids: Ints, status: Statuses, frame: Statuses) -> tuple[bytes, ...]:
     """A basis made by hand, to be a programme's ``previous``. ids: (classes,) ascending; status: (classes,
-    slots + 2) of each class's ways alone, throughput row and time row; frame: of the further columns,
-    the device rows and the further rows."""
+    slots + 2) of each class's configurations alone, throughput row and time row; frame: of the further
+    columns, the device rows and the further rows."""
     return ids.tobytes(), status.tobytes(), frame.tobytes(), b"", b""
 
 
-def _unpack(packed: tuple[bytes, ...], problem: ShareProblem, pairs: _Pairs | None) -> _Kept | None:
+def _unpack(
+    packed: tuple[bytes, ...], problem: ShareProblem, pairs: _Pairs | None
+) -> _CarriedBasis | None:
     """The basis for the classes of today; a class that is new runs where it is fastest. None where the
     packed basis is of another shape."""
     classes, slots = problem.rate.shape
@@ -718,10 +732,10 @@ def _unpack(packed: tuple[bytes, ...], problem: ShareProblem, pairs: _Pairs | No
     status = np.full((classes, slots + 2), LOWER)
     status[np.arange(classes), problem.rate.argmax(axis=1)] = BASIC
     status[:, slots + 1] = BASIC
-    at, known = _positions(old_id, problem.classes.id)
+    at, known = _find_ids(old_id, problem.classes.id)
     status[known] = old[at[known]]
     kept = np.frombuffer(packed[3], np.int64).reshape(-1, 3)
-    position, there = _positions(problem.classes.id, kept[:, :2])
+    position, there = _find_ids(problem.classes.id, kept[:, :2])
     stay = there.all(axis=1) & (pairs is not None)
     low, high = position.min(axis=1, initial=classes), position.max(axis=1, initial=0)
     stay &= (low != high) | (problem.classes.count[np.minimum(low, classes - 1)] >= 2)
@@ -732,7 +746,7 @@ def _unpack(packed: tuple[bytes, ...], problem: ShareProblem, pairs: _Pairs | No
     stay &= runs[np.minimum(low, classes - 1), slot] & runs[np.minimum(high, classes - 1), slot]
     if pairs is not None and stay.any():
         configurations = pairs.configurations(low[stay], high[stay], kept[stay, 2])
-    return _Kept(
+    return _CarriedBasis(
         configurations,
         np.frombuffer(packed[4], np.uint8)[stay],
         status,
@@ -740,7 +754,7 @@ def _unpack(packed: tuple[bytes, ...], problem: ShareProblem, pairs: _Pairs | No
     )
 
 
-def _positions(ids: Ints, wanted: Ints) -> tuple[Ints, Bools]:
+def _find_ids(ids: Ints, wanted: Ints) -> tuple[Ints, Bools]:
     """Where each wanted id stands in ascending ids, and whether it is there."""
     if not len(ids):
         return np.zeros(wanted.shape, np.int64), np.zeros(wanted.shape, np.bool_)

@@ -1,7 +1,7 @@
-"""Water poured into a tree: how a level at the root divides among entities, and among their jobs.
+"""Progressive filling of a tree: how a level at the root divides among entities, and among their jobs.
 
 A *vertex* is a row of like jobs, or an entity. Every row has a height to which it can still rise; the sum of
-the heights below a vertex is its volume. Water that reaches an entity goes on to its children:
+the heights below a vertex is its volume. What reaches an entity goes on to its children:
 
     fairness   to all that are not full, in proportion to their weights
     fifo       to the first that is not full
@@ -43,8 +43,8 @@ class EntityTree:
         above = self.parent[:root]
         return np.where(above == root, top[:root], top[above])
 
-    def vessel(self, room: Floats) -> "FillTree":
-        """The tree with this much room in each row, to be poured into. room: (rows,)."""
+    def with_room(self, room: Floats) -> "FillTree":
+        """The tree with this much room in each row, to be filled. room: (rows,)."""
         volume = np.concatenate([room, np.zeros(len(self.fifo))])
         _volumes(self.parent, volume, self.rows)
         ratio = volume / self.weight
@@ -73,10 +73,10 @@ class FillTree:
     begin: Ints  # (entities + 1,) where each entity's children begin
     full: float  # the root's level at which everything is full
 
-    def pour(self, level: float) -> Floats:
+    def fill(self, level: float) -> Floats:
         """(rows,) how much each row rises when the root's level does so by this much."""
         tree = self.tree
-        return _pour(level, self.volume, tree.weight, tree.fifo, self.child, self.begin)
+        return _fill(level, self.volume, tree.weight, tree.fifo, self.child, self.begin)
 
 
 @kernel("void(i8[::1], f8[::1], i8)")
@@ -89,7 +89,7 @@ def _volumes(parent: Ints, volume: Floats, rows: int) -> None:
 
 
 @kernel("f8[::1](f8, f8[::1], f8[::1], b1[::1], i8[::1], i8[::1])")
-def _pour(
+def _fill(
     level: float, volume: Floats, weight: Floats, fifo: Bools, child: Ints, begin: Ints
 ) -> Floats:
     rows = len(volume) - len(fifo)

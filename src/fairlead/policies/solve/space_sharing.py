@@ -53,7 +53,7 @@ def max_min(
 ) -> LevelSolution:
     """max min_c worth_c t_c; then, at that level, the largest sum of gain_c t_c over all jobs.
 
-    worth, gain: (classes,), of a step/s; classes with worth 0 have no say. toll: what a device in a
+    worth, gain: (classes,), of a step/s; classes with worth 0 have no say. pair_penalty: what a device in a
     pair must earn in the second phase beyond one that is not.
     """
     say = np.flatnonzero(problem.can_run & (worth > 0))

@@ -54,7 +54,9 @@ ROUNDING_TOLERANCE = (
 TINY_SHARE = 1e-8  # heights below this part of the largest are not measured: 0.3 s of a year
 MIN_RISE = 1e-6  # levels are proven relative to at least this part of the budget
 TOLERANCE = 1e-9  # part of the heights that the second phase may give up
-SIMPLEX_LIMIT = 512  # kinds and kinks from which on a start from scratch is made from a sample ...
+SIMPLEX_LIMIT = (
+    512  # job types and breakpoints from which on a start from scratch is made from a sample ...
+)
 CERTIFY_EVERY = 8  # ... of every so many rows
 _SLACK = 1e-13  # rounding in a cost, relative to the budget
 
@@ -73,7 +75,7 @@ class Cut(Protocol):
     def cost(self, height: Floats) -> float:
         """What heights cost."""
 
-    def for_free(self, height: Floats) -> tuple[Floats, Floats]:
+    def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
         """(rows,) the largest height that costs no more than this, and what one height beyond that costs,
         for each job of the row; inf where there is none."""
 
@@ -81,7 +83,7 @@ class Cut(Protocol):
 class FeasibilityOracle(Protocol):
     """Tells whether heights can be had."""
 
-    def at(self, height: Floats) -> tuple[float, Cut]:
+    def query(self, height: Floats) -> tuple[float, Cut]:
         """By which part of the capacities heights exceed them (<= 0: they can be had), and a cut."""
 
 
@@ -103,8 +105,8 @@ class Filled:
     cuts: tuple[Cut, ...]  # those that stopped something
 
 
-def fill(rows: Rows, market: FeasibilityOracle, known: Sequence[Cut] = ()) -> Filled:
-    """Raise everything until nothing can rise. known: cuts to begin with. At the end the market has
+def fill(rows: Rows, oracle: FeasibilityOracle, known: Sequence[Cut] = ()) -> Filled:
+    """Raise everything until nothing can rise. known: cuts to begin with. At the end the oracle has
     last been asked about the heights that are returned, if any row can run."""
     height, cap = np.zeros_like(rows.cap), rows.cap.copy()
     stopped_by = np.full(len(cap), -1)  # position of a cut, -1 = its own largest height
@@ -112,13 +114,13 @@ def fill(rows: Rows, market: FeasibilityOracle, known: Sequence[Cut] = ()) -> Fi
     rising: Bools = height < cap * (1 - FULL_TOLERANCE)
     while rising.any():
         room = np.where(rising, cap - height, 0.0) * rows.count
-        higher, cut = _raise(rows, rows.tree.vessel(room), height, cap, cuts, market)
+        higher, cut = _raise(rows, rows.tree.with_room(room), height, cap, cuts, oracle)
         if (higher - height > ROUNDING_TOLERANCE * rows.cap).any() or cut is None:
             height = higher
         before, rising = rising, height < cap * (1 - FULL_TOLERANCE)
         if cut is None:
             continue
-        most = cut.for_free(height)[0]
+        most = cut.slack_at_price(height)[0]
         stops = rising & (most < cap * (1 - FULL_TOLERANCE))
         if stops.any():
             cap[stops] = most[stops]
@@ -133,26 +135,26 @@ def fill(rows: Rows, market: FeasibilityOracle, known: Sequence[Cut] = ()) -> Fi
 
 def _raise(
     rows: Rows,
-    vessel: FillTree,
+    tree: FillTree,
     base: Floats,
     cap: Floats,
     cuts: list[Cut],
-    market: FeasibilityOracle,
+    oracle: FeasibilityOracle,
 ) -> tuple[Floats, Cut | None]:
     """The heights at the highest level that can be had, and the cut that forbids more (None: all full).
     New cuts are added to ``cuts``."""
 
     def heights(level: float) -> Floats:
-        return np.minimum(base + vessel.pour(level) / rows.count, cap)
+        return np.minimum(base + tree.fill(level) / rows.count, cap)
 
-    level, binding = vessel.full, None
+    level, binding = tree.full, None
     for cut in cuts:
         lower = _highest(cut, heights, level)
         if lower < level:
             level, binding = lower, cut
     for _ in range(STEPS):
         height = heights(level)
-        excess, cut = market.at(height)
+        excess, cut = oracle.query(height)
         if excess <= REQUIREMENT_TOLERANCE:
             return height, binding
         lower = _highest(cut, heights, level)
@@ -181,20 +183,20 @@ def _highest(cut: Cut, heights: Callable[[float], Floats], level: float) -> floa
 
 def _rise(rows: Rows, cut: Cut, height: Floats, stopped: Bools) -> float:
     """By which part the rows that a cut stopped could rise together, were it all that holds them down."""
-    marginal = cut.for_free(height)[1][stopped]
+    marginal = cut.slack_at_price(height)[1][stopped]
     here = float(marginal @ (rows.count * height)[stopped])
     return abs(cut.budget - cut.cost(height)) / max(here, MIN_RISE * cut.budget)
 
 
-# --- any number of jobs of a few kinds, alone -------------------------------------------------------------
+# --- any number of jobs of a few job types, alone -----------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FillJobs:
     """What the jobs of the rows are, and what there is to share."""
 
-    kinds: JobClasses
-    kind: Ints  # (rows,) row of kinds
+    job_types: JobClasses
+    job_type: Ints  # (rows,) row of job types
     count: Floats  # (rows,)
     unit: Floats  # (rows,) steps/s of a job at height 1
     accelerator_of_slot: Ints  # (slots,)
@@ -203,7 +205,7 @@ class FillJobs:
 
     def need(self, height: Floats) -> Floats:
         """(rows,) steps/s of a job at a height."""
-        return np.minimum(height * self.unit, self.kinds.best[self.kind])
+        return np.minimum(height * self.unit, self.job_types.best[self.job_type])
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,19 +214,21 @@ class PriceCut:
 
     jobs: FillJobs
     price: Floats  # (types,) of a device
-    dear: float  # a price this small, relative to the largest, may be the solver's tolerance
-    _of_kink: Floats  # (kinds, kinks) cost of exactly such a rate
+    price_tolerance: (
+        float  # a price this small, relative to the largest, may be the solver's tolerance
+    )
+    _of_breakpoint: Floats  # (job types, breakpoints) cost of exactly such a rate
 
     @staticmethod
-    def of(jobs: FillJobs, price: Floats, dear: float = 1e-10) -> "PriceCut":
+    def of(jobs: FillJobs, price: Floats, price_tolerance: float = 1e-10) -> "PriceCut":
         """The cut of any prices >= 0, of which one is not."""
-        kinds = jobs.kinds
+        job_types = jobs.job_types
         spent = price * jobs.capacity
-        price = np.where(spent > dear * spent.max(), price, 0.0)
+        price = np.where(spent > price_tolerance * spent.max(), price, 0.0)
         cost = breakpoint_weights.breakpoint_cost(
-            kinds.rate, kinds.scale, kinds.breakpoints, price[jobs.accelerator_of_slot]
+            job_types.rate, job_types.scale, job_types.breakpoints, price[jobs.accelerator_of_slot]
         )
-        return PriceCut(jobs, price, dear, cost)
+        return PriceCut(jobs, price, price_tolerance, cost)
 
     @property
     def budget(self) -> float:
@@ -236,15 +240,24 @@ class PriceCut:
         jobs = self.jobs
         need = jobs.need(height)
         return breakpoint_weights.total_cost(
-            jobs.kind, jobs.count, need, jobs.kinds.breakpoints, self._of_kink
+            jobs.job_type, jobs.count, need, jobs.job_types.breakpoints, self._of_breakpoint
         )
 
-    def for_free(self, height: Floats) -> tuple[Floats, Floats]:
+    def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
         """See ``Cut``."""
-        jobs, kinds = self.jobs, self.jobs.kinds
-        dear = self.dear * self.price.max() * kinds.scale / np.maximum(kinds.best, 1e-300)
+        jobs, job_types = self.jobs, self.jobs.job_types
+        price_tolerance = (
+            self.price_tolerance
+            * self.price.max()
+            * job_types.scale
+            / np.maximum(job_types.best, 1e-300)
+        )
         most, marginal = breakpoint_weights.slack_at_price(
-            jobs.kind, jobs.need(height), kinds.breakpoints, self._of_kink, dear
+            jobs.job_type,
+            jobs.need(height),
+            job_types.breakpoints,
+            self._of_breakpoint,
+            price_tolerance,
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(jobs.unit > 0, most / jobs.unit, np.inf), marginal * jobs.unit
@@ -252,40 +265,40 @@ class PriceCut:
 
 @dataclass(slots=True)
 class ByBreakpoints:
-    """The least factor on all capacities, by the simplex method over kinds and their kinks."""
+    """The least factor on all capacities, by the simplex method over job types and their breakpoints."""
 
     jobs: FillJobs
     basis: tuple[bytes, ...] = ()
     iterations: int = 0
     warm: bool = False
-    _of_kink: Floats = field(init=False)
+    _of_breakpoint: Floats = field(init=False)
     _need: Floats = field(init=False)
 
-    def at(self, height: Floats) -> tuple[float, Cut]:
+    def query(self, height: Floats) -> tuple[float, Cut]:
         """See ``FeasibilityOracle``."""
-        jobs, kinds = self.jobs, self.jobs.kinds
+        jobs, job_types = self.jobs, self.jobs.job_types
         self._need = jobs.need(height)
         many = breakpoint_weights.multiplicities(
-            jobs.kind, jobs.count, self._need, kinds.breakpoints
+            jobs.job_type, jobs.count, self._need, job_types.breakpoints
         )
-        kind, breakpoints = np.nonzero(breakpoint_weights.needed(many))
+        job_type, breakpoints = np.nonzero(breakpoint_weights.needed(many))
         like = ShareProblem(
             classes=JobClassSizes(
-                kinds.id[kind] * kinds.breakpoints.shape[1] + breakpoints,
-                many[kind, breakpoints],
-                kind,
-                kind,
+                job_types.id[job_type] * job_types.breakpoints.shape[1] + breakpoints,
+                many[job_type, breakpoints],
+                job_type,
+                job_type,
             ),
-            scale=kinds.scale[kind],
-            rate=kinds.rate[kind],
+            scale=job_types.scale[job_type],
+            rate=job_types.rate[job_type],
             accelerator_of_slot=jobs.accelerator_of_slot,
             capacity=jobs.capacity,
-            kind=kind,
+            kind=job_type,
             colocated_rate=None,
         )
-        need = kinds.breakpoints[kind, breakpoints]
+        need = job_types.breakpoints[job_type, breakpoints]
         previous = self.basis
-        if not previous and len(kind) > SIMPLEX_LIMIT:
+        if not previous and len(job_type) > SIMPLEX_LIMIT:
             previous = _crash(like, need, self._price_of_some(height))
         program = Program(problem=like, throughput=True, demand=need, previous=previous)
         types = np.arange(len(jobs.capacity))
@@ -293,23 +306,28 @@ class ByBreakpoints:
             cost=-np.ones(1), lower=-np.ones(1), upper=np.full(1, np.inf),
             column=np.zeros(len(types), np.int64), row=program.device_row(types), value=-np.ones(len(types)),
         )  # fmt: skip
-        nothing = LinearObjective(np.zeros(len(kind)), np.zeros(len(jobs.accelerator_of_slot)))
+        nothing = LinearObjective(np.zeros(len(job_type)), np.zeros(len(jobs.accelerator_of_slot)))
         answer = program.load().maximise(nothing)
         self.warm = self.warm or (bool(self.basis) and answer.warm)
         self.basis = answer.basis
         self.iterations += answer.iterations
-        self._of_kink = np.zeros((*kinds.breakpoints.shape, len(jobs.accelerator_of_slot)))
-        self._of_kink[kind, breakpoints] = answer.per_job(like)
+        self._of_breakpoint = np.zeros(
+            (*job_types.breakpoints.shape, len(jobs.accelerator_of_slot))
+        )
+        self._of_breakpoint[job_type, breakpoints] = answer.per_job(like)
         return float(answer.columns[0]), PriceCut.of(jobs, answer.device_price)
 
     def _price_of_some(self, height: Floats) -> Floats:
         """(types,) prices when every eighth row stands for eight."""
         jobs, some = self.jobs, np.arange(0, len(height), CERTIFY_EVERY)
         fewer = replace(
-            jobs, kind=jobs.kind[some], count=jobs.count[some] * CERTIFY_EVERY, unit=jobs.unit[some]
+            jobs,
+            job_type=jobs.job_type[some],
+            count=jobs.count[some] * CERTIFY_EVERY,
+            unit=jobs.unit[some],
         )
         sample = ByBreakpoints(fewer)
-        _, cut = sample.at(height[some])
+        _, cut = sample.query(height[some])
         self.iterations += sample.iterations
         return cut.price
 
@@ -317,7 +335,7 @@ class ByBreakpoints:
         """(rows, slots) shares of a job at the heights last asked about."""
         jobs = self.jobs
         return breakpoint_weights.expand(
-            jobs.kind, self._need, jobs.kinds.breakpoints, self._of_kink
+            jobs.job_type, self._need, jobs.job_types.breakpoints, self._of_breakpoint
         )
 
 
@@ -328,12 +346,12 @@ def centre_problem(jobs: FillJobs, height: Floats) -> tuple[Floats, int]:
     there: Bools = jobs.capacity > 0
     usable = there[jobs.accelerator_of_slot]
     some = np.flatnonzero(need > 0)
-    rate = jobs.kinds.rate[jobs.kind[some]][:, usable]
+    rate = jobs.job_types.rate[jobs.job_type[some]][:, usable]
     inner, _, _, steps = max_min(
         MaxMinClasses(
             worth=np.ascontiguousarray(rate / need[some, None]),
             class_size=jobs.count[some],
-            scale=jobs.kinds.scale[jobs.kind[some]],
+            scale=jobs.job_types.scale[jobs.job_type[some]],
             accelerator_of_slot=(np.cumsum(there) - 1)[jobs.accelerator_of_slot[usable]],
             capacity=jobs.capacity[there],
         ),
@@ -384,11 +402,11 @@ class Supply:
         """See ``Cut``."""
         return float(self.count @ height)
 
-    def for_free(self, height: Floats) -> tuple[Floats, Floats]:
+    def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
         """See ``Cut``."""
         return height, np.ones_like(height)
 
-    def at(self, height: Floats) -> tuple[float, Cut]:
+    def query(self, height: Floats) -> tuple[float, Cut]:
         """See ``FeasibilityOracle``: there is nothing but the supply."""
         return self.cost(height) / self.budget - 1.0 - REQUIREMENT_TOLERANCE, self
 
@@ -410,7 +428,7 @@ class PairCut:
         """See ``Cut``."""
         return float(self.worth @ height)
 
-    def for_free(self, height: Floats) -> tuple[Floats, Floats]:
+    def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
         """See ``Cut``."""
         worth = self.worth / self.count
         free = worth * self.cap <= 1e-9 * (worth * self.cap).max(initial=0.0)
@@ -430,7 +448,7 @@ class InPairs:
     _program: Program = field(init=False)
     _found: float = field(init=False)
 
-    def at(self, height: Floats) -> tuple[float, Cut]:
+    def query(self, height: Floats) -> tuple[float, Cut]:
         """See ``FeasibilityOracle``."""
         problem, need = self.problem, height * self.unit
         some = np.flatnonzero(need > 0)
@@ -457,7 +475,7 @@ class InPairs:
 
     def fewest_pairs(self, pair_penalty: float) -> ProgramSolution:
         """The answer at the heights last asked about in which devices spend the least time with pairs.
-        toll: what a device in a pair costs; 0 = any answer."""
+        pair_penalty: what a device in a pair costs; 0 = any answer."""
         program, slots = self._program, len(self.problem.accelerator_of_slot)
         program.bound(0, min(self._found, 1.0) * (1.0 - TOLERANCE), np.inf)
         program.pair_penalty = pair_penalty
@@ -510,9 +528,9 @@ class _JobRows(NamedTuple):
 def measure(jobs: FillJobs, single: JobShares, weight: Floats) -> FillCertificate:
     """The heights and uses that the shares of single jobs give. weight: (rows,) of a job."""
     rows = _JobRows(
-        job_type=jobs.kind,
-        type_rate=jobs.kinds.rate,
-        type_scale=jobs.kinds.scale,
+        job_type=jobs.job_type,
+        type_rate=jobs.job_types.rate,
+        type_scale=jobs.job_types.scale,
         weight=weight,
         unit=jobs.unit,
         accelerator_of_slot=jobs.accelerator_of_slot,
@@ -525,14 +543,14 @@ def measure(jobs: FillJobs, single: JobShares, weight: Floats) -> FillCertificat
 def _measure(jobs: JobShares, rows: _JobRows) -> tuple[Floats, Floats, float, bool]:
     """The fields of a ``FillCertificate``."""
     of, share, rate, scale, weight = jobs
-    kind, unit, capacity = rows.job_type, rows.unit, rows.capacity
-    least, total = np.full(len(kind), np.inf), np.zeros(len(kind))
+    job_type, unit, capacity = rows.job_type, rows.unit, rows.capacity
+    least, total = np.full(len(job_type), np.inf), np.zeros(len(job_type))
     used = np.zeros(len(capacity))
     use = 0.0
     alike = True
     for i in range(len(of)):
         row = of[i]
-        c = kind[row]
+        c = job_type[row]
         alike = alike and scale[i] == rows.type_scale[c] and weight[i] == rows.weight[row]
         got = 0.0
         time = 0.0
