@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -38,7 +38,7 @@ def play(
         POLICY,
         throughputs=read_throughputs(table),
         profile=profile,
-        window=(int(first), int(stop)),
+        measured_jobs=(int(first), int(stop)),
         ground_truth=GroundTruth(RestartCosts(cost_s)),
     )
 

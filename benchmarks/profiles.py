@@ -8,13 +8,13 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from fairlead.analysis.simulate import simulate
 from fairlead.scheduler.mechanism.settings import (
     DEFAULT,
     GAVEL,
     MechanismSettings,
 )
 from fairlead.simulator.generate import generate
-from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
     base = None
     for name, profile in ladder():
         got = simulate(
-            trace, cluster, POLICY, throughputs=rates, profile=profile, window=window
+            trace, cluster, POLICY, throughputs=rates, profile=profile, measured_jobs=window
         ).metrics
         base = base or got["avg_jct_s"]
         print(

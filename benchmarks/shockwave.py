@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts
 from fairlead.simulator.generate import generate
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.perturb import perturbed
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 from fairlead.simulator.traces.trace import Trace

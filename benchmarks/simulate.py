@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-import fairlead.simulator.simulate as simulation
+import fairlead
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.driver import Backend, Observer
+from fairlead.simulator import simulation_run
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -71,12 +72,12 @@ def timed_drive(
 
 def measure(name: str, *args: Any, **more: Any) -> None:
     """Run once plain for the total, once with stopwatches for the parts."""
-    plain = simulation.drive
+    plain = simulation_run.drive
     for parts in (False, True):
         spent: dict[str, float] = {}
-        simulation.drive = timed_drive(spent) if parts else plain  # type: ignore[assignment]
+        simulation_run.drive = timed_drive(spent) if parts else plain  # type: ignore[assignment]
         with tempfile.TemporaryDirectory() as out:
-            metrics = simulation.simulate(*args, out=Path(out), **more).metrics
+            metrics = fairlead.simulate(*args, out=Path(out), **more).metrics
             journal_mb = (Path(out) / "journal").stat().st_size / 1e6
         rounds, cpu_s = metrics["n_rounds"], metrics["cpu_s"]
         if not parts:
@@ -92,7 +93,7 @@ def measure(name: str, *args: Any, **more: Any) -> None:
         spent["tables and Parquet"] = cpu_s - sum(spent.values())
         for part, seconds in sorted(spent.items(), key=lambda item: -item[1]):
             print(f"  {part:20} {seconds:8.3f} s   {1e6 * seconds / rounds:9.1f} us per round")
-    simulation.drive = plain  # type: ignore[assignment]
+    simulation_run.drive = plain  # type: ignore[assignment]
 
 
 def table(types: Sequence[str], families: int, seed: int = 0) -> Throughputs:
@@ -169,7 +170,7 @@ def file(trace: str, rates: str, cluster: str, policy: str, profile: str, window
         policy,
         throughputs=read_throughputs(rates),
         profile=profile,
-        window=(int(first), int(stop)),
+        measured_jobs=(int(first), int(stop)),
     )
 
 

@@ -6,6 +6,7 @@ python benchmarks/steady.py TRACE TABLE CLUSTER S:E
 import sys
 from collections.abc import Callable
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats
 from fairlead.model.job import RestartCosts
@@ -13,7 +14,6 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies import las
 from fairlead.policies.migration_penalty import least_migration
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -41,7 +41,7 @@ def main(trace: str, table: str, cluster: str, window: str) -> None:
             parse_cluster(cluster),
             "las_aware",
             throughputs=read_throughputs(table),
-            window=(int(first), int(stop)),
+            measured_jobs=(int(first), int(stop)),
             ground_truth=GroundTruth(RestartCosts(START_S)),
         ).metrics
         print(f"{name:8}{got['moves']:6} moves, average JCT {got['avg_jct_s']:10,.0f} s")

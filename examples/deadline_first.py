@@ -5,9 +5,7 @@ python examples/deadline_first.py
 
 import numpy as np
 
-from fairlead.model.allocation import Allocation, SolveReport
-from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import allocation
+from fairlead import Allocation, Snapshot, SolveReport, allocation
 
 
 class DeadlineFirst:
@@ -27,7 +25,7 @@ class DeadlineFirst:
 
 
 def make(_: object) -> DeadlineFirst:
-    """What an entry point names; it is called with a ``fairlead.policies.registry.PolicyRequest``."""
+    """What an entry point names; it is called with a ``fairlead.PolicyRequest``."""
     return DeadlineFirst()
 
 

@@ -6,9 +6,7 @@ python examples/no_worse_than_alone.py        (needs cvxpy, which is in the extr
 import cvxpy as cp
 import numpy as np
 
-from fairlead.model.allocation import Allocation, SolveReport
-from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import allocation, gain_of, isolated_rate
+from fairlead import Allocation, Snapshot, SolveReport, allocation, gain_of, isolated_rate
 
 
 class NoWorseThanAlone:
@@ -30,7 +28,7 @@ class NoWorseThanAlone:
 
 
 def make(_: object) -> NoWorseThanAlone:
-    """What an entry point names; it is called with a ``fairlead.policies.registry.PolicyRequest``."""
+    """What an entry point names; it is called with a ``fairlead.PolicyRequest``."""
     return NoWorseThanAlone()
 
 

@@ -3,11 +3,8 @@
 python examples/restart_costs.py
 """
 
-from dataclasses import replace
-
 import fairlead
 from fairlead import GroundTruth, RestartCosts
-from fairlead.scheduler.mechanism.settings import DEFAULT
 
 
 def main() -> None:
@@ -21,13 +18,12 @@ def main() -> None:
         f"{'patience':>8}{'average JCT':>13}{'restarts':>10}{'lost to them':>14}{'worst rho':>11}"
     )
     for preemption_hysteresis in (0.0, 10.0, 40.0, 100.0):
-        profile = replace(DEFAULT, preemption_hysteresis=preemption_hysteresis)
         got = fairlead.simulate(
             jobs,
             cluster,
             "las_aware",
             throughputs=rates,
-            profile=profile,
+            preemption_hysteresis=preemption_hysteresis,
             ground_truth=ground_truth,
         ).metrics
         print(

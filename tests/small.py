@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.model.throughputs import Throughputs
@@ -15,7 +16,6 @@ from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.mechanism.settings import DEFAULT, MechanismSettings
 from fairlead.scheduler.setup import Setup, build
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.simulate import simulate
 
 # steps/s by scale factor on a fast and a slow type
 TABLE = Throughputs(

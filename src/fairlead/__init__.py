@@ -1,6 +1,7 @@
 """Fairlead: a scheduler for deep-learning clusters whose accelerators differ.
 
-``simulate`` is the whole of it in one call; the other names are what goes in and comes out. A name is
+``simulate`` is the whole of it in one call; the other names are what goes in and comes out. The names of
+``__all__`` are the library (docs/api.md); the modules below are internal and change without notice. A name is
 imported when it is first used: ranks of training jobs and the commands that only ask a server something
 import this package too, and shall not wait for the solvers.
 
@@ -23,38 +24,92 @@ if sys.version_info < (3, 9):  # noqa: UP036 # the agent's copy meets whatever P
 from fairlead.client.version import __version__
 
 if TYPE_CHECKING:
+    from fairlead.analysis.simulate import simulate
     from fairlead.client.iterator import Iterator
     from fairlead.client.lease import Lease
-    from fairlead.errors import CheckError, FairleadError, InputError
-    from fairlead.model.cluster import Cluster, Node
+    from fairlead.cluster.http_client import Client
+    from fairlead.cluster.protocol.job_spec import JobSpec
+    from fairlead.errors import (
+        AllocationError,
+        CheckError,
+        ClusterError,
+        ConfigError,
+        FairleadError,
+        InputError,
+        RunError,
+        SimulationError,
+        ThroughputError,
+        TraceError,
+        UnreachableError,
+    )
+    from fairlead.model.allocation import Allocation, SolveReport
+    from fairlead.model.cluster import Cluster, Node, SlotType
     from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+    from fairlead.model.plan import Planner, Policy, RoundPlan, Schedule, Stateful
+    from fairlead.model.snapshot import Snapshot
     from fairlead.model.throughputs import Throughputs
+    from fairlead.policies.common import allocation, gain_of, isolated_rate
+    from fairlead.policies.registry import PolicyRequest
+    from fairlead.scheduler.driver import Observer
+    from fairlead.simulator.admission import Admission, AdmissionState
+    from fairlead.simulator.environment import Environment
     from fairlead.simulator.generate import generate
     from fairlead.simulator.ground_truth import GroundTruth
+    from fairlead.simulator.options import Options
     from fairlead.simulator.recording.metrics import Result
-    from fairlead.simulator.simulate import Options, simulate
     from fairlead.simulator.traces.cluster_files import parse_cluster
     from fairlead.simulator.traces.read_trace import read_trace
     from fairlead.simulator.traces.throughput_tables import read_throughputs
+    from fairlead.simulator.traces.trace import Trace
+    from fairlead.simulator.user_estimates import UserEstimates
 
 __all__ = [
+    "Admission",
+    "AdmissionState",
+    "Allocation",
+    "AllocationError",
     "Arrival",
     "CheckError",
+    "Client",
     "Cluster",
+    "ClusterError",
+    "ConfigError",
+    "Environment",
     "FairleadError",
     "GroundTruth",
     "InputError",
     "Iterator",
     "Job",
     "JobId",
+    "JobSpec",
     "Lease",
     "Node",
+    "Observer",
     "Options",
+    "Planner",
+    "Policy",
+    "PolicyRequest",
     "RestartCosts",
     "Result",
+    "RoundPlan",
+    "RunError",
+    "Schedule",
+    "SimulationError",
+    "SlotType",
+    "Snapshot",
+    "SolveReport",
+    "Stateful",
+    "ThroughputError",
     "Throughputs",
+    "Trace",
+    "TraceError",
+    "UnreachableError",
+    "UserEstimates",
     "__version__",
+    "allocation",
+    "gain_of",
     "generate",
+    "isolated_rate",
     "parse_cluster",
     "read_throughputs",
     "read_trace",
@@ -62,26 +117,55 @@ __all__ = [
 ]
 
 _MODULE = {
+    "Admission": "simulator.admission",
+    "AdmissionState": "simulator.admission",
+    "Allocation": "model.allocation",
+    "AllocationError": "errors",
     "Arrival": "model.job",
     "CheckError": "errors",
+    "Client": "cluster.http_client",
     "Cluster": "model.cluster",
+    "ClusterError": "errors",
+    "ConfigError": "errors",
+    "Environment": "simulator.environment",
     "FairleadError": "errors",
     "GroundTruth": "simulator.ground_truth",
     "InputError": "errors",
     "Iterator": "client.iterator",
     "Job": "model.job",
     "JobId": "model.job",
+    "JobSpec": "cluster.protocol.job_spec",
     "Lease": "client.lease",
     "Node": "model.cluster",
-    "Options": "simulator.simulate",
+    "Observer": "scheduler.driver",
+    "Options": "simulator.options",
+    "Planner": "model.plan",
+    "Policy": "model.plan",
+    "PolicyRequest": "policies.registry",
     "RestartCosts": "model.job",
     "Result": "simulator.recording.metrics",
+    "RoundPlan": "model.plan",
+    "RunError": "errors",
+    "Schedule": "model.plan",
+    "SimulationError": "errors",
+    "SlotType": "model.cluster",
+    "Snapshot": "model.snapshot",
+    "SolveReport": "model.allocation",
+    "Stateful": "model.plan",
+    "ThroughputError": "errors",
     "Throughputs": "model.throughputs",
+    "Trace": "simulator.traces.trace",
+    "TraceError": "errors",
+    "UnreachableError": "errors",
+    "UserEstimates": "simulator.user_estimates",
+    "allocation": "policies.common",
+    "gain_of": "policies.common",
     "generate": "simulator.generate",
+    "isolated_rate": "policies.common",
     "parse_cluster": "simulator.traces.cluster_files",
     "read_throughputs": "simulator.traces.throughput_tables",
     "read_trace": "simulator.traces.read_trace",
-    "simulate": "simulator.simulate",
+    "simulate": "analysis.simulate",
 }
 
 

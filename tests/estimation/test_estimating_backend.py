@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.small import TABLE, job
 
+from fairlead.analysis.simulate import simulate
 from fairlead.estimation import estimator as registry
 from fairlead.estimation.estimating_backend import EstimatingBackend
 from fairlead.estimation.messages import Beliefs, Measurement
@@ -45,11 +46,8 @@ from fairlead.scheduler.setup import (
 from fairlead.simulator.backend import SimBackend
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.inputs import Input
-from fairlead.simulator.simulate import (
-    Options,
-    SimulationRun,
-    simulate,
-)
+from fairlead.simulator.options import Options
+from fairlead.simulator.simulation_run import SimulationRun
 
 
 class Means:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from fairlead.analysis.simulate import simulate
 from fairlead.errors import CheckError
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.simulate import simulate
 
 pytestmark = pytest.mark.shared
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "gavel"
@@ -46,7 +46,7 @@ class Reference:
             profile=profile,
             round_s=float(config.get("interval", 360)),
             seed=config.get("seed", 0),
-            window=window,
+            measured_jobs=window,
             **more,
         )
 

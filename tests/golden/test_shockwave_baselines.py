@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.commands import StartRound
 from fairlead.scheduler.journal import decode, records
 from fairlead.scheduler.mechanism.settings import SHOCKWAVE
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.simulate import simulate
 
 pytestmark = pytest.mark.shared
 BASELINES = (

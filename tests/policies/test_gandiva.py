@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
@@ -18,7 +19,6 @@ from fairlead.policies.gandiva import Gandiva
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.python_random_stream import PythonRandomStream
 from fairlead.scheduler.journal import replay
-from fairlead.simulator.simulate import simulate
 from tests.policies.pairs import problem, units, with_beside
 from tests.policies.problems import snapshots
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairlead.analysis.simulate import simulate
 from fairlead.errors import ConfigError
 from fairlead.model.allocation import SolveReport
 from fairlead.model.cluster import Cluster
 from fairlead.policies import registry
 from fairlead.simulator.generate import generate
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.throughput_tables import builtin_throughputs
 
 PACKED = (

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.small import core
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.commands import (
     Command,
@@ -36,7 +37,6 @@ from fairlead.scheduler.mechanism.settings import (
 )
 from fairlead.simulator.backend import SimBackend
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.simulate import simulate
 
 TYPES = ("a", "b", "c")
 SCALES = (1, 2, 3, 4)

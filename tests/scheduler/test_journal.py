@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairlead.analysis.simulate import simulate
 from fairlead.errors import CheckError, RunError
 from fairlead.model.commands import StartRound
 from fairlead.model.events import JobsSubmitted, RoundEnded
@@ -20,7 +21,6 @@ from fairlead.scheduler.journal import (
     replay,
 )
 from fairlead.simulator.generate import generate
-from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -30,7 +30,7 @@ import zlib
 from pathlib import Path
 from fairlead.simulator.generate import generate
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.simulate import simulate
+from fairlead.analysis.simulate import simulate
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 cluster = parse_cluster("v100=4,p100=4,k80=4")

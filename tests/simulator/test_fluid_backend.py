@@ -10,6 +10,7 @@ import pytest
 from tests.small import TABLE, jct, job, run
 from typer.testing import CliRunner
 
+from fairlead.analysis.simulate import simulate
 from fairlead.cli.main import app
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
@@ -17,7 +18,6 @@ from fairlead.model.job import RestartCosts
 from fairlead.scheduler.journal import replay
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.inputs import Input
-from fairlead.simulator.simulate import simulate
 
 
 def test_a_job_alone_takes_its_steps_over_its_rate() -> None:
@@ -92,7 +92,7 @@ def test_time_that_is_cut_off_counts_up_to_there() -> None:
 
 
 def test_a_window_ends_the_run() -> None:
-    result = run([job(n, 100.0 * n, 500.0) for n in range(20)], ideal=True, window=(2, 5))
+    result = run([job(n, 100.0 * n, 500.0) for n in range(20)], ideal=True, measured_jobs=(2, 5))
     assert result.metrics["n_measured"] == 3
     assert result.metrics["n_jobs"] < 20
 

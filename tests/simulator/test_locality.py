@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from tests.small import jct, job
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job import RestartCosts
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.simulate import simulate
 
 TABLE = Throughputs(
     (SlotType("fast"), SlotType("fast", Locality.SCATTERED)),

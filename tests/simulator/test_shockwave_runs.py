@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.adaptation import Adaptation, Mode
 from fairlead.model.cluster import SlotType
 from fairlead.model.events import RequirementsChanged, Solved
@@ -23,7 +24,6 @@ from fairlead.scheduler.journal import (
     setup_of,
 )
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.simulate import simulate
 
 SIZES = (10, 20, 40)
 TABLE = Throughputs(

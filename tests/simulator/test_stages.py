@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.adaptation import Adaptation, Mode, steps_per_epoch
 from fairlead.model.cluster import SlotType
 from fairlead.model.commands import StartRound
@@ -27,7 +28,6 @@ from fairlead.scheduler.journal import (
 )
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.simulate import simulate
 
 BATCHES = (8, 16, 32, 64)
 SAMPLES = 1_000

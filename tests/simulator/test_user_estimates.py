@@ -6,7 +6,8 @@ from fairlead.model.cluster import SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.inputs import Input
-from fairlead.simulator.simulate import Options, SimulationRun
+from fairlead.simulator.options import Options
+from fairlead.simulator.simulation_run import SimulationRun
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.user_estimates import UserEstimates
 

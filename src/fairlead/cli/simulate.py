@@ -16,7 +16,7 @@ from fairlead.simulator.inputs import Input
 
 if TYPE_CHECKING:
     from fairlead.simulator.recording.metrics import Result
-    from fairlead.simulator.simulate import SimulationRun
+    from fairlead.simulator.simulation_run import SimulationRun
 
 PolicyOption = Annotated[
     str | None,
@@ -139,7 +139,7 @@ def execute(
 
     record = begin_record(folder, run.config(), arguments)
     total = run.n_measured
-    window = run.options.window
+    window = run.options.measured_jobs
     divergence = DivergenceDetector(int(run.cluster.capacity.sum()), window[1] if window else 0)
     try:
         with (

@@ -73,7 +73,7 @@ class SimBackend:
         ground_truth: GroundTruth | None = None,
         *,
         whole_steps: bool = False,
-        window: MeasuredJobs | None = None,
+        measured_jobs: MeasuredJobs | None = None,
         stop_at_s: float | None = None,
         solve_s: float = 0.0,
         released: bool = False,
@@ -95,13 +95,15 @@ class SimBackend:
         self.throughputs = throughputs.on(cluster)
         self.solve = solve
         self.whole_steps = whole_steps
-        self.window = window
+        self.measured_jobs = measured_jobs
         self.stop_at_s = stop_at_s
         self.solve_s = solve_s
         self.early_s = early_s
         self.submitted = 0
         self.ended = 0
-        self.window_open = 0 if window is None else window.stop - window.first
+        self.measured_left = (
+            0 if measured_jobs is None else measured_jobs.stop - measured_jobs.first
+        )
         self._arrivals: Iterator[Arrival] = iter(arrivals)
         self._next_arrival = next(self._arrivals, None)
         self._node_events: list[tuple[float, int, bool]] = []
@@ -145,8 +147,8 @@ class SimBackend:
         return event
 
     def _finished(self) -> bool:
-        if self.window is not None:
-            return self.window_open == 0
+        if self.measured_jobs is not None:
+            return self.measured_left == 0
         return self._next_arrival is None and self.ended == self.submitted
 
     def _earliest(self) -> Event | None:
@@ -248,8 +250,11 @@ class SimBackend:
         self.ended += len(command.jobs)
         for job in command.jobs.tolist():
             index = self._jobs.index.pop(job)
-            if self.window is not None and self.window.first <= index < self.window.stop:
-                self.window_open -= 1
+            if (
+                self.measured_jobs is not None
+                and self.measured_jobs.first <= index < self.measured_jobs.stop
+            ):
+                self.measured_left -= 1
 
     def _start_round(self, command: StartRound) -> None:
         if not len(command.job_groups):

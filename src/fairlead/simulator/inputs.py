@@ -8,7 +8,7 @@ from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, is_duration
 
 if TYPE_CHECKING:
     from fairlead.simulator.ground_truth import GroundTruth
-    from fairlead.simulator.simulate import SimulationRun
+    from fairlead.simulator.simulation_run import SimulationRun
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Input:
     def run(self, policy: str, profile: str) -> "SimulationRun":
         """A run with everything read and checked."""
         from fairlead.simulator.generate import generate
-        from fairlead.simulator.simulate import Options, SimulationRun
+        from fairlead.simulator.options import Options
+        from fairlead.simulator.simulation_run import SimulationRun
         from fairlead.simulator.traces.cluster_files import parse_cluster, parse_prices
         from fairlead.simulator.traces.throughput_tables import read_throughputs
         from fairlead.simulator.user_estimates import UserEstimates
@@ -55,7 +56,7 @@ class Input:
             profile=profile,
             round_s=self.round_s,
             seed=self.seed,
-            window=_window(self.window),
+            measured_jobs=_window(self.window),
             stop_at_s=self.stop_at_s,
             ground_truth=self._ground_truth(),
             solve_s=self.solve_time_s,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairlead.analysis.simulate import simulate
 from fairlead.model.adaptation import Mode
 from fairlead.model.batch_size_rules import batch_schedule
 from fairlead.model.cluster import SlotType
@@ -21,7 +22,6 @@ from fairlead.scheduler.journal import (
 from fairlead.scheduler.mechanism.settings import SHOCKWAVE
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result
-from fairlead.simulator.simulate import simulate
 
 LM = {5: 20.0, 10: 14.0, 20: 10.0, 40: 7.0, 80: 5.0}  # steps/s by batch size
 TABLE = Throughputs(

@@ -6,9 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from fairlead.analysis.simulate import simulate
 from fairlead.errors import ThroughputError, TraceError
 from fairlead.model.job import Arrival, Job, JobId
-from fairlead.simulator.simulate import simulate
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import builtin_throughputs, read_throughputs
 from fairlead.simulator.traces.write_trace import write_trace

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-import fairlead
 from fairlead.analysis.experiments import published
 from fairlead.analysis.experiments.experiment_context import RunContext
 from fairlead.analysis.experiments.findings import (
@@ -29,6 +28,7 @@ from fairlead.analysis.experiments.findings import (
 from fairlead.analysis.experiments.point import Point, Status
 from fairlead.analysis.experiments.result_store import code_version
 from fairlead.analysis.report.chart_mpl import write_chart
+from fairlead.client.version import __version__
 from fairlead.errors import ConfigError, RunError
 from fairlead.simulator.traces.atomic_write import write_atomically
 
@@ -116,7 +116,7 @@ def reproduce(one: Reproduction, bench: RunContext) -> tuple[Findings, Reproduct
         bench.scale,
         command(one, bench),
         datetime.now(UTC).isoformat(timespec="minutes"),
-        fairlead.__version__,
+        __version__,
         code_version(),
         len(os.sched_getaffinity(0)),
         round(time.monotonic() - began_s, 1),

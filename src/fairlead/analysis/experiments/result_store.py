@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-import fairlead
 from fairlead.analysis.experiments.point import (
     Point,
     PointResult,
     Status,
 )
+from fairlead.client.version import __version__
 from fairlead.errors import RunError
 from fairlead.simulator.traces.atomic_write import write_atomically
 
@@ -35,13 +35,13 @@ ENDED = (Status.COMPLETE, Status.DIVERGED)  # will not end otherwise when it is 
 @functools.cache
 def code_version() -> str:
     """Version of Fairlead and a digest of the sources that decide results, as "0.1.0+1a2b3c4d5e6f"."""
-    root = Path(fairlead.__file__).parent
+    root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for path in sorted(file for name in SOURCES for file in _files(root / name)):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(root).as_posix()}\n{len(content)}\n".encode())
         digest.update(content)
-    return f"{fairlead.__version__}+{digest.hexdigest()[:12]}"
+    return f"{__version__}+{digest.hexdigest()[:12]}"
 
 
 def _files(path: Path) -> list[Path]:

@@ -26,7 +26,7 @@ from fairlead.errors import FairleadError
 if TYPE_CHECKING:
     import polars as pl
 
-    from fairlead.simulator.simulate import SimulationRun
+    from fairlead.simulator.simulation_run import SimulationRun
 
 READY = b"ready"
 TOLD_EVERY_S = 0.5
@@ -46,7 +46,7 @@ class WorkerMessage(msgspec.Struct, array_like=True):
 
 def main(fd: int, parent: int) -> None:
     """Serve until the socket is closed. fd: of the socket; parent: process id of who started this."""
-    import fairlead.simulator.simulate  # noqa: F401 - no point's seconds shall include it
+    import fairlead.simulator.simulation_run  # noqa: F401 - no point's seconds shall include it
 
     _end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the parent decides when we end
@@ -87,7 +87,7 @@ def _measured(point: Point, told: ReportProgress) -> PointAnswer:
     def watch(done: float, note: str = "") -> None:
         told(done / total if total else nan, note)
 
-    window = run.options.window
+    window = run.options.measured_jobs
     divergence = DivergenceDetector(int(run.cluster.capacity.sum()), window[1] if window else 0)
     endless = run.jobs.n is None and window is not None
     result = run.execute(
@@ -103,7 +103,7 @@ def _measured(point: Point, told: ReportProgress) -> PointAnswer:
 
 
 def _of_window(run: "SimulationRun", jobs: "pl.DataFrame") -> "pl.DataFrame":
-    window = run.options.window
+    window = run.options.measured_jobs
     return jobs if window is None else jobs.slice(window[0], window[1] - window[0])
 
 

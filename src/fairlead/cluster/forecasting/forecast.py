@@ -176,7 +176,7 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
         _truth(scheduler, setup),
         scheduler.planner.solve,
         GroundTruth(costs, asked.rate_noise, asked.rate_bias, seed=seed),
-        window=MeasuredJobs(0, len(adopted)),
+        measured_jobs=MeasuredJobs(0, len(adopted)),
         stop_at_s=now_s + asked.horizon_s,
         now_s=now_s,
         adopted=adopted,

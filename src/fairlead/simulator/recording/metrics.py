@@ -30,9 +30,10 @@ class Result:
 
 
 def measure(
-    recorder: Recorder, jobs: pl.DataFrame, window: tuple[int, int] | None, gavel: bool
+    recorder: Recorder, jobs: pl.DataFrame, measured_jobs: tuple[int, int] | None, gavel: bool
 ) -> dict[str, Any]:
-    """Metrics of a run over all jobs or, with a window, over jobs s .. e-1 by order of submission.
+    """Metrics of a run over all jobs or, with ``measured_jobs`` (s, e), over jobs s .. e-1 by order of
+    submission.
 
     makespan_s: time of the last event. jct_s: finish - arrival of completed jobs. queueing_delay_s:
     first start - arrival. utilization: device-seconds in use over device-seconds that there were, from
@@ -40,13 +41,15 @@ def measure(
     next round). cost: $ for devices in use, lost rounds included; Gavel's in its profile. rho.isolated:
     JCT over the time that the same steps would have taken on an isolated 1/n share, n taken at every
     solve (Gavel); rho.static: JCT over running time alone on the fastest type x max(1, jobs / devices)
-    (Shockwave), only without a window; rho.themis: the same with the mean number of jobs in the system
+    (Shockwave), only over all jobs; rho.themis: the same with the mean number of jobs in the system
     over the job's rounds. envy: |a_i - a_j| over pairs of jobs, a being the part of the rounds between a
     job's arrival and its end in which it ran (Shockwave). n_forced: completed jobs that were ended with
     steps left, for they had run longer than the profile's ``overtime`` allows. slo_violations: jobs that
     ended later than arrival + SLO or were still there then.
     """
-    measured = jobs if window is None else jobs.slice(window[0], window[1] - window[0])
+    measured = jobs
+    if measured_jobs is not None:
+        measured = jobs.slice(measured_jobs[0], measured_jobs[1] - measured_jobs[0])
     done = measured.filter(pl.col("end") == "completed")
     jct = done["jct_s"].to_numpy()
     devices = float(recorder.cluster.capacity.sum())
@@ -101,7 +104,7 @@ def measure(
         "n_rounds": len(recorder.round_counts("preempted")),
         "n_solves": recorder.n_solves,
     }
-    if window is None:
+    if measured_jobs is None:
         metrics["rho"]["static"] = _rho(done["rho_static"].drop_nulls().to_numpy())
     if gavel:
         whole_s = recorder.now_s * devices

@@ -1,0 +1,78 @@
+"""Which of the jobs that arrive are let in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import Command, EndJobs, JobEnd
+from fairlead.model.events import Event, JobsSubmitted
+from fairlead.model.job import Job, JobId
+from fairlead.scheduler.driver import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionState:
+    """What an admission rule may go by."""
+
+    time_s: float
+    cluster: Cluster
+    jobs: Mapping[JobId, Job]  # in the system, whether they run or wait; read-only
+
+
+@runtime_checkable
+class Admission(Protocol):
+    """Decides at each arrival whether the job is let in. It must be deterministic: a run that is resumed
+    asks it again."""
+
+    @property
+    def name(self) -> str: ...
+
+    def admit(self, job: Job, state: AdmissionState) -> bool:
+        """False refuses the job for good. Jobs that arrive at one time are asked about one by one."""
+
+
+class AdmittingBackend:
+    """A backend in front of another, which keeps refused jobs from the scheduler."""
+
+    def __init__(self, backend: Backend, admission: Admission, cluster: Cluster) -> None:
+        self.backend = backend
+        self.admission = admission
+        self.cluster = cluster
+        self.refused: list[JobId] = []
+        self._jobs: dict[JobId, Job] = {}
+
+    def next(self) -> Event | None:
+        """The next event, without the jobs that are refused."""
+        event = self.backend.next()
+        if not isinstance(event, JobsSubmitted):
+            return event
+        admitted = tuple(job for job in event.jobs if self._admits(job, event.time_s))
+        kept = {job.id for job in admitted}
+        refused = [job.id for job in event.jobs if job.id not in kept]
+        if refused:
+            self._refuse(refused, event.time_s)
+        return replace(event, jobs=admitted)
+
+    def _admits(self, job: Job, time_s: float) -> bool:
+        state = AdmissionState(time_s, self.cluster, MappingProxyType(self._jobs))
+        if not self.admission.admit(job, state):
+            return False
+        self._jobs[job.id] = job
+        return True
+
+    def _refuse(self, jobs: list[JobId], time_s: float) -> None:
+        self.refused += jobs
+        end = np.full(len(jobs), int(JobEnd.DROPPED))
+        ids = np.array(jobs, np.int64)
+        self.backend.perform(EndJobs(time_s, ids, end, np.full(len(jobs), time_s)))
+
+    def perform(self, command: Command) -> None:
+        """Pass a command on."""
+        if isinstance(command, EndJobs):
+            for job in command.jobs.tolist():
+                self._jobs.pop(JobId(job), None)
+        self.backend.perform(command)

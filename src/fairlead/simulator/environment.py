@@ -1,0 +1,159 @@
+"""The simulator as an environment for learning: Gymnasium's reset and step on the event-driven core."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairlead.errors import ConfigError, RunError
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Floats
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import EndJobs, JobEnd, Solve
+from fairlead.model.events import JobsSubmitted
+from fairlead.model.job import Arrival
+from fairlead.model.plan import PlannerAnswer, PlannerState
+from fairlead.model.snapshot import Snapshot
+from fairlead.simulator.independent_copy import independent_copy
+from fairlead.simulator.options import Options
+from fairlead.simulator.simulation_run import AgentPolicy, SimulationRun
+from fairlead.simulator.traces.trace import Trace
+
+
+class Environment:
+    """A cluster whose long-run shares an agent decides, at every solve that a policy would be asked for.
+
+    observation: a ``Snapshot`` of its own arrays, the same that a policy gets. action: (jobs, slots) shares
+    in [0, 1] in the snapshot's order, or an ``Allocation``. Rounds, placement, restarts and failures are
+    those of ``simulate``. reward: minus the job-hours that jobs have spent in the system since the last
+    decision, so that the sum over an episode is minus the sum of JCTs in hours.
+    The signatures are those of ``gymnasium.Env``, which is not needed.
+    """
+
+    def __init__(
+        self,
+        trace: Trace | Iterable[Arrival] | str | Path,
+        cluster: Cluster | str,
+        **options: Any,
+    ) -> None:
+        """trace, cluster and options: those of ``simulate``; iterables are read to their end."""
+        given = trace if isinstance(trace, Trace | str | Path) else list(trace)
+        chosen = Options(**options)
+        if chosen.ideal or chosen.solve_s > 0 or chosen.estimator != "oracle":
+            raise ConfigError(
+                "an environment decides in rounds, at once and by the table's rates: it takes no ideal, "
+                "solve_s or estimator"
+            )
+        self._run = SimulationRun.of(given, cluster, AgentPolicy(), chosen)
+        self._asked: Solve | None = None
+        self._over = True
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,  # noqa: ARG002 # Gymnasium's signature
+    ) -> tuple[Snapshot, dict[str, Any]]:
+        """Begin an episode: the first snapshot that has jobs, and its info. seed: of noise, failures and
+        the order of types; None: as before."""
+        if seed is not None:
+            world = replace(self._run.ground_truth, seed=seed)
+            chosen = replace(self._run.options, seed=seed, ground_truth=world)
+            self._run = replace(self._run, options=chosen)
+        self._answer: Allocation | None = None
+        self._scheduler, self._backend = self._run.start(self._solve)
+        self._in_system = 0
+        self._completed = 0
+        self._jct_s = 0.0
+        self._now_s = 0.0
+        self._arrived: dict[int, float] = {}
+        self._over = False
+        self._go_on()
+        if self._asked is None:
+            raise RunError("the episode ended before there was a job to decide about")
+        return self._observe(), self._info()
+
+    def step(
+        self, action: Floats | Sequence[Sequence[float]] | Allocation
+    ) -> tuple[Snapshot, float, bool, bool, dict[str, Any]]:
+        """Put shares in force and go on to the next decision: observation, reward, terminated (no job is
+        left), truncated (``stop_at_s`` or ``measured_jobs`` has ended it), info. Raises AllocationError
+        where the shares exceed a job's time or a type's devices."""
+        if self._over or self._asked is None:
+            raise RunError("the episode is over, or has not begun: call reset() first")
+        asked = self._asked
+        self._answer = _allocation(action, asked.snapshot)
+        self._asked = None
+        job_s = self._go_on()
+        last = self._asked is None
+        self._over = last
+        observation = self._observe() if not last else asked.snapshot
+        done = last and self._in_system == 0 and self._backend.ended == self._backend.submitted
+        return observation, -job_s / 3600, done, last and not done, self._info()
+
+    def fork(self) -> "Environment":
+        """A copy that goes on by itself from here; either may be abandoned at any time."""
+        return independent_copy(self)
+
+    def _solve(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
+        if self._answer is None:
+            return self._scheduler.planner.solve(snapshot, state)  # there is no job
+        answer, self._answer = self._answer, None
+        return answer
+
+    def _go_on(self) -> float:
+        """Drive to the next decision about jobs, or to the end; job-seconds in the system on the way."""
+        job_s = 0.0
+        while self._asked is None:
+            event = self._backend.next()
+            if event is None:
+                break
+            job_s += self._in_system * (event.time_s - self._now_s)
+            self._now_s = event.time_s
+            if isinstance(event, JobsSubmitted):
+                self._in_system += len(event.jobs)
+                self._arrived.update((int(job.id), event.time_s) for job in event.jobs)
+            for command in self._scheduler.handle(event):
+                if isinstance(command, EndJobs):
+                    job_s -= self._leave(command)
+                if isinstance(command, Solve) and len(command.snapshot.jobs):
+                    self._asked = replace(command, snapshot=command.snapshot.copied())
+                self._backend.perform(command)
+        return job_s
+
+    def _leave(self, command: EndJobs) -> float:
+        """Take note of jobs that have left; job-seconds that were counted after their ends."""
+        self._in_system -= len(command.jobs)
+        for job, end, end_s in zip(command.jobs.tolist(), command.end, command.end_s, strict=True):
+            arrived_s = self._arrived.pop(job)
+            if end == JobEnd.COMPLETED:
+                self._completed += 1
+                self._jct_s += float(end_s) - arrived_s
+        return float((self._now_s - command.end_s).sum())
+
+    def _observe(self) -> Snapshot:
+        assert self._asked is not None
+        return self._asked.snapshot.copied()
+
+    def _info(self) -> dict[str, Any]:
+        """time_s, jobs in the system, completed jobs and their average JCT (None before the first)."""
+        average = self._jct_s / self._completed if self._completed else None
+        return {
+            "time_s": self._now_s,
+            "n_jobs": self._in_system,
+            "n_completed": self._completed,
+            "avg_jct_s": average,
+        }
+
+
+def _allocation(action: Any, snapshot: Snapshot) -> Allocation:
+    if isinstance(action, Allocation):
+        return action.check(snapshot)
+    share = np.asarray(action, np.float64)
+    shape = len(snapshot.jobs), len(snapshot.slots)
+    if share.shape != shape:
+        raise ConfigError(f"action: expected shares of shape {shape}, got {share.shape}")
+    ids = snapshot.jobs[:, None].copy()
+    return Allocation(ids, share.copy(), SolveReport("closed-form")).check(snapshot)

@@ -1,0 +1,111 @@
+"""What a simulation is run with, besides trace, cluster and policy, and what is refused."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fairlead.errors import ConfigError
+from fairlead.model.job import RestartCosts
+from fairlead.model.limits import MAX_JOBS, MAX_NUMBER, MAX_SECONDS, check_seed, is_duration
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.mechanism.settings import PROFILES, MechanismSettings, fluid
+from fairlead.simulator.ground_truth import GroundTruth
+from fairlead.simulator.user_estimates import UserEstimates
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything about a simulation besides trace, cluster and policy; each has its default."""
+
+    throughputs: Throughputs | str | Path = "builtin"
+    profile: str | MechanismSettings = "default"
+    round_s: float | None = None  # None: the profile's
+    seed: int = 0
+    preemption_hysteresis: float | None = None  # None: the profile's
+    measured_jobs: tuple[int, int] | None = (
+        None  # measure jobs s .. e-1, and stop when they have ended
+    )
+    stop_at_s: float | None = None  # stop at this time
+    ground_truth: GroundTruth | None = None
+    solve_s: float = 0.0  # simulated seconds that a solve takes
+    believed_costs: RestartCosts | None = None  # of restarts, by the scheduler; None: the world's
+    estimator: str = "oracle"  # of rates; see ``fairlead.estimation.estimator``
+    user_estimates: UserEstimates | None = None  # what users say of their jobs' rates
+    # no rounds: jobs progress at their shares all the time (fairlead.simulator.fluid_backend)
+    ideal: bool = False
+    solve_interval_s: float | None = None  # least time between solves; None: the profile's
+
+
+def _named_profile(options: Options) -> MechanismSettings:
+    if isinstance(options.profile, MechanismSettings):
+        return options.profile
+    if options.profile in PROFILES:
+        return PROFILES[options.profile]
+    names = ", ".join(sorted(PROFILES))
+    raise ConfigError(f"profile {options.profile!r} is not known (choose from {names})")
+
+
+def settings_of(options: Options) -> MechanismSettings:
+    """The mechanism's settings: those of the profile, with what the options give in place of them."""
+    profile = _named_profile(options)
+    if options.round_s is not None:
+        profile = replace(profile, round_s=options.round_s)
+    if options.solve_interval_s is not None:
+        profile = replace(profile, solve_interval_s=options.solve_interval_s)
+    if options.ideal:
+        return fluid(profile)
+    hysteresis = options.preemption_hysteresis
+    return profile if hysteresis is None else replace(profile, preemption_hysteresis=hysteresis)
+
+
+def check_options(options: Options, n_jobs: int | None) -> None:
+    """ConfigError names what is out of its bounds. n_jobs: of the trace; None where nobody can tell."""
+    check_seed(options.seed)
+    if options.round_s is not None and not 10 <= options.round_s <= MAX_SECONDS:
+        raise ConfigError(
+            f"round: must be from 10 to {MAX_SECONDS:g} seconds, got {options.round_s}"
+        )
+    if options.stop_at_s is not None and not options.stop_at_s > 0:
+        raise ConfigError(f"stop-at: must be a number of seconds > 0, got {options.stop_at_s}")
+    if not is_duration(options.solve_s):
+        raise ConfigError(
+            f"solve time: must be from 0 to {MAX_SECONDS:g} seconds, got {options.solve_s}"
+        )
+    hysteresis = options.preemption_hysteresis
+    if hysteresis is not None and not 0 <= hysteresis <= MAX_NUMBER:
+        raise ConfigError(
+            f"preemption-hysteresis: must be a number from 0 to {MAX_NUMBER:g}, got {hysteresis}"
+        )
+    interval_s = options.solve_interval_s
+    if interval_s is not None and not is_duration(interval_s):
+        raise ConfigError(
+            f"solve interval: must be from 0 to {MAX_SECONDS:g} seconds, got {interval_s}"
+        )
+    if options.ideal:
+        _check_ideal(options)
+    if options.measured_jobs is None:
+        return
+    first, stop = options.measured_jobs
+    if stop > MAX_JOBS:
+        raise ConfigError(f"window {first}:{stop}: at most {MAX_JOBS} jobs")
+    if not 0 <= first < stop:
+        raise ConfigError(f"window {first}:{stop}: must be S:E with 0 <= S < E")
+    if n_jobs is not None and stop > n_jobs:
+        raise ConfigError(f"window {first}:{stop}: only {n_jobs} jobs of the trace can run here")
+
+
+def _check_ideal(options: Options) -> None:
+    """What is about rounds and starts has no meaning without them."""
+    ground_truth = options.ground_truth or GroundTruth()
+    given = {
+        "a length of rounds": options.round_s is not None,
+        "preemption_hysteresis": options.preemption_hysteresis is not None,
+        "a solve interval": options.solve_interval_s is not None,
+        "a time for solves": options.solve_s > 0,
+        "restart costs": ground_truth.restart_costs != RestartCosts(),
+        "noise or bias of rates": ground_truth.rate_noise > 0 or ground_truth.rate_bias > 0,
+        "early ends": ground_truth.early_termination > 0,
+        "the world of Shockwave's release": _named_profile(options).released_world,
+    }
+    for name, there in given.items():
+        if there:
+            raise ConfigError(f"the ideal has no rounds and no starts: it does not go with {name}")

@@ -1,0 +1,67 @@
+"""The jobs of a run: read, checked, without those that its cluster cannot run."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+
+from fairlead.errors import ConfigError
+from fairlead.model.batch_size_rules import exclusive_s, released
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival
+from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.traces.read_trace import read_trace
+from fairlead.simulator.traces.trace import Skipped, Trace, checked, only_usable, summarise, usable
+
+
+@dataclass(frozen=True, slots=True)
+class RunJobs:
+    """The jobs of a run, those left out that cannot run on its cluster."""
+
+    name: str  # of the trace
+    arrivals: Iterable[Arrival]
+    n: int | None  # how many; None: nobody can tell
+    notes: tuple[str, ...]
+    skipped: list[Skipped]  # grows while a stream is read
+
+
+def read_jobs(
+    source: Trace | Iterable[Arrival] | str | Path,
+    name: str,
+    rates: Throughputs,
+    cluster: Cluster,
+    seed: int,
+) -> RunJobs:
+    """Read and check what was given as a trace. rates: for the accelerator types of the cluster."""
+    free = [a for a in cluster.accelerators if a not in cluster.prices]
+    said = (f"no price for {', '.join(free)}: counted as 0 in the cost",) if free else ()
+    if isinstance(source, str | Path):
+        trace = read_trace(source, rates, seed=seed)
+    elif isinstance(source, list | tuple):
+        trace = Trace(name, "arrivals", list(checked(source)))
+    elif isinstance(source, Trace):
+        trace = source
+    else:
+        skipped: list[Skipped] = []
+        stream = only_usable(checked(source), rates, cluster, skipped)
+        return RunJobs(name, stream, None, said, skipped)
+    if not trace.arrivals:
+        raise ConfigError(f"{trace.name}: there are no jobs")
+    trace = usable(trace, rates, cluster)
+    if not trace.arrivals:
+        raise ConfigError(
+            f"{trace.name}: no job of the trace can run on this cluster: {summarise(trace.skipped)[0]}"
+        )
+    arrivals = trace.arrivals
+    return RunJobs(trace.name, arrivals, len(arrivals), (*trace.notes, *said), list(trace.skipped))
+
+
+def as_released(arrival: Arrival, rates: Throughputs) -> Arrival:
+    """The arrival, its job with the profile of Shockwave's release, whose running time is that from there."""
+    job = arrival.job
+    adaptation = released(job)
+    if adaptation is None:
+        return arrival
+    alone_s = exclusive_s(adaptation, job.family, job.scale_factor, rates, released=True).min()
+    duration_s = float(int(alone_s)) if alone_s < inf else job.duration_s
+    return replace(arrival, job=replace(job, adaptation=adaptation, duration_s=duration_s))

@@ -1,0 +1,67 @@
+"""The journal of a run's folder, which an interrupted run goes on from."""
+
+import fcntl
+import os
+from itertools import zip_longest
+from pathlib import Path
+
+from fairlead.errors import CheckError, RunError
+from fairlead.scheduler.journal import Journal, answers, records
+from fairlead.scheduler.setup import Setup
+
+
+class RunLog(Journal):
+    """The journal of a run directory.
+
+    To go on with an interrupted run, the run is driven again from its start with the allocations of the
+    old journal in place of solves, and the new records are compared with the old ones as they come.
+    """
+
+    def __init__(self, out: Path, setup: Setup, resume: bool) -> None:
+        super().__init__(out / ("journal.resumed" if resume else "journal"))
+        self.final = out / "journal"
+        self.setup = setup
+        self.resume = resume
+        self.old = records(self.final) if resume else iter(())
+        self.answers = answers(self.final) if resume else iter(())
+        self.caught_up = not resume
+
+    def __enter__(self) -> "RunLog":
+        self._lock = os.open(self.final.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise RunError(f"{self.final.parent}: another process writes this run") from None
+        if self.resume:
+            _adopt(self.path, self.final)
+        self.open(self.setup)
+        return self
+
+    def _append(self, record: bytes) -> None:
+        super()._append(record)
+        if not self.caught_up:
+            old = next(self.old, None)
+            self.caught_up = old is None
+            if old is not None and old != record:
+                raise CheckError(
+                    f"{self.final}: record {self.records - 1} differs from the run that it is to "
+                    "go on with: was the trace, the table or the version changed?"
+                )
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        if self.path != self.final:
+            if self.caught_up:
+                self.path.replace(self.final)
+            else:
+                self.path.unlink()
+        os.close(self._lock)
+
+
+def _adopt(resumed: Path, final: Path) -> None:
+    """Take over the journal of an earlier attempt to go on, if that was killed after it had got further."""
+    if resumed.exists() and resumed.stat().st_size > final.stat().st_size:
+        pairs = zip_longest(records(final), records(resumed))
+        if all(old in (None, new) for old, new in pairs):
+            resumed.replace(final)

@@ -1,0 +1,282 @@
+"""A simulation whose inputs are read and checked, and its execution."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from fairlead.client.version import __version__
+from fairlead.errors import ConfigError
+from fairlead.estimation.estimating_backend import EstimatingBackend
+from fairlead.estimation.estimator import make_estimator
+from fairlead.model.allocation import Allocation
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import Arrival, RestartCosts
+from fairlead.model.plan import Planner, PlannerAnswer, PlannerState, Policy
+from fairlead.model.snapshot import Snapshot
+from fairlead.model.throughputs import Throughputs
+from fairlead.policies import registry
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.driver import Backend, Observer, drive
+from fairlead.scheduler.mechanism.settings import MechanismSettings
+from fairlead.scheduler.setup import Setup, build, check_policy, traits_of
+from fairlead.simulator.admission import Admission, AdmittingBackend
+from fairlead.simulator.backend import MeasuredJobs, SimBackend
+from fairlead.simulator.fluid_backend import FluidBackend
+from fairlead.simulator.ground_truth import GroundTruth
+from fairlead.simulator.options import Options, check_options, settings_of
+from fairlead.simulator.progress import ProgressObserver, Watch
+from fairlead.simulator.recording.expected_rounds import ExpectRounds
+from fairlead.simulator.recording.fluid_recorder import FluidRecorder
+from fairlead.simulator.recording.metrics import Result, measure
+from fairlead.simulator.recording.recorder import Recorder
+from fairlead.simulator.run_jobs import RunJobs, as_released, read_jobs
+from fairlead.simulator.run_log import RunLog
+from fairlead.simulator.shockwave_reference.round_rules import LOSS
+from fairlead.simulator.timed_solver import TimedSolver
+from fairlead.simulator.traces.atomic_write import write_atomically
+from fairlead.simulator.traces.cluster_files import parse_cluster
+from fairlead.simulator.traces.throughput_tables import read_throughputs
+from fairlead.simulator.traces.trace import Trace, summarise
+
+Solve: TypeAlias = Callable[[Snapshot, PlannerState], PlannerAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPolicy:
+    """The traits of whoever decides shares from outside; see ``fairlead.Environment``."""
+
+    name: str = "agent"
+    heterogeneity_aware: bool = True
+    space_sharing: bool = False
+    work_conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """Never called: the environment's actions are the answers."""
+        raise NotImplementedError(f"{self.name}: actions decide (at {snapshot.now_s} s)")
+
+
+@dataclass(frozen=True)
+class SimulationRun:
+    """A simulation with all its inputs read and checked, ready to execute."""
+
+    jobs: RunJobs
+    cluster: Cluster
+    throughputs: Throughputs
+    policy: str
+    made: Policy | Planner
+    profile: MechanismSettings
+    options: Options
+
+    @staticmethod
+    def of(
+        trace: Trace | Iterable[Arrival] | str | Path,
+        cluster: Cluster | str,
+        policy: str | Policy | Planner,
+        options: Options,
+        name: str = "arrivals",
+    ) -> "SimulationRun":
+        """Read what is named by path or text, and check it all. name: of arrivals without a file."""
+        machines = parse_cluster(cluster) if isinstance(cluster, str) else cluster
+        table = options.throughputs
+        rates = table if isinstance(table, Throughputs) else read_throughputs(table)
+        here = rates.columns(machines.slots)  # says which accelerator type has no rates
+        jobs = read_jobs(trace, name, here, machines, options.seed)
+        check_options(options, jobs.n)
+        profile = settings_of(options)
+        for family in (options.ground_truth or GroundTruth()).restart_costs.by_family:
+            if family not in rates.families:
+                raise ConfigError(f"restart cost: {family!r} is not in the throughput table")
+        table = rates.on(machines, profile.scattered)
+        make_estimator(
+            options.estimator, table, machines, options.seed
+        )  # says what is wrong with it
+        if isinstance(policy, str):
+            label, made = policy, registry.make(policy, seed=options.seed, profile=profile.name)
+        else:
+            check_policy(policy, "given")
+            label, made = policy.name, policy
+        if options.ideal and not isinstance(made, Policy):
+            raise ConfigError(
+                f"policy {label!r} plans rounds itself and has no shares: there is no ideal without rounds"
+            )
+        return SimulationRun(jobs, machines, rates, label, made, profile, options)
+
+    @property
+    def n_measured(self) -> int | None:
+        """Jobs whose end is awaited; None where nobody can tell."""
+        window = self.options.measured_jobs
+        return self.jobs.n if window is None else window[1] - window[0]
+
+    @property
+    def ground_truth(self) -> GroundTruth:
+        """What is true; in the world of Shockwave's release, with its loss unless another is named."""
+        ground_truth = self.options.ground_truth or GroundTruth()
+        if self.profile.released_world and ground_truth.restart_costs == RestartCosts():
+            return replace(ground_truth, restart_costs=LOSS)
+        return ground_truth
+
+    def execute(
+        self,
+        out: Path | None = None,
+        expect_rounds: Path | None = None,
+        resume: bool = False,
+        stop: Callable[[], bool] = lambda: False,
+        watch: Watch | None = None,
+        keep_intervals: bool = True,
+        observers: Sequence[Observer] = (),
+        admission: Admission | None = None,
+    ) -> Result:
+        """Run it. With ``out``, journal and tables are written there. The table of placement intervals
+        takes most of the memory of a long run; without keep_intervals it stays empty, and the metrics are
+        the same.
+        observers: more of them, who see all events and commands. admission: which arrivals are let in."""
+        began = time.process_time()
+        setup = self.setup()
+        scheduler = build(setup, self.made)
+        solver = TimedSolver(scheduler.planner)
+        backend = self._backend(solver)
+        admitting = None
+        if admission is not None:
+            if self.options.measured_jobs is not None:
+                raise ConfigError("measured_jobs counts arrivals: it does not go with admission")
+            admitting = AdmittingBackend(backend, admission, self.cluster)
+        recorder = self._recorder(setup, keep_intervals)
+        expect = None if expect_rounds is None else ExpectRounds(expect_rounds, self.cluster)
+        with ExitStack() as stack:
+            seeing: list[Observer] = [recorder, *observers]
+            log = None
+            if out is not None:
+                log = stack.enter_context(RunLog(out, setup, resume))
+                solver.recorded = log.answers
+                seeing.append(log)
+            if expect is not None:
+                seeing.append(expect)
+            if watch is not None:
+                seeing.append(ProgressObserver(backend, watch))
+            complete = drive(
+                scheduler, self._with_estimator(admitting or backend, setup), seeing, stop
+            )
+        recorder.finish()
+        if expect is not None and complete:
+            expect.finish()
+        jobs = recorder.job_table()
+        rounds, placement_intervals = recorder.round_table(), recorder.interval_table()
+        metrics = measure(recorder, jobs, self.options.measured_jobs, self.profile.charge_idle_gaps)
+        if out is not None:
+            for name, table in (
+                ("jobs", jobs),
+                ("rounds", rounds),
+                ("placement_intervals", placement_intervals),
+            ):
+                with write_atomically(out / f"{name}.parquet") as path:
+                    table.write_parquet(path, compression="lz4", statistics=False)
+        metrics["cpu_s"] = time.process_time() - began
+        metrics["solve_s"] = solver.seconds
+        metrics["solve_gap"], metrics["solve_violation"] = solver.gap, solver.violation
+        if admitting is not None:
+            metrics["n_refused"] = len(admitting.refused)
+        if log is not None:
+            metrics["journal_sha256"] = log.sha256
+        notes = (*self.jobs.notes, *summarise(self.jobs.skipped))
+        return Result(self.config(), metrics, jobs, rounds, placement_intervals, complete, notes)
+
+    def setup(self) -> Setup:
+        """What the scheduler is made of."""
+        options, ground_truth = self.options, self.ground_truth
+        costs = options.believed_costs
+        return Setup(
+            __version__,
+            self.cluster,
+            # Where the table was read from is no part of what was run: it may be named otherwise later.
+            replace(self.throughputs.on(self.cluster, self.profile.scattered), origin="journal"),
+            getattr(self.made, "spec", self.policy),
+            self.profile,
+            options.seed,
+            ground_truth.restart_costs if costs is None else costs,
+            options.solve_s > 0,
+            None if isinstance(self.made, Planner) else traits_of(self.made),
+        )
+
+    def start(self, solve: Solve) -> tuple[Scheduler, SimBackend]:
+        """A fresh scheduler, and a backend that has ``solve`` answer; not driven."""
+        return build(self.setup(), self.made), self._backend(solve)
+
+    def _backend(self, solve: Solve) -> SimBackend:
+        options = self.options
+        measured = options.measured_jobs
+        return (FluidBackend if options.ideal else SimBackend)(
+            self._arrivals(),
+            self.cluster,
+            self.throughputs,
+            solve,
+            self.ground_truth,
+            whole_steps=self.profile.whole_steps,
+            measured_jobs=None if measured is None else MeasuredJobs(*measured),
+            stop_at_s=options.stop_at_s,
+            solve_s=options.solve_s,
+            released=self.profile.released_world,
+        )
+
+    def _recorder(self, setup: Setup, keep_intervals: bool) -> Recorder:
+        if self.options.ideal:
+            return FluidRecorder(self.cluster, self.throughputs, setup.throughputs.slots)
+        return Recorder(
+            self.cluster,
+            self.throughputs,
+            self.profile.charge_idle_gaps,
+            setup.traits is not None,
+            self.profile.charge_startup,
+            self.profile.released_world,
+            keep_intervals,
+        )
+
+    def _with_estimator(self, backend: Backend, setup: Setup) -> Backend:
+        """The backend, with an estimator beside it where there is one."""
+        table, seed = setup.throughputs, self.options.seed
+        estimator = make_estimator(self.options.estimator, table, self.cluster, seed)
+        if estimator is None:
+            return backend
+        users = self.options.user_estimates
+        return EstimatingBackend(
+            backend, estimator, table, None if users is None else users.about(table)
+        )
+
+    def _arrivals(self) -> Iterable[Arrival]:
+        """The jobs, with their users where these say something; in the world of Shockwave's release, with
+        the profiles that it gives them."""
+        if self.options.user_estimates is not None:
+            return map(self.options.user_estimates.signed, self.jobs.arrivals)
+        if not self.profile.released_world:
+            return self.jobs.arrivals
+        here = self.throughputs.columns(self.cluster.slots)
+        return map(partial(as_released, rates=here), self.jobs.arrivals)
+
+    def config(self) -> dict[str, Any]:
+        """What was run, for people and for ``run.json``."""
+        options = self.options
+        counts = dict(zip(self.cluster.accelerators, map(int, self.cluster.capacity), strict=True))
+        return {
+            "version": __version__,
+            "trace": self.jobs.name,
+            "n_jobs": self.jobs.n,
+            "throughputs": self.throughputs.origin,
+            "cluster": counts,
+            "prices": dict(self.cluster.prices),
+            "policy": self.policy,
+            "profile": self.profile.name,
+            "round_s": None if options.ideal else self.profile.round_s,
+            "ideal": options.ideal,
+            "preemption_hysteresis": self.profile.preemption_hysteresis,
+            "solve_interval_s": self.profile.solve_interval_s,
+            "seed": options.seed,
+            "window": options.measured_jobs,
+            "stop_at_s": options.stop_at_s,
+            "solve_s": options.solve_s,
+            "estimator": options.estimator,
+            "user_estimates": options.user_estimates,
+            "world": options.ground_truth,
+        }

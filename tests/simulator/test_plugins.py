@@ -1,0 +1,80 @@
+"""Observers and admission rules: as objects, and as entry points of an installed package."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.small import job, run
+
+from fairlead import AdmissionState, InputError, Job
+from fairlead.model.commands import StartRound
+
+JOBS = [job(n, 10.0 * n, 8_000.0) for n in range(6)]
+
+
+class Rounds:
+    """Counts rounds."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def event(self, event: Any) -> None: ...
+
+    def command(self, command: Any) -> None:
+        self.n += isinstance(command, StartRound)
+
+
+class AtMostTwo:
+    """Refuses who finds two others."""
+
+    name = "at_most_two"
+
+    def admit(self, job: Job, state: AdmissionState) -> bool:
+        assert state.time_s >= 0
+        return len(state.jobs) < 2
+
+
+def test_an_observer_sees_every_round() -> None:
+    rounds = Rounds()
+    assert run(JOBS, observers=[rounds]).metrics["n_rounds"] == rounds.n > 0
+
+
+def test_refused_jobs_are_counted_and_never_seen_by_the_scheduler(tmp_path: Path) -> None:
+    result = run(JOBS, admission=AtMostTwo(), out=tmp_path / "run")
+    assert result.complete
+    assert result.metrics["n_refused"] == 4
+    assert result.jobs["job"].to_list() == [0, 1]
+    assert run(JOBS[:2]).jobs["end_s"].to_list() == result.jobs["end_s"].to_list()
+
+
+def test_admission_lets_in_again_when_jobs_have_left() -> None:
+    late = [*JOBS, job(6, 50_000.0, 800.0)]
+    assert run(late, admission=AtMostTwo()).jobs["job"].to_list() == [0, 1, 6]
+
+
+def test_both_are_found_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "mine-0.1.dist-info"
+    info.mkdir()
+    info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 0.1\n")
+    here = "tests.simulator.test_plugins"
+    info.joinpath("entry_points.txt").write_text(
+        f"[fairlead.observers]\nrounds = {here}:Rounds\n"
+        f"[fairlead.admission]\nat_most_two = {here}:AtMostTwo\n"
+        "broken = no_such_module:x\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = run(JOBS, observers=["rounds"], admission="at_most_two")
+    assert result.metrics["n_refused"] == 4
+    with pytest.raises(InputError, match="'broken': entry point 'no_such_module:x' cannot be"):
+        run(JOBS, admission="broken")
+
+
+def test_what_is_neither_is_said() -> None:
+    with pytest.raises(InputError, match="'nosuch': no such entry point in the group"):
+        run(JOBS, observers=["nosuch"])
+    with pytest.raises(InputError, match="observer int: has no method 'event'"):
+        run(JOBS, observers=[3])
+    with pytest.raises(InputError, match="admission Rounds: has no method 'admit'"):
+        run(JOBS, admission=Rounds())
+    with pytest.raises(InputError, match="does not go with admission"):
+        run(JOBS, admission=AtMostTwo(), measured_jobs=(0, 2))
