@@ -106,7 +106,9 @@ def test_a_solve_can_be_given_up(solver: Solver) -> None:
     submit(solver, solve).result(LONG_S)
     os.kill(_pid(solver), signal.SIGSTOP)
     answer = submit(solver, solve)
+    until = time.monotonic() + LONG_S
     while solver.busy_s is None:
+        assert time.monotonic() < until, "the solver does not begin"
         time.sleep(0.01)
     solver.abandon("the policy has changed")
     assert error(answer) == "the policy has changed"
