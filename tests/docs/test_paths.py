@@ -51,7 +51,7 @@ def test_a_module_on_a_page_exists(page: Path) -> None:
 
 def is_known(dotted: str) -> bool:
     """A module, an attribute of one, or a group of entry points or host of this name's form."""
-    if dotted in ("fairlead.policies",):
+    if dotted in ("fairlead.policies", "fairlead.observers", "fairlead.admission"):
         return True
     parent, _, last = dotted.rpartition(".")
     import fairlead
