@@ -64,7 +64,7 @@ def test_closed_forms_equal_the_reference(
 def test_fifo_never_promises_more_than_there_is(
     problems: list[tuple[Snapshot, dict[str, Any]]],
 ) -> None:
-    """Unlike the release, whose FIFO oversubscribes (its defect D1)."""
+    """Unlike the release, whose FIFO oversubscribes."""
     for snapshot, _ in problems:
         allocation = policy("fifo", "gavel").allocate(snapshot)
         assert (allocation.usage(snapshot) <= snapshot.capacity).all()

@@ -95,7 +95,7 @@ class PackedThroughputPerCostSlo:
 
     ThroughputPerCostSlo over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c.
     Pairs are used only where they lower the lateness or, at the same lateness, raise the sum. Source:
-    spec (c), _packed_SLOs, which gives up every deadline when not all can be met (all_or_none).
+    the release's ``_packed_SLOs``, which gives up every deadline when not all can be met (all_or_none).
     """
 
     all_or_none: bool = False

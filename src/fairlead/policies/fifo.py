@@ -61,7 +61,7 @@ class FifoShares:
 
     New jobs by id; the first that fits nowhere holds up those behind it. This is what FIFO of Gavel's
     release means to do; the release itself never applies the type that it draws and gives out more
-    devices than there are (its defect D1), which is not reproduced.
+    devices than there are (a defect), which is not reproduced.
     """
 
     seed: int

@@ -19,7 +19,7 @@ class FifoPacked:
 
     R_i = sum over the two of (rate beside the other / rate alone) on the type that i has; i runs alone
     and has as many devices. The pair takes i's place, and the next in line follows; the first that gains
-    too little beside anybody holds up those behind it. Source: FIFO_Packing of Gavel's release; spec (c).
+    too little beside anybody holds up those behind it. Source: FIFO_Packing of Gavel's release.
 
     Where devices are left that are too few for the head of the line, the release forgets the head and
     packs those behind it; so does this if ``forgets_head``.

@@ -26,7 +26,7 @@ class FinishTime:
     would have taken at such rates, as the cluster and its jobs were then (``Snapshot.isolated_s``). The
     objective is the largest rho. Among the optima, the one with the largest total of sum_j T_ij x_ij /
     p_i. A job that can run nowhere, or has no steps left, gets nothing and has no say. Source: Themis
-    (NSDI'20) and Gavel (OSDI'20), finish-time fairness; spec (c) finish_time_fairness_perf, which
+    (NSDI'20) and Gavel (OSDI'20), finish-time fairness; its release's finish_time_fairness_perf, which
     ignores weights.
     """
 
@@ -57,7 +57,7 @@ class AgnosticFinishTime:
 
     FinishTime with one rate T_i of a job on every accelerator type: its mean over all devices, or its
     rate on the type ``reference`` where the cluster has that. Gavel's release always takes v100, and
-    fails where there is none (spec D11).
+    fails where there is none.
     """
 
     weighted: bool = True
@@ -88,7 +88,7 @@ class PackedFinishTime:
     """min_x max_i  (a_i + n_i / sum_{c with i} sum_j T^i_cj x_cj) / (c_i + n_i / I_i)   s.t.  time, devices.
 
     FinishTime over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c. Pairs
-    are used only where they lower the largest rho. Source: spec (c) finish_time_fairness_packed, which
+    are used only where they lower the largest rho. Source: Gavel's finish_time_fairness_packed, which
     divides the rates by the weight; here the weight is in I_i.
     """
 

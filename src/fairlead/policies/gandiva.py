@@ -25,8 +25,8 @@ class Gandiva:
     without a partner are drawn two at a time, as many times as there are such jobs at first, and pair up
     where they use equally many devices; the rest stay alone. A pair lasts until one of the two leaves or
     cannot run beside the other on some type, or the sum over types of both normalised rates is below 1
-    (Gavel's test, which seldom parts a pair: its defect D13). Source: Gandiva (OSDI'18) as the baseline
-    in Gavel's release; spec (c). s_u devices of a unit, N_j devices of type j.
+    (Gavel's test, which by a defect seldom parts a pair). Source: Gandiva (OSDI'18) as the baseline
+    in Gavel's release. s_u devices of a unit, N_j devices of type j.
 
     There is no hidden state. Pairs that last are units of the previous allocation, without a share
     while nothing is packed; the position in the random stream is the ``basis`` of its report.

@@ -36,7 +36,7 @@ class Las:
 
     T_ij rate of job i on slot type j, p_i = sum_j T_ij N_j / sum_j N_j its rate under proportional
     shares, s_i its devices, w_i its weight, N_j devices of type j. Source: Gavel (OSDI'20), LAS;
-    spec (c) max_min_fairness_perf. Among the optima, the one with the largest total of
+    its release's max_min_fairness_perf. Among the optima, the one with the largest total of
     sum_j T_ij x_ij / p_i; or, if central, the one in their middle, as Gavel's interior-point solver
     has it. A job that can run nowhere gets nothing and is left out of the minimum.
     """
@@ -108,7 +108,7 @@ class AgnosticLas:
     """max_x min_i  s_i / w_i * sum_j x_ij   s.t.  time of each job, devices of each type.
 
     Las with every rate 1: accelerator types are taken for equal, one where a job cannot run included.
-    Source: spec (c) max_min_fairness. Only the time y_i = sum_j x_ij matters, so there is a closed form:
+    Source: Gavel's max_min_fairness. Only the time y_i = sum_j x_ij matters, so there is a closed form:
     y_i = min(1, z w_i / s_i) with z as large as the devices allow, spread over the types as the devices
     are. That is the optimum with the largest second-lowest level, then third-lowest, and so on; its
     objective is min(z, min_i s_i / w_i), bounded by sum N / sum w and by every s_i / w_i. If central, it
@@ -166,7 +166,7 @@ class PackedLas:
     Las over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c; p_i from the
     rates alone. Pairs are used only where they raise the level, and then as little as the largest total
     allows: packing where there is room makes jobs slower for nothing. Source: Gavel (OSDI'20), space
-    sharing; spec (c) max_min_fairness_packed.
+    sharing; its release's max_min_fairness_packed.
     """
 
     central: bool = False  # the middle of the optima, pairs at the programme's word

@@ -48,7 +48,7 @@ class AgnosticMakespan:
 
     Makespan with one rate T_i of a job on every accelerator type: its mean over all devices, or its rate
     on the type ``reference`` where the cluster has that. The objective is in seconds at those rates.
-    Gavel's release always takes v100, and fails where there is none (spec D11).
+    Gavel's release always takes v100, and fails where there is none.
     """
 
     reference: str = ""
@@ -74,7 +74,7 @@ class PackedMakespan:
     """min_x max_i  n_i / sum_{c with i} sum_j T^i_cj x_cj   s.t.  time of each job, devices of each type.
 
     Makespan over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c. Pairs are
-    used only where they shorten the makespan. Source: spec (c) min_total_duration_packed.
+    used only where they shorten the makespan. Source: Gavel's min_total_duration_packed.
     """
 
     central: bool = False  # the middle of the optima, as an interior-point solver has it

@@ -54,7 +54,7 @@ class WaterFilling:
     of submission (fifo). The objective is the smallest level among the root's children (without
     entities: the jobs), where an entity's is sum_i s_i t_i / p_i over its jobs by its weight. The bound
     exceeds it by the largest relative rise that is not excluded at any of the levels. Source: Gavel
-    (OSDI'20), hierarchical policies; spec (c) water_filling, whose defects (D14) are not repeated.
+    (OSDI'20), hierarchical policies; its release's water_filling, whose defects are not repeated.
     """
 
     entities: Entities = field(default_factory=Entities)
@@ -95,7 +95,7 @@ class AgnosticWaterFilling:
     WaterFilling with every rate 1, entities and fifo included: accelerator types are taken for equal, one
     where a job cannot run included. Only the time y_i = sum_j x_ij matters, so there is one resource, all
     devices, and the levels rise until it is used up; the shares are spread over the types as the devices
-    are. If central, they are the middle of all that give the same times. Source: spec (c) water_filling.
+    are. If central, they are the middle of all that give the same times. Source: Gavel's water_filling.
     """
 
     entities: Entities = field(default_factory=Entities)
@@ -130,7 +130,7 @@ class PackedWaterFilling:
 
     WaterFilling over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c; p_i
     from the rates alone. Of the shares that give these levels, those with the least time of devices in
-    pairs. Source: Gavel (OSDI'20), space sharing; spec (c) water_filling_packed.
+    pairs. Source: Gavel (OSDI'20), space sharing; its release's water_filling_packed.
     """
 
     entities: Entities = field(default_factory=Entities)

@@ -4,7 +4,7 @@ There are no rounds, hence no devices to choose and no starts. Core, planner and
 other simulation, under a profile without rounds (``fairlead.scheduler.mechanism.settings.fluid``):
 shares are solved
 for whenever jobs come or end and devices fail or are back, and hold until then. Source: Gavel (OSDI'20),
-figure 13, whose release has this as an option that does not work (spec D8).
+figure 13, whose release has this as an option that does not work.
 """
 
 from dataclasses import dataclass

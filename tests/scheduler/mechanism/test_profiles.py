@@ -1,4 +1,4 @@
-"""What the default profile mends, each beside what Gavel's does (its oddities D2 to D5)."""
+"""What the default profile mends, each beside what Gavel's does."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from fairlead.simulator.ground_truth import GroundTruth
 
 
 def test_idle_gaps_are_not_charged() -> None:
-    """D2: Gavel charges the idle time before a round to the jobs in it."""
+    """Gavel charges the idle time before a round to the jobs in it."""
     jobs = [job(0, 0.0, 100.0), job(1, 36_000.0, 100.0)]
     default, gavel = (run(jobs, profile=name) for name in ("default", "gavel"))
     assert default.metrics["cost"] == pytest.approx(2 * 10 / 3600 * 3)
@@ -21,7 +21,7 @@ def test_idle_gaps_are_not_charged() -> None:
 
 
 def test_a_job_never_waits_on_an_idle_cluster() -> None:
-    """D3: in Gavel's simulator it waits for the next arrival."""
+    """In Gavel's simulator it waits for the next arrival."""
     jobs = [job(0, 0.0, 1670.0), job(1, 1_000.0, 1670.0), job(2, 50_000.0, 10.0)]
     default, gavel = (jct(run(jobs, profile=name)) for name in ("default", "gavel"))
     assert default[1] == pytest.approx(167.0)
@@ -29,7 +29,7 @@ def test_a_job_never_waits_on_an_idle_cluster() -> None:
 
 
 def test_devices_are_not_kept_for_jobs_that_may_not_start() -> None:
-    """D4: in Gavel's, a job that came after the last solve is chosen, and then not placed."""
+    """In Gavel's, a job that came after the last solve is chosen, and then not placed."""
     jobs = [job(0, 0.0, 36_000.0), job(1, 100.0, 3_600.0), job(2, 700.0, 3_600.0)]
     default, gavel = (run(jobs, fast=2, profile=name) for name in ("default", "gavel"))
     waited = {name: r.jobs["start_s"][2] for name, r in (("default", default), ("gavel", gavel))}
@@ -37,7 +37,7 @@ def test_devices_are_not_kept_for_jobs_that_may_not_start() -> None:
 
 
 def test_a_job_with_fewer_steps_left_than_devices_finishes() -> None:
-    """D5: Gavel drops it after five rounds without a step."""
+    """Gavel drops it after five rounds without a step."""
     jobs = [job(0, 0.0, 3.0, devices=4)]
     default, gavel = (run(jobs, fast=4, profile=name) for name in ("default", "gavel"))
     assert jct(default)[0] == pytest.approx(3 / 32)

@@ -391,7 +391,7 @@ class Ledger:
     def settle_isolated(self, rate: Floats) -> None:
         """Bring the isolated time of every job up to now, at the rates of the time since the last call,
         and take these for the time to come. rate: (jobs,) steps/s of a job with its part of the cluster
-        for itself. Source: Gavel (OSDI'20), finish-time fairness; spec (c).
+        for itself. Source: Gavel (OSDI'20), finish-time fairness.
         """
         jobs = self.jobs
         steps = jobs.done - jobs.done_then
