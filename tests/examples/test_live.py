@@ -68,12 +68,12 @@ def test_the_unmanaged_job_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         time.sleep(0.2)
         first.terminate()
         assert first.wait(30) == 128 + signal.SIGTERM
-    done_s = json.loads((tmp_path / "plain.json").read_text())["done_s"]
+    done_s = json.loads((tmp_path / "unmanaged.json").read_text())["done_s"]
     assert 0 < done_s < 1
     again = run(command, tmp_path)
     assert again.returncode == 0
     assert f"goes on at {done_s:.2f} s" in again.stdout
-    assert json.loads((tmp_path / "plain.json").read_text())["done_s"] >= 1.0
+    assert json.loads((tmp_path / "unmanaged.json").read_text())["done_s"] >= 1.0
 
 
 @pytest.mark.parametrize("name", ["numpy_job.py", "unmanaged_job.py"])

@@ -3,6 +3,7 @@ import fcntl
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -452,3 +453,27 @@ def _is_locked(path: Path) -> bool:
         except BlockingIOError:
             return True
         return False
+
+
+@pytest.mark.parametrize(
+    ("number", "named", "why"),
+    [
+        (181, {"command": ("python", "a" * 300 + ".py"), "prepare": True}, "can't open file"),
+        (183, {"checkpoint_dir": "/".join(["a"] * 1_500)}, ""),
+    ],
+    ids=["a name that is too long", "too many folders"],
+)
+def test_what_a_job_names_cannot_end_the_agent(
+    play: Play, number: int, named: dict[str, Any], why: str
+) -> None:
+    async def scenario(server: Server, agent: RunningAgent) -> None:
+        await server.order(
+            job(number, **named), plain(number + 1, *SLEEP, ranks=(Rank(rank=0, devices=(1,)),))
+        )
+        failed = await server.until_state((number, 1), "ended")
+        assert why in failed.reason
+        await server.until_state((number + 1, 1), "running")
+        assert agent.process is not None
+        assert agent.process.poll() is None
+
+    play(scenario)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -154,6 +155,17 @@ def test_what_a_job_does_to_its_directory_is_no_trouble_of_the_node(tmp_path: Pa
     gone = tmp_path / "gone"
     assert disk_problems(gone, of_job=True) == []
     assert disk_problems(gone) == [f"cannot write to {gone}: No such file or directory"]
+
+
+@pytest.mark.usefixtures("limit")
+def test_the_disk_that_a_job_chose_is_no_trouble_of_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = shutil.disk_usage(tmp_path)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    assert disk_problems(tmp_path) != []
+    assert disk_problems(tmp_path, of_job=True) == []
+    assert disk_problems(tmp_path / ("a" * 300), of_job=True) == []
 
 
 def test_a_forged_record_is_not_waited_for(tmp_path: Path) -> None:

@@ -27,7 +27,10 @@ LEAST_DISK_BYTES = 64 << 20  # free, for output and checkpoints
 LEAST_MEMORY_FRACTION = 0.02  # available, of all memory
 MOST_SKEW_S = 5.0  # between the clock of this machine and the server's
 LIMIT_S = 30.0  # for a check, and for the health command
-_OF_JOB = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_OF_NODE = (
+    errno.EIO,
+    errno.ESTALE,
+)  # in a directory that a job names; all else may be its own doing
 _WORDS = 200  # characters of what the health command says
 
 
@@ -87,10 +90,10 @@ def disk_problems(path: Path, *, of_job: bool = False) -> list[str]:
     except OSError as problem:
         with contextlib.suppress(OSError):
             probe.unlink(missing_ok=True)
-        if of_job and problem.errno in _OF_JOB:
+        if of_job and problem.errno not in _OF_NODE:
             return []
         return [f"cannot write to {path}: {problem.strerror}"]
-    if free < LEAST_DISK_BYTES:
+    if free < LEAST_DISK_BYTES and not of_job:
         return [f"the disk of {path} is full: {free >> 20} MB free"]
     return []
 

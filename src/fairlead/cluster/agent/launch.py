@@ -152,7 +152,7 @@ def _checkpoint_dir(state: Path, assignment: Assignment) -> Path:
     path = Path(assignment.cwd or state) / path
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
         why = problem.strerror if isinstance(problem, OSError) else problem
         raise ConfigError(f"checkpoint directory {str(path)!r}: {why}") from None
     return path

@@ -41,18 +41,19 @@ class _RankLog:
         """Bytes in the file, 0 if it is not there."""
         return size_of(self.path)
 
-    def cut(self) -> None:
-        """Keep the newer half of a file above the limit. Its writers append, so they go on behind that;
-        what they write in the instant between reading and truncating is lost."""
+    def cut(self) -> bool:
+        """Keep the newer half of a file above the limit, and return whether it was. Its writers append, so
+        they go on after that; what they write in the instant between reading and truncating is lost."""
         size = self.size()
         if size <= self.limit:
-            return
+            return False
         with opened(self.path, os.O_RDWR | os.O_APPEND) as descriptor:
             drop = size - self.limit // 2
             kept = read_from(descriptor, drop, self.limit)
             os.ftruncate(descriptor, 0)
             self.begin += drop
             os.write(descriptor, kept)
+        return True
 
     def piece(self) -> tuple[int, bytes]:
         """(offset, data) of what is to be told next; no data: nothing."""
@@ -96,10 +97,12 @@ class Logs:
                 log.forgotten = now
 
     def tidy(self, now: float) -> None:
-        """Cut what is too long, remove what is forgotten. Trouble with the disk ends nothing."""
+        """Cut one that is too long, which holds up the agent for a moment, and remove what is forgotten.
+        Trouble with the disk ends nothing."""
+        cut = False
         for key, log in list(self._logs.items()):
             with contextlib.suppress(OSError):
-                log.cut()
+                cut = cut or log.cut()
             if log.forgotten is not None and now - log.forgotten > KEEP_S:
                 del self._logs[key]
                 with contextlib.suppress(OSError):

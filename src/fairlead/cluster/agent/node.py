@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -126,7 +127,9 @@ class NodeController:
     def checkpoint_directories(self) -> set[Path]:
         """Where jobs that were named a directory save, as far as it exists."""
         named = {s.assignment.checkpoint_dir for s in self._starts.values() if not s.ended}
-        return {Path(name) for name in named if name and Path(name).is_dir()}
+        return {
+            Path(name) for name in named if name and os.path.isdir(name)
+        }  # which raises nothing
 
     def troubles(self) -> list[str]:
         """What keeps this agent from doing what it is told to."""
@@ -243,13 +246,21 @@ class NodeController:
         now = time.monotonic()
         try:
             order = launch(self.place, start, master, self._beside(start))
+            order = self._with_modules(start, order)
         except ConfigError as problem:
-            start.failed(-1, str(problem), now)
-            start.gone(now)
-            self._changed()
+            self._give_up(start, str(problem), now)
             return
-        start.launched = self._spawner.send(self._with_modules(start, order))
+        except Exception as problem:  # of whatever a job names: its fault, and no end of the agent
+            _log.exception("job %d cannot be started", start.assignment.job)
+            self._give_up(start, f"cannot be started: {type(problem).__name__}: {problem}", now)
+            return
+        start.launched = self._spawner.send(order)
         self._tell_until(start)
+
+    def _give_up(self, start: NodeAttempt, why: str, now: float) -> None:
+        start.failed(-1, why, now)
+        start.gone(now)
+        self._changed()
 
     def _with_modules(self, start: NodeAttempt, order: Launch) -> Launch:
         """With what its script imports, as far as that is known, where it is to be prepared."""

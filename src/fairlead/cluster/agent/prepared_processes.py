@@ -90,6 +90,6 @@ def _fits(zygote: Zygote, rank: RankLaunch) -> bool:
     try:
         with os.scandir(folder) as entries:
             names = [entry.name.partition(".")[0] for entry in islice(entries, _ENTRIES)]
-    except OSError:
+    except (OSError, RuntimeError):  # a circle of links
         return False
     return len(names) < _ENTRIES and zygote.loaded.isdisjoint(names)

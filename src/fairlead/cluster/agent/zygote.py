@@ -58,6 +58,11 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     loaded: tuple[str, ...]  # names of all modules at the top level
 
 
+def _is_file(path: Path) -> bool:
+    """Whether it is one. Path.is_file would raise where a name is too long or a folder is closed."""
+    return os.path.isfile(path)
+
+
 def can_fork(argv: Sequence[str], env: dict[str, str], cwd: str) -> bool:
     """Is it a Python script or module, for the very interpreter that the zygote runs?"""
     program = shutil.which(argv[0], path=env.get("PATH"))
@@ -66,7 +71,7 @@ def can_fork(argv: Sequence[str], env: dict[str, str], cwd: str) -> bool:
     if not _is_ours(Path(program)):
         return False
     script = script_of(argv)
-    return bool(script) and (script[0] == "-m" or (Path(cwd) / script[0]).is_file())
+    return bool(script) and (script[0] == "-m" or _is_file(Path(cwd) / script[0]))
 
 
 def _is_ours(program: Path) -> bool:

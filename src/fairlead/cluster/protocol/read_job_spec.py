@@ -27,12 +27,13 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "slo_s": (1, 1e10),
     "grace_s": (0, 86_400),
     "finish_grace_s": (0, 86_400),
-    "log_bytes": (1_000, 10**9),
+    "log_bytes": (1_000, 10**8),
     "max_retries": (0, 1_000_000),
     "start_timeout_s": (0, 10**9),
     "stall_timeout_s": (0, 10**9),
 }
 RATES = (0.0, 1e9)  # steps/s
+LEAST_RATE = 1e-9  # steps/s, but for 0: solvers do not bear what is next to nothing
 MOST_CODES = 255
 SPECS = "specs"  # what errors call the jobs of one submission, with their positions
 LONGEST = 200  # characters of a name or a family
@@ -278,6 +279,10 @@ def _check_rates(where: str, rates: Mapping[str, float]) -> None:
         if not ACCELERATOR.fullmatch(accelerator):
             raise InputError(f"{where}: rates: {shown(accelerator)} is no accelerator type")
         _check_number(where, f"rates.{accelerator}", rate, *RATES)
+        if 0 < rate < LEAST_RATE:
+            raise InputError(
+                f"{where}: rates.{accelerator}: expected 0 or at least {LEAST_RATE:g} steps/s, got {rate:g}"
+            )
     if rates and not any(rates.values()):
         raise InputError(f"{where}: rates: all are 0, so the job could run nowhere")
 
