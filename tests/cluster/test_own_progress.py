@@ -24,7 +24,9 @@ began = time.monotonic()
 while True:
     step = first + int(100 * (time.monotonic() - began))
     saved = step - step % 200
-    kept.write_text(str(saved))
+    part = pathlib.Path("kept.part")
+    part.write_text(str(saved))
+    part.rename(kept)  # whenever it is stopped, one of them is whole
     with open(os.environ["FAIRLEAD_PROGRESS_FILE"], "w") as file:
         file.write(f"{step} {saved}\\n")
     time.sleep(0.05)
