@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.docs.test_tutorial import PAGES, ROOT
 
+import fairlead
+
 TOPS = ("src", "tests", "docs", "scripts", "benchmarks", "examples", "deploy", "client")
 PACKAGE = ROOT / "src" / "fairlead"
 HISTORY = ("CHANGELOG.md",)  # what it names was there then
@@ -54,8 +56,6 @@ def is_known(dotted: str) -> bool:
     if dotted in ("fairlead.policies", "fairlead.observers", "fairlead.admission"):
         return True
     parent, _, last = dotted.rpartition(".")
-    import fairlead
-
     if parent == "fairlead" and hasattr(fairlead, last):
         return True
     try:
