@@ -165,7 +165,10 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         ({"checkpoint_dir": "/a/../../etc"}, "checkpoint_dir: must not climb"),
         ({"rates": {"v 100": 1.0}}, "rates: 'v 100' is no accelerator type"),
         ({"rates": {"v100": -1.0}}, "rates.v100: must be from 0"),
-        ({"rates": {"v100": 5e-324, "k80": 1.0}}, "rates.v100: expected 0 or at least 1e-09 steps/s"),
+        (
+            {"rates": {"v100": 5e-324, "k80": 1.0}},
+            "rates.v100: expected 0 or at least 1e-09 steps/s",
+        ),
         ({"rates": {"v100": 0.0}}, "rates: all are 0"),
         ({"env": {"A-B": "x"}}, "env: 'A-B' is no name of a variable"),
         ({"env": {"FAIRLEAD_JOB": "x"}}, "env: FAIRLEAD_JOB is set by Fairlead itself"),
