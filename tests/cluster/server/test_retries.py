@@ -141,7 +141,7 @@ def test_mistakes_of_one_user_are_given_up_on_two_nodes_and_blame_none(tmp_path:
         until(lambda: all(client.job(j).state == "dropped" for j in jobs), LIMIT_S)
         for job in jobs:
             view = client.job(job)
-            assert view.starts == view.failures == 2
+            assert view.starts >= view.failures == 2  # one may have been moved before it was tried
             assert "it cannot be started, tried on 2 nodes" in view.reason
         assert [n.state for n in client.nodes()] == ["up"] * 3
         assert client.job(well).state == "running"
