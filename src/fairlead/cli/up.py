@@ -129,15 +129,26 @@ def _directory(given: Path | None) -> Iterator[Path]:
 @contextlib.contextmanager
 def _running(cluster: LocalCluster) -> Iterator[LocalCluster]:
     """Ended at the end, whatever happens; SIGTERM is like Ctrl-C, and a second one does not disturb."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signals = (signal.SIGINT, signal.SIGTERM)
+    interrupted = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    before = [(number, signal.signal(number, interrupt)) for number in signals]
     try:
         cluster.start()
         yield cluster
+        if interrupted:  # some code had caught it
+            raise KeyboardInterrupt
     finally:
-        handlers = [(n, signal.signal(n, signal.SIG_IGN)) for n in (signal.SIGINT, signal.SIGTERM)]
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
         cluster.stop()
-        for number, handler in handlers:
-            signal.signal(number, before if number == signal.SIGTERM else handler)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _say_where(cluster: LocalCluster) -> None:
