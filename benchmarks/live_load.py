@@ -35,6 +35,7 @@ from load_users import UsersPlan, UsersSeen, run_users
 from simulated_nodes import TYPES, Node, families, job_spec, rates_of
 
 import fairlead
+from fairlead.cluster.agent.heartbeat import until_heartbeat_s
 from fairlead.cluster.agent.server_client import (
     AgentClient,
     RegisterAgainError,
@@ -76,6 +77,8 @@ class Agent:
         self.devices = devices
         self.client = AgentClient(address, token)
         self.seen = seen
+        self.phase = random.random()
+        self.heartbeat_at = 0.0
         self.news = asyncio.Event()
         self.urgent = asyncio.Event()
         self.gap_s = 0.0
@@ -121,10 +124,8 @@ class Agent:
 
     async def _reports(self) -> None:
         while True:
-            next_s, wait_s = (
-                self.node.next_s(),
-                self.heartbeat_s * random.uniform(0.8, 1.0) - self.gap_s,
-            )
+            next_s = self.node.next_s()
+            wait_s = self.heartbeat_at - time.monotonic()
             if next_s is not None:
                 wait_s = min(wait_s, next_s - time.monotonic())
             with contextlib.suppress(TimeoutError):
@@ -157,6 +158,9 @@ class Agent:
         now = time.monotonic()
         self.heartbeat_s = orders.heartbeat_s or self.heartbeat_s
         self.gap_s = orders.gap_s
+        self.heartbeat_at = now + until_heartbeat_s(
+            heartbeat_s=self.heartbeat_s, phase=self.phase, now=now
+        )
         self.seen.report_at.append(asked)
         self.seen.report_s.append(now - asked)
         self._follow(orders, now, asked)

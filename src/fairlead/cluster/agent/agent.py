@@ -21,6 +21,7 @@ from fairlead.cluster.agent.health import (
     HealthOptions,
     try_start,
 )
+from fairlead.cluster.agent.heartbeat import until_heartbeat_s
 from fairlead.cluster.agent.launch import LaunchSite, logs_path
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.machine import (
@@ -110,6 +111,8 @@ class Agent:
         self._trial: asyncio.Task[None] | None = None  # the test start under way
         self._checking = 0  # number of the newest test start that was begun
         self._seq = 0
+        self._phase = random.random()  # of its heartbeats
+        self._heartbeat_at = 0.0  # monotonic seconds of the next
         self._news = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []  # for the answer to the next report
         self._heartbeat_s = 1.0
@@ -260,9 +263,7 @@ class Agent:
 
     async def _report_once(self, patience: "_Patience") -> None:
         with contextlib.suppress(TimeoutError):
-            # Not all agents in one moment, though they were all told of a round in one.
-            wait_s = self._heartbeat_s * random.uniform(0.8, 1.0) - self._gap_s
-            async with asyncio.timeout(max(wait_s, 0.0)):
+            async with asyncio.timeout(max(self._heartbeat_at - time.monotonic(), 0.0)):
                 await self._news.wait()
         try:
             await self._report()
@@ -309,6 +310,10 @@ class Agent:
             self._trial = asyncio.create_task(self._try_start(orders.check))
         self._heartbeat_s = orders.heartbeat_s or self._heartbeat_s
         self._gap_s = orders.gap_s
+        now = time.monotonic()
+        self._heartbeat_at = now + until_heartbeat_s(
+            heartbeat_s=self._heartbeat_s, phase=self._phase, now=now
+        )
         for answered in waiting:
             if not answered.done():
                 answered.set_result(None)

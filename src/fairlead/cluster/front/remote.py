@@ -22,6 +22,7 @@ from fairlead.cluster.front.messages import (
     UserList,
 )
 from fairlead.cluster.front.part_of_time import PartOfTime
+from fairlead.cluster.front.question_pace import QuestionPace
 from fairlead.cluster.front.relay import encode_arguments, signature
 from fairlead.cluster.front.shown import Shown
 from fairlead.cluster.front.tenants_shown import without_others
@@ -149,6 +150,7 @@ class RemoteFacade:
         self._directory = directory
         self.shown = Shown(lambda name: _seen(table, name))
         self._committed = Committed(directory, table, self._now_s)
+        self._pace = QuestionPace()
         self._own = PartOfTime()  # for what is answered here of the driver's questions
         self._logs = logs
         self._driver_metrics = ""
@@ -251,7 +253,8 @@ class RemoteFacade:
         return self._calls.call(method, *given, limit_s=SOON_S, hopeless=self._may_stand_still)
 
     def _give_way(self) -> None:
-        """Questions share the interpreter with what tells nodes of the orders of a round: that goes first."""
+        """Questions share an interpreter with renewals and with the orders of a round: these go first."""
+        self._pace.wait()
         until = time.monotonic() + GIVE_WAY_S
         while self._table.is_pushing() and time.monotonic() < until:
             time.sleep(LOOK_S)
