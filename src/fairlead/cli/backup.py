@@ -13,16 +13,15 @@ from fairlead.cluster.http_client import DEFAULT_URL
 from fairlead.cluster.store import backup as backups
 from fairlead.cluster.store.database import (
     TROUBLE,
-    printable,
     reader,
 )
 from fairlead.cluster.store.marker import NAME as MARKER
-from fairlead.cluster.store.marker import Marker
+from fairlead.cluster.store.marker import Found, Marker
 from fairlead.cluster.store.samples import is_whole
 from fairlead.cluster.store.store import NAME
 from fairlead.cluster.store.verification import (
-    DamageError,
     Verified,
+    unreadable,
     verify,
 )
 from fairlead.errors import ConfigError, RunError
@@ -115,15 +114,27 @@ def check(
     that the journal leads a fresh scheduler to the same commands. Exits with 2 where something is damaged or
     missing, with 1 where the journal replays otherwise. Nothing is written.
     """
-    state, found = path, None
-    if path.is_dir():
-        state = path / NAME
-        try:
-            found = Marker(path / MARKER).read()
-        except OSError as problem:
-            raise RunError(f"{path / MARKER}: cannot be read ({problem.strerror})") from None
-    if not state.is_file():
-        raise RunError(f"{state}: is missing")
+    if not path.is_dir():
+        if not path.is_file():
+            raise RunError(f"{path}: there is no such file or directory")
+        with backups.judged_as_backup(path):
+            _check(path, None)
+        return
+    marker = path / MARKER
+    try:
+        found = Marker(marker).read()
+    except OSError as problem:
+        raise RunError(f"{marker}: cannot be read ({problem.strerror})") from None
+    if not (path / NAME).is_file():
+        raise RunError(f"{path / NAME}: is missing")
+    _check(path / NAME, found)
+    samples = path / "samples.db"
+    if samples.exists() and not is_whole(samples):
+        print(f"{samples}: is damaged; the next server sets it aside, and the plots begin anew")
+
+
+def _check(state: Path, found: Found | None) -> None:
+    """Check a database, and say what it has. found: its marker, None for a backup, which has none."""
     try:
         with closing(reader(state)) as store:
             store.execute("BEGIN")
@@ -131,14 +142,12 @@ def check(
             print(f"{state}: {_content(verified)}; all as they were written", flush=True)
             print(f"{state}: {_ends(verified)}; {verified.commits} links of the chain hold")
             if found is not None and found.mark is not None:
-                print(f"{path / MARKER}: commit {found.mark.number} was acknowledged, and is there")
+                at = state.parent / MARKER
+                print(f"{at}: commit {found.mark.number} was acknowledged, and is there")
             count, segments = replay_segments(store, state)
             print(f"{state}: {count} records in {segments} segments, all commands are the same")
     except TROUBLE as problem:
-        raise DamageError(state, f"is damaged ({printable(problem)})") from None
-    samples = path / "samples.db"
-    if path.is_dir() and samples.exists() and not is_whole(samples):
-        print(f"{samples}: is damaged; the next server sets it aside, and the plots begin anew")
+        raise unreadable(state, problem) from None
 
 
 def _content(verified: Verified) -> str:

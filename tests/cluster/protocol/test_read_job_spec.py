@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import (
     check_spec,
@@ -89,6 +90,11 @@ def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
         ),
         ("a.toml", runs_in("colour = 2"), "a.toml: colour: unknown field"),
         ("a.toml", runs_in("on_stall = 'x'"), "on_stall: must be 'restart' or 'report', got 'x'"),
+        ("a.toml", runs_in("on_stall = 1"), "on_stall: must be 'restart' or 'report', got 1"),
+        ("a.toml", runs_in("prefork = 'yes'"), "prefork: must be true, false or 'auto', got 'yes'"),
+        ("a.toml", runs_in("prefork = 1.5"), "prefork: must be true, false or 'auto', got 1.5"),
+        ("a.toml", runs_in("unmanaged = 'yes'"), "unmanaged: expected true or false, got 'yes'"),
+        ("a.toml", runs_in("env = {prefork = 4}"), "env.prefork: expected str, got 4"),
         ("a.toml", runs_in("env = {A = 'b', N = 4}"), "env.N: expected str, got 4"),
         ("a.toml", runs_in("rates = {v100 = 'x'}"), "rates.v100: expected float, got 'x'"),
         ("a.toml", 'command = "a"\ntotal_steps = 9\nweight = nan', "weight: must be from"),
@@ -205,6 +211,15 @@ def test_the_value_is_quoted_from_deep_inside() -> None:
     said = describe_error(wrong.value, content)
     assert said.startswith("total_steps: expected int, got 'xxx")
     assert len(said) < 100
+
+
+def test_the_values_of_a_choice_are_named_wherever_the_job_is() -> None:
+    job = {"command": ["a"], "total_steps": 9, "prefork": "yes"}
+    with pytest.raises(msgspec.ValidationError) as wrong:
+        msgspec.convert({"add_jobs": [job]}, WhatIf)
+    said = describe_error(wrong.value, {"add_jobs": [job]})
+    assert said.startswith("add_jobs[")
+    assert "].prefork: must be true, false or 'auto'" in said
 
 
 def test_a_progress_url_is_for_unmanaged_jobs_and_their_own_node() -> None:

@@ -130,6 +130,39 @@ def test_restore_refuses_what_it_must(tmp_path: Path, capsys: pytest.CaptureFixt
         assert content(store) == expected
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"hello world\n", "is no state of a cluster, or its beginning is damaged"),
+        (b"", "is not a file of Fairlead's"),
+        (None, "is damaged"),
+    ],
+    ids=["text", "empty", "cut"],
+)
+def test_of_a_file_that_is_no_backup_only_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, said: str
+) -> None:
+    if content is None:
+        with Store(tmp_path / "state") as store:
+            fill(store, range(5))
+        back_up(tmp_path / "state", tmp_path / "whole")
+        content = (tmp_path / "whole").read_bytes()[:-5000]
+    path = tmp_path / "here" / "file"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    assert run("check", path) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert f"fairlead: {path}: {said}" in err
+    assert err.count("\n") == 1
+    assert "fairlead restore" not in err
+    assert "--replace" not in err
+    assert run("restore", path, tmp_path / "new") == 2
+    assert f"fairlead: {path}: {said}" in capsys.readouterr().err
+    assert [entry.name for entry in path.parent.iterdir()] == ["file"]
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_refused_state_goes_on_from_a_backup(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

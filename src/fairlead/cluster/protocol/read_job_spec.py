@@ -49,7 +49,10 @@ RESERVED = frozenset(
         *("MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES"),
     }
 )
-CHOICES = {"on_stall": "'restart' or 'report'"}
+CHOICES = {"on_stall": "'restart' or 'report'", "prefork": "true, false or 'auto'"}
+OF_A_JOB = re.compile(
+    r"(?:\w*\[[\d.]+\]\.)?(\w+)"
+)  # a field, of one of several jobs or the only one
 UNKNOWN = re.compile(r"object contains unknown field (.*)", re.IGNORECASE)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -109,8 +112,11 @@ def describe_error(problem: msgspec.MsgspecError, content: Any) -> str:
     if not path.startswith("$"):
         return text
     field = path[1:].lstrip(".")
-    if text.startswith("invalid enum value") and (allowed := CHOICES.get(field)):
-        return f"{field}: must be {allowed}, got {shown(_at(path, content))}"
+    of_a_job = OF_A_JOB.fullmatch(field)
+    if of_a_job and (allowed := CHOICES.get(of_a_job[1])):
+        found = _at(path, content)
+        return f"{field}: must be {allowed}" + ("" if found is None else f", got {shown(found)}")
+    text = text.replace("expected bool", "expected true or false")
     if ", got " in text:
         found = _at(path, content)
         text = text if found is None else f"{text.partition(', got ')[0]}, got {shown(found)}"
@@ -264,7 +270,7 @@ def _check_failing(where: str, spec: JobSpec) -> None:
             _check_number(where, name, code, 1, 255)
     if spec.on_stall not in ("restart", "report"):
         raise InputError(
-            f"{where}: on_stall: must be 'restart' or 'report', got {shown(spec.on_stall)}"
+            f"{where}: on_stall: must be {CHOICES['on_stall']}, got {shown(spec.on_stall)}"
         )
     if spec.retry_on and spec.no_retry_on:
         raise InputError(

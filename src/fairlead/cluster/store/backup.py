@@ -201,8 +201,15 @@ def _settle(partial: Path, path: Path) -> None:
 def _verify_backup(path: Path) -> Verified:
     if not path.is_file():
         raise RunError(f"{path}: there is no such file")
-    try:
+    with judged_as_backup(path):
         return verify_file(path, None)
+
+
+@contextmanager
+def judged_as_backup(path: Path) -> Iterator[None]:
+    """What is wrong with a file by itself: of a state directory, and of how to mend one, nothing is said."""
+    try:
+        yield
     except DamageError as problem:
         raise RunError(f"{path}: {problem.what}; it cannot be restored from") from None
 

@@ -79,7 +79,14 @@ def verify_file(path: Path, found: Found | None, limit_s: float | None = None) -
             connection.execute("BEGIN")  # one state of the file, whatever is written meanwhile
             return verify(connection, path, found, limit_s)
     except TROUBLE as problem:
-        raise DamageError(path, f"is damaged ({problem})") from None
+        raise unreadable(path, problem) from None
+
+
+def unreadable(path: Path, problem: Exception) -> DamageError:
+    """What SQLite raised for a file, as an error of it. problem: one of ``TROUBLE``."""
+    foreign = getattr(problem, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
+    what = "is no state of a cluster, or its beginning is damaged" if foreign else "is damaged"
+    return DamageError(path, f"{what} ({problem})")
 
 
 def verify(

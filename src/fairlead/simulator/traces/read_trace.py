@@ -30,6 +30,7 @@ FORMATS: tuple[Format, ...] = (
     *durations.FORMATS,
     *gavel.FORMATS,
 )
+NEAR = 0.5  # of a format's columns, so many may be missing at most where it was probably meant
 
 
 def read_trace(
@@ -55,7 +56,7 @@ def read_trace(
 
 
 def _unknown(source: Source, line: int, head: bytes) -> Exception:
-    """Why no format fits, with the one that comes nearest where there is one."""
+    """Why no format fits. The nearest one is named where most of its columns are there, else all are."""
     if len(head) > MAX_LINE:
         return source.too_long(line)
     try:
@@ -64,15 +65,18 @@ def _unknown(source: Source, line: int, head: bytes) -> Exception:
         return source.fault(line, f"not a trace: binary data that starts with {shown(head[:16])}")
     names = {name.strip() for name in text.split(",")}
     missing = {one: [c for c in one.columns.split(",") if c not in names] for one in FORMATS}
-    nearest = min(FORMATS, key=lambda one: len(missing[one]) / len(one.columns.split(",")))
-    if len(missing[nearest]) < len(nearest.columns.split(",")):
+    lacks = {one: len(missing[one]) / len(one.columns.split(",")) for one in FORMATS}
+    nearest = min(FORMATS, key=lambda one: lacks[one])
+    if lacks[nearest] < NEAR:
         return source.fault(
             line,
-            f"column {missing[nearest][0]!r} is missing; a {nearest.name} trace needs "
+            f"column {missing[nearest][0]!r} is missing; a trace in the format {nearest.name} needs "
             f"{nearest.columns}",
         )
     if "\t" in text:
         count = text.count("\t") + 1
         return source.fault(line, f"expected 7, 10 or 12 tab-separated columns, got {count}")
-    known = ", ".join(one.name for one in FORMATS)
-    return source.fault(line, f"not a trace ({known}): the first line is {shown(text)}")
+    header = "," in text  # else only names: what it lacks is not a column
+    known = [f"{one.name} ({one.columns})" if header else one.name for one in FORMATS]
+    listed = "; ".join(known)
+    return source.fault(line, f"not a trace: the first line is {shown(text)}; known are {listed}")
