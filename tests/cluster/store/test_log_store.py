@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,47 @@ def test_the_tail_is_of_the_newest_start(tmp_path: Path) -> None:
 def test_a_strange_cursor_is_refused(tmp_path: Path, cursor: str) -> None:
     with pytest.raises(InputError, match="cursor"):
         LogStore(tmp_path).read(7, cursor, 10)
+
+
+GREEK = "αβγ εὖ ∀𝔸 ok\n" * 5
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 7, 64])
+def test_characters_at_the_border_of_pieces_stay_whole(tmp_path: Path, limit: int) -> None:
+    logs = LogStore(tmp_path)
+    data, text, cursor = GREEK.encode(), "", ""
+    for i in range(len(data)):
+        logs.put(_piece(i, data[i : i + 1]), 10_000)
+        piece, cursor = logs.read(7, cursor, limit)
+        text += piece
+    while piece:
+        piece, cursor = logs.read(7, cursor, limit)
+        text += piece
+    assert text == GREEK
+    assert cursor == f"1-0:{len(data)}"
+
+
+def test_a_character_that_never_becomes_whole_is_shown_once_nothing_more_comes(
+    tmp_path: Path,
+) -> None:
+    logs = LogStore(tmp_path)
+    logs.put(_piece(0, b"ab\xe2\x88"), 100)
+    assert logs.read(7, "", 100) == ("ab", "1-0:2")
+    (file,) = (tmp_path / "7").iterdir()
+    os.utime(file, (1.0, 1.0))
+    assert logs.read(7, "1-0:2", 100) == ("\ufffd", "1-0:4")
+
+
+def test_what_begins_inside_a_character_begins_with_the_next_one(tmp_path: Path) -> None:
+    logs = LogStore(tmp_path)
+    data = ("é" * 20).encode()
+    logs.put(_piece(0, data), 1000)
+    assert logs.read(7, "tail", 7) == ("ééé", "1-0:40")
+    logs.put(_piece(101, data[1:]), 1000)  # the agent has cut its file inside a character
+    assert logs.read(7, "1-0:40", 1000) == ("é" * 19, "1-0:140")
+
+
+def test_what_is_no_text_is_shown_with_replacements(tmp_path: Path) -> None:
+    logs = LogStore(tmp_path)
+    logs.put(_piece(0, b"a\xffb\xbf\n"), 100)
+    assert logs.read(7, "", 100) == ("a\ufffdb\ufffd\n", "1-0:5")

@@ -4,9 +4,11 @@ A piece that continues a file is appended; one from further back is cut to what 
 (the agent's own file was cut) starts the file anew at its offset. So pieces may come twice or out of order.
 """
 
+import codecs
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 from fairlead.cluster.protocol.messages import LogChunk
@@ -15,6 +17,9 @@ from fairlead.errors import InputError
 _NAME = re.compile(r"(\d+)-(\d+)\.(\d+)\.log")  # epoch, rank, offset of the first byte that is kept
 _CURSOR = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,18})")
 TAIL = "tail"
+_UTF_8 = codecs.getincrementaldecoder("utf-8")
+_LONGEST = 4  # bytes of a character
+STILL_S = 5.0  # a file that has not grown for so long: the rest of a character will not come
 
 
 class LogStore:
@@ -62,26 +67,26 @@ class LogStore:
         path.unlink()
 
     def read(self, job: int, cursor: str, limit: int) -> tuple[str, str]:
-        """Output behind a cursor (``tail``: the end of the newest start), at most so many bytes, and the
-        cursor behind that: an offset for each rank of the newest start read. Each file begins with a line
-        that names it, if there are several."""
+        """Output behind a cursor (``tail``: the end of the newest start), about so many bytes at most, and
+        the cursor behind that: an offset for each rank of the newest start read. Each file begins with a
+        line that names it, if there are several. A character that is not whole yet is left for later."""
         files = self._files(job)
         at = _tail(files, limit) if cursor == TAIL else _positions(cursor)
+        known = set() if cursor == TAIL else set(at)
         newest = max((epoch for epoch, _ in at), default=0)
         text: list[str] = []
         for epoch, rank, first, path in files:
             if epoch < newest or limit <= 0:
                 continue
             offset = max(at.get((epoch, rank), 0), first)
-            with path.open("rb") as file:
-                file.seek(offset - first)
-                data = file.read(limit)
-            if data and (epoch, rank) not in at and len(files) > 1:
+            torn = offset > (at[epoch, rank] if (epoch, rank) in known else 0)
+            piece, size = _characters(path, offset - first, limit, torn=torn)
+            if size and (epoch, rank) not in at and len(files) > 1:
                 text.append(f"--- start {epoch}, rank {rank} ---\n")
-            text.append(data.decode("utf-8", "replace"))
-            limit -= len(data)
-            if data or (epoch, rank) in at:
-                at[epoch, rank] = offset + len(data)
+            text.append(piece)
+            limit -= size
+            if size or (epoch, rank) in at:
+                at[epoch, rank] = offset + size
         newest = max((epoch for epoch, _ in at), default=0)
         behind = ",".join(f"{e}-{r}:{o}" for (e, r), o in sorted(at.items()) if e == newest)
         return "".join(text), behind
@@ -93,6 +98,27 @@ class LogStore:
         return sorted(
             (int(m[1]), int(m[2]), int(m[3]), folder / name) for name, m in matches if m is not None
         )
+
+
+def _characters(path: Path, offset: int, limit: int, *, torn: bool) -> tuple[str, int]:
+    """The text at an offset, and its size in bytes: at most ``limit`` of them, but one character at least. A
+    character whose rest is not there yet is left out, unless nothing has come for a while.
+    torn: the offset may lie inside a character, which is passed over."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read(max(limit, _LONGEST))
+        still = time.time() - os.fstat(file.fileno()).st_mtime > STILL_S
+        more = bool(file.read(1))
+    begin = _rest_of_character(data) if torn else 0
+    decoder = _UTF_8("replace")
+    text = decoder.decode(data[begin:], final=still and not more)
+    return text, len(data) - len(decoder.getstate()[0])
+
+
+def _rest_of_character(data: bytes) -> int:
+    """How many bytes at the beginning belong to a character that began before."""
+    head = data[: _LONGEST - 1]
+    return next((i for i, byte in enumerate(head) if byte & 0xC0 != 0x80), len(head))
 
 
 def _positions(cursor: str) -> dict[tuple[int, int], int]:
