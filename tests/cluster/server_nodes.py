@@ -138,12 +138,16 @@ class EngineNodes:
 
 @contextmanager
 def engine_nodes(
-    directory: Path, round_s: float = 1.0, lease_s: float = LEASE_S, early_round_end: bool = False
+    directory: Path,
+    round_s: float = 1.0,
+    lease_s: float = LEASE_S,
+    early_round_end: bool = False,
+    policy: str = "las",
 ) -> Iterator[EngineNodes]:
     """The engine runs beside the block."""
     options = live_options(
         None,
-        "las",
+        policy,
         "default",
         round_s,
         "builtin",

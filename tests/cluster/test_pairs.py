@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.cluster.cluster import running, until
+from tests.cluster.server_nodes import engine_nodes
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.store.store import Store
@@ -55,3 +56,17 @@ def test_a_pair_appears_and_where_there_is_none_it_is_said_why(tmp_path: Path) -
     with Store(cluster.state) as store:
         number, records = store.segment()
         assert journal.replay_records(records, str(number)) > 0
+
+
+def test_the_orders_of_a_pair_name_the_other_start(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, policy="las_packed") as cluster:
+        one = cluster.node("one")
+        one.register()
+        first = cluster.submit(name="first", colocated_fraction=0.8)
+        cluster.until(lambda: one.jobs == {first})
+        (alone,) = one.report().wanted
+        assert alone.beside == ()
+        second = cluster.submit(name="second", colocated_fractions={"first": 0.8})
+        cluster.until(lambda: one.jobs == {first, second})
+        a, b = sorted(one.report().wanted, key=lambda assignment: assignment.job)
+        assert (a.beside, b.beside) == (((b.job, b.epoch),), ((a.job, a.epoch),))

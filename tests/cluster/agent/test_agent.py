@@ -234,7 +234,8 @@ def test_a_device_is_handed_over_when_its_holder_is_gone_and_shared_by_a_pair(pl
         slow = ("bash", "-c", "trap 'sleep 0.7; exit 0' TERM; echo up; sleep 1000 & wait")
         await server.order(plain(81, *slow))
         await server.until_output(81, "up")
-        await server.order(plain(82, *SLEEP), plain(83, *SLEEP))  # a pair, in its place
+        pair = plain(82, *SLEEP, beside=((83, 1),)), plain(83, *SLEEP, beside=((82, 1),))
+        await server.order(*pair)  # in its place
         await server.until(lambda: len(server.held) == 3)
         assert server.held[82, 1].state == server.held[83, 1].state == "starting"
         await server.until_state((82, 1), "running")
@@ -246,6 +247,23 @@ def test_a_device_is_handed_over_when_its_holder_is_gone_and_shared_by_a_pair(pl
         await server.order(plain(82, *SLEEP, epoch=2))  # the same job again, next epoch
         await server.until_state((82, 2), "running")
         await server.until_state((82, 1), "ended")
+
+    play(scenario)
+
+
+def test_two_starts_share_a_device_only_where_the_server_says_so(play: Play) -> None:
+    async def scenario(server: Server, _: RunningAgent) -> None:
+        await server.order(plain(86, *SLEEP))
+        await server.until_state((86, 1), "running")
+        await server.order(plain(86, *SLEEP), plain(87, *SLEEP))
+        await server.until(lambda: (87, 1) in server.held)
+        reports = server.reports
+        await server.until(lambda: server.reports > reports + 5)
+        assert server.held[87, 1].state == "starting", "they merely overlap"
+        company = plain(88, *SLEEP, beside=((86, 1),))
+        await server.order(plain(86, *SLEEP), company)
+        await server.until_state((88, 1), "running")
+        assert server.held[86, 1].state == "running"
 
     play(scenario)
 

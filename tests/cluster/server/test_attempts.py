@@ -51,17 +51,17 @@ def test_a_rate_is_measured_alone() -> None:
 
 def test_what_a_job_does_beside_another_is_not_its_rate() -> None:
     one = start()
-    one.shares(True)
+    one.shares(((2, 1),))
     trains(one, 200, 20.0)
     assert one.measured() is None
-    one.shares(False)
+    one.shares(())
     assert one.measured() is None, "not yet for a second"
     trains(one, 300, 30.0)
     assert one.measured() == pytest.approx(10.0), "since it has been alone"
-    one.shares(False)
+    one.shares(())
     trains(one, 400, 40.0)
     assert one.measured() == pytest.approx(10.0)
-    one.shares(True)
+    one.shares(((2, 1),))
     assert one.measured() is None
 
 

@@ -89,9 +89,7 @@ def ports_of(master: str) -> set[int]:
     return {int(port) for port in master.split(":")[-3:-1]}
 
 
-def launch(
-    place: LaunchSite, start: NodeAttempt, master: str, beside: tuple[tuple[int, int], ...]
-) -> Launch:
+def launch(place: LaunchSite, start: NodeAttempt, master: str) -> Launch:
     """The order to the spawner. Raises ConfigError where the checkpoint directory cannot be made."""
     assignment = start.assignment
     ranks = tuple(
@@ -102,7 +100,7 @@ def launch(
         epoch=assignment.epoch,
         token=start.token,
         ranks=ranks,
-        beside=beside,
+        beside=assignment.beside,
         grace_s=max(assignment.grace_s, assignment.finish_grace_s),
         prefork=assignment.prefork,
     )

@@ -98,7 +98,6 @@ class NodeController:
         self._ask = ask
         self._starts: dict[Key, NodeAttempt] = {}
         self._newest: dict[int, int] = {}  # job -> highest epoch ever held
-        self._wanted: set[Key] = set()
         self._spawners_lost: deque[float] = deque()  # when
         self._orphaned: set[Key] = set()  # starts of a spawner that died
         self._leaving = False
@@ -189,7 +188,6 @@ class NodeController:
 
     def _reconcile(self, orders: Orders) -> None:
         wanted = {(a.job, a.epoch): a for a in orders.wanted}
-        self._wanted = set(wanted)
         for key, start in list(self._starts.items()):
             if key not in wanted:
                 self._stop(start, orders.reasons.get(key[0], "preempted"))
@@ -207,6 +205,7 @@ class NodeController:
             checkpoint_s=new.checkpoint_s,
             finishing=new.finishing,
             inspect=new.inspect,
+            beside=new.beside,
         )
 
     def _hold(self, assignment: Assignment) -> None:
@@ -245,7 +244,7 @@ class NodeController:
         assert self.place is not None
         now = time.monotonic()
         try:
-            order = launch(self.place, start, master, self._beside(start))
+            order = launch(self.place, start, master)
             order = self._with_modules(start, order)
         except ConfigError as problem:
             self._give_up(start, str(problem), now)
@@ -269,15 +268,6 @@ class NodeController:
         rank = order.ranks[0]
         modules = self._imports.of(rank.argv, rank.env, rank.cwd, start.assignment.env)
         return msgspec.structs.replace(order, modules=modules)
-
-    def _beside(self, start: NodeAttempt) -> tuple[Key, ...]:
-        """Other starts that are wanted on its devices: it shares them."""
-        mine = _devices(start)
-        return tuple(
-            key
-            for key, other in self._starts.items()
-            if other is not start and key in self._wanted and mine & _devices(other)
-        )
 
     # --- the end ---------------------------------------------------------------------------------
     def _stop(self, start: NodeAttempt, reason: str) -> None:
@@ -521,7 +511,3 @@ class NodeController:
             self._stop(start, EXPIRED)
             return StopRank(reason=EXPIRED)
         return Grant(lease_s=left_s, checkpoint_s=start.assignment.checkpoint_s)
-
-
-def _devices(start: NodeAttempt) -> set[int]:
-    return {device for rank in start.assignment.ranks for device in rank.devices}

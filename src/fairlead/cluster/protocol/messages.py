@@ -201,6 +201,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     )
     node_rank: int = 0  # of this node among those of the start
     nodes: int = 1
+    beside: tuple[tuple[int, int], ...] = ()  # (job, epoch) that it shares its devices with
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -1,6 +1,7 @@
 """The starts of jobs: from the order to a node until the last rank has ended and all is booked."""
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fairlead.cluster.protocol.messages import (
@@ -41,7 +42,7 @@ class Attempt:
     stalled: bool = False  # its first node says that it makes no progress
     told: bool = False  # has an unmanaged job's first word of its steps been booked?
     finishing_since: float | None = None  # its steps are done, as the server heard then
-    packed: bool = False  # does it share its devices with another job in the round in force?
+    beside: tuple[Start, ...] = ()  # that share its devices in the round in force
     alone_from: tuple[float, float] | None = None  # step and seconds trained when it no longer did
     key: Start = field(init=False)  # (job, epoch)
     first_node: str = field(init=False)  # where rank 0 is
@@ -113,12 +114,17 @@ class Attempt:
         done = float(math.floor(known + rate * min(age_s, STALE_S)))
         return max(known, self.row.countable(done))
 
-    def shares(self, packed: bool) -> None:
-        """A round begins in which it shares its devices with another job, or has them for itself."""
+    @property
+    def packed(self) -> bool:
+        """Does it share its devices with another job in the round in force?"""
+        return bool(self.beside)
+
+    def shares(self, beside: tuple[Start, ...]) -> None:
+        """A round begins in which it shares its devices with these starts; () = it has them for itself."""
         leader = self.leader
-        if self.packed and not packed and leader is not None and leader.loaded_step >= 0:
+        if self.packed and not beside and leader is not None and leader.loaded_step >= 0:
             self.alone_from = float(leader.step), _trained_s(leader, self.row.spec.unmanaged)
-        self.packed = packed
+        self.beside = beside
 
     def measured(self) -> float | None:
         """steps/s for as long as it has had its devices for itself; None = not known, or it shares them."""
@@ -241,7 +247,13 @@ class Attempt:
             progress_url=spec.progress_url,
             node_rank=list(self.nodes).index(node),
             nodes=len(self.nodes),
+            beside=self.beside,
         )
+
+
+def others_of(starts: Mapping[int, Attempt], members: Iterable[int], job: int) -> tuple[Start, ...]:
+    """The starts of the other members of a job's unit."""
+    return tuple(starts[other].key for other in members if other != job)
 
 
 def measured_rate(

@@ -26,6 +26,7 @@ from fairlead.cluster.server.attempts import (
     ENDED,
     Attempt,
     JobRegistry,
+    others_of,
     ranks_on,
 )
 from fairlead.cluster.server.fleet import Fleet, LiveNode
@@ -698,12 +699,13 @@ class LiveBackend:
         for unit, (first, behind) in zip(command.job_groups.tolist(), bounds, strict=True):
             placement = _by_node(places[first:behind])
             accelerator = self.cluster.accelerators[kinds[first]]
-            for job in unit:
-                if job >= 0:
-                    starts[job] = self._run(job, placement, accelerator, command.time_s)
-                    self._share(starts[job], sum(other >= 0 for other in unit) > 1)
+            members = [job for job in unit if job >= 0]
+            for job in members:
+                starts[job] = self._run(job, placement, accelerator, command.time_s)
+            for job in members:
+                self._share(starts[job], others_of(starts, members, job))
         self.decided(starts, self.solving)
-        self._stop_others(starts)
+        self._stopothers_of(starts)
         self._set_states(starts)
         self.round, self.chance = None, bool(self.events)  # what is told only now may be new jobs
         if starts:
@@ -711,7 +713,7 @@ class LiveBackend:
                 command.round, command.time_s, command.length_s, command.job_groups, starts
             )
 
-    def _stop_others(self, starts: dict[int, Attempt]) -> None:
+    def _stopothers_of(self, starts: dict[int, Attempt]) -> None:
         """Stop what has no place in a round. Detained jobs run on outside of it, and so do those let go that
         the core has not decided on: it takes their devices for free, and may just have given them away."""
         taken = {(n, d) for s in starts.values() for n, ds in s.placement().items() for d in ds}
@@ -730,19 +732,25 @@ class LiveBackend:
             for device in devices
         )
 
-    def _share(self, start: Attempt, packed: bool) -> None:
+    def _share(self, start: Attempt, beside: tuple[tuple[int, int], ...]) -> None:
         """What a start does beside another job is not its rate: up to then it is measured."""
-        if packed and not start.packed:
+        if beside and not start.packed:
             self._measure(start)
-        start.shares(packed)
+        company = not set(beside) <= set(start.beside)
+        start.shares(beside)
+        if company:  # its nodes have to know whom they may let onto its devices
+            self.order(start)
 
     def resume_round(self, command: StartRound, starts: dict[int, Attempt]) -> dict[int, Attempt]:
         """After a restart of the server: the round goes on, with what of it had ended already."""
         self.round = LiveRound(
             command.round, command.time_s, command.length_s, command.job_groups, starts
         )
+        for unit in command.job_groups.tolist():
+            members = [job for job in unit if job in starts]
+            for job in members:
+                starts[job].shares(others_of(starts, members, job))
         for job, start in starts.items():
-            start.shares(self._packed(self.round, job))
             ended_s, why = start.stint.ended_s, start.stint.why
             if ended_s is not None:
                 failed = why.startswith("failed")
