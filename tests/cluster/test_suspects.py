@@ -14,6 +14,7 @@ from tests.cluster.server_nodes import (
 )
 
 from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.store.failures import Backoff
 
 
 def _begin(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
@@ -249,3 +250,29 @@ def test_who_is_let_go_shares_no_device_with_who_was_given_it_before_the_next_so
         cluster.until(lambda: others.intersection(wanted()))
         assert len(wanted()) == 1, "one job per device"
         cluster.until(lambda: one.jobs & others and job not in one.jobs)
+
+
+def test_a_job_that_fails_on_a_cordoned_node_is_tried_on_another(tmp_path: Path) -> None:
+    """Its wait may be over before the round is: the core held it for its node alone until then."""
+    with engine_nodes(tmp_path, round_s=60.0, early_round_end=True) as cluster:
+        one, two, engine = (
+            cluster.node("one"),
+            cluster.node("two", devices=2),
+            cluster.service.engine,
+        )
+        cluster.silence(two)
+        one.register()
+        job = cluster.submit()
+        _begin(cluster, one, job)
+        two.register()
+        cluster.nodes.append(two)
+        other = cluster.submit()  # its round goes on all the while
+        _begin(cluster, two, other)
+        engine.retries.backoff = Backoff(2.0, 2.0)
+        cluster.do(lambda: engine.membership.cordon("one", "it eats jobs"))
+        detained = engine.membership.detained
+        cluster.until(lambda: job in detained.nodes)
+        one.end(job, 1, exit_code=1, reason="exit code 1")
+        cluster.until(lambda: cluster.job(job).retry_in_s is not None)
+        cluster.until(lambda: job in two.jobs, "the next try")
+        assert other in two.jobs

@@ -88,7 +88,8 @@ class Admission:
                 self.admit([row], now)
             elif job in self.unfit and good:
                 self.unfit.discard(job)
-                self.engine.backend.events.append(JobsPaused(now, np.array([job]), False))
+                if not self.engine.retries.keep_held(job):
+                    self.engine.backend.events.append(JobsPaused(now, np.array([job]), False))
             elif not good and job not in self.unplaced and job not in self.unfit:
                 self.unfit.add(job)
                 row.reason = no_room(row)

@@ -626,6 +626,9 @@ class LiveBackend:
         row.steps = keeps
         following = self.book.newest(row.id)
         if following is None:
+            if row.state in ON_DEVICES:  # it ran on, outside of the rounds
+                row.state, self.chance = "preempted", True
+                self.book.dirty_jobs.add(row.id)
             return
         if not completed:
             following.from_step = following.stint.from_step = keeps
@@ -705,7 +708,7 @@ class LiveBackend:
             for job in members:
                 self._share(starts[job], others_of(starts, members, job))
         self.decided(starts, self.solving)
-        self._stopothers_of(starts)
+        self._stop_others(starts)
         self._set_states(starts)
         self.round, self.chance = None, bool(self.events)  # what is told only now may be new jobs
         if starts:
@@ -713,7 +716,7 @@ class LiveBackend:
                 command.round, command.time_s, command.length_s, command.job_groups, starts
             )
 
-    def _stopothers_of(self, starts: dict[int, Attempt]) -> None:
+    def _stop_others(self, starts: dict[int, Attempt]) -> None:
         """Stop what has no place in a round. Detained jobs run on outside of it, and so do those let go that
         the core has not decided on: it takes their devices for free, and may just have given them away."""
         taken = {(n, d) for s in starts.values() for n, ds in s.placement().items() for d in ds}

@@ -94,7 +94,7 @@ class Detained:
         rows = [self.engine.book.jobs[job] for job in jobs if job in self.engine.book.jobs]
         if held:
             self._releasing.difference_update(jobs)
-        told = [row.id for row in rows if self._is_cores(row) and (held or not self._is_held(row))]
+        told = [row.id for row in rows if self._is_cores(row) and (held or not self._waits(row))]
         if told:
             self.engine.backend.chance = True
             self.engine.backend.tell_corrections()
@@ -107,9 +107,9 @@ class Detained:
         """Is it for the core to hold the job, or let it go?"""
         return row.open and row.state != "paused" and not self.engine.admission.outside(row.id)
 
-    def _is_held(self, row: JobRow) -> bool:
-        """Does the core hold the job for another reason as well?"""
-        return row.id in self.engine.retries.waiting
+    def _waits(self, row: JobRow) -> bool:
+        """Is the core to go on holding the job, until it is tried again?"""
+        return self.engine.retries.keep_held(row.id)
 
     def _state(self, name: str) -> str:
         return condition(self.engine.fleet.nodes[name], self.engine.fleet.monotonic()).state

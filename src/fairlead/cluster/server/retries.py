@@ -312,6 +312,12 @@ class Retries:
         if jobs:
             self.engine.backend.events.append(JobsPaused(now, np.array(jobs), True))
 
+    def keep_held(self, job: int) -> bool:
+        """The core holds a job for another reason, which is over. If it waits for its next try, the core goes
+        on holding it, and is told when its time has come: whether that is so."""
+        self._to_hold.discard(job)
+        return job in self.waiting
+
     def _in_core(self, job: int) -> bool:
         row = self.engine.book.jobs.get(job)
         return row is not None and row.open and job not in self.engine.admission.unplaced
