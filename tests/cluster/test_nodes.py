@@ -140,6 +140,29 @@ def test_a_node_whose_checks_fail_is_unhealthy_until_they_pass(tmp_path: Path) -
         assert time.monotonic() - began > 2.5, "it relapsed, and so is not trusted at once"
 
 
+def test_an_agent_that_was_started_anew_and_has_checked_nothing_yet_makes_no_node_well(
+    tmp_path: Path,
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one", "one.1")
+        one.register()
+        cluster.silence(one)
+        one.report(problems=("the disk is full",), dead=(0,))
+        node = cluster.service.engine.fleet.nodes["one"]
+        cluster.until(lambda: node.noted == "unhealthy")
+        new = cluster.node("one", "one.2")
+        cluster.silence(new)
+        new.register()
+        seq = new.seq + 3
+        while new.seq < seq:
+            new.report(health_known=False)
+        cluster.until(lambda: node.seq >= seq)
+        assert (node.problems, node.dead) == (("the disk is full",), (0,))
+        assert cluster.view("one").reason == "the disk is full"
+        new.report()
+        cluster.until(lambda: not node.problems)
+
+
 def test_an_administrator_may_trust_a_node_that_relapsed(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one")

@@ -253,3 +253,19 @@ def test_what_stands_in_place_of_the_folder_of_output_is_put_aside_by_the_checks
             assert await gone(lambda: (state / "logs").is_dir())
 
     asyncio.run(scenario())
+
+
+def test_before_the_first_check_an_agent_does_not_say_that_all_is_well(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        checked = tmp_path / "checked"
+        command = f"while [ ! -e {checked} ]; do sleep 0.05; done; echo it burns; exit 1"
+        options = ("--health", command, "--health-interval", "20")
+        async with cluster(tmp_path / "s", *options) as (server, _):
+            await server.until(lambda: server.reports > 2)
+            assert server.newest is not None
+            assert not server.newest.health_known
+            checked.touch()
+            await server.until(lambda: server.newest and server.newest.health_known)
+            assert server.newest.problems == ("the health command ended with 1: it burns",)
+
+    asyncio.run(scenario())

@@ -19,6 +19,7 @@ from fairlead.cluster.agent.health import (
     CheckResult,
     HealthChecks,
     HealthOptions,
+    HealthReport,
     try_start,
 )
 from fairlead.cluster.agent.heartbeat import until_heartbeat_s
@@ -285,6 +286,7 @@ class Agent:
         self._urgent.clear()
         waiting, self._waiting = self._waiting, []
         self._seq += 1
+        health = self._health.report or HealthReport()
         asked = time.monotonic()
         try:
             orders = await self._client.report(
@@ -294,8 +296,9 @@ class Agent:
                     seq=self._seq,
                     holds=self._node.holds(),
                     orders_seq=self._node.orders_seq,
-                    problems=tuple(map(one_line, self._health.report.problems[:_TOLD])),
-                    dead=self._health.report.dead,
+                    problems=tuple(map(one_line, health.problems[:_TOLD])),
+                    dead=health.dead,
+                    health_known=self._health.report is not None,
                     checked=self._check.number,
                     check_problem=one_line(self._check.problem),
                 )

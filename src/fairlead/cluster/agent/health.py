@@ -141,7 +141,7 @@ class _Watched:
 
 
 class HealthChecks:
-    """``report`` is what was found last; ``run`` for ever."""
+    """``report`` is what was found last, None = nothing was checked yet; ``run`` for ever."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class HealthChecks:
         of_jobs: Callable[[], set[Path]] = set,
     ) -> None:
         """directories: of the agent; troubles: of the agent itself; of_jobs: directories of theirs."""
-        self.report = HealthReport()
+        self.report: HealthReport | None = None
         self.clock = ClockSkew()
         self._options = options
         self._troubles = troubles

@@ -111,7 +111,7 @@ class LeaseTable:
             node.awaited = None
         node.answered = node.orders.seq
         changed = self._take(node, message.holds) or follows
-        health = (message.problems, message.dead, message.checked)
+        health = (message.health_known, message.problems, message.dead, message.checked)
         changed, node.health = changed or health != node.health, health
         leases = self._renew(node)
         if leases:
@@ -130,6 +130,7 @@ class LeaseTable:
                 dead=message.dead,
                 checked=message.checked,
                 check_problem=message.check_problem,
+                health_known=message.health_known,
                 report=msgspec.Raw(msgspec.msgpack.encode(message)),
             )
         )

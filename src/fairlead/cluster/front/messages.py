@@ -222,10 +222,11 @@ class Reported(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     lease_until: float
     changed: bool  # is there more to it than progress?
     granted: tuple[tuple[int, int], ...]  # starts that ever got a lease
-    problems: tuple[str, ...] = ()  # these four: as in ``protocol.Report``
+    problems: tuple[str, ...] = ()  # these five: as in ``NodeReport``
     dead: tuple[int, ...] = ()
     checked: int = 0
     check_problem: str = ""
+    health_known: bool = True
     report: msgspec.Raw  # as the node sent it
 
     @property

@@ -148,6 +148,9 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     dead: tuple[Count, ...] = ()  # devices that do not work any more
     checked: Count = 0  # number of the newest test start that was made
     check_problem: Text = ""  # why it failed; "" = it did not
+    health_known: bool = (
+        True  # False: its checks have not come back yet, and ``problems`` says nothing
+    )
 
 
 class StartCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -191,7 +191,8 @@ class Fleet:
             node.seq = message.seq
             node.followed = max(node.followed, message.followed)
             node.said(message.report)
-            node.problems, node.dead = message.problems, message.dead
+            if message.health_known:  # else the checks of the agent before this one count
+                node.problems, node.dead = message.problems, message.dead
             node.checked, node.check_problem = message.checked, message.check_problem
             recovered, node.suspect = node.suspect, False
         if message.changed or recovered:
