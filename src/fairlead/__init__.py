@@ -12,7 +12,6 @@ needs besides; the standard library alone, Python 3.9 on) and ``fairlead`` (all 
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 if sys.version_info < (3, 9):  # noqa: UP036 # the agent's copy meets whatever Python a job has
     raise ImportError(
@@ -23,7 +22,10 @@ if sys.version_info < (3, 9):  # noqa: UP036 # the agent's copy meets whatever P
 
 from fairlead.client.version import __version__
 
+TYPE_CHECKING = False  # that of typing takes longer to import than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from fairlead.analysis.simulate import simulate
     from fairlead.client.iterator import Iterator
     from fairlead.client.lease import Lease
@@ -181,7 +183,7 @@ def _find_the_rest() -> None:
 _find_the_rest()
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _MODULE:
         raise AttributeError(f"module 'fairlead' has no attribute {name!r}")
     module = f"fairlead.{_MODULE[name]}"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fairlead.cli.main import COMMANDS
+from fairlead.cli.application import COMMANDS
 
 HEAVY = ("numba", "polars", "scipy", "numpy", "highspy", "fastapi", "grpc", "torch")
 

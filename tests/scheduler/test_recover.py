@@ -10,7 +10,7 @@ import pytest
 from tests.small import TABLE, job
 from typer.testing import CliRunner
 
-from fairlead.cli.main import app
+from fairlead.cli.application import app
 from fairlead.errors import CheckError, RunError
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (

@@ -11,7 +11,7 @@ from tests.small import TABLE, jct, job, run
 from typer.testing import CliRunner
 
 from fairlead.analysis.simulate import simulate
-from fairlead.cli.main import app
+from fairlead.cli.application import app
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts

@@ -8,6 +8,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from fairlead.cli import interrupts
+
 AFTER_DASHES = "fairlead.after_dashes"  # in the context's meta: the words behind the first --
 
 
@@ -65,8 +67,10 @@ class _Stub(TyperCommand):
         self.deferred = deferred
 
     def make_context(self, *arguments: Any, **named: Any) -> Any:
-        """The context of the command itself, which runs in this one's place."""
-        return self.deferred.load().make_context(*arguments, **named)
+        """The context of the command itself, which runs in this one's place: its work begins now."""
+        context = self.deferred.load().make_context(*arguments, **named)
+        interrupts.raise_it()
+        return context
 
 
 def group_of(commands: Iterable[Deferred]) -> type[TyperGroup]:

@@ -49,7 +49,6 @@ def main(fd: int, parent: int) -> None:
     import fairlead.simulator.simulation_run  # noqa: F401 - no point's seconds shall include it
 
     _end_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the parent decides when we end
     os.dup2(2, 1)  # what a solver prints is no answer to anybody
     with Connection(fd) as socket:
         socket.send_bytes(READY)

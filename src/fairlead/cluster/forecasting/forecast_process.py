@@ -9,7 +9,6 @@ how exact an answer is, never whether there is one.
 import logging
 import multiprocessing
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from fairlead.cluster.forecasting.forecast import (
 )
 from fairlead.errors import FairleadError
 from fairlead.model.arrays import Floats
+from fairlead.model.child_signals import deaf_to_interrupts
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.setup import Setup
 
@@ -147,7 +147,8 @@ class ForecastProcess:
                     name=self.name,
                     daemon=True,
                 )
-                self._process.start()
+                with deaf_to_interrupts():
+                    self._process.start()
                 theirs.close()
             return self._process, self._connection
 
@@ -165,7 +166,6 @@ class ForecastProcess:
 def _serve(connection: Connection, parent: int, niceness: int) -> None:
     """In the process: answer until there is nobody to be answered."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends this
     os.nice(niceness)
     while True:
         try:

@@ -30,6 +30,7 @@ from fairlead.cluster.front.messages import (
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.front_link import DriverLink
 from fairlead.errors import ConfigError, FairleadError
+from fairlead.model.child_signals import deaf_to_interrupts
 
 AGAIN_S = 0.5  # before the front is started anew, once it has ended soon after its start
 SOON_S = 5.0
@@ -152,11 +153,12 @@ class FrontSupervisor:
         assert self._http is not None
         # The directory is for people who look at the list of processes.
         arguments = (str(fd), str(os.getpid()), f"{self.directory}/")
-        return subprocess.Popen(
-            [sys.executable, "-m", *FRONT, *arguments],
-            pass_fds=(fd, self._http.fileno()),
-            stdin=subprocess.DEVNULL,
-        )
+        with deaf_to_interrupts():
+            return subprocess.Popen(
+                [sys.executable, "-m", *FRONT, *arguments],
+                pass_fds=(fd, self._http.fileno()),
+                stdin=subprocess.DEVNULL,
+            )
 
     def _take(self, message: Any) -> None:
         match message:

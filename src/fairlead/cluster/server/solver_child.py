@@ -59,7 +59,6 @@ class _Planners:
 def main(fd: int, parent: int) -> None:
     """Serve until the socket is closed. fd: of the socket; parent: process id of who started this."""
     _end_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the server decides when we end
     os.nice(NICE)  # on a full core leases are renewed first
     os.dup2(2, 1)  # what a policy prints is no answer to anybody
     jit.prepare()  # where no compiled kernels can be kept; else the server has seen to it

@@ -1,0 +1,49 @@
+"""What Ctrl-C does to the command line.
+
+Before a command has begun its work, and after it, the process ends at once and without a word. Meanwhile
+KeyboardInterrupt is raised, as everywhere in Python, and reaches the command wherever it hits: also in a
+callback of the interpreter's, which would print and forget it.
+"""
+
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False  # nothing is imported here that takes long: Ctrl-C is not settled before that
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+CODE = 128 + signal.SIGINT  # exit code of what was interrupted
+AGAIN_S = 0.02  # until an interrupt that was lost in a callback comes again
+
+
+def end_process() -> None:
+    """From now on Ctrl-C ends the process: nothing has been begun, or all is done. Where it is ignored, as
+    under nohup, or the caller has a handler, that stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+        sys.unraisablehook = _bring_back
+
+
+def raise_it() -> None:
+    """From now on it raises KeyboardInterrupt: a command begins its work."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(_number: int, _frame: "FrameType | None") -> None:
+    os._exit(CODE)  # whatever is being imported: no exception to be caught, or to be printed
+
+
+def _bring_back(problem: "Any") -> None:
+    """Of exceptions that nobody can catch: an interrupt comes again, where somebody can."""
+    if not issubclass(problem.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(problem)
+        return
+    import threading
+
+    main = threading.main_thread().ident  # it may sleep: another thread's signal would not wake it
+    again = threading.Timer(AGAIN_S, signal.pthread_kill, (main, signal.SIGINT))
+    again.daemon = True
+    again.start()
