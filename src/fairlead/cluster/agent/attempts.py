@@ -187,6 +187,14 @@ class NodeAttempt:
             if self.assignment.unmanaged:
                 self._pause(now)
 
+    def ended_for(self, rank: int, why: str, now: float) -> None:
+        """It is killed for what it did. why: a sentence."""
+        code = -int(signal.SIGKILL)
+        self.exit_code, self.state = code, "stopping"
+        self.failures.append(Failure(kind="signal", rank=rank, exit_code=code, message=why))
+        self.reason = self._why()
+        self._pause(now)
+
     def failed(self, rank: int, reason: str, now: float) -> None:
         """A rank could not be started."""
         cause = reason.removeprefix(f"rank {rank}: ")

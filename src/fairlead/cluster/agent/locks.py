@@ -60,6 +60,11 @@ def lock_slots(folder: Path, job: int, devices: Iterable[int]) -> dict[int | Non
     return held
 
 
+def slot_files(folder: Path, device: int) -> list[Path]:
+    """The lock files of the seats on a device."""
+    return _files(folder, 0, device)
+
+
 def forget_job(folder: Path, job: int) -> None:
     """Remove the lock file of a job; the caller holds its lock."""
     with contextlib.suppress(OSError):

@@ -397,7 +397,8 @@ class NodeController:
                 if message.obstacle:
                     _log.warning("job %d cannot start yet: %s", message.job, message.reason)
             case Failed():
-                start.failed(message.rank, message.reason, now)
+                end = start.ended_for if message.began else start.failed
+                end(message.rank, message.reason, now)
             case Exited():
                 if message.expired:
                     start.stop(EXPIRED, now)

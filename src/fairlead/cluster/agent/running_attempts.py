@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,6 +56,7 @@ class SpawnedAttempt:
     held: dict[int | None, int] | None = None  # lock of each device; None = it waits for them
     retry_s: float = 0.0  # not before this time
     waits_for: str = ""  # as the agent was told
+    look_s: float | None = None  # when to look for who holds its devices; None = nobody does
     zygote: Zygote | None = None  # that its ranks are forked from
     forking: dict[int, float] = field(default_factory=dict)  # rank -> until when
     leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
@@ -88,6 +90,12 @@ class SpawnedAttempt:
             return False
         company = other.key in self.launch.beside or self.key in other.launch.beside
         return company or not other.devices & self.devices
+
+    def lock_files(self, ground: Ground) -> dict[Path, int]:
+        """Lock file -> its device, of those that it needs."""
+        folder = ground.state / "locks"
+        files = {file: d for d in self.devices for file in locks.slot_files(folder, d)}
+        return files | {ground.devices.path(device): device for device in self.devices}
 
     def take_devices(self, ground: Ground) -> str:
         """Take the locks; "" = done, else why not. Raises OSError."""
@@ -205,6 +213,18 @@ class SpawnedAttempt:
         assert self.held is not None
         mine = [self.held[device] for device in (None, *rank.devices)]
         return [*mine, *(ground.devices.descriptor(device) for device in rank.devices)]
+
+
+def owner_of(one: proc.Process, running: Sequence[SpawnedAttempt]) -> SpawnedAttempt | None:
+    """The start that a process belongs to: by its session, its token, or those of its parents."""
+    above: proc.Process | None = one
+    while above is not None and above.pid not in (0, 1, os.getpid()):
+        token, session = proc.token_of(above.pid), above.session
+        for start in running:
+            if session in start.sessions or token == start.launch.token:
+                return start
+        above = proc.process(above.parent)
+    return None
 
 
 def _listener(path: str) -> tuple[int, int]:

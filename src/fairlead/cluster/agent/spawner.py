@@ -22,6 +22,7 @@ import msgspec
 from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.lock_holders import lock_holders
 from fairlead.cluster.agent.machine import AgentFiles, clear
 from fairlead.cluster.agent.prepared_processes import PreparedProcesses
 from fairlead.cluster.agent.running_attempts import (
@@ -29,6 +30,7 @@ from fairlead.cluster.agent.running_attempts import (
     Key,
     NotStartedError,
     SpawnedAttempt,
+    owner_of,
 )
 from fairlead.cluster.agent.spawner_messages import (
     EndAttempt,
@@ -51,6 +53,7 @@ from fairlead.cluster.agent.spawner_messages import (
 )
 from fairlead.cluster.agent.survivors import (
     end_survivors,
+    mark_of,
     read_records,
     remove_record,
 )
@@ -59,6 +62,8 @@ from fairlead.cluster.agent.warden import AttemptEnded, WardenLink
 from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
 
 _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
+_LOOK_S = 1.0  # before and between looks at who they are
+_NAMED = 3  # of them, in a reason
 _FULL_S = 1.0  # between tries when the disk is full
 _LATE_S = 0.3  # behind the end of a lease: that is the agent's business first
 _STRAYS_S = 0.005  # between looks for what a start has left behind
@@ -291,7 +296,7 @@ class Spawner:
     def _launch(self, start: SpawnedAttempt) -> None:
         """Raises OSError, before the first rank is started, where nothing can be written."""
         if why := start.take_devices(self._ground):
-            self._say_waits(start, why, obstacle=False)
+            self._find_holders(start, why)
             return
         start.record(self._ground)
         self._watch(start)
@@ -303,6 +308,41 @@ class Spawner:
             locks.release(logs)
         if not start.leaders and not start.forking:
             start.dead_s = time.monotonic()
+
+    def _find_holders(self, start: SpawnedAttempt, why: str) -> None:
+        """Its devices are not free. What ended just now takes a moment; then whoever holds them is looked for
+        among all processes, for a lock can be passed on: ended if it is a start's that has no claim to them,
+        else told of."""
+        now = time.monotonic()
+        if start.look_s is None:
+            start.look_s = now + _LOOK_S
+            self._say_waits(start, why, obstacle=False)
+        elif now >= start.look_s:
+            start.look_s = now + _LOOK_S
+            files = start.lock_files(self._ground)
+            found = [(one, files[path]) for one, path in lock_holders(files).items()]
+            if reasons := [why for one, device in found if (why := self._judge(one, device))]:
+                self._say_waits(start, "; ".join(reasons[:_NAMED]))
+
+    def _judge(self, holder: proc.Process, device: int) -> str:
+        """A process holds the lock of a device that a start waits for: why that is so, "" = it may, or it has
+        just been ended."""
+        if holder.pid in (self._warden.pid, *(zygote.pid for zygote in self._prepared.all())):
+            return ""  # for a moment, as it starts ranks
+        owner = owner_of(holder, [s for s in self._starts.values() if s.held is not None])
+        told = f"device {device} is not free: its lock is held by process {holder.pid}"
+        if owner is None:
+            mark = mark_of(self._record.incarnation)
+            if not proc.token_of(holder.pid).startswith(mark):
+                return f"{told}, which is no job's here"
+            proc.kill_exactly(holder, signal.SIGKILL)
+            return f"{told}, which a start that is over has left"
+        if device in owner.devices:
+            return "" if owner.kill_s is not None else f"{told} of job {owner.launch.job}"
+        if owner.kill_s is None:
+            why = f"process {holder.pid} held the lock of device {device}, which is not the job's"
+            self._fail(owner, owner.launch.ranks[0].rank, why, began=True)
+        return ""
 
     def _start_ranks(self, start: SpawnedAttempt, logs: list[int]) -> None:
         start.zygote = self._prepared.of(start.launch)
@@ -317,9 +357,9 @@ class Spawner:
         self._say_started(start)
         self._prepare(start.launch.modules)  # for the next one
 
-    def _fail(self, start: SpawnedAttempt, rank: int, reason: str) -> None:
+    def _fail(self, start: SpawnedAttempt, rank: int, reason: str, *, began: bool = False) -> None:
         job, epoch = start.key
-        self._tell(Failed(job=job, epoch=epoch, rank=rank, reason=reason))
+        self._tell(Failed(job=job, epoch=epoch, rank=rank, reason=reason, began=began))
         self._end(_end(start.launch, 0.0))
 
     def _say_started(self, start: SpawnedAttempt) -> None:

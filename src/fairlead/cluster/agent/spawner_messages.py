@@ -94,12 +94,13 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A rank cannot be started at all. ``Gone`` follows."""
+    """A rank cannot be started at all, or its start may not go on. ``Gone`` follows."""
 
     job: int
     epoch: int
     rank: int
     reason: str
+    began: bool = False  # it ran, and is killed for this
 
 
 class Exited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
