@@ -27,6 +27,7 @@ from fairlead.estimation.prior import SIGMA, USUAL_SLOPES, Prior
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.inputs import Input
 from fairlead.simulator.traces.throughput_tables import builtin_throughputs
@@ -78,8 +79,8 @@ def errors(given: argparse.Namespace) -> None:
         mine = FairleadEstimator(EstimatorSettings(known=known), table, 36.0, 0)
         users = UserEstimates.of(given.user_estimates, 0)
         jobs = [
-            Job(JobId(i), family, scale, 1e6, tenant=f"user-{i % 20}")
-            for i, (family, scale) in enumerate(table.job_types)
+            Job(JobId(i), one.name, one.scale_factor, 1e6, tenant=f"user-{i % 20}")
+            for i, one in enumerate(table.job_types)
         ]
         mine.submitted(jobs, users.about(table)(jobs))
         for rounds in range(4):
@@ -97,7 +98,7 @@ def speed() -> None:
     print(f"{'jobs':>7}{'running':>9}{'types':>7}{'CPU ms':>8}")
     for n, running in ((1000, 300), (10_000, 2500), (10_000, 10_000)):
         rate = np.exp(rng.normal(0, 1, (100, 5)))
-        table = Throughputs(slots, tuple((f"k{i}", 1) for i in range(100)), rate)
+        table = Throughputs(slots, tuple(JobType(f"k{i}") for i in range(100)), rate)
         mine = FairleadEstimator(EstimatorSettings(known=0.0), table, float(running), 0)
         kind = rng.integers(100, size=n)
         jobs = [Job(JobId(i), f"k{k}", 1, 1e6, tenant=f"u{i % 50}") for i, k in enumerate(kind)]

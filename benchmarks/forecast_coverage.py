@@ -40,6 +40,7 @@ from fairlead.model.commands import (
 )
 from fairlead.model.events import Event, RoundEnded
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.checkpoint import take_checkpoint
 from fairlead.scheduler.core.scheduler import Scheduler
@@ -74,9 +75,9 @@ class Workload:
         kinds = [
             k
             for k in table.job_types
-            if k[1] in (1, 2, 4) and table.fastest[table.row(*k) or 0] > 0
+            if k.scale_factor in (1, 2, 4) and table.fastest[table.row(k) or 0] > 0
         ]
-        kinds = [k for k in kinds if (table.rate[table.row(*k) or 0] > 0).all()]
+        kinds = [k for k in kinds if (table.rate[table.row(k) or 0] > 0).all()]
         gap_s = MEAN_H * 3600 / (LOAD * float(CLUSTER.capacity.sum())) * 1.4
         now_s, number = 0.0, 0
         while number < jobs:
@@ -85,13 +86,14 @@ class Workload:
             sweep = self._draw(kinds, rng), self._hours(rng)
             for _ in range(batch):
                 kind, hours = sweep if batch > 1 else (self._draw(kinds, rng), self._hours(rng))
-                steps = hours * 3600 * float(table.fastest[table.row(*kind) or 0]) / kind[1] ** 0.5
-                yield Arrival(now_s, Job(JobId(number), *kind, max(steps, 1.0)))
+                scale = kind.scale_factor
+                steps = hours * 3600 * float(table.fastest[table.row(kind) or 0]) / scale**0.5
+                yield Arrival(now_s, Job(JobId(number), kind.name, scale, max(steps, 1.0)))
                 number += 1
 
-    def _draw(self, kinds: list[tuple[str, int]], rng: np.random.Generator) -> tuple[str, int]:
+    def _draw(self, kinds: list[JobType], rng: np.random.Generator) -> JobType:
         scale = int(rng.choice([1, 2, 4], p=[0.8, 0.15, 0.05]))
-        fitting = [kind for kind in kinds if kind[1] == scale] or kinds
+        fitting = [kind for kind in kinds if kind.scale_factor == scale] or kinds
         return fitting[int(rng.integers(len(fitting)))]
 
     def _batch(self, rng: np.random.Generator) -> int:

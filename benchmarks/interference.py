@@ -61,7 +61,7 @@ class Fit:
 
 
 def measured(table: Throughputs) -> Measured:
-    kinds = [i for i, (_, scale) in enumerate(table.job_types) if scale == 1]
+    kinds = [i for i, one in enumerate(table.job_types) if one.scale_factor == 1]
     slots = [t for t, s in enumerate(table.slots) if s.locality is Locality.CONSOLIDATED]
     if table.colocated_rate is None:
         raise SystemExit("the file has no pairs")
@@ -69,7 +69,7 @@ def measured(table: Throughputs) -> Measured:
     beside = table.colocated_rate[np.ix_(kinds, kinds, slots)]
     normal = np.divide(beside, alone[:, None], out=np.zeros_like(beside), where=alone[:, None] > 0)
     return Measured(
-        tuple(table.job_types[i][0] for i in kinds),
+        tuple(table.job_types[i].name for i in kinds),
         tuple(table.slots[t].accelerator for t in slots),
         alone,
         normal,
@@ -228,10 +228,10 @@ def guesses(
 ) -> list[tuple[str, float]]:
     """Pressures of the families of the catalogue that the file does not have."""
     out = []
-    for (family, scale), rates in zip(table.job_types, table.rate, strict=True):
-        if scale == 1 and family not in data.families:
+    for one, rates in zip(table.job_types, table.rate, strict=True):
+        if one.scale_factor == 1 and one.name not in data.families:
             slowest = rates[rates > 0].min()
-            out.append((family, float(np.exp(intercept - slope * np.log(slowest)))))
+            out.append((one.name, float(np.exp(intercept - slope * np.log(slowest)))))
     return out
 
 

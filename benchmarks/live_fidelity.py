@@ -32,6 +32,7 @@ from fairlead.cluster.measure import measure as profile
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.model.cluster import SlotType
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.mechanism.settings import DEFAULT
 from fairlead.simulator.traces.throughput_tables import read_throughputs, write_throughputs_csv
@@ -285,7 +286,9 @@ def measured_rates(keep: Path | None) -> Throughputs:
         command = spec_of(Job(JobId(0), family, scale, 1.0), Path()).command
         for column, slot in enumerate(SLOTS):
             table[row, column] = profile(command, slot.accelerator, scale, 3.0).steps_per_s
-    rates = Throughputs(SLOTS, tuple(FAMILIES), table, source="measured")
+    rates = Throughputs(
+        SLOTS, tuple(JobType.parse(*one) for one in FAMILIES), table, source="measured"
+    )
     if keep is not None:
         write_throughputs_csv(rates, keep)
     return rates
@@ -316,7 +319,10 @@ def measured_cost(policy: str, rates: Throughputs) -> Cost:
 def told(rates: Throughputs) -> str:
     """The table in one line."""
     rows = zip(rates.job_types, rates.rate.tolist(), strict=True)
-    return "; ".join(f"{f} x {n} " + ", ".join(f"{r:.2f}" for r in row) for (f, n), row in rows)
+    return "; ".join(
+        f"{one.name} x {one.scale_factor} " + ", ".join(f"{r:.2f}" for r in row)
+        for one, row in rows
+    )
 
 
 HEAD = (

@@ -88,12 +88,12 @@ def level(table: str, cluster: str) -> None:
     devices), the least of all jobs and the mean."""
     rates, machines = read_throughputs(table), parse_cluster(cluster)
     rng = np.random.default_rng(0)
-    single = [kind for kind in rates.job_types if kind[1] == 1]
+    single = [one.name for one in rates.job_types if one.scale_factor == 1]
     jobs = [
-        Arrival(0.0, Job(JobId(n), *single[rng.integers(len(single))], 1e12)) for n in range(100)
+        Arrival(0.0, Job(JobId(n), single[rng.integers(len(single))], 1, 1e12)) for n in range(100)
     ]
     here = rates.columns(machines.slots)
-    equal = np.array([here.rate[here.row(a.job.family, 1)] @ machines.capacity for a in jobs])
+    equal = np.array([here.rate[here.row(a.job.job_type)] @ machines.capacity for a in jobs])
     equal /= machines.capacity.sum()
     print(f"{'':36}{'least':>9}{'mean':>9}{'moves/h':>9}{'lost':>10}")
     for cost_s in (0.0, *COSTS_S):

@@ -20,6 +20,7 @@ import numpy as np
 import fairlead
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.driver import Backend, Observer
@@ -99,7 +100,7 @@ def measure(name: str, *args: Any, **more: Any) -> None:
 def table(types: Sequence[str], families: int, seed: int = 0) -> Throughputs:
     """Made-up rates with the spread of the measured ones."""
     rng = np.random.default_rng(seed)
-    kinds = tuple((f"family {f}", s) for f in range(families) for s in SCALES)
+    kinds = tuple(JobType(f"family {f}", None, s) for f in range(families) for s in SCALES)
     alone = rng.lognormal(2, 1.5, (families, 1, 1)) * rng.lognormal(0, 0.6, (1, 1, len(types)))
     rate = alone * rng.lognormal(0, 0.3, (families, len(SCALES), len(types)))
     rate *= np.array(SCALES)[None, :, None] ** 0.9
@@ -117,11 +118,12 @@ def jobs(n: int, rates: Throughputs, devices: int, load: float, seed: int = 0) -
     time_s = np.concatenate([[0.0], np.cumsum(rng.exponential(gap_s, n - 1))])
     arrivals = []
     for i in range(n):
-        kind = (f"family {family[i]}", int(scale[i]))
-        row = rates.row(*kind)
+        kind = JobType(f"family {family[i]}", None, int(scale[i]))
+        row = rates.row(kind)
         assert row is not None
         steps = float(duration_s[i] * np.median(rates.rate[row]))
-        arrivals.append(Arrival(float(time_s[i]), Job(JobId(i), *kind, steps)))
+        job = Job(JobId(i), kind.name, kind.scale_factor, steps)
+        arrivals.append(Arrival(float(time_s[i]), job))
     return arrivals
 
 

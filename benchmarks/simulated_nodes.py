@@ -12,6 +12,7 @@ from fairlead.cluster.protocol.messages import (
     AttemptStatus,
     Orders,
 )
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -24,12 +25,14 @@ def families() -> list[str]:
     """Families that run on one device of each of the types."""
     table = read_throughputs("builtin")
     return [
-        f for f, scale in table.job_types if scale == 1 and all(_rate(table, f, t) for t in TYPES)
+        one.name
+        for one in table.job_types
+        if one.scale_factor == 1 and all(_rate(table, one.name, t) for t in TYPES)
     ]
 
 
 def _rate(table: Throughputs, family: str, accelerator: str) -> float:
-    row = table.row(family, 1)
+    row = table.row(JobType.parse(family))
     rates = () if row is None else zip(table.slots, table.rate[row].tolist(), strict=True)
     return max((r for s, r in rates if s.accelerator == accelerator), default=0.0)
 

@@ -6,7 +6,7 @@ python examples/compare_policies.py
 import numpy as np
 
 import fairlead
-from fairlead import Arrival, Cluster, Job, JobId
+from fairlead import Arrival, Cluster, Job, JobId, JobType
 
 KINDS = (
     ("BERT-large SQuAD (batch size 16)", 1),
@@ -35,7 +35,7 @@ def arrivals(n: int, rates: fairlead.Throughputs, rng: np.random.Generator) -> l
     jobs = []
     for i in range(n):
         family, devices = KINDS[rng.integers(len(KINDS))]
-        row = rates.row(family, devices)
+        row = rates.row(JobType.parse(family, devices))
         assert row is not None
         steps = float(hours[i] * 3600 * rates.fastest[row])
         jobs.append(Arrival(float(time_s[i]), Job(JobId(i), family, devices, steps)))

@@ -16,11 +16,12 @@ from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.mechanism.settings import DEFAULT, MechanismSettings
 from fairlead.scheduler.setup import Setup, build
 from fairlead.simulator.recording.metrics import Result
+from tests.job_types import job_types
 
 # steps/s by scale factor on a fast and a slow type
 TABLE = Throughputs(
     (SlotType("fast"), SlotType("slow")),
-    (("net", 1), ("net", 2), ("net", 4)),
+    job_types(("net", 1), ("net", 2), ("net", 4)),
     np.array([[10.0, 5.0], [18.0, 9.0], [32.0, 16.0]]),
 )
 

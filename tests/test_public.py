@@ -26,6 +26,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Job",
         "JobId",
         "JobSpec",
+        "JobType",
         "Lease",
         "Node",
         "Observer",

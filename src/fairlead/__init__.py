@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fairlead.model.allocation import Allocation, SolveReport
     from fairlead.model.cluster import Cluster, Node, SlotType
     from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+    from fairlead.model.job_type import JobType
     from fairlead.model.plan import Planner, Policy, RoundPlan, Schedule, Stateful
     from fairlead.model.snapshot import Snapshot
     from fairlead.model.throughputs import Throughputs
@@ -84,6 +85,7 @@ __all__ = [
     "Job",
     "JobId",
     "JobSpec",
+    "JobType",
     "Lease",
     "Node",
     "Observer",
@@ -137,6 +139,7 @@ _MODULE = {
     "Job": "model.job",
     "JobId": "model.job",
     "JobSpec": "cluster.protocol.job_spec",
+    "JobType": "model.job_type",
     "Lease": "client.lease",
     "Node": "model.cluster",
     "Observer": "scheduler.driver",

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.analysis.solve_benchmark import (
     problem,
@@ -33,7 +34,7 @@ def call(*arguments: str) -> int:
 
 def table_of(*slots: SlotType) -> Throughputs:
     rate = np.arange(1.0, 2 * len(slots) + 1).reshape(2, len(slots))
-    return Throughputs(slots, (("LM", 1), ("ResNet", 4)), rate)
+    return Throughputs(slots, job_types(("LM", 1), ("ResNet", 4)), rate)
 
 
 def test_one_row_for_each_policy_and_number_of_types(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +126,13 @@ def test_further_types_are_mixes_and_pairs_slow_down_as_on_the_first() -> None:
 def test_a_table_that_cannot_serve_says_so() -> None:
     with pytest.raises(ConfigError, match="no consolidated rates"):
         problem(table_of(SlotType("a", Locality.SCATTERED)), 5, 1)
-    lone = Throughputs((SlotType("a"),), (("LM", 3),), np.ones((1, 1)))
+    lone = Throughputs(
+        (SlotType("a"),),
+        job_types(
+            ("LM", 3),
+        ),
+        np.ones((1, 1)),
+    )
     with pytest.raises(ConfigError, match="no kind of job with 1 or 2 or 4 or 8 devices"):
         problem(lone, 5, 1)
 

@@ -2,6 +2,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.job_types import job_types
 
 from fairlead.cli.main import main
 from fairlead.cluster import measure as profiling
@@ -77,5 +78,5 @@ def test_the_command_line_writes_a_table_that_others_read(
     assert "restart_s" in said
     assert "fast=1" in said
     got = read_throughputs(table)
-    assert got.job_types == (("sleeper", 1),)
+    assert got.job_types == job_types(("sleeper", 1))
     assert 60 < got.rate[0, 0] < 220

@@ -27,6 +27,7 @@ from fairlead.model.events import (
     RoundEnded,
 )
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler import journal
 from fairlead.scheduler.core import invariants
@@ -77,7 +78,7 @@ class Means:
         for one, slot, rate in zip(report.jobs, report.slot, report.rate, strict=True):
             number = int(one)
             if number not in self.rate:
-                row = self.throughputs.row(*self.kinds[number])
+                row = self.throughputs.row(JobType.parse(*self.kinds[number]))
                 assert row is not None
                 self.rate[number] = self.throughputs.rate[row].copy()
             if abs(self.rate[number][slot] - rate) > 1e-6 * rate:

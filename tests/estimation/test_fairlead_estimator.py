@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.errors import ConfigError
 from fairlead.estimation.fairlead_estimator import FairleadEstimator
@@ -8,6 +9,7 @@ from fairlead.estimation.messages import Measurement
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 
 SLOTS = (SlotType("fast"), SlotType("mid"), SlotType("slow"))
@@ -17,7 +19,7 @@ RATES = {
     ("c", 1): [3.0, 2.0, 1.0],
     ("d", 1): [50.0, 20.0, 10.0],
 }
-TABLE = Throughputs(SLOTS, tuple(RATES), np.array(list(RATES.values())))
+TABLE = Throughputs(SLOTS, job_types(*RATES), np.array(list(RATES.values())))
 
 
 def estimator(
@@ -60,7 +62,13 @@ def test_a_job_of_the_catalogue_goes_by_its_kind() -> None:
 
 def test_a_claim_moves_little_of_what_the_table_knows_and_all_of_what_it_does_not() -> None:
     mine = estimator()
-    unknown = TABLE.learned((("x", 1),), SLOTS, np.ones((1, 3)))
+    unknown = TABLE.learned(
+        job_types(
+            ("x", 1),
+        ),
+        SLOTS,
+        np.ones((1, 3)),
+    )
     mine.table(unknown)
     mine.submitted([job(1), job(2, "x")], np.array([[16.0, 8.0, 4.0], [16.0, 8.0, 4.0]]))
     assert rate(mine, 1) == pytest.approx([8.0, 4.0, 2.0], rel=0.12)
@@ -69,7 +77,15 @@ def test_a_claim_moves_little_of_what_the_table_knows_and_all_of_what_it_does_no
 
 def test_a_measurement_on_one_type_tells_of_the_others_through_their_ratio() -> None:
     mine = estimator()
-    mine.table(TABLE.learned((("x", 1),), SLOTS, np.ones((1, 3))))
+    mine.table(
+        TABLE.learned(
+            job_types(
+                ("x", 1),
+            ),
+            SLOTS,
+            np.ones((1, 3)),
+        )
+    )
     mine.submitted([job(2, "x")], None)
     mine.measured(report([(2, 2, 7.0)]))
     believed = rate(mine, 2)
@@ -115,7 +131,15 @@ def test_a_user_who_always_doubles_is_seen_through() -> None:
     mine, rng = estimator(known=0.0), np.random.default_rng(1)
     for number in range(40):
         true = np.exp(rng.normal(1, 1)) * np.array([4.0, 2.0, 1.0])
-        mine.table(mine._table.learned(((f"f{number}", 1),), SLOTS, true[None]))
+        mine.table(
+            mine._table.learned(
+                job_types(
+                    (f"f{number}", 1),
+                ),
+                SLOTS,
+                true[None],
+            )
+        )
         mine.submitted([job(number, f"f{number}")], 2 * true[None])
         if number < 39:
             mine.measured(report([(number, slot, true[slot]) for slot in (number % 3,)]))
@@ -143,7 +167,7 @@ def test_the_noise_of_rounds_is_learned() -> None:
 
 def test_where_a_job_cannot_run_nothing_is_believed_unless_asked_for() -> None:
     holes = Throughputs(
-        SLOTS, (*TABLE.job_types, ("x", 1)), np.vstack([TABLE.rate, [6.0, 0.0, 2.0]])
+        SLOTS, (*TABLE.job_types, JobType.parse("x", 1)), np.vstack([TABLE.rate, [6.0, 0.0, 2.0]])
     )
     for unseen, least in ((False, 0.0), (True, 1.0)):
         mine = estimator(holes, unseen=unseen)
@@ -198,7 +222,7 @@ def test_what_was_learned_is_kept_over_a_restart_and_over_other_slot_types() -> 
 def test_a_job_that_adapts_begins_anew_as_its_new_kind() -> None:
     rows = np.array([[8.0, 4.0, 2.0], [4.0, 2.0, 1.0]])
     kinds = (("n (batch size 16)", 1), ("n (batch size 32)", 1))
-    mine = estimator(Throughputs(SLOTS, kinds, rows))
+    mine = estimator(Throughputs(SLOTS, job_types(*kinds), rows))
     mine.submitted([job(1, "n (batch size 16)")], None)
     mine.measured(report([(1, 0, 5.0)]))
     mine.adapted(np.array([1]), np.array([32]))
@@ -211,7 +235,9 @@ def test_two_rounds_on_each_type_are_enough_whatever_users_say() -> None:
     speed = np.exp(
         rng.normal(1, 1.5, (40, 1)) + np.array([2.0, 1.0, 0.0]) + rng.normal(0, 0.3, (40, 3))
     )
-    mine = estimator(Throughputs(SLOTS, tuple((f, 1) for f in families), speed), known=0.0)
+    mine = estimator(
+        Throughputs(SLOTS, tuple(JobType.parse(f, 1) for f in families), speed), known=0.0
+    )
     liars = np.where(rng.random(20) < 0.3, 2.0, 1.0)
     jobs = [job(i, families[i], f"u{i % 20}") for i in range(40)]
     claims = speed * np.exp(rng.normal(0, 0.7, (40, 3))) * liars[np.arange(40) % 20, None]
@@ -244,7 +270,7 @@ def test_a_right_claim_of_a_job_that_brings_rates_is_not_made_worse_by_others_of
     slow, fast = "job [0123abcd]", "job [4567cdef]"
     table = Throughputs(
         TABLE.slots,
-        (*TABLE.job_types, (slow, 1), (fast, 1)),
+        (*TABLE.job_types, JobType.parse(slow, 1), JobType.parse(fast, 1)),
         np.vstack([TABLE.rate, np.full((2, len(TABLE.slots)), 1.0)]),
     )
     believed = estimator()
@@ -262,7 +288,9 @@ def test_a_right_claim_of_a_job_that_brings_rates_is_not_made_worse_by_others_of
 def test_rates_that_a_job_brings_outweigh_the_table_for_its_family() -> None:
     own = "a [0123abcd]"
     table = Throughputs(
-        TABLE.slots, (*TABLE.job_types, (own, 1)), np.vstack([TABLE.rate, 5.0 * TABLE.rate[:1]])
+        TABLE.slots,
+        (*TABLE.job_types, JobType.parse(own, 1)),
+        np.vstack([TABLE.rate, 5.0 * TABLE.rate[:1]]),
     )
     believed = estimator()
     believed.table(table)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.errors import ConfigError
 from fairlead.estimation.estimator import make_estimator, parse
@@ -30,7 +31,7 @@ def slowdown(seed: int = 0) -> np.ndarray:
 def table(seed: int = 0) -> Throughputs:
     rate = np.random.default_rng(seed + 1).uniform(1.0, 10.0, (N, 2))
     kinds = tuple((f"net {i}", 1) for i in range(N))
-    return Throughputs(SLOTS, kinds, rate, slowdown(seed) * rate[:, None, :])
+    return Throughputs(SLOTS, job_types(*kinds), rate, slowdown(seed) * rate[:, None, :])
 
 
 def estimator(spec: str) -> GavelEstimator:

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.estimation.fairlead_estimator import FairleadEstimator
 from fairlead.estimation.job_table import EstimatorSettings
@@ -8,6 +9,7 @@ from fairlead.estimation.pairs import Pairs
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 
 SLOTS = (SlotType("x"), SlotType("y"))
@@ -21,7 +23,7 @@ def truth(seed: int = 0) -> Throughputs:
     log = suffers[:, None, None] + presses[None, :, None] + rng.normal(-0.1, 0.03, (N, N, 2))
     rate = np.exp(rng.normal(1, 1, (N, 2)))
     pair = rate[:, None, :] * np.exp(np.minimum(log, -0.01))
-    return Throughputs(SLOTS, tuple((f"k{i}", 1) for i in range(N)), rate, pair)
+    return Throughputs(SLOTS, tuple(JobType.parse(f"k{i}", 1) for i in range(N)), rate, pair)
 
 
 def slowing(table: Throughputs, a: int, b: int) -> Floats:
@@ -33,7 +35,7 @@ def slowing(table: Throughputs, a: int, b: int) -> Floats:
 def test_what_the_table_has_is_believed_and_what_was_measured_outweighs_it() -> None:
     table = truth()
     pairs = Pairs(table, table)
-    one, two = pairs.rows([("k0", 1)], [("k1", 1)])
+    one, two = pairs.rows([JobType.parse("k0", 1)], [JobType.parse("k1", 1)])
     assert pairs.slowing(one, two)[0][0] == pytest.approx(slowing(table, 0, 1))
     for _ in range(5):
         pairs.learn(one, two, np.array([1]), np.array([-1.0]), np.array([0.0025]))
@@ -74,16 +76,20 @@ def test_a_kind_that_was_measured_with_a_few_is_completed_for_all() -> None:
 def test_an_attempt_that_failed_is_not_made_again() -> None:
     table = truth()
     pairs = Pairs(table, table)
-    one, two = pairs.rows([("k0", 1)], [("k1", 1)])
+    one, two = pairs.rows([JobType.parse("k0", 1)], [JobType.parse("k1", 1)])
     pairs.refuse(one, two, np.array([0]))
     names, rate = np.array([0, 2]), table.rate[:2]
-    pair, colocated_rate = pairs.say(names, [("k0", 1), ("k1", 1)], rate, np.zeros(0, np.int64))
+    pair, colocated_rate = pairs.say(
+        names, [JobType.parse("k0", 1), JobType.parse("k1", 1)], rate, np.zeros(0, np.int64)
+    )
     assert pair.tolist() == [[0, 2]]
     assert colocated_rate[0, 0].tolist() == [0.0, 0.0]
     known = table.colocated_rate
     assert known is not None
     assert colocated_rate[0, 1] == pytest.approx([known[0, 1, 1], known[1, 0, 1]])
-    again = pairs.say(names, [("k0", 1), ("k1", 1)], rate, np.zeros(0, np.int64))
+    again = pairs.say(
+        names, [JobType.parse("k0", 1), JobType.parse("k1", 1)], rate, np.zeros(0, np.int64)
+    )
     assert not len(again[0])
 
 
@@ -114,8 +120,16 @@ def test_measured_pairs_reach_the_core() -> None:
 
 
 def test_a_table_without_pairs_says_nothing() -> None:
-    table = Throughputs(SLOTS, (("k0", 1),), np.ones((1, 2)))
+    table = Throughputs(
+        SLOTS,
+        job_types(
+            ("k0", 1),
+        ),
+        np.ones((1, 2)),
+    )
     pairs = Pairs(table, table)
-    one, _ = pairs.rows([("k0", 1)], [])
+    one, _ = pairs.rows([JobType.parse("k0", 1)], [])
     pairs.learn(one, one, np.array([0]), np.array([-1.0]), np.array([0.01]))
-    assert not len(pairs.say(np.array([0]), [("k0", 1)], np.ones((1, 2)), np.array([0]))[0])
+    assert not len(
+        pairs.say(np.array([0]), [JobType.parse("k0", 1)], np.ones((1, 2)), np.array([0]))[0]
+    )

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.estimation.user_bias import (
     START_SD,
@@ -63,7 +64,15 @@ def test_what_was_kept_is_taken_up() -> None:
 
 def test_whoever_trusts_believes_what_is_said_but_for_where_a_job_cannot_run() -> None:
     slots = (SlotType("x"), SlotType("y"), SlotType("z"))
-    trusting = Trusting(Throughputs(slots, (("a", 1),), np.array([[4.0, 2.0, 0.0]])))
+    trusting = Trusting(
+        Throughputs(
+            slots,
+            job_types(
+                ("a", 1),
+            ),
+            np.array([[4.0, 2.0, 0.0]]),
+        )
+    )
     trusting.submitted([Job(JobId(3), "a", 1, 10.0)], np.array([[9.0, np.nan, 5.0]]))
     told = trusting.beliefs()
     assert told is not None

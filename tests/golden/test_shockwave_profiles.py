@@ -49,10 +49,10 @@ def test_profiles_equal_the_reference(golden: str, trace: str, rates: str, share
         assert made.epochs == expected["num_epochs"]
         runs = [[batch, len(list(run))] for batch, run in groupby(every_epoch(made))]
         assert runs == expected["bs_rle"]
-        seconds = epoch_s(made, job.family, job.scale_factor, table, released=True)[:, 0]
+        seconds = epoch_s(made, job.job_type, table, released=True)[:, 0]
         by_batch = {str(b): s for b, s in zip(made.batches, seconds.tolist(), strict=True)}
         assert by_batch == expected["epoch_duration_by_bs"]
-        alone = exclusive_s(made, job.family, job.scale_factor, table, released=True)
+        alone = exclusive_s(made, job.job_type, table, released=True)
         assert alone.tolist() == [expected["exclusive_runtime"]]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import ConfigError
-from fairlead.model.adaptation import Adaptation, Mode, epochs_between, steps_per_epoch, with_batch
+from fairlead.model.adaptation import Adaptation, Mode, epochs_between, steps_per_epoch
 from fairlead.model.batch_size_rules import (
     LARGEST,
     SAMPLES,
@@ -20,6 +20,7 @@ from fairlead.model.batch_size_rules import (
 )
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 
 SIZES = {
@@ -110,20 +111,21 @@ def test_the_released_profile_of_a_job() -> None:
 def test_running_alone() -> None:
     """1,000 samples in batches of 300 and 600: 4 and 2 steps an epoch; 1.5 epochs of the second."""
     family = "net (batch size 300)"
-    kinds = ((family, 1), (with_batch(family, 600), 1))
+    one = JobType.parse(family)
+    kinds = (one, one.with_batch_size(600))
     slots = (SlotType("fast"), SlotType("slow"), SlotType("never"))
     table = Throughputs(slots, kinds, np.array([[2.0, 1.0, 1.0], [1.0, 0.5, 0.0]]))
     own = batch_schedule(
         family, 1, 14.0, Mode.SCHEDULE, samples=1000, schedule=((0, 300), (2, 600))
     )
-    assert epoch_s(own, family, 1, table).tolist() == [[2.0, 4.0, 4.0], [2.0, 4.0, inf]]
-    assert exclusive_s(own, family, 1, table).tolist() == [7.0, 14.0, inf]
+    assert epoch_s(own, one, table).tolist() == [[2.0, 4.0, 4.0], [2.0, 4.0, inf]]
+    assert exclusive_s(own, one, table).tolist() == [7.0, 14.0, inf]
     whole = batch_schedule(
         family, 1, 14.0, Mode.SCHEDULE, samples=1000, schedule=((0, 300), (2, 600)), released=True
     )
-    theirs = exclusive_s(whole, family, 1, table, released=True)
+    theirs = exclusive_s(whole, one, table, released=True)
     assert theirs[0] == pytest.approx(2 * (1000 / 300) / 2 + 2 * (1000 / 600) / 1)
-    assert exclusive_s(own, family, 2, table).tolist() == [inf, inf, inf]
+    assert exclusive_s(own, JobType.parse(family, 2), table).tolist() == [inf, inf, inf]
 
 
 @pytest.mark.parametrize(

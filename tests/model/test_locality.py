@@ -1,13 +1,14 @@
 """Which slot types there are on a cluster, and which of them a policy need look at."""
 
 import numpy as np
+from tests.job_types import job_types
 
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.throughputs import Throughputs
 
 TABLE = Throughputs(
     (SlotType("a"), SlotType("a", Locality.SCATTERED), SlotType("b")),
-    (("net", 1), ("net", 2), ("odd", 2)),
+    job_types(("net", 1), ("net", 2), ("odd", 2)),
     np.array([[10.0, 10.0, 5.0], [18.0, 9.0, 8.0], [4.0, 6.0, 3.0]]),
 )
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.model.adaptation import Adaptation, batch_of, with_batch
+from fairlead.model.adaptation import Adaptation
 from fairlead.model.cluster import Cluster
+from fairlead.model.job_type import JobType
 from fairlead.model.snapshot import Regimes, Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.instances import fresh_snapshot
@@ -43,7 +44,7 @@ def snapshot_of_adapting(
         k = len(announced.batches)
         batch[i, :k], per_epoch[i, :k] = announced.batches, announced.steps_per_epoch
         for c, size in enumerate(announced.batches):
-            found = table.row(with_batch(row.family, size), row.scale)
+            found = table.row(JobType.parse(row.family, row.scale).with_batch_size(size))
             assert found is not None
             kind[i, c] = found
         for epoch in np.arange(0.0, row.progress, 1.0):
@@ -63,7 +64,7 @@ def snapshot_of_adapting(
         np.ones(n),
         (epochs - progress) * per_epoch[at, now],
     )
-    assert all(batch_of(row.family) is not None for row in rows)
+    assert all(JobType.parse(row.family).batch_size is not None for row in rows)
     ran_s = np.array([row.ran_s for row in rows])
     received = np.zeros((n, len(table.slots)))
     received[:, 0] = ran_s

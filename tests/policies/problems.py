@@ -14,6 +14,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
+from tests.job_types import job_types
 from tests.programmes import Programme
 
 ACCELERATORS = ("a", "b", "c")
@@ -23,7 +24,7 @@ KINDS = tuple((family, scale) for family in FAMILIES for scale in (1, 2, 4))
 
 def table(rate: Floats) -> Throughputs:
     """A table of FAMILIES x scale factor 1, 2, 4 on ACCELERATORS from (12, 3) rates."""
-    return Throughputs(tuple(SlotType(a) for a in ACCELERATORS), KINDS, rate)
+    return Throughputs(tuple(SlotType(a) for a in ACCELERATORS), job_types(*KINDS), rate)
 
 
 def optimising(name: str, profile: str = "default") -> Policy:

@@ -14,6 +14,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
+from tests.job_types import job_types
 from tests.policies.problems import matches, optimising
 from tests.programmes import PROGRAMMES, UNIQUE
 
@@ -35,7 +36,7 @@ def instance(
     size = scale or [1] * n
     kinds = tuple((f"job {i}", size[i]) for i in range(n))
     pair = np.where((rate > 0)[:, None] & (rate > 0), colocated_rate * rate[:, None], 0.0)
-    table = Throughputs(tuple(SlotType(a) for a in accelerators), kinds, rate, pair)
+    table = Throughputs(tuple(SlotType(a) for a in accelerators), job_types(*kinds), rate, pair)
     weights = np.ones(n) if weight is None else weight
     left = np.linspace(1e3, 1e5, n) if steps is None else steps
     jobs = [

@@ -14,6 +14,7 @@ from fairlead.policies import registry
 from fairlead.policies.entities import Entity, read_entities
 from fairlead.policies.water_filling import WaterFilling
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
+from tests.job_types import job_types
 
 TREE = """
 [research]
@@ -38,7 +39,13 @@ def file(tmp_path: Path, text: str) -> Path:
 
 def problem(tenants: list[str], devices: int) -> Snapshot:
     """Jobs of one device each and rate 1, in this order."""
-    table = Throughputs((SlotType("a"),), (("f", 1),), np.ones((1, 1)))
+    table = Throughputs(
+        (SlotType("a"),),
+        job_types(
+            ("f", 1),
+        ),
+        np.ones((1, 1)),
+    )
     jobs = [InstanceJob(i, "f", tenant=tenant) for i, tenant in enumerate(tenants)]
     return snapshot_of(jobs, Cluster.of({"a": devices}), table)
 

@@ -19,6 +19,7 @@ from fairlead.policies.gandiva import Gandiva
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.python_random_stream import PythonRandomStream
 from fairlead.scheduler.journal import replay
+from tests.job_types import job_types
 from tests.policies.pairs import problem, units, with_beside
 from tests.policies.problems import snapshots
 
@@ -121,7 +122,14 @@ def test_every_job_is_in_one_unit_and_units_have_equal_parts(snapshot: Snapshot,
     assert devices[in_force] == pytest.approx(np.minimum(equal, scale[in_force]))
 
 
-RATES = Throughputs((SlotType("x"),), (("net", 1),), np.array([[1.0]]), np.array([[[0.8]]]))
+RATES = Throughputs(
+    (SlotType("x"),),
+    job_types(
+        ("net", 1),
+    ),
+    np.array([[1.0]]),
+    np.array([[[0.8]]]),
+)
 
 
 def test_a_run_that_was_interrupted_draws_as_if_it_had_not_been(tmp_path: Path) -> None:

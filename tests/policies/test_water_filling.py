@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 
 from fairlead.model.arrays import Bools, Floats
 from fairlead.model.cluster import Cluster, SlotType
+from fairlead.model.job_type import JobType
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.common import proportional_rate
@@ -22,6 +23,7 @@ from fairlead.policies.water_filling import (
     WaterFilling,
 )
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
+from tests.job_types import job_types
 from tests.policies.problems import rich_snapshots
 
 SLACK = 1e-8  # part of a height that it may lose to the solver's tolerance
@@ -215,7 +217,7 @@ def test_packed_levels_are_the_literal_ones(problem: tuple[Snapshot, Entities]) 
 
 def test_a_job_that_is_faster_beside_another_than_alone_rises_above_its_best_alone() -> None:
     pair = np.array([[[0.0], [1.2]], [[1.0], [0.0]]])
-    table = Throughputs((SlotType("a"),), (("f", 1), ("g", 1)), np.ones((2, 1)), pair)
+    table = Throughputs((SlotType("a"),), job_types(("f", 1), ("g", 1)), np.ones((2, 1)), pair)
     snapshot = snapshot_of([InstanceJob(0, "f"), InstanceJob(1, "g")], Cluster.of({"a": 1}), table)
     height = PackedWaterFilling().allocate(snapshot).throughput(snapshot)
     assert height == pytest.approx([1.2, 1.0])
@@ -226,7 +228,7 @@ def test_a_start_from_a_sample_does_not_matter(monkeypatch: pytest.MonkeyPatch) 
     rng = np.random.default_rng(0)
     kinds = tuple((f"f{i}", int(s)) for i, s in enumerate(rng.choice([1, 2, 4], 700)))
     rate = rng.lognormal(0.0, 0.7, (700, 3))
-    table = Throughputs(tuple(SlotType(a) for a in "abc"), kinds, rate)
+    table = Throughputs(tuple(SlotType(a) for a in "abc"), job_types(*kinds), rate)
     jobs = [InstanceJob(i, *kind, weight=float(rng.choice([1, 5]))) for i, kind in enumerate(kinds)]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 150, "b": 150, "c": 150}), table)
     sampled = WaterFilling().allocate(snapshot)
@@ -242,7 +244,7 @@ def test_an_earlier_answer_makes_it_quicker_and_no_different() -> None:
     rng = np.random.default_rng(1)
     table = Throughputs(
         tuple(SlotType(a) for a in "ab"),
-        tuple((f"f{i}", 1) for i in range(20)),
+        tuple(JobType.parse(f"f{i}", 1) for i in range(20)),
         rng.lognormal(0.0, 0.7, (20, 2)),
     )
     jobs = [InstanceJob(i, f"f{i % 20}", weight=1.0 + i % 3) for i in range(90)]

@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.job_types import job_types
 from tests.small import core
 
 from fairlead.analysis.simulate import simulate
@@ -54,7 +55,7 @@ def tables(draw: st.DrawFn) -> Throughputs:
         if not any(row):
             row[draw(st.integers(0, 2))] = draw(rates)
         rows.append(row)
-    return Throughputs(tuple(SlotType(t) for t in TYPES), kinds, np.array(rows))
+    return Throughputs(tuple(SlotType(t) for t in TYPES), job_types(*kinds), np.array(rows))
 
 
 @st.composite

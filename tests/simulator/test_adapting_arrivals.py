@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.errors import ConfigError, ThroughputError
 from fairlead.model.adaptation import Mode
@@ -84,7 +85,9 @@ def test_short_accordion_jobs_stay_static() -> None:
 
 def test_only_families_that_run_are_drawn() -> None:
     kinds = ((FAMILIES[0], 1), (FAMILIES[0], 2), (FAMILIES[5], 1), ("GPT", 1))
-    table = Throughputs((SlotType("tpu"),), kinds, np.array([[1.0], [2.0], [0.0], [1.0]]))
+    table = Throughputs(
+        (SlotType("tpu"),), job_types(*kinds), np.array([[1.0], [2.0], [0.0], [1.0]])
+    )
     jobs = [
         arrival.job
         for arrival in adapting_arrivals(
@@ -92,7 +95,13 @@ def test_only_families_that_run_are_drawn() -> None:
         )
     ]
     assert {(job.family, job.scale_factor) for job in jobs} == {(FAMILIES[0], 1), (FAMILIES[0], 2)}
-    none = Throughputs((SlotType("tpu"),), (("GPT", 1),), np.ones((1, 1)))
+    none = Throughputs(
+        (SlotType("tpu"),),
+        job_types(
+            ("GPT", 1),
+        ),
+        np.ones((1, 1)),
+    )
     with pytest.raises(ThroughputError, match="no family of Shockwave has a rate"):
         adapting_arrivals(none, mean_interarrival_s=1.0)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.errors import ConfigError, ThroughputError
 from fairlead.model.cluster import Cluster, SlotType
@@ -26,7 +27,7 @@ from fairlead.simulator.traces.trace import Trace
 
 def table(*kinds: tuple[str, int], accelerators: tuple[str, ...] = ("v100", "h100")) -> Throughputs:
     rate = np.arange(1.0, 1 + len(kinds) * len(accelerators)).reshape(len(kinds), -1)
-    return Throughputs(tuple(SlotType(a) for a in accelerators), kinds, rate)
+    return Throughputs(tuple(SlotType(a) for a in accelerators), job_types(*kinds), rate)
 
 
 SMALL = table(("B", 1), ("A3C", 1), ("B", 2), ("B", 4), ("B", 8))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 from tests.small import jct, job
 
 from fairlead.analysis.simulate import simulate
@@ -17,7 +18,7 @@ from fairlead.simulator.recording.metrics import Result
 
 TABLE = Throughputs(
     (SlotType("fast"), SlotType("fast", Locality.SCATTERED)),
-    (("net", 1), ("net", 2), ("net", 4)),
+    job_types(("net", 1), ("net", 2), ("net", 4)),
     np.array([[10.0, 10.0], [18.0, 9.0], [32.0, 0.0]]),
 )
 UNAWARE = replace(DEFAULT, scattered=False)

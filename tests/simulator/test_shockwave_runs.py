@@ -13,6 +13,7 @@ from fairlead.model.adaptation import Adaptation, Mode
 from fairlead.model.cluster import SlotType
 from fairlead.model.events import RequirementsChanged, Solved
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.job_type import JobType
 from fairlead.model.plan import Schedule
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.shockwave.options import DEFAULT, RELEASED
@@ -28,7 +29,7 @@ from fairlead.simulator.ground_truth import GroundTruth
 SIZES = (10, 20, 40)
 TABLE = Throughputs(
     (SlotType("fast"), SlotType("slow")),
-    tuple((f"Net (batch size {b})", s) for s in (1, 2) for b in SIZES),
+    tuple(JobType.parse(f"Net (batch size {b})", s) for s in (1, 2) for b in SIZES),
     np.array([[4.0, 1.0], [3.0, 0.5], [2.0, 0.3]] * 2),
 )
 

@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from tests.job_types import job_types
 
 from fairlead.analysis.simulate import simulate
 from fairlead.model.adaptation import Adaptation, Mode, steps_per_epoch
@@ -34,7 +35,7 @@ SAMPLES = 1_000
 KINDS = tuple((f"net (batch size {b})", scale) for b in BATCHES for scale in (1, 2))
 RATES = np.array([[10.0, 4.0], [18.0, 7.0], [7.0, 3.5], [12.0, 6.0], [5.0, 1.5], [9.0, 2.0],
                   [3.0, 1.2], [5.5, 2.0]])  # fmt: skip
-TABLE = Throughputs((SlotType("a"), SlotType("b")), KINDS, RATES)
+TABLE = Throughputs((SlotType("a"), SlotType("b")), job_types(*KINDS), RATES)
 
 
 def job(

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.inputs import Input
 from fairlead.simulator.options import Options
@@ -12,7 +14,13 @@ from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.user_estimates import UserEstimates
 
 SLOTS = (SlotType("fast"), SlotType("slow"), SlotType("never"))
-TABLE = Throughputs(SLOTS, (("a", 1),), np.array([[8.0, 2.0, 0.0]]))
+TABLE = Throughputs(
+    SLOTS,
+    job_types(
+        ("a", 1),
+    ),
+    np.array([[8.0, 2.0, 0.0]]),
+)
 
 
 def jobs(n: int) -> list[Job]:
@@ -93,7 +101,7 @@ def test_a_liar_gains_no_more_than_a_round() -> None:
     """The user of the longest job says that it is ten times as fast as it is: whoever believes that takes it
     for the shortest."""
     types = parse_cluster("only=1").slots
-    table = Throughputs(types, tuple((f"k{i}", 1) for i in range(4)), np.ones((4, 1)))
+    table = Throughputs(types, tuple(JobType.parse(f"k{i}", 1) for i in range(4)), np.ones((4, 1)))
     rounds = (26, 20, 21, 22)
     arrivals = [
         Arrival(0.0, Job(JobId(i), f"k{i}", 1, 360.0 * n, tenant=f"user-{i}"))

@@ -63,7 +63,7 @@ def problem(
     kind = _kinds(table, jobs, rng)
     heavy = rng.random(jobs) < HEAVY
     minutes = 10 ** rng.uniform(*SECONDS, jobs)
-    scale = np.array([scale for _, scale in table.job_types])
+    scale = np.array([one.scale_factor for one in table.job_types])
     devices = max(8, round(float(scale[kind].sum()) / LOAD / types))
     names = [slot.accelerator for slot in table.slots]
     cluster = Cluster.of(dict.fromkeys(names, devices), devices, dict.fromkeys(names, 1.0))
@@ -108,7 +108,7 @@ def with_types(table: Throughputs, types: int) -> Throughputs:
 
 def _kinds(table: Throughputs, jobs: int, rng: np.random.Generator) -> Ints:
     """(jobs,) rows of the table, of those that can run at all."""
-    scale = np.array([scale for _, scale in table.job_types])
+    scale = np.array([one.scale_factor for one in table.job_types])
     able = (table.rate > 0).any(axis=1)
     rows = {s: np.flatnonzero(able & (scale == s)) for s in MIX if (able & (scale == s)).any()}
     if not rows:

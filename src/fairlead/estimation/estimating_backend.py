@@ -13,7 +13,6 @@ import numpy as np
 
 from fairlead.estimation.estimator import Estimator
 from fairlead.estimation.messages import Beliefs, Measurement
-from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.commands import (
     Command,
@@ -31,7 +30,8 @@ from fairlead.model.events import (
     RoundOutcome,
 )
 from fairlead.model.job import Job
-from fairlead.model.throughputs import JobType, Throughputs
+from fairlead.model.job_type import JobType
+from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.driver import Backend
 
 Claims = Callable[
@@ -148,7 +148,7 @@ class EstimatingBackend:
 
     def _submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            self._jobs[job.id] = _Known((job.family, job.scale_factor), job.total_steps)
+            self._jobs[job.id] = _Known(job.job_type, job.total_steps)
         self.estimator.submitted(jobs, None if self.claims is None else self.claims(jobs))
 
     def _end(self, jobs: list[int]) -> None:
@@ -161,8 +161,7 @@ class EstimatingBackend:
         columns = (event.jobs, event.batch, event.total_steps, event.steps_done)
         for job, batch, total, done in zip(*(c.tolist() for c in columns), strict=True):
             known = self._jobs[job]
-            family, scale = known.kind
-            known.kind, known.total = (with_batch(family, batch), scale), total
+            known.kind, known.total = known.kind.with_batch_size(batch), total
             if self._round is not None and job in self._round.job_groups:
                 known.will_have = done
             else:

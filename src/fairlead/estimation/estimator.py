@@ -16,6 +16,7 @@ from fairlead.estimation.messages import Beliefs, Measurement
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.job import Job
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 
 __all__ = [
@@ -114,7 +115,7 @@ def make_estimator(
 def check_spec(spec: str) -> None:
     """ConfigError names what is wrong with a spec."""
     slot = (SlotType("any"),)
-    table = Throughputs(slot, (("any", 1),), np.ones((1, 1)))
+    table = Throughputs(slot, (JobType("any"),), np.ones((1, 1)))
     make_estimator(spec, table, Cluster((Node("any", "any", 1),)), 0)
 
 

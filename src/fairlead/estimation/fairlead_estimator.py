@@ -29,13 +29,13 @@ from fairlead.estimation.job_table import (
 )
 from fairlead.estimation.messages import Beliefs, Measurement
 from fairlead.estimation.pairs import Pairs
-from fairlead.estimation.prior import Prior, base_of
+from fairlead.estimation.prior import Prior
 from fairlead.estimation.user_bias import COMMON, UserBias
-from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job import Job
-from fairlead.model.throughputs import JobType, Throughputs
+from fairlead.model.job_type import JobType
+from fairlead.model.throughputs import Throughputs
 
 JOB_COMMON, JOB_OWN = 0.15, 0.08  # sd of what a job deviates from its kind: on all slots, on each
 NOISE = 0.05  # sd of a round's measurement, until measurements tell
@@ -118,8 +118,8 @@ class FairleadEstimator:
         tree, old, more = self.tree, self.jobs, len(new)
         self.slots = self.slots + new
         self.tree = GaussianTree(Prior(self._catalogue, self.slots))
-        for row, (family, scale) in enumerate(tree.kinds):
-            self.tree.kind(family, scale)
+        for row, kind in enumerate(tree.kinds):
+            self.tree.kind(kind)
             info, shift = np.pad(tree.info[row], (0, more)), np.pad(tree.shift[row], (0, more))
             self.tree.add(np.array([row]), info[None], shift[None])
         self._kind_said = np.pad(self._kind_said, ((0, 0), (0, more)), constant_values=-1.0)
@@ -136,10 +136,10 @@ class FairleadEstimator:
             return
         here, at = self.jobs, self.jobs.grow(len(jobs))
         here.id[at] = [job.id for job in jobs]
-        here.kind[at] = [self._kind(job.family, job.scale_factor) for job in jobs]
+        here.kind[at] = [self._kind(job.job_type) for job in jobs]
         here.user[at] = [self.users.row(job.tenant) for job in jobs]
         here.scale[at] = [job.scale_factor for job in jobs]
-        here.cannot[at] = self._cannot([(job.family, job.scale_factor) for job in jobs])
+        here.cannot[at] = self._cannot([job.job_type for job in jobs])
         here.named[at], here.dare[at], here.claim[at], here.stale[at] = -1, -1, np.nan, True
         if claimed is not None:
             here.claim[at, self._columns] = np.log(np.where(claimed > 0, claimed, np.nan))
@@ -147,8 +147,8 @@ class FairleadEstimator:
         self._row.update(zip(here.id[at].tolist(), range(at.start, at.stop), strict=True))
         self._fresh = True
 
-    def _kind(self, family: str, scale: int) -> int:
-        row = self.tree.kind(family, scale)
+    def _kind(self, kind: JobType) -> int:
+        row = self.tree.kind(kind)
         missing = len(self.tree.kinds) - len(self._kind_said)
         if missing:
             more = np.full((missing, len(self.slots)), -1.0)
@@ -163,7 +163,7 @@ class FairleadEstimator:
         """(kinds, slots) where the table has no rate; none where rates that it lacks are to be predicted."""
         out: Bools = np.zeros((len(kinds), len(self.slots)), np.bool_)
         if not self.settings.unseen and len(kinds):
-            row = [self._table.row(family, scale) for family, scale in kinds]
+            row = [self._table.row(kind) for kind in kinds]
             known = np.array([r is not None for r in row], np.bool_)
             rate = self._table.rate[np.array([r or 0 for r in row], np.int64)]
             out[:, self._columns] = (rate <= 0) & known[:, None]
@@ -176,10 +176,9 @@ class FairleadEstimator:
             row = self._row.get(job)
             if row is None:
                 continue
-            family, scale = kinds[self.jobs.kind[row]]
-            other = (with_batch(base_of(family), now), scale)
+            other = kinds[self.jobs.kind[row]].measured.with_batch_size(now)
             here = self.jobs
-            here.kind[row] = self._kind(*other)
+            here.kind[row] = self._kind(other)
             here.cannot[row] = self._cannot([other])[0]
             here.weight[row], here.info[row], here.shift[row] = 0.0, 0.0, 0.0
             here.claim[row], here.held[row], here.doubted[row] = np.nan, False, False
@@ -469,8 +468,8 @@ class FairleadEstimator:
         books, users = self.users.state_dict()
         kinds = self._kinds
         return {
-            "families": np.array([family for family, _ in kinds], np.str_),
-            "scales": np.array([scale for _, scale in kinds], np.int64),
+            "families": np.array([kind.name for kind in kinds], np.str_),
+            "scales": np.array([kind.scale_factor for kind in kinds], np.int64),
             "slots": np.array([f"{s.accelerator}|{s.locality.value}" for s in self.slots], np.str_),
             "info": self.tree.info.copy(),
             "shift": self.tree.shift.copy(),
@@ -489,7 +488,7 @@ class FairleadEstimator:
         here: Ints = np.array([at[slot] for slot in theirs], np.int64)
         kinds = zip(kept["families"].tolist(), kept["scales"].tolist(), strict=True)
         for old, (family, scale) in enumerate(kinds):
-            row, n = self._kind(family, scale), len(self.slots)
+            row, n = self._kind(JobType.parse(family, scale)), len(self.slots)
             info, shift = np.zeros((n, n)), np.zeros(n)
             info[np.ix_(here, here)] = kept["info"][old]
             # Deviations were from what the table then had.

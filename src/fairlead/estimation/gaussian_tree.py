@@ -10,7 +10,7 @@ import numpy as np
 
 from fairlead.estimation.prior import Prior
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.throughputs import JobType
+from fairlead.model.job_type import JobType
 
 
 class GaussianTree:
@@ -34,12 +34,12 @@ class GaussianTree:
         self.cov: Floats = np.zeros((0, n, n))
         self._stale = False
 
-    def kind(self, family: str, scale: int) -> int:
+    def kind(self, kind: JobType) -> int:
         """The row of a kind, new or not."""
-        row = self.kinds.get((family, scale))
+        row = self.kinds.get(kind)
         if row is not None:
             return row
-        given = self.prior.kind(family, scale)
+        given = self.prior.kind(kind)
         if given.model not in self._models:
             self._models[given.model] = len(self._models)
             self._model_pull = _more(self._model_pull, given.model_pull)
@@ -49,9 +49,9 @@ class GaussianTree:
         self._pull, self._own = _more(self._pull, given.pull), _more(self._own, given.own)
         self.info = _more(self.info, np.zeros_like(given.own))
         self.shift = _more(self.shift, np.zeros_like(given.mean))
-        self.kinds[family, scale] = len(self.kinds)
+        self.kinds[kind] = len(self.kinds)
         self._stale = True
-        return self.kinds[family, scale]
+        return self.kinds[kind]
 
     def add(self, kind: Ints, info: Floats, shift: Floats) -> None:
         """Jobs tell more of their kinds, or (negative) take back. kind: (jobs,); the others as here."""

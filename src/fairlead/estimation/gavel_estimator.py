@@ -21,10 +21,10 @@ from fairlead.errors import ConfigError
 from fairlead.estimation.estimator import part
 from fairlead.estimation.matrix_completion import complete
 from fairlead.estimation.messages import Beliefs, Measurement
-from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality
 from fairlead.model.job import Job
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 
 STREAM = 4  # added to the seed: the release's stream for the estimator
@@ -126,8 +126,7 @@ def _by_type(slowdown: Floats) -> Floats:
 class _Job:
     """A job in the system that may be packed."""
 
-    family: str
-    scale: int
+    job_type: JobType
     kind: int  # row of the table
     like: int  # the kind that it is taken for
     own: bool = False  # has it been measured in a pair?
@@ -178,8 +177,9 @@ class GavelEstimator:
         side_by_side = [slot.locality is Locality.CONSOLIDATED for slot in table.slots]
         self._families: dict[int, list[int]] = {}  # scale factor -> kinds, in order of the table
         self._fingerprints: dict[int, Fingerprints] = {}
-        for scale in sorted({scale for _, scale in table.job_types}):
-            kinds = [k for k in range(n) if packed[k] and table.job_types[k][1] == scale]
+        for scale in sorted({one.scale_factor for one in table.job_types}):
+            fitting = [one.scale_factor == scale for one in table.job_types]
+            kinds = [k for k in range(n) if packed[k] and fitting[k]]
             if kinds:
                 known = self._slowdown[np.ix_(kinds, kinds)][:, :, side_by_side]
                 seed = self.seed + STREAM + 1000 * (scale - 1)
@@ -200,12 +200,12 @@ class GavelEstimator:
         jobs, self._jobs = self._jobs, {}
         self._users, self._said, self._new = {}, set(), {}
         for job, one in jobs.items():
-            self._match(job, one.family, one.scale, one.own)
+            self._match(job, one.job_type, one.own)
 
     def submitted(self, jobs: Sequence[Job], claimed: Floats | None) -> None:  # noqa: ARG002
         """Match each to a reference."""
         for job in jobs:
-            self._match(job.id, job.family, job.scale_factor)
+            self._match(job.id, job.job_type)
 
     def adapted(self, jobs: Ints, batch: Ints) -> None:
         """Match them again, as what they are now."""
@@ -213,7 +213,7 @@ class GavelEstimator:
             one = self._jobs.get(job)
             if one is not None:
                 self.ended(np.array([job]))
-                self._match(job, with_batch(one.family, size), one.scale)
+                self._match(job, one.job_type.with_batch_size(size))
 
     def measured(self, report: Measurement) -> None:
         """Pairs that ran are believed to be what they were."""
@@ -254,13 +254,13 @@ class GavelEstimator:
             self._pairs = {p: r for p, r in self._pairs.items() if not gone.intersection(p)}
             self._changed = {p: None for p in self._changed if not gone.intersection(p)}
 
-    def _match(self, job: int, family: str, scale: int, own: bool = False) -> None:
-        kind = self._table.row(family, scale)
+    def _match(self, job: int, job_type: JobType, own: bool = False) -> None:
+        kind, scale = self._table.row(job_type), job_type.scale_factor
         families = self._families.get(scale, [])
         if kind is None or kind not in families:
             return
         like = families[self._fingerprints[scale].match(families.index(kind))]
-        self._jobs[job] = _Job(family, scale, kind, like, own)
+        self._jobs[job] = _Job(job_type, kind, like, own)
         self._enter(job)
 
     def _enter(self, job: int) -> None:

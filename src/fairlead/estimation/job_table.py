@@ -97,7 +97,7 @@ def known_part(table: Throughputs, part: float, seed: int) -> Throughputs | None
     families = sorted(table.families)
     order = np.random.default_rng((seed, 11)).permutation(len(families))
     chosen = {families[i] for i in order[: round(part * len(families))].tolist()}
-    rows = [i for i, (family, _) in enumerate(table.job_types) if family in chosen]
+    rows = [i for i, one in enumerate(table.job_types) if one.name in chosen]
     if not rows:
         return None
     pair = None if table.colocated_rate is None else table.colocated_rate[np.ix_(rows, rows)]

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairlead.estimation.prior import is_own
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.throughputs import JobType, Throughputs
+from fairlead.model.job_type import JobType, RateSource
+from fairlead.model.throughputs import Throughputs
 
 SUFFERS, PRESSES, SLOT = 0.3, 0.3, 0.5  # sd of the terms
 USUAL = -0.2  # mean of the slot's term
@@ -129,7 +129,7 @@ class Pairs:
     def _look_up(self) -> tuple[Floats, Bools]:
         """(kinds, kinds, slots) log slowing in the table and whether it may be taken as known."""
         table, kinds = self._table, list(self._kinds)
-        row = [table.row(*kind) for kind in kinds]
+        row = [table.row(kind) for kind in kinds]
         at = np.array([0 if r is None else r for r in row], np.int64)
         there = np.array([r is not None for r in row], np.bool_)
         alone = table.rate[at][:, None, :]
@@ -141,7 +141,9 @@ class Pairs:
         listed[can] = np.log((pair / np.where(alone > 0, alone, 1.0))[can])
         catalogue = self._catalogue
         mine = [
-            catalogue is not None and catalogue.row(*kind) is not None and not is_own(kind[0])
+            catalogue is not None
+            and catalogue.row(kind) is not None
+            and kind.source is not RateSource.DECLARED
             for kind in kinds
         ]
         known = np.array(mine, np.bool_)

@@ -10,20 +10,17 @@ lacks through other batch sizes and scale factors of its model. Where only the r
 on the same type is known besides the ratio at one, this is the formula by which Sia (SOSP'23) starts jobs.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fairlead.model.adaptation import batch_of
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Locality, SlotType
-from fairlead.model.throughputs import JobType, Throughputs
+from fairlead.model.job_type import JobType, RateSource
+from fairlead.model.throughputs import Throughputs
 from fairlead.policies.solve.dense_linear_algebra import cholesky, solve_lower
 
-_TAG = re.compile(r" \[[0-9a-f]{8}\]$")  # a kind that was made of the rates that a job brings
-_BATCH = re.compile(r" \(batch size \d+\)$")
 _USUAL = 64  # batch size to which slopes refer; taken where a family names none
 
 
@@ -51,21 +48,6 @@ SIGMA = Sigmas()
 # its owner says that it is another one, and two programs of one name need have nothing in common.
 OWN_RATES, OWN_RATES_SLOT = 3.0, 2.0
 USUAL_SLOPES = (-0.5, 0.85, -0.38)  # of batch size, scale factor, spread: where no table says other
-
-
-def base_of(family: str) -> str:
-    """The family itself, of a kind that was made of the rates that a job brings."""
-    return _TAG.sub("", family)
-
-
-def is_own(family: str) -> bool:
-    """Was the kind made of the rates that a job brings? Its row then is what the user says."""
-    return _TAG.search(family) is not None
-
-
-def model_of(family: str) -> str:
-    """The model of a family: without the batch size."""
-    return _BATCH.sub("", base_of(family))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +94,7 @@ class Prior:
         log_rate: Floats = np.zeros(0)
         if table is not None:
             rows, columns = np.nonzero(table.rate > 0)
-            known = [not is_own(family) for family, _ in table.job_types]
+            known = [one.source is RateSource.MEASURED for one in table.job_types]
             at = [(r, c) for r, c in zip(rows.tolist(), columns.tolist(), strict=True) if known[r]]
             kinds = [(table.job_types[r], table.slots[c]) for r, c in at]
             log_rate = np.log([table.rate[r, c] for r, c in at])
@@ -142,11 +124,10 @@ class Prior:
         likelihood of the standard deviations."""
         return self._whitened, self._factor
 
-    def kind(self, family: str, scale: int) -> KindPrior:
+    def kind(self, kind: JobType) -> KindPrior:
         """What is known of a kind, in the table or not."""
-        model = model_of(family)
-        mine = self._cells([((base_of(family), scale), slot) for slot in self.slots])
-        its = self._cells([((model, 1), slot) for slot in self.slots])
+        mine = self._cells([(kind.measured, slot) for slot in self.slots])
+        its = self._cells([(JobType(kind.family), slot) for slot in self.slots])
         n = len(self.slots)
         stacked = _stack(self._root_cells(), its, mine)
         level = np.repeat([_ROOT, _MODEL, _ALL], n)
@@ -154,9 +135,9 @@ class Prior:
         root, middle, low = slice(0, n), slice(n, 2 * n), slice(2 * n, 3 * n)
         model_pull, model_own = _regress(joint, middle, root)
         pull, own = _regress(joint, low, middle)
-        if is_own(family):
+        if kind.source is RateSource.DECLARED:
             own = own + OWN_RATES**2 + OWN_RATES_SLOT**2 * np.eye(n)
-        return KindPrior(mean[low], pull, own, model, model_pull, model_own)
+        return KindPrior(mean[low], pull, own, kind.family, model_pull, model_own)
 
     def _conditional(self, cells: _Cells, level: "int | Ints") -> tuple[Floats, Floats]:
         """Mean and covariance of these, given the table; level: how many of the terms they have."""
@@ -190,18 +171,19 @@ class Prior:
 
     def _cells(self, places: Iterable[tuple[JobType, SlotType]]) -> _Cells:
         rows, slopes = [], []
-        for (family, scale), slot in places:
+        for kind, slot in places:
+            scale = kind.scale_factor
             apart = slot.locality is Locality.SCATTERED
-            names = (("kind", family, scale), ("model", model_of(family)))
+            names = (("kind", kind), ("model", kind.family))
             where = (("type", slot.accelerator), ("slot", slot.accelerator, apart))
             rows.append([self._number(name) for name in (*names, *where)])
-            batch = batch_of(family) or _USUAL
+            batch = kind.batch_size or _USUAL
             slopes.append([np.log(batch / _USUAL), np.log(scale), float(apart and scale > 1)])
-        kind, model, type_, slot_ = np.array(rows, np.int64).reshape(-1, 4).T
-        return _Cells(kind, model, type_, slot_, np.array(slopes, np.float64).reshape(-1, 3))
+        number, model, type_, slot_ = np.array(rows, np.int64).reshape(-1, 4).T
+        return _Cells(number, model, type_, slot_, np.array(slopes, np.float64).reshape(-1, 3))
 
     def _root_cells(self) -> _Cells:
-        return self._cells([(("", 1), slot) for slot in self.slots])
+        return self._cells([(JobType(""), slot) for slot in self.slots])
 
     def _number(self, name: object) -> int:
         return self._numbers.setdefault(name, len(self._numbers))

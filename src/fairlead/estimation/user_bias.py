@@ -105,7 +105,7 @@ class Trusting:
         """Take their word."""
         if claimed is None:
             return
-        kind = [self._table.row(job.family, job.scale_factor) for job in jobs]
+        kind = [self._table.row(job.job_type) for job in jobs]
         table = self._table.rate[np.array(kind, np.int64)]
         self._jobs.append(np.array([job.id for job in jobs], np.int64))
         self._rate.append(np.where(np.isnan(claimed) | (table <= 0), table, claimed))

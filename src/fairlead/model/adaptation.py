@@ -1,9 +1,8 @@
 """Jobs that change their batch size while they train: epochs, schedules, and what they mean in steps."""
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import ceil
 
 import numpy as np
@@ -11,8 +10,6 @@ import numpy as np
 from fairlead.model.arrays import Floats, Ints
 
 MOST_REGIMES = 16  # batch sizes that one job may use
-
-_FAMILY = re.compile(r"^(?P<model>.*) \(batch size (?P<batch>\d+)\)$")
 
 
 class Mode(StrEnum):
@@ -77,18 +74,3 @@ def epochs_between(adaptation: Adaptation, first: float, last: float) -> Floats:
     spent = np.clip(np.minimum(ends, last) - np.maximum(starts, first), 0.0, None)
     total = np.bincount(adaptation.regimes, spent, len(adaptation.batches))
     return total.astype(np.float64)
-
-
-@lru_cache(maxsize=4096)
-def batch_of(family: str) -> int | None:
-    """The batch size in a family's name, such as 64 in ``ResNet-50 (batch size 64)``; None if it has
-    none."""
-    found = _FAMILY.match(family)
-    return None if found is None else int(found["batch"])
-
-
-@lru_cache(maxsize=4096)
-def with_batch(family: str, batch: int) -> str:
-    """The family with another batch size; a name that states none is returned as it is."""
-    found = _FAMILY.match(family)
-    return family if found is None else f"{found['model']} (batch size {batch})"

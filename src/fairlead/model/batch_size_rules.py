@@ -21,12 +21,11 @@ from fairlead.model.adaptation import (
     MOST_REGIMES,
     Adaptation,
     Mode,
-    batch_of,
     steps_per_epoch,
-    with_batch,
 )
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job import Job
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 
 Schedule = tuple[tuple[int, int], ...]  # (first epoch, batch size)
@@ -106,11 +105,6 @@ GNS: Mapping[str, Mapping[int, Mapping[int, tuple[int, ...]]]] = {
 }
 
 
-def model_of(family: str) -> str:
-    """The model in a family's name, such as ResNet-50 in ``ResNet-50 (batch size 64)``."""
-    return family.partition(" (batch size ")[0]
-
-
 def batch_schedule(
     family: str,
     scale_factor: int,
@@ -176,19 +170,17 @@ def adaptation_fault(adaptation: Adaptation, family: str) -> str | None:
         return f"batch sizes must be >= 1, got {min(adaptation.batches)}"
     if len(adaptation.batches) > MOST_REGIMES:
         return f"at most {MOST_REGIMES} batch sizes, got {len(adaptation.batches)}"
-    if adaptation.schedule[0][1] != (batch := batch_of(family)):
+    if adaptation.schedule[0][1] != (batch := JobType.parse(family).batch_size):
         first = adaptation.schedule[0][1]
         return f"the schedule must start with the family's batch size {batch}, got {first}"
     return None
 
 
-def rates(
-    adaptation: Adaptation, family: str, scale_factor: int, throughputs: Throughputs
-) -> Floats:
+def rates(adaptation: Adaptation, job_type: JobType, throughputs: Throughputs) -> Floats:
     """(batches, slots) steps/s of the whole job alone, 0 = cannot run there."""
     found = np.zeros((len(adaptation.batches), len(throughputs.slots)))
     for i, batch in enumerate(adaptation.batches):
-        row = throughputs.row(with_batch(family, batch), scale_factor)
+        row = throughputs.row(job_type.with_batch_size(batch))
         if row is not None:
             found[i] = throughputs.rate[row]
     return found
@@ -196,8 +188,7 @@ def rates(
 
 def epoch_s(
     adaptation: Adaptation,
-    family: str,
-    scale_factor: int,
+    job_type: JobType,
     throughputs: Throughputs,
     *,
     released: bool = False,
@@ -207,21 +198,20 @@ def epoch_s(
     steps = adaptation.steps_per_epoch
     if released:
         steps = adaptation.samples / np.array(adaptation.batches, np.float64)
-    rate = rates(adaptation, family, scale_factor, throughputs)
+    rate = rates(adaptation, job_type, throughputs)
     return np.divide(steps[:, None], rate, out=np.full_like(rate, inf), where=rate > 0)
 
 
 def exclusive_s(
     adaptation: Adaptation,
-    family: str,
-    scale_factor: int,
+    job_type: JobType,
     throughputs: Throughputs,
     *,
     released: bool = False,
 ) -> Floats:
     """(slots,) seconds that the whole job runs alone on each slot type, inf where it cannot run at one
     of its batch sizes. Shockwave's ``exclusive_runtime`` (released: equal to it to the last bit)."""
-    seconds = epoch_s(adaptation, family, scale_factor, throughputs, released=released)
+    seconds = epoch_s(adaptation, job_type, throughputs, released=released)
     if not released:
         total: Floats = adaptation.epochs_in @ seconds
         return total
@@ -240,18 +230,19 @@ def growth(model: str, batch: int, scale_factor: int) -> Schedule:
 
 
 def _batch_and_samples(family: str, samples: int | None) -> tuple[int, int]:
-    batch = batch_of(family)
+    job_type = JobType.parse(family)
+    batch = job_type.batch_size
     if batch is None:
         raise ConfigError(f"{family}: the name states no batch size, as in 'LM (batch size 20)'")
     if samples is None:
-        samples = SAMPLES.get(model_of(family))
+        samples = SAMPLES.get(job_type.family)
     if samples is None:
         raise ConfigError(f"{family}: the number of samples per epoch is not known")
     return batch, samples
 
 
 def _adaptable(family: str, mode: Mode) -> str:
-    model = model_of(family)
+    model = JobType.parse(family).family
     if model not in SAMPLES:
         known = ", ".join(SAMPLES)
         raise ConfigError(f"{family}: no rule for mode {mode.value}; there is one for {known}")

@@ -8,8 +8,8 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.model.plan import PlannerAnswer, Schedule
-from fairlead.model.throughputs import JobType
 
 
 class RoundOutcome(IntEnum):

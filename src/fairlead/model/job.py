@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NewType
 
 from fairlead.model.adaptation import Adaptation
+from fairlead.model.job_type import JobType
 
 JobId = NewType("JobId", int)
 
@@ -14,7 +15,7 @@ class Job:
     """A training job as its owner describes it. Readers check the fields; this class stores them."""
 
     id: JobId
-    family: str  # model family with its batch size, a key of the throughput table
+    family: str  # the name of its job type: model and batch size
     scale_factor: int  # devices used at once, all of one accelerator type
     total_steps: float
     weight: float = 1.0
@@ -22,6 +23,11 @@ class Job:
     slo_s: float | None = None  # seconds from arrival to deadline; None = no deadline
     duration_s: float | None = None  # running time that the trace states, if it states one
     adaptation: Adaptation | None = None  # None: it keeps its batch size
+
+    @property
+    def job_type(self) -> JobType:
+        """What its rates depend on, at its first batch size."""
+        return JobType.parse(self.family, self.scale_factor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,18 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 
 from fairlead.errors import ThroughputError
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality, SlotType
-
-JobType: TypeAlias = tuple[str, int]  # (family, scale factor)
+from fairlead.model.job_type import JobType
 
 
 @dataclass(frozen=True)
 class Throughputs:
-    """A table of rates. A job type is a (family, scale factor); a column is a slot type."""
+    """A table of rates: a row is a job type, a column a slot type."""
 
     slots: tuple[SlotType, ...]
     job_types: tuple[JobType, ...]
@@ -33,16 +31,16 @@ class Throughputs:
                 f"expected {(len(self.job_types), len(self.slots))}"
             )
         object.__setattr__(self, "_row", {job_type: i for i, job_type in enumerate(self.job_types)})
-        object.__setattr__(self, "_families", frozenset(family for family, _ in self.job_types))
+        object.__setattr__(self, "_families", frozenset(one.name for one in self.job_types))
 
     @property
     def families(self) -> frozenset[str]:
-        """Every family with at least one row."""
+        """Names of the job types, without their scale factors."""
         return self._families  # type: ignore[attr-defined, no-any-return]
 
-    def row(self, family: str, scale_factor: int) -> int | None:
+    def row(self, job_type: JobType) -> int | None:
         """The row of a job type, or None where the table has none."""
-        return self._row.get((family, scale_factor))  # type: ignore[attr-defined, no-any-return]
+        return self._row.get(job_type)  # type: ignore[attr-defined, no-any-return]
 
     @cached_property
     def fastest(self) -> Floats:
@@ -102,14 +100,10 @@ class Throughputs:
             )
         bad = np.argwhere(~((rate >= 0) & (rate < np.inf)))
         if len(bad):
-            family, scale = job_types[bad[0, 0]]
             raise ThroughputError(
-                f"rate of {family!r} at scale factor {scale}: must be a number >= 0, "
-                f"got {rate[tuple(bad[0])]}"
+                f"rate of {job_types[bad[0, 0]]}: must be a number >= 0, got {rate[tuple(bad[0])]}"
             )
-        new = tuple(
-            dict.fromkeys(job_type for job_type in job_types if self.row(*job_type) is None)
-        )
+        new = tuple(dict.fromkeys(job_type for job_type in job_types if self.row(job_type) is None))
         more = len(new)
         table = np.vstack([self.rate, np.zeros((more, len(self.slots)))])
         pair = (
@@ -137,10 +131,10 @@ class Throughputs:
             )
         if not ((colocated >= 0) & (colocated < np.inf)).all():
             raise ThroughputError("rates of pairs: must be numbers >= 0")
-        others = [self.row(*job_type) for job_type in colocated_rate]
+        others = [self.row(job_type) for job_type in colocated_rate]
         if None in others:
             missing = colocated_rate[others.index(None)]
-            raise ThroughputError(f"no rate for {missing[0]!r} at scale factor {missing[1]}")
+            raise ThroughputError(f"no rate for {missing}")
         n = len(self.job_types)
         pair = (
             np.zeros((n, n, len(self.slots)))
@@ -155,7 +149,7 @@ class Throughputs:
     def on(self, cluster: Cluster, spread: bool = True) -> "Throughputs":
         """The columns that matter on a cluster: each of its types consolidated and, where the table has
         it and the servers make a difference, spread (not with spread=False). Jobs of one device are
-        never spread: their rate there is 0."""
+        never spread: their rate there is 0, as it is where a job type may not use an accelerator."""
         also = set(cluster.scatterable) if spread else set()
         columns = list(cluster.slots)
         for slot in self.slots:
@@ -163,8 +157,18 @@ class Throughputs:
                 columns.insert(columns.index(SlotType(slot.accelerator)) + 1, slot)
         table = self.columns(tuple(columns))
         apart = np.array([slot.locality is Locality.SCATTERED for slot in columns])
-        single = np.array([scale == 1 for _, scale in self.job_types])
-        return table._without(single[:, None] & apart, single[:, None, None] & apart)
+        single = np.array([one.scale_factor == 1 for one in self.job_types])
+        table = table._without(single[:, None] & apart, single[:, None, None] & apart)
+        denied = table._denied()
+        return table._without(denied, denied[:, None, :] | denied[None, :, :])
+
+    def _denied(self) -> Bools:
+        """(job_types, slots) whether a job type may not use the accelerators of a slot type."""
+        denied = np.zeros(self.rate.shape, np.bool_)
+        for row, one in enumerate(self.job_types):
+            if one.accelerators is not None:
+                denied[row] = [not one.allows(slot.accelerator) for slot in self.slots]
+        return denied
 
     @cached_property
     def sibling(self) -> Ints:

@@ -27,6 +27,7 @@ from fairlead.errors import CheckError, RunError
 from fairlead.model import commands as c
 from fairlead.model import events as e
 from fairlead.model.jit import kernel
+from fairlead.model.job_type import JobType
 from fairlead.model.plan import Planner, Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
@@ -147,9 +148,11 @@ def _unpack(data: bytes) -> NDArray[Any]:
     return array.astype(np.int64) if dtype.kind == "i" else array.copy()
 
 
-def _encode_array(value: Any) -> Any:
+def _encode_value(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return msgspec.msgpack.Ext(1, _pack(value))
+    if isinstance(value, JobType):
+        return value.name, value.scale_factor
     raise TypeError(f"cannot journal a {type(value).__name__}")
 
 
@@ -157,15 +160,18 @@ def _ext(_: int, data: memoryview) -> NDArray[Any]:
     return _unpack(bytes(data))
 
 
-def _check_array(kind: type, value: Any) -> Any:
+def _decode_value(kind: type, value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value
+    if kind is JobType:
+        name, scale_factor = msgspec.convert(value, tuple[str, int])
+        return JobType.parse(name, scale_factor)
     raise TypeError(f"expected {kind}")
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_array)
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_value)
 _decoders: dict[bytes, Any] = {
-    code: msgspec.msgpack.Decoder(kind, ext_hook=_ext, dec_hook=_check_array)
+    code: msgspec.msgpack.Decoder(kind, ext_hook=_ext, dec_hook=_decode_value)
     for code, kind in _KINDS.items()
 }
 

@@ -13,6 +13,7 @@ from fairlead.errors import ConfigError, ThroughputError
 from fairlead.model.adaptation import Mode
 from fairlead.model.batch_size_rules import batch_schedule
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.arrivals import (
     Reference,
@@ -98,7 +99,7 @@ class _Jobs:
         self.rate = reference.rate
         self.mix = mix
         self.multi_gpu = multi_gpu
-        self.families = [family for family in FAMILIES if (family, 1) in self.rate]
+        self.families = [family for family in FAMILIES if JobType.parse(family) in self.rate]
         if not self.families:
             raise ThroughputError(f"{reference.origin}: no family of Shockwave has a rate > 0")
         self.family = random.Random(seed)
@@ -115,16 +116,16 @@ class _Jobs:
         mode = MODES[_chosen(self.mode.uniform(0, 1), self.mix.modes)]
         if mode is Mode.ACCORDION and duration_s < SHORT_S:
             mode = Mode.STATIC
-        steps = float(max(1, int(duration_s * self.rate[family, scale])))
+        steps = float(max(1, int(duration_s * self.rate[JobType.parse(family, scale)])))
         own = batch_schedule(family, scale, steps, mode)
         return Job(job, family, scale, steps, duration_s=duration_s, adaptation=own)
 
     def _scale(self, family: str) -> int:
         """Drawn only for families that run on several devices."""
-        if not any((family, scale) in self.rate for scale in SCALES[1:]):
+        if not any(JobType.parse(family, scale) in self.rate for scale in SCALES[1:]):
             return 1
         scale = SCALES[_chosen(self.scale.uniform(0, 1), self.mix.scales)]
-        return scale if (family, scale) in self.rate else 1
+        return scale if JobType.parse(family, scale) in self.rate else 1
 
     def _duration_s(self) -> float:
         """A class by its part of the jobs, then one of its values."""

@@ -15,6 +15,7 @@ from fairlead.errors import ConfigError, ThroughputError
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, MIN_POSITIVE, is_duration
 from fairlead.model.throughputs import Throughputs
 
@@ -51,9 +52,9 @@ class Reference:
 
     def families(self, scale: int) -> list[str]:
         """Families that run at this scale factor, in the order of Gavel's table, then of ours."""
-        here = [family for family, s in self.rate if s == scale]
-        known = [family for family in GAVEL_FAMILIES if (family, scale) in self.rate]
-        return known + [family for family in here if family not in GAVEL_FAMILIES]
+        here = [one.name for one in self.rate if one.scale_factor == scale]
+        known = [name for name in GAVEL_FAMILIES if JobType.parse(name, scale) in self.rate]
+        return known + [name for name in here if name not in GAVEL_FAMILIES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class _GavelJobs:
         self.slo = random.Random(seed + 6)
         self.single = reference.families(1)
         for scale in GAVEL_SCALES if options.multi_gpu else (1,):
-            if not any((family, scale) in reference.rate for family in self.single):
+            if not any(JobType.parse(family, scale) in reference.rate for family in self.single):
                 raise ThroughputError(
                     f"{reference.origin}: no family with a rate on one device has one at scale "
                     f"factor {scale}"
@@ -89,7 +90,7 @@ class _GavelJobs:
         weight = 1.0
         if self.options.multi_priority and self.jobs.uniform(0, 1) <= 0.2:
             weight = 5.0
-        steps = duration_s * self.reference.rate[family, scale]
+        steps = duration_s * self.reference.rate[JobType.parse(family, scale)]
         slo_s = self._slo_multiple() * duration_s if self.options.slos else None
         return Job(job, family, scale, steps, weight, "", slo_s, duration_s)
 
@@ -113,7 +114,7 @@ class _GavelJobs:
         """One of the families that run on one device, drawn again until it runs on ``scale``."""
         while True:
             family = self.jobs.choice(self.single)
-            if (family, scale) in self.reference.rate:
+            if JobType.parse(family, scale) in self.reference.rate:
                 return family
 
     def _slo_multiple(self) -> float:
@@ -293,5 +294,5 @@ class _Sweeps:
     def _job(self, job: JobId, family: str, scale: int, median_s: float) -> Job:
         drawn_s = median_s * self.rng.lognormal(0.0, self.shape.sweep_sigma)
         duration_s = min(max(drawn_s, 1.0), self.shape.longest_s)
-        steps = duration_s * self.reference.rate[family, scale]
+        steps = duration_s * self.reference.rate[JobType.parse(family, scale)]
         return Job(job, family, scale, steps, duration_s=duration_s)

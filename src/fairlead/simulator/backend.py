@@ -116,7 +116,9 @@ class SimBackend:
         self._stalled = False
         slots = self.throughputs.slots
         self._type: Ints = np.array([cluster.accelerators.index(s.accelerator) for s in slots])
-        self._fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.job_types))
+        self._fewest = cluster.fewest_servers(
+            max(one.scale_factor for one in throughputs.job_types)
+        )
         self._jobs = TrueJobs(len(slots))
         self._stages = Stages(self.throughputs)
         self._released = ReleasedRules(self.throughputs) if released else None
@@ -204,11 +206,9 @@ class SimBackend:
         return JobsSubmitted(first.time_s, tuple(batch))
 
     def _add(self, job: Job, steps_done: float = 0.0) -> None:
-        kind = self.throughputs.row(job.family, job.scale_factor)
+        kind = self.throughputs.row(job.job_type)
         if kind is None:
-            raise SimulationError(
-                f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
-            )
+            raise SimulationError(f"job {job.id}: no rate for {job.job_type}")
         self._jobs.add(
             job.id,
             kind,

@@ -62,6 +62,6 @@ def as_released(arrival: Arrival, rates: Throughputs) -> Arrival:
     adaptation = released(job)
     if adaptation is None:
         return arrival
-    alone_s = exclusive_s(adaptation, job.family, job.scale_factor, rates, released=True).min()
+    alone_s = exclusive_s(adaptation, job.job_type, rates, released=True).min()
     duration_s = float(int(alone_s)) if alone_s < inf else job.duration_s
     return replace(arrival, job=replace(job, adaptation=adaptation, duration_s=duration_s))

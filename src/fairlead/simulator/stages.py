@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fairlead.errors import SimulationError
-from fairlead.model.adaptation import Adaptation, batch_of, steps_per_epoch, with_batch
+from fairlead.model.adaptation import Adaptation, steps_per_epoch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.job import Job
@@ -82,12 +82,12 @@ class Stages:
         self.jobs += 1
 
     def _row(self, job: Job, batch: int) -> int:
-        family = with_batch(job.family, batch)
-        row = self.throughputs.row(family, job.scale_factor)
+        job_type = job.job_type.with_batch_size(batch)
+        row = self.throughputs.row(job_type)
         if row is None:
             raise SimulationError(
-                f"job {job.id}: it comes to train as {family!r}, for which there is no rate at scale "
-                f"factor {job.scale_factor}"
+                f"job {job.id}: it comes to train as {job_type.name!r}, for which there is no rate at "
+                f"scale factor {job.scale_factor}"
             )
         return row
 
@@ -104,7 +104,7 @@ def _stage(job: Job, adaptation: Adaptation, steps_done: float) -> int | None:
     """The stage of a job's schedule that it has reached, None where its batch size is not that stage's."""
     if steps_done <= 0:
         return 0
-    batch = batch_of(job.family) or adaptation.schedule[0][1]
+    batch = job.job_type.batch_size or adaptation.schedule[0][1]
     progress = steps_done / steps_per_epoch(adaptation.samples, batch) + _NEAR
     stage = int(np.searchsorted(adaptation.starts, progress, side="right")) - 1
     return stage if adaptation.schedule[stage][1] == batch else None

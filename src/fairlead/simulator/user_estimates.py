@@ -79,7 +79,7 @@ class UserEstimates:
 
     def _of(self, job: Job, table: Throughputs) -> Floats:
         """(slots,) claims on one job."""
-        row = table.row(job.family, job.scale_factor)
+        row = table.row(job.job_type)
         true = np.zeros(len(table.slots)) if row is None else table.rate[row]
         draw = np.random.default_rng((self.seed, 24, job.id)).normal(size=len(true) + 1)
         off = np.sqrt(self.common) * draw[-1] + np.sqrt(1 - self.common) * draw[:-1]

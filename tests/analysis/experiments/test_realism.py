@@ -21,6 +21,7 @@ from fairlead.analysis.experiments.point import (
 from fairlead.analysis.experiments.published import real_traces as realism
 from fairlead.errors import ConfigError
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.simulator.inputs import Input
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.read_trace import read_trace
@@ -36,7 +37,7 @@ def plain(number: int, time_s: float, devices: int = 1, tenant: str = "a") -> Ar
 
 def test_families_run_on_two_of_the_types_at_least() -> None:
     assert ((RATES.rate > 0).sum(axis=1) >= 2).all()
-    assert {1, 2, 4, 8, 16, 32} <= {scale for _, scale in RATES.job_types}
+    assert {1, 2, 4, 8, 16, 32} <= {one.scale_factor for one in RATES.job_types}
     assert "A3C" not in RATES.families
 
 
@@ -47,7 +48,7 @@ def test_jobs_of_a_sweep_are_of_one_family_and_take_their_duration_on_the_mean_d
     assert len({one.job.family for one in made[:8]}) == 1
     assert len({one.job.family for one in made[8:]}) > 5
     for one in made:
-        row = RATES.row(one.job.family, 1)
+        row = RATES.row(JobType.parse(one.job.family, 1))
         assert row is not None
         rate, runs = RATES.rate[row], RATES.rate[row] > 0
         mean = (rate * CLUSTER.capacity).sum() / CLUSTER.capacity[runs].sum()

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -112,7 +113,7 @@ class State:
             np.column_stack([np.arange(n), np.full(n, -1)]),
             np.array([[share.get(job, 0.0)] for job in jobs]),
             np.array([int(job in share) for job in jobs]),
-            Throughputs(slots, kinds, np.ones((n, 1)), table.get("pair")),
+            Throughputs(slots, job_types(*kinds), np.ones((n, 1)), table.get("pair")),
         )  # fmt: skip
 
     def told(self, state: str = "waiting", tenant: str | None = None, **fields: Any) -> str:

@@ -1,18 +1,25 @@
 import numpy as np
+from tests.job_types import job_types
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.rates import (
     fits,
-    kind_of,
+    job_type_of,
     own_rates,
     table_for,
     with_kinds_of,
 )
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.cluster import Cluster, SlotType
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 
-CATALOGUE = Throughputs((SlotType("v100"),), (("known", 1),), np.array([[5.0]]))
+KNOWN = JobType("known")
+CATALOGUE = Throughputs(
+    (SlotType("v100"),),
+    (KNOWN,),
+    np.array([[5.0]]),
+)
 MIXED = Cluster.of({"v100": 2, "new": 4})
 
 
@@ -21,22 +28,22 @@ def _spec(**fields: object) -> JobSpec:
 
 
 def _row(spec: JobSpec) -> JobRow:
-    kind = kind_of(spec, CATALOGUE)
+    kind = job_type_of(spec, CATALOGUE).name
     return JobRow(
         id=0, name="", tenant="t", user="u", spec=spec, submitted_s=0.0, total_steps=10, kind=kind
     )
 
 
 def test_a_family_of_the_catalogue_goes_by_its_name() -> None:
-    assert kind_of(_spec(family="known"), CATALOGUE) == "known"
-    assert kind_of(_spec(family="known", rates={"v100": 9.0}), CATALOGUE) != "known"
-    assert kind_of(_spec(family="known", scale_factor=2), CATALOGUE) != "known"
+    assert job_type_of(_spec(family="known"), CATALOGUE) == KNOWN
+    assert job_type_of(_spec(family="known", rates={"v100": 9.0}), CATALOGUE) != KNOWN
+    assert job_type_of(_spec(family="known", scale_factor=2), CATALOGUE).name != "known"
 
 
 def test_jobs_with_the_same_rates_are_of_one_kind() -> None:
-    one = kind_of(_spec(rates={"v100": 2.0, "new": 1.0}), CATALOGUE)
-    assert one == kind_of(_spec(rates={"new": 1.0, "v100": 2.0}), CATALOGUE)
-    assert one != kind_of(_spec(rates={"v100": 2.0}), CATALOGUE)
+    one = job_type_of(_spec(rates={"v100": 2.0, "new": 1.0}), CATALOGUE)
+    assert one == job_type_of(_spec(rates={"new": 1.0, "v100": 2.0}), CATALOGUE)
+    assert one != job_type_of(_spec(rates={"v100": 2.0}), CATALOGUE)
 
 
 def test_rates_that_a_job_brings_are_all_it_has() -> None:
@@ -47,16 +54,22 @@ def test_rates_that_a_job_brings_are_all_it_has() -> None:
 def test_the_table_knows_new_types_and_what_was_learned() -> None:
     row = _row(_spec(rates={"new": 3.0}))
     table = table_for(CATALOGUE, MIXED, {0: row}).on(MIXED)
-    own = table.row(row.kind, 1)
+    own = table.row(JobType.parse(row.kind, 1))
     assert own is not None
     assert dict(zip(table.slots, table.rate[own].tolist(), strict=True)) == {
         SlotType("new"): 3.0,
         SlotType("v100"): 0.0,
     }
-    known = table.row("known", 1)
+    known = table.row(KNOWN)
     assert known is not None
     assert table.rate[known].tolist() == [0.0, 5.0]
-    learned = table.learned(((row.kind, 1),), (SlotType("new"),), np.array([[7.0]]))
+    learned = table.learned(
+        job_types(
+            (row.kind, 1),
+        ),
+        (SlotType("new"),),
+        np.array([[7.0]]),
+    )
     again = table_for(CATALOGUE, MIXED, {0: row}, learned).on(MIXED)
     assert again.rate[own].tolist() == [7.0, 0.0]
 
@@ -69,7 +82,7 @@ def test_a_job_fits_where_it_runs_and_there_is_room() -> None:
 
 PAIRED = Throughputs(
     (SlotType("v100"),),
-    (("known", 1), ("other", 1)),
+    job_types(("known", 1), ("other", 1)),
     np.array([[5.0], [8.0]]),
     np.array([[[0.0], [4.0]], [[6.4], [0.0]]]),
 )
@@ -83,8 +96,8 @@ def _rows(*specs: JobSpec) -> dict[int, JobRow]:
 
 
 def _beside(table: Throughputs, one: JobRow, two: JobRow | str) -> float:
-    a = table.row(one.kind, 1)
-    b = table.row(two if isinstance(two, str) else two.kind, 1)
+    a = table.row(JobType.parse(one.kind, 1))
+    b = table.row(JobType.parse(two if isinstance(two, str) else two.kind, 1))
     assert a is not None
     assert b is not None
     assert table.colocated_rate is not None
@@ -111,7 +124,7 @@ def test_a_family_of_the_table_keeps_what_it_keeps_beside_others_of_it() -> None
     rows = _rows(_spec(name="a", rates={"v100": 10.0}, colocated_fraction=0.7))
     table = table_for(PAIRED, MIXED, rows).on(MIXED)
     assert _beside(table, rows[0], "known") == 7.0
-    a, known = table.row(rows[0].kind, 1), table.row("known", 1)
+    a, known = table.row(JobType.parse(rows[0].kind, 1)), table.row(KNOWN)
     assert a is not None
     assert known is not None
     assert table.colocated_rate is not None
@@ -122,7 +135,7 @@ def test_a_family_of_the_table_keeps_what_it_keeps_beside_others_of_it() -> None
 
 def test_what_is_stated_of_pairs_makes_another_kind() -> None:
     one, two = (_spec(rates={"v100": 2.0}, colocated_fraction=f) for f in (0.5, 0.6))
-    kinds = {kind_of(spec, CATALOGUE) for spec in (one, two, _spec(rates={"v100": 2.0}))}
+    kinds = {job_type_of(spec, CATALOGUE) for spec in (one, two, _spec(rates={"v100": 2.0}))}
     assert len(kinds) == 3
 
 
@@ -131,7 +144,13 @@ def test_a_table_for_other_nodes_keeps_the_kinds_of_jobs_that_have_ended_since()
     before = table_for(CATALOGUE, MIXED, {0: row})
     kind = (row.kind, 1)
     after = table_for(CATALOGUE, Cluster.of({"new": 1, "newest": 1}), {}, before)
-    assert after.row(*kind) is None, "the job has ended"
+    assert after.row(JobType.parse(*kind)) is None, "the job has ended"
     kept = with_kinds_of(after, before)
-    rates = dict(zip([s.accelerator for s in kept.slots], kept.rate[kept.row(*kind)], strict=True))
+    rates = dict(
+        zip(
+            [s.accelerator for s in kept.slots],
+            kept.rate[kept.row(JobType.parse(*kind))],
+            strict=True,
+        )
+    )
     assert rates == {"v100": 2.0, "new": 3.0, "newest": 0.0}

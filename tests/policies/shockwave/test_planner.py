@@ -13,6 +13,7 @@ from tests.policies.adapting import Row, snapshot_of_adapting
 from fairlead.errors import ConfigError
 from fairlead.model.adaptation import Adaptation, Mode
 from fairlead.model.cluster import Cluster, SlotType
+from fairlead.model.job_type import JobType
 from fairlead.model.plan import Change, Schedule
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
@@ -31,7 +32,7 @@ from fairlead.policies.shockwave.planner import Shockwave, ShockwaveState
 SIZES = (10, 20, 40)
 TABLE = Throughputs(
     (SlotType("v100"), SlotType("k80")),
-    tuple((f"Net (batch size {b})", s) for s in (1, 2, 4) for b in SIZES),
+    tuple(JobType.parse(f"Net (batch size {b})", s) for s in (1, 2, 4) for b in SIZES),
     np.array([[4.0, 1.0], [3.0, 0.5], [2.0, 0.3]] * 3),
 )
 EPOCH_S = 100 / 4.0  # of a job of 1,000 samples at its first batch size

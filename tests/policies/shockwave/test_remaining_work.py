@@ -12,6 +12,7 @@ from tests.policies.adapting import Row, snapshot_of_adapting
 
 from fairlead.model.adaptation import Adaptation, Mode
 from fairlead.model.cluster import Cluster, SlotType
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.shockwave.options import (
     DEFAULT,
@@ -27,7 +28,7 @@ SAMPLES = 1_000
 SIZES = (10, 20, 40, 80)
 TABLE = Throughputs(
     (SlotType("v100"), SlotType("k80")),
-    tuple((f"Net (batch size {b})", s) for s in (1, 2) for b in SIZES),
+    tuple(JobType.parse(f"Net (batch size {b})", s) for s in (1, 2) for b in SIZES),
     np.array([[4.0, 1.0], [3.0, 0.5], [2.0, 0.3], [1.4, 0.2]] * 2),
 )
 ONE = Cluster.of({"v100": 4})

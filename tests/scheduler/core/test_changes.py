@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 from tests.scheduler.core.test_scheduler import (
     RATES,
     ended,
@@ -211,7 +212,17 @@ def test_a_family_that_is_learned_can_be_submitted() -> None:
     core = scheduler("fifo_perf", a=2)
     with pytest.raises(ProtocolError, match="no rate for 'own' at scale factor 1"):
         core.handle(submit_own(0.0))
-    run(core, JobTypesLearned(1.0, (("own", 1),), V100, np.array([[7.0]])))
+    run(
+        core,
+        JobTypesLearned(
+            1.0,
+            job_types(
+                ("own", 1),
+            ),
+            V100,
+            np.array([[7.0]]),
+        ),
+    )
     assert start(run(core, submit_own(2.0))).job_groups.tolist() == [[1]]
     assert core.ledger.groups.rate[:, 0, 0].tolist() == [7.0]
 
@@ -231,7 +242,10 @@ def test_jobs_follow_rates_that_are_learned() -> None:
     first = start(run(core, submit_three()))
     run(core, hold(1.0, 1, 3))
     second = start(run(core, ended(first, 2.0, 0.0)))
-    run(core, JobTypesLearned(3.0, (("net", 2), ("net", 1)), V100, np.array([[15.0], [9.0]])))
+    run(
+        core,
+        JobTypesLearned(3.0, job_types(("net", 2), ("net", 1)), V100, np.array([[15.0], [9.0]])),
+    )
     assert core.ledger.groups.rate[:, 0, 0].tolist() == [15.0]
     assert core.paused_jobs.groups.rate[:, 0, 0].tolist() == [15.0, 9.0]
     run(core, ended(second, 360.0, 100.0))
@@ -245,7 +259,16 @@ def test_rates_that_cannot_be_are_refused() -> None:
         (V100, -2.0, "must be a number >= 0, got -2.0"),
     ):
         with pytest.raises(ProtocolError, match=words):
-            core.handle(JobTypesLearned(1.0, (("own", 1),), slots, np.array([[rate]])))
+            core.handle(
+                JobTypesLearned(
+                    1.0,
+                    job_types(
+                        ("own", 1),
+                    ),
+                    slots,
+                    np.array([[rate]]),
+                )
+            )
 
 
 def test_a_stall_leaves_what_jobs_are_owed_as_it_was() -> None:

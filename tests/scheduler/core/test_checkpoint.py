@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 from tests.scheduler.core.test_scheduler import (
     ended,
     run,
@@ -39,7 +40,7 @@ from fairlead.scheduler.setup import (
 
 TWO = Throughputs(
     (SlotType("k80"), SlotType("v100")),
-    (("net", 1), ("net", 2)),
+    job_types(("net", 1), ("net", 2)),
     np.array([[4.0, 10.0], [7.0, 18.0]]),
     np.array([[[3.0, 8.0], [0, 0]], [[0, 0], [5.0, 15.0]]]),
 )
@@ -180,7 +181,13 @@ def test_rates_may_have_changed_but_not_be_lost() -> None:
     run(core, submit(1))
     better = replace(TWO, rate=TWO.rate * 2)
     assert moved(core, setup(nodes(a=1), table=better)).ledger.groups.rate[0, 0, 0] == 20.0
-    without = Throughputs((SlotType("v100"),), (("other", 1),), np.array([[1.0]]))
+    without = Throughputs(
+        (SlotType("v100"),),
+        job_types(
+            ("other", 1),
+        ),
+        np.array([[1.0]]),
+    )
     with pytest.raises(
         ThroughputError, match="no rate for 'net' at scale factor 1, which a job in"
     ):
@@ -206,13 +213,13 @@ def test_held_and_pending_things_survive() -> None:
 
 def test_batch_sizes_and_tenants_survive() -> None:
     names = tuple((f"net (batch size {b})", 1) for b in (16, 32))
-    table = Throughputs((SlotType("v100"),), names, np.array([[10.0], [6.0]]))
+    table = Throughputs((SlotType("v100"),), job_types(*names), np.array([[10.0], [6.0]]))
     adapts = Adaptation(Mode.GNS, 160, 20.0, ((0, 16), (5, 32)))
     core = build(setup(nodes(a=1), "shockwave", table))
     job = Job(JobId(1), names[0][0], 1, 200.0, tenant="red", adaptation=adapts)
     plain = Job(JobId(2), names[1][0], 1, 200.0, tenant="blue")
     run(core, JobsSubmitted(0.0, (job, plain)))
-    turned = Throughputs((SlotType("v100"),), names[::-1], table.rate[::-1].copy())
+    turned = Throughputs((SlotType("v100"),), job_types(*names[::-1]), table.rate[::-1].copy())
     other = moved(core, setup(nodes(a=1), "shockwave", turned))
     assert other.ledger.tenants == ("red", "blue")
     mine, theirs = (

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 from tests.scheduler.core.test_changes import ends, hold
 from tests.scheduler.core.test_checkpoint import (
     TWO,
@@ -117,7 +118,14 @@ def test_a_job_leaves_its_node_for_no_other_type_while_its_own_has_room() -> Non
 
 
 def test_a_job_does_not_go_where_it_has_no_rate() -> None:
-    table = Throughputs(TWO.slots, (("net", 1),), np.array([[0.0, 10.0]]), None)
+    table = Throughputs(
+        TWO.slots,
+        job_types(
+            ("net", 1),
+        ),
+        np.array([[0.0, 10.0]]),
+        None,
+    )
     core = build(setup(nodes(a=1, k=1), table=table))
     first = start(run(core, submit(1)))
     core.handle(avoid(5.0, "a"))

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 from tests.scheduler.core.test_checkpoint import (
     TWO,
     moved,
@@ -173,7 +174,10 @@ def test_kinds_that_are_learned_later_leave_beliefs_as_they_are() -> None:
     run(s, submit(1, 2))
     slots = (SlotType("k80"), SlotType("v100"))
     run(
-        s, JobTypesLearned(1.0, (("own", 1), ("net", 1)), slots, np.array([[7.0, 7.0], [8.0, 5.0]]))
+        s,
+        JobTypesLearned(
+            1.0, job_types(("own", 1), ("net", 1)), slots, np.array([[7.0, 7.0], [8.0, 5.0]])
+        ),
     )
     run(s, JobsSubmitted(1.0, (Job(JobId(3), "own", 1, 1e6),)))
     assert [alone(s, job) for job in (1, 2, 3)] == [[2.0, 20.0], [8.0, 5.0], [7.0, 7.0]]
@@ -181,26 +185,24 @@ def test_kinds_that_are_learned_later_leave_beliefs_as_they_are() -> None:
 
 
 def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> None:
+    small, large = job_types(("net (batch size 8)", 1), ("net (batch size 16)", 1))
     table = Throughputs(
         (SlotType("v100"),),
-        (("net (batch size 8)", 1), ("net (batch size 16)", 1)),
+        (small, large),
         np.array([[10.0], [6.0]]),
     )
     s = core(nodes(a=1), table, "las_aware")
     adaptation = Adaptation(Mode.SCHEDULE, 80, 1000.0, ((0, 8), (10, 16)))
-    job_types = (("net (batch size 8)", 1),)
     s.handle(
         learned(
             {1: 0},
             {0: [1.0, 1.0]},
-            job_types=job_types,
+            job_types=(small,),
             rate=np.array([[9.0]]),
             colocated_rate=np.zeros((0, 1, 2)),
         )
     )
-    run(
-        s, JobsSubmitted(0.0, (Job(JobId(1), job_types[0][0], 1, 10_000.0, adaptation=adaptation),))
-    )
+    run(s, JobsSubmitted(0.0, (Job(JobId(1), small.name, 1, 10_000.0, adaptation=adaptation),)))
     change = (np.array([1]), np.array([16]), np.array([5000.0]), np.array([50.0]))
     nothing = np.zeros((0, 1, 2))
     for said, rate in ((None, 6.0), (5.5, 5.5)):
@@ -208,13 +210,12 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
         assert round_ is not None
         s.handle(RequirementsChanged(round_.time_s + 360.0, *change))
         if said is not None:
-            job_types = (("net (batch size 16)", 1),)
             run(
                 s,
                 learned(
                     {1: 4},
                     {4: [0, 0]},
-                    job_types=job_types,
+                    job_types=(large,),
                     rate=np.array([[said]]),
                     colocated_rate=nothing,
                 ),
@@ -250,7 +251,17 @@ def test_beliefs_that_no_job_goes_by_are_not_handed_on() -> None:
     """Their job types need not be in the other's table."""
     s = scheduler()
     slots = (SlotType("k80"), SlotType("v100"))
-    run(s, JobTypesLearned(0.0, (("own", 1),), slots, np.array([[7.0, 7.0]])))
+    run(
+        s,
+        JobTypesLearned(
+            0.0,
+            job_types(
+                ("own", 1),
+            ),
+            slots,
+            np.array([[7.0, 7.0]]),
+        ),
+    )
     s.handle(learned({1: 0, 2: 1}, {0: [1.0, 1.0], 1: [2.0, 2.0]}))
     s.handle(learned({}, {2: [3.0, 3.0]}, job_types=(("own", 1),)))
     run(s, submit(1, 2))

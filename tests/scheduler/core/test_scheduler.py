@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 from tests.small import core
 
 from fairlead.errors import ProtocolError
@@ -28,7 +29,11 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.scheduler import Scheduler
 
 RATES = Throughputs(
-    (SlotType("v100"),), (("net", 1), ("net", 2)), np.array([[10.0], [18.0]]), None, "oracle"
+    (SlotType("v100"),),
+    job_types(("net", 1), ("net", 2)),
+    np.array([[10.0], [18.0]]),
+    None,
+    "oracle",
 )
 
 

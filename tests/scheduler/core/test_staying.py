@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 from tests.scheduler.core.test_checkpoint import devices, setup
 from tests.scheduler.core.test_scheduler import ended, run, start, submit
 
@@ -18,7 +19,20 @@ POLICIES = ("finish_time_fairness_perf", "las_aware", "las")
 def three_types(policy: str, rates: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Scheduler:
     cluster = Cluster(tuple(Node(name, name, 2) for name in TYPES))
     slots = tuple(SlotType(name) for name in TYPES)
-    return build(setup(cluster, policy, Throughputs(slots, (("net", 1),), np.array([rates]), None)))
+    return build(
+        setup(
+            cluster,
+            policy,
+            Throughputs(
+                slots,
+                job_types(
+                    ("net", 1),
+                ),
+                np.array([rates]),
+                None,
+            ),
+        )
+    )
 
 
 def places(

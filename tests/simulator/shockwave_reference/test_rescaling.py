@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.job_types import job_types
 
 from fairlead.model.adaptation import Mode, steps_per_epoch
 from fairlead.model.batch_size_rules import (
@@ -29,7 +30,7 @@ def table(*missing: str) -> Throughputs:
     """A rate of 1 for every model, batch size and scale factor, but for these families."""
     families = [f"{m} (batch size {b})" for m in MODELS for b in (*SIZES, 16)]
     kinds = tuple((f, s) for f in families if f not in missing for s in (1, 2, 4, 8))
-    return Throughputs((SlotType("v100"),), kinds, np.ones((len(kinds), 1)))
+    return Throughputs((SlotType("v100"),), job_types(*kinds), np.ones((len(kinds), 1)))
 
 
 ALL = table()

@@ -13,6 +13,7 @@ from fairlead.model.batch_size_rules import batch_schedule
 from fairlead.model.cluster import SlotType
 from fairlead.model.events import RequirementsChanged
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.journal import (
     decode,
@@ -26,7 +27,7 @@ from fairlead.simulator.recording.metrics import Result
 LM = {5: 20.0, 10: 14.0, 20: 10.0, 40: 7.0, 80: 5.0}  # steps/s by batch size
 TABLE = Throughputs(
     (SlotType("v100"),),
-    tuple((f"LM (batch size {batch})", scale) for batch in LM for scale in (1, 2)),
+    tuple(JobType.parse(f"LM (batch size {batch})", scale) for batch in LM for scale in (1, 2)),
     np.repeat(list(LM.values()), 2)[:, None],
 )
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.job_types import job_types
 
 from fairlead.errors import TraceError
 from fairlead.model.adaptation import Adaptation, Mode
@@ -30,7 +31,7 @@ SHOCKWAVE = "{family}\tcmd\tdir\t-n\t1\t{steps}\t1\t{mode}\t1\t-1\t100\t0\n"
 NET = "net (batch size 32)"
 NETS = Throughputs(
     (SlotType("v100"), SlotType("k80")),
-    ((NET, 1), ("net (batch size 64)", 1), ("net (batch size 96)", 1), ("plain", 1)),
+    job_types((NET, 1), ("net (batch size 64)", 1), ("net (batch size 96)", 1), ("plain", 1)),
     np.array([[4.0, 1.0], [3.0, 0.0], [0.0, 0.0], [1.0, 1.0]]),
 )
 

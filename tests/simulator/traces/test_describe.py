@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Arrival, Job, JobId
@@ -17,7 +18,7 @@ from fairlead.simulator.traces.trace import Trace
 @pytest.fixture(scope="module")
 def table() -> Throughputs:
     kinds = (("LM", 1), ("LM", 2))
-    return Throughputs((SlotType("h100"),), kinds, np.array([[10.0], [18.0]]))
+    return Throughputs((SlotType("h100"),), job_types(*kinds), np.array([[10.0], [18.0]]))
 
 
 def job(number: int, scale: int, duration_s: float | None, tenant: str = "") -> Job:

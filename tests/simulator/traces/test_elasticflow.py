@@ -9,6 +9,7 @@ import pytest
 from fairlead.analysis.simulate import simulate
 from fairlead.errors import ThroughputError, TraceError
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import builtin_throughputs, read_throughputs
 from fairlead.simulator.traces.write_trace import write_trace
@@ -78,10 +79,10 @@ def test_rates_by_model_make_a_run(tmp_path: Path) -> None:
     table = read_throughputs(folder)
     assert [slot.accelerator for slot in table.slots] == ["a100"]
     assert dict(zip(table.job_types, table.rate[:, 0].tolist(), strict=True)) == {
-        ("bert (batch size 64)", 1): 5.0,
-        ("bert (batch size 64)", 2): 8.0,
-        ("bert (batch size 128)", 1): 3.0,
-        ("bert (batch size 128)", 2): 0.0,
+        JobType("bert", 64, 1): 5.0,
+        JobType("bert", 64, 2): 8.0,
+        JobType("bert", 128, 1): 3.0,
+        JobType("bert", 128, 2): 0.0,
     }
     path = write(
         tmp_path / "a.csv", ITP + "a,0,500,bert,9000,64,2,60\nb,5,500,bert,9000,128,2,60\n"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.job_types import job_types
 
 from fairlead.errors import InputError
 from fairlead.model.cluster import SlotType
@@ -15,7 +16,7 @@ from fairlead.simulator.traces.instances import read_instances
 
 RATES = Throughputs(
     (SlotType("v100"), SlotType("k80")),
-    (("LM", 1), ("LM", 2), ("A3C", 1)),
+    job_types(("LM", 1), ("LM", 2), ("A3C", 1)),
     np.array([[4.0, 1.0], [7.0, 0.0], [3.0, 2.0]]),
     origin="rates.csv",
 )

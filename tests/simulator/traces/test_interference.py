@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.job_types import job_types
 
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Locality, SlotType
@@ -53,7 +54,7 @@ def test_pairs_need_one_device_memory_rates_and_known_names() -> None:
     slots = (SlotType("fast"), SlotType("large", Locality.SCATTERED), SlotType("unheard of"))
     kinds = (("a", 1), ("b", 1), ("a", 2), ("stranger", 1))
     rate = np.array([[10.0, 10.0, 10.0], [4.0, 0.0, 4.0], [9.0] * 3, [9.0] * 3])
-    pair = SMALL.beside(Throughputs(slots, kinds, rate))
+    pair = SMALL.beside(Throughputs(slots, job_types(*kinds), rate))
     own = 1 / (1 + 0.5)
     assert pair[0, 0] == pytest.approx([10 * own, 10 * own, 0])
     assert not pair[0, 1].any(), "17 GB are too many for fast, and b has no rate on large"
@@ -61,7 +62,9 @@ def test_pairs_need_one_device_memory_rates_and_known_names() -> None:
 
 
 def test_a_heavier_family_keeps_more_of_its_rate() -> None:
-    table = Throughputs((SlotType("large"),), (("a", 1), ("b", 1)), np.array([[10.0], [10.0]]))
+    table = Throughputs(
+        (SlotType("large"),), job_types(("a", 1), ("b", 1)), np.array([[10.0], [10.0]])
+    )
     pair = SMALL.beside(table)[:, :, 0]
     assert pair[0, 1] == pytest.approx(10 / (1 + 0.5 * 2))
     assert pair[1, 0] > pair[1, 1] > pair[0, 1]
@@ -70,7 +73,7 @@ def test_a_heavier_family_keeps_more_of_its_rate() -> None:
 def test_the_catalogue_has_pairs_of_jobs_on_one_device() -> None:
     table = builtin_throughputs()
     assert table.colocated_rate is not None
-    single = np.array([scale == 1 for _, scale in table.job_types])
+    single = np.array([one.scale_factor == 1 for one in table.job_types])
     assert not table.colocated_rate[~single].any()
     assert not table.colocated_rate[:, ~single].any()
     assert (table.colocated_rate < table.rate[:, None])[table.colocated_rate > 0].all()
@@ -83,7 +86,7 @@ def test_the_catalogue_has_pairs_of_jobs_on_one_device() -> None:
 def test_every_family_and_accelerator_type_of_the_catalogue_has_parameters() -> None:
     table, model = builtin_throughputs(), builtin_interference()
     assert {slot.accelerator for slot in table.slots} == set(model.accelerators)
-    assert {family for family, scale in table.job_types if scale == 1} == set(model.families)
+    assert {one.name for one in table.job_types if one.scale_factor == 1} == set(model.families)
 
 
 @pytest.mark.parametrize("name", ["families.csv", "accelerators.csv"])
@@ -99,7 +102,7 @@ def test_the_model_is_as_far_off_gavels_measurements_as_the_docs_say(shared: Pat
     measured = read_throughputs(shared / "data/gavel/simulation_throughputs.json")
     assert measured.colocated_rate is not None
     model = builtin_interference().beside(measured)
-    single = [i for i, (_, scale) in enumerate(measured.job_types) if scale == 1]
+    single = [i for i, one in enumerate(measured.job_types) if one.scale_factor == 1]
     near = [t for t, s in enumerate(measured.slots) if s.locality is Locality.CONSOLIDATED]
     got, true = (
         model[np.ix_(single, single, near)],

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from tests.job_types import job_types
 
 from fairlead.errors import ThroughputError
 from fairlead.simulator.traces.merge_rates import merge_rates
@@ -22,7 +23,7 @@ def test_a_new_table(tmp_path: Path) -> None:
     path = tmp_path / "rates.csv"
     merge_rates(path, [row("a", "v100", 2.0), row("a", "k80", 1.0)])
     table = read_throughputs(path)
-    assert table.job_types == (("a", 1),)
+    assert table.job_types == job_types(("a", 1))
     assert table.rate.tolist() == [[1.0, 2.0]]
 
 

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.job_types import job_types
 
 from fairlead.errors import TraceError
 from fairlead.model.cluster import Cluster, Locality, SlotType
@@ -45,7 +46,9 @@ def table() -> Throughputs:
     """Three families on two accelerator types; the fastest rates are 10, 18, 30, 7, 0 and 1."""
     return Throughputs(
         slots=(SlotType("h100"), SlotType("k80"), SlotType("k80", Locality.SCATTERED)),
-        job_types=(("LM", 1), ("LM", 2), ("LM", 4), ("ResNet", 1), ("ResNet", 2), ("GPT", 8)),
+        job_types=job_types(
+            ("LM", 1), ("LM", 2), ("LM", 4), ("ResNet", 1), ("ResNet", 2), ("GPT", 8)
+        ),
         rate=np.array(
             [
                 [10.0, 2.0, 2.0],
@@ -185,7 +188,13 @@ def test_wall_clock_traces_start_at_0_in_order(tmp_path: Path, table: Throughput
 
 
 def test_too_few_devices_for_the_table_are_skipped(tmp_path: Path, table: Throughputs) -> None:
-    big_only = Throughputs(table.slots, (("GPT", 8),), table.rate[5:])
+    big_only = Throughputs(
+        table.slots,
+        job_types(
+            ("GPT", 8),
+        ),
+        table.rate[5:],
+    )
     path = write(tmp_path, "job_id,submission_time,duration,num_gpu\na,0,5,8\nb,0,5,4\n")
     trace = read_trace(path, big_only)
     assert len(trace.arrivals) == 1

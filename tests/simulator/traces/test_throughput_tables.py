@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.job_types import job_types
 
 from fairlead.errors import ThroughputError
 from fairlead.model.cluster import Locality, SlotType
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.throughput_tables import (
     builtin_throughputs,
@@ -37,7 +39,7 @@ def write(folder: Path, text: str) -> Path:
 def test_gavel_tables_have_localities_and_pairs(tmp_path: Path) -> None:
     table = read_throughputs(write(tmp_path, json.dumps(GAVEL)))
     assert table.slots == (SlotType("v100"), SlotType("v100", Locality.SCATTERED))
-    assert table.job_types == (("LM (batch size 5)", 1), ("A3C", 1))
+    assert table.job_types == job_types(("LM (batch size 5)", 1), ("A3C", 1))
     assert table.rate.tolist() == [[4.0, 0.0], [1.0, 0.75]]
     assert table.colocated_rate is not None
     assert table.colocated_rate[:, :, 0].tolist() == [[2.5, 0.0], [0.5, 0.0]]
@@ -45,7 +47,7 @@ def test_gavel_tables_have_localities_and_pairs(tmp_path: Path) -> None:
 
 def test_the_oldest_gavel_tables_have_families_as_keys(tmp_path: Path) -> None:
     table = read_throughputs(write(tmp_path, '{"k80": {"A3C": {"null": 2.0, "A3C": [1, 1]}}}'))
-    assert table.job_types == (("A3C", 1),)
+    assert table.job_types == job_types(("A3C", 1))
     assert table.colocated_rate is not None
 
 
@@ -108,7 +110,7 @@ def test_csv_round_trip(
     tmp_path_factory: pytest.TempPathFactory, rate: list[list[float]], name: str
 ) -> None:
     path = tmp_path_factory.mktemp("table") / "t.csv"
-    kinds = tuple((name, n + 1) for n in range(len(rate)))
+    kinds = tuple(JobType.parse(name, n + 1) for n in range(len(rate)))
     slots = (SlotType("a"), SlotType("a", Locality.SCATTERED))
     table = Throughputs(slots, kinds, np.array(rate))
     write_throughputs_csv(table, path)
@@ -131,7 +133,7 @@ def test_rows_beside_another_family_are_pairs(tmp_path: Path) -> None:
     rows = "LM,1,h100,consolidated,2,measured,A3C\nLM,1,h100,consolidated,3,,\n"
     rows += "A3C,1,h100,consolidated,9,,\nA3C,1,h100,consolidated,5,, LM \n"
     table = read_throughputs(write(tmp_path, PAIRS + rows))
-    assert table.job_types == (("LM", 1), ("A3C", 1))
+    assert table.job_types == job_types(("LM", 1), ("A3C", 1))
     assert table.colocated_rate is not None
     assert table.colocated_rate[:, :, 0].tolist() == [[0.0, 2.0], [5.0, 0.0]]
 
@@ -144,16 +146,16 @@ def test_the_catalogue_covers_old_and_new_accelerators() -> None:
     new = [table.slots.index(SlotType(name)) for name in ("a100-40", "a100-80", "h100", "l4")]
     v100 = table.slots.index(SlotType("v100"))
     modern = {
-        f for (f, _), rates in zip(table.job_types, table.rate, strict=True) if rates[new].any()
+        one.name for one, rates in zip(table.job_types, table.rate, strict=True) if rates[new].any()
     }
     shared_with_v100 = {
-        family
-        for (family, _), rates in zip(table.job_types, table.rate, strict=True)
+        one.name
+        for one, rates in zip(table.job_types, table.rate, strict=True)
         if rates[new].any() and rates[v100] > 0
     }
     assert len(modern) >= 20
     assert len(shared_with_v100) >= 8
-    assert {scale for family, scale in table.job_types if family in modern} >= {
+    assert {one.scale_factor for one in table.job_types if one.name in modern} >= {
         1,
         2,
         4,
@@ -168,11 +170,11 @@ def test_more_devices_of_a_type_are_faster_in_the_catalogue_nearly_always() -> N
     """A guard against a wrong unit in a row: total rates grow with the scale factor."""
     table = builtin_throughputs()
     slower = [
-        (family, scale, slot)
-        for i, (family, scale) in enumerate(table.job_types)
+        (one, slot)
+        for i, one in enumerate(table.job_types)
         for t, slot in enumerate(table.slots)
         if slot.locality is Locality.CONSOLIDATED
-        and (half := table.row(family, scale // 2)) is not None
+        and (half := table.row(JobType.parse(one.name, one.scale_factor // 2))) is not None
         and 0 < table.rate[i, t] < 0.95 * table.rate[half, t]
     ]
     assert len(slower) < 12, slower
@@ -182,8 +184,8 @@ def test_more_devices_of_a_type_are_faster_in_the_catalogue_nearly_always() -> N
 def test_the_catalogue_has_gavels_rates(shared: Path) -> None:
     gavel = read_throughputs(shared / "data/gavel/simulation_throughputs.json")
     ours = builtin_throughputs()
-    for i, (family, scale) in enumerate(gavel.job_types):
-        row = ours.row(family, scale)
+    for i, one in enumerate(gavel.job_types):
+        row = ours.row(one)
         assert row is not None
         columns = [ours.slots.index(slot) for slot in gavel.slots]
         assert ours.rate[row, columns].tolist() == gavel.rate[i].tolist()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.job_types import job_types
 
 from fairlead.errors import InputError, TraceError
 from fairlead.model.cluster import SlotType
@@ -34,7 +35,9 @@ gaps = st.floats(0, 1e6)
 @pytest.fixture(scope="module")
 def table() -> Throughputs:
     kinds = (("LM", 1), ("LM", 2), ("ResNet", 2), ("GPT", 8))
-    return Throughputs((SlotType("h100"),), kinds, np.array([[10.0], [18.0], [0.0], [1.0]]))
+    return Throughputs(
+        (SlotType("h100"),), job_types(*kinds), np.array([[10.0], [18.0], [0.0], [1.0]])
+    )
 
 
 def arrivals(rows: list[tuple[float, int, dict[str, Any]]]) -> list[Arrival]:

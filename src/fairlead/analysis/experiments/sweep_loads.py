@@ -73,7 +73,7 @@ def step_of(point: Point) -> float:
     work_s = []  # device-seconds
     for arrival in run.jobs.arrivals:
         job = arrival.job
-        row = table.row(job.family, job.scale_factor)
+        row = table.row(job.job_type)
         assert row is not None
         rate = float(np.average(table.rate[row], weights=cluster.capacity))
         work_s.append(job.scale_factor * job.total_steps / rate)

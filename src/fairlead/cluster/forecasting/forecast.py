@@ -221,7 +221,7 @@ class _ToCome:
         """By time."""
         for one in self._history.expected(self._now_s, self._seed, self.first_id):
             job = one.job
-            known = self._table.row(job.family, job.scale_factor) is not None
+            known = self._table.row(job.job_type) is not None
             if known and job.scale_factor <= self._most:
                 yield one
 
@@ -229,7 +229,7 @@ class _ToCome:
         """Those after the scheduler's time, so many at most."""
         later = (one for one in self.arrivals() if one.time_s > s.now_s)
         found = list(itertools.islice(later, most))
-        rows = [s.throughputs.row(one.job.family, one.job.scale_factor) or 0 for one in found]
+        rows = [s.throughputs.row(one.job.job_type) or 0 for one in found]
         steps = s.throughputs.rate[np.array(rows, np.int64)]
         rate = np.zeros((len(found), len(s.capacity)))
         for slot, type_ in enumerate(s.running.accelerator_of_slot.tolist()):
@@ -360,11 +360,11 @@ def _job(s: Scheduler, row: int) -> Job:
     looked up in the scheduler's table. A job that adapts goes by its kinds."""
     jobs = s.ledger.jobs
     adapts = s.ledger.regimes.adaptation[row] is not None
-    family, scale = s.throughputs.job_types[jobs.job_type[row] if adapts else jobs.row[row]]
+    job_type = s.throughputs.job_types[jobs.job_type[row] if adapts else jobs.row[row]]
     return Job(
         JobId(int(jobs.id[row])),
-        family,
-        scale,
+        job_type.name,
+        job_type.scale_factor,
         float(jobs.total[row]),
         float(jobs.weight[row]),
         adaptation=s.ledger.regimes.adaptation[row],

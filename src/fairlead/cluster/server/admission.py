@@ -11,17 +11,17 @@ from fairlead.cluster.server.rates import (
     colocated,
     extended,
     fits,
+    job_type_of_row,
     own_rates,
 )
 from fairlead.cluster.store.rows import JobRow
-from fairlead.model.adaptation import batch_of, with_batch
 from fairlead.model.events import (
     JobsPaused,
     JobsSubmitted,
     JobTypesLearned,
 )
 from fairlead.model.job import Job, JobId
-from fairlead.model.throughputs import JobType
+from fairlead.model.job_type import JobType
 
 if TYPE_CHECKING:
     from fairlead.cluster.server.server_loop import ServerLoop
@@ -47,7 +47,7 @@ class Admission:
             return False
         fitting: dict[JobType, bool] = {}
         for row in self.engine.book.jobs.values():
-            kind = (row.kind, row.spec.scale_factor)
+            kind = job_type_of_row(row)
             waits = row.state in ("waiting", "preempted") and row.retry_s is None
             if not waits or self.outside(row.id):
                 continue
@@ -55,7 +55,7 @@ class Admission:
                 continue
             if kind not in fitting:
                 able = {name for name, rate in self.rates(row).items() if rate > 0}
-                fitting[kind] = any(free.get(name, 0) >= kind[1] for name in able)
+                fitting[kind] = any(free.get(name, 0) >= kind.scale_factor for name in able)
             if fitting[kind]:
                 return True
         return False
@@ -117,7 +117,7 @@ class Admission:
         if self.engine.scheduler is None:
             return {}
         table = self.engine.scheduler.throughputs
-        kind = table.row(row.kind, row.spec.scale_factor)
+        kind = table.row(job_type_of_row(row))
         rate = own_rates(row.spec, table.slots) if kind is None else table.rate[kind]
         learned = self.engine.estimating.rate.get(row.id)
         if learned is not None and len(learned) == len(table.slots):
@@ -129,8 +129,8 @@ class Admission:
 
     def _learn_kind(self, row: JobRow, now: float) -> None:
         assert self.engine.scheduler is not None
-        table, kind = self.engine.scheduler.throughputs, (row.kind, row.spec.scale_factor)
-        if table.row(*kind) is not None or kind in self.learning:
+        table, kind = self.engine.scheduler.throughputs, job_type_of_row(row)
+        if table.row(kind) is not None or kind in self.learning:
             return
         self.learning.add(kind)
         rate = own_rates(row.spec, table.slots)
@@ -145,12 +145,12 @@ class Admission:
         known = self.engine.scheduler.beliefs.known
         jobs, specs = self.engine.book.jobs, dict[JobType, JobSpec]()
         for other in jobs.values():
-            name = (other.kind, other.spec.scale_factor)
-            if self.engine.options.catalogue.row(*name) is None:
-                specs[name] = other.spec
+            kind = job_type_of_row(other)
+            if self.engine.options.catalogue.row(kind) is None:
+                specs[kind] = other.spec
         new = {kind: own_rates(specs[kind], known.slots) for kind in self.learning if kind in specs}
-        mine = (row.kind, row.spec.scale_factor)
-        table = extended(known, {k: rate for k, rate in new.items() if known.row(*k) is None})
+        mine = job_type_of_row(row)
+        table = extended(known, {k: rate for k, rate in new.items() if known.row(k) is None})
         found = colocated(table, {mine: row.spec}, specs)
         if found is not None:
             kinds, beside, pair = found
@@ -162,13 +162,15 @@ class Admission:
         """Where the table does not have a family at the batch size that a job now uses: as many samples a
         second as before."""
         assert self.engine.scheduler is not None
-        before, row.kind = row.kind, with_batch(row.kind, row.batch)
-        table, kind = self.engine.scheduler.throughputs, (row.kind, row.spec.scale_factor)
-        old = table.row(before, row.spec.scale_factor)
-        if row.kind == before or table.row(*kind) is not None or kind in self.learning:
+        before = job_type_of_row(row)
+        kind = before.with_batch_size(row.batch)
+        row.kind = kind.name
+        table = self.engine.scheduler.throughputs
+        old = table.row(before)
+        if kind == before or table.row(kind) is not None or kind in self.learning:
             return
         self.learning.add(kind)
-        samples = batch_of(before) or row.batch
+        samples = before.batch_size or row.batch
         rate = np.zeros(len(table.slots)) if old is None else table.rate[old] * samples / row.batch
         now = self.engine.clock.now_s()
         self.engine.backend.events.append(JobTypesLearned(now, (kind,), table.slots, rate[None, :]))

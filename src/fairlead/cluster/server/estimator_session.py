@@ -84,10 +84,11 @@ class EstimatorSession:
         for books in (core.ledger, core.paused_jobs):
             columns = (books.jobs.id, books.jobs.job_type, books.jobs.total, books.jobs.done)
             for job, kind, total, done in zip(*(c.tolist() for c in columns), strict=True):
-                family, scale = core.throughputs.job_types[kind]
+                job_type = core.throughputs.job_types[kind]
                 row = self.engine.book.jobs.get(job)
                 tenant = "" if row is None else row.tenant
-                found.append((Job(JobId(job), family, scale, total, tenant=tenant), done))
+                known_as = (job_type.name, job_type.scale_factor)
+                found.append((Job(JobId(job), *known_as, total, tenant=tenant), done))
         return found
 
     def _claims(self, jobs: Sequence[Job]) -> Floats | None:

@@ -41,7 +41,8 @@ from fairlead.cluster.server.explain import explanation_facts, stands_still
 from fairlead.cluster.server.rates import (
     extended,
     fits,
-    kind_of,
+    job_type_of,
+    job_type_of_row,
     own_rates,
     table_for,
     with_kinds_of,
@@ -51,7 +52,8 @@ from fairlead.cluster.store.job_views import story
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import Job, JobId, RestartCosts
-from fairlead.model.throughputs import JobType, Throughputs
+from fairlead.model.job_type import JobType
+from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
 from fairlead.scheduler.setup import Setup
@@ -240,7 +242,7 @@ class Forecasting:
             if start is not None and (now := start.measured()) is not None:
                 rate, where = now, start.stint.accelerator
             if rate is not None and rate > 0:
-                found.append(((row.kind, row.spec.scale_factor), where, rate))
+                found.append((job_type_of_row(row), where, rate))
         return tuple(found)
 
     def _changed(self, setup: Setup, question: WhatIf) -> Setup:
@@ -289,8 +291,8 @@ class Forecasting:
         jobs, notes, kinds = [], [], {}
         table = setup.throughputs
         for number, spec in enumerate(specs):
-            kind: JobType = (kind_of(spec, self.engine.options.catalogue), spec.scale_factor)
-            row = table.row(*kind)
+            kind = job_type_of(spec, self.engine.options.catalogue)
+            row = table.row(kind)
             rate = own_rates(spec, table.slots) if row is None else table.rate[row]
             by_type = {s.accelerator: r for s, r in zip(table.slots, rate.tolist(), strict=True)}
             if not fits(by_type, spec, setup.cluster):
@@ -301,7 +303,17 @@ class Forecasting:
             id_ = JobId(self.engine.next_job + number)
             notes.append(f"job {number + 1} of those to be added is called {id_} here")
             tenant = caller.tenant or "default"
-            jobs.append(Job(id_, *kind, float(spec.total_steps), spec.weight, tenant, spec.slo_s))
+            jobs.append(
+                Job(
+                    id_,
+                    kind.name,
+                    kind.scale_factor,
+                    float(spec.total_steps),
+                    spec.weight,
+                    tenant,
+                    spec.slo_s,
+                )
+            )
         return replace(setup, throughputs=extended(table, kinds)), jobs, notes
 
 
@@ -329,7 +341,7 @@ def _measured(present: Present) -> Throughputs:
         column.setdefault(slot.accelerator, []).append(at)
     ratios: dict[int, list[float]] = {}
     for kind, where, rate in present.measured:
-        row = believed.row(*kind)
+        row = believed.row(kind)
         before = 0.0 if row is None else max(believed.rate[row, column.get(where, [])], default=0.0)
         if row is not None and before > 0:
             ratios.setdefault(row, []).append(rate / before)

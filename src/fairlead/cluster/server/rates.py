@@ -11,19 +11,29 @@ from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster, SlotType
-from fairlead.model.throughputs import JobType, Throughputs
+from fairlead.model.job_type import JobType, RateSource
+from fairlead.model.throughputs import Throughputs
 
 UNKNOWN = 1.0  # steps/s everywhere of a job of which nothing is known: all types are equal to it
 
 
-def kind_of(spec: JobSpec, catalogue: Throughputs) -> str:
-    """The family under which the core shall know a job: its own, or one made of the rates it brings."""
-    if spec.family and not spec.rates and catalogue.row(spec.family, spec.scale_factor) is not None:
-        return spec.family
+def job_type_of(spec: JobSpec, catalogue: Throughputs) -> JobType:
+    """The job type as which the core shall know a job: one of the catalogue, or one with the rates that its
+    owner declares."""
+    stated = JobType.parse(spec.family, spec.scale_factor)
+    if spec.family and not spec.rates and catalogue.row(stated) is not None:
+        return stated
     rates = ",".join(f"{name}={rate!r}" for name, rate in sorted(spec.rates.items()))
     if colocates(spec):
         rates += f";{spec.colocated_fraction!r};{sorted(spec.colocated_fractions.items())!r}"
-    return f"{label_of(spec)} [{hashlib.sha256(rates.encode()).hexdigest()[:8]}]"
+    digest = hashlib.sha256(rates.encode()).hexdigest()[:8]
+    named = JobType.parse(label_of(spec), spec.scale_factor)
+    return named.with_source(RateSource.DECLARED, digest)
+
+
+def job_type_of_row(row: JobRow) -> JobType:
+    """The job type as which the core knows a job now."""
+    return JobType.parse(row.kind, row.spec.scale_factor)
 
 
 def label_of(spec: JobSpec) -> str:
@@ -57,11 +67,11 @@ def table_for(
     own: dict[JobType, Floats] = {}
     specs: dict[JobType, JobSpec] = {}
     for row in jobs.values():
-        kind = (row.kind, row.spec.scale_factor)
-        if catalogue.row(*kind) is None:
+        kind = job_type_of_row(row)
+        if catalogue.row(kind) is None:
             specs[kind] = row.spec
             own[kind] = own_rates(row.spec, wanted)
-            known_as = None if current is None else current.row(*kind)
+            known_as = None if current is None else current.row(kind)
             if current is not None and known_as is not None:
                 for column, slot in enumerate(current.slots):
                     if slot in wanted:
@@ -78,7 +88,7 @@ def with_pairs(
     if found is None:
         return table
     kinds, beside, pair = found
-    rate = table.rate[np.array([table.row(*kind) for kind in kinds], np.int64)]
+    rate = table.rate[np.array([table.row(kind) for kind in kinds], np.int64)]
     return table.learned(kinds, table.slots, rate, beside, pair)
 
 
@@ -94,24 +104,25 @@ def colocated(
     stating = tuple(kind for kind, spec in new.items() if colocates(spec))
     if not stating:
         return None
-    beside = tuple(kind for kind in table.job_types if kind[1] in {scale for _, scale in stating})
+    scales = {kind.scale_factor for kind in stating}
+    beside = tuple(one for one in table.job_types if one.scale_factor in scales)
     usual = _usual_fraction(table)
     pair = np.zeros((len(stating), len(beside), len(table.slots), 2))
     for i, kind in enumerate(stating):
         for j, other in enumerate(beside):
-            if other[1] != kind[1]:
+            if other.scale_factor != kind.scale_factor:
                 continue
             mine = _fraction(specs[kind], _label(other, specs))
-            row = table.row(*other)
+            row = table.row(other)
             theirs = _fraction(specs[other], _label(kind, specs)) if other in specs else usual[row]
-            one, two = table.rate[table.row(*kind)] * mine, table.rate[row] * theirs
+            one, two = table.rate[table.row(kind)] * mine, table.rate[row] * theirs
             both = (one > 0) & (two > 0)
             pair[i, j] = np.where(both, [one, two], 0.0).T.reshape(len(table.slots), 2)
     return stating, beside, pair
 
 
 def _label(kind: JobType, specs: Mapping[JobType, JobSpec]) -> str:
-    return label_of(specs[kind]) if kind in specs else kind[0]
+    return label_of(specs[kind]) if kind in specs else kind.name
 
 
 def _fraction(spec: JobSpec, other: str) -> float:
@@ -132,14 +143,14 @@ def _usual_fraction(table: Throughputs) -> Floats:
 def with_kinds_of(table: Throughputs, other: Throughputs) -> Throughputs:
     """The table with the kinds of another one that it lacks, at their rates there; 0 on slot types that the
     other does not have. A state that was copied earlier may hold jobs that have ended since."""
-    missing = [kind for kind in other.job_types if table.row(*kind) is None]
+    missing = [kind for kind in other.job_types if table.row(kind) is None]
     here = {slot: column for column, slot in enumerate(table.slots)}
     shared = [(here[slot], column) for column, slot in enumerate(other.slots) if slot in here]
     more = {}
     for kind in missing:
         more[kind] = np.zeros(len(table.slots))
         for mine, theirs in shared:
-            more[kind][mine] = other.rate[other.row(*kind), theirs]
+            more[kind][mine] = other.rate[other.row(kind), theirs]
     return extended(table, more)
 
 

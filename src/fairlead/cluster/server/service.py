@@ -31,7 +31,7 @@ from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.forecasting import Forecasting
-from fairlead.cluster.server.rates import kind_of
+from fairlead.cluster.server.rates import job_type_of
 from fairlead.cluster.server.server_loop import LiveOptions, ServerLoop
 from fairlead.cluster.server.view_builders import ViewBuilder
 from fairlead.cluster.store.rows import (
@@ -52,6 +52,7 @@ from fairlead.model.events import (
     JobsReweighted,
 )
 from fairlead.model.job import JobId
+from fairlead.model.job_type import JobType
 from fairlead.policies import registry
 
 _Result = TypeVar("_Result")
@@ -169,7 +170,7 @@ class Service:
                     submitted_s=now,
                     total_steps=float(spec.total_steps),
                     acknowledged_total=float(spec.total_steps),
-                    kind=kind_of(spec, engine.options.catalogue),
+                    kind=job_type_of(spec, engine.options.catalogue).name,
                     weight=spec.weight,
                 )
             )
@@ -414,7 +415,8 @@ def _person(caller: Caller) -> None:
 def _check_kind(where: str, spec: JobSpec, engine: ServerLoop) -> None:
     """A family that nothing is known of, and that brings no rates, is a slip of the pen."""
     catalogue = engine.options.catalogue
-    if not spec.family or spec.rates or catalogue.row(spec.family, spec.scale_factor) is not None:
+    stated = JobType.parse(spec.family, spec.scale_factor)
+    if not spec.family or spec.rates or catalogue.row(stated) is not None:
         return
     if spec.family in catalogue.families:
         raise ConfigError(

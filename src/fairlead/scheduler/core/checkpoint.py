@@ -16,8 +16,8 @@ from fairlead.model.adaptation import Adaptation
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Node, SlotType
+from fairlead.model.job_type import JobType
 from fairlead.model.plan import Change, Checkpointable, KeepsAccounts
-from fairlead.model.throughputs import JobType
 from fairlead.scheduler.core.ledger import JobTable, Ledger
 from fairlead.scheduler.core.rate_beliefs import BeliefState, RateBeliefs
 from fairlead.scheduler.core.regime_table import RegimeTable

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairlead.model.adaptation import Adaptation, batch_of
+from fairlead.model.adaptation import Adaptation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.growable_table import GrowableTable
 from fairlead.model.job import Job, JobId
@@ -179,7 +179,7 @@ class Ledger:
         jobs.restart_s[at] = restart_s
         jobs.limit_s[at] = limit_s
         jobs.total[at] = job.total_steps
-        self.regimes.add(job.adaptation, batch_of(job.family) or 0, job.total_steps, row_at)
+        self.regimes.add(job.adaptation, job.job_type.batch_size or 0, job.total_steps, row_at)
         new = groups.grow(1 + len(others))
         groups.running_on[new] = -1
         groups.scale[new] = job.scale_factor

@@ -9,9 +9,8 @@ import numpy as np
 from fairlead.errors import ProtocolError, ThroughputError
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.events import JobTypesLearned, RatesLearned
-from fairlead.model.throughputs import JobType, Throughputs
-
-_MARK = "\0"  # begins the name of a row that is a belief: no family has such a name
+from fairlead.model.job_type import JobType, RateSource
+from fairlead.model.throughputs import Throughputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,8 @@ class RateBeliefs:
 
     def of_row(self, row: int) -> int:
         """The number of the belief in a row, -1 = it is a job type."""
-        name = self.table.job_types[row][0]
-        return int(name[1:]) if name.startswith(_MARK) else -1
+        one = self.table.job_types[row]
+        return int(one.variant) if one.source is RateSource.ESTIMATED else -1
 
     def rows_of(self, numbers: Iterable[int]) -> Ints:
         """Rows of beliefs."""
@@ -117,14 +116,13 @@ class RateBeliefs:
         lacked, jobs of which something is believed are believed to be as their job type."""
         if not len(state.number):
             return
-        rows = [self.known.row(*job_type) for job_type in state.job_types]
+        rows = [self.known.row(job_type) for job_type in state.job_types]
         missing = [
             job_type for job_type, row in zip(state.job_types, rows, strict=True) if row is None
         ]
         if missing:
             raise ThroughputError(
-                f"{self.known.origin}: no rate for {missing[0][0]!r} at scale factor {missing[0][1]}, of "
-                "which something is believed"
+                f"{self.known.origin}: no rate for {missing[0]}, of which something is believed"
             )
         rate = self.known.rate[np.array(rows, np.int64)[state.job_type]]
         there = slot >= 0
@@ -149,15 +147,16 @@ class RateBeliefs:
         """(beliefs,) rows for the beliefs of an event; what job types they are about is noted."""
         job_types: list[JobType] = list(self.table.job_types)
         about = np.zeros(len(event.job_types), np.int64)
-        for at, (family, scale) in enumerate(event.job_types):
-            row = None if family.startswith(_MARK) else self.table.row(family, scale)
+        for at, one in enumerate(event.job_types):
+            row = None if one.source is RateSource.ESTIMATED else self.table.row(one)
             if row is None:
-                raise ProtocolError(f"a belief: no rate for {family!r} at scale factor {scale}")
+                raise ProtocolError(f"a belief: no rate for {one}")
             about[at] = row
         rows = []
         for number, at in zip(event.belief.tolist(), event.job_type.tolist(), strict=True):
             row = self.row.setdefault(number, len(job_types))
-            job_types[row : row + 1] = [(f"{_MARK}{number}", event.job_types[at][1])]
+            believed = event.job_types[at].with_source(RateSource.ESTIMATED, str(number))
+            job_types[row : row + 1] = [believed]
             rows.append(row)
         more = len(job_types) - len(self.base)
         pair = self.table.colocated_rate

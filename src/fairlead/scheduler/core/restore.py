@@ -91,12 +91,11 @@ def _columns(old: tuple[SlotType, ...], new: tuple[SlotType, ...]) -> Ints:
 def _rows_of_job_types(state: SchedulerCheckpoint, s: Scheduler) -> Ints:
     """(job_types + 1,) rows of the new table; the last, found by -1, is -1."""
     rows = []
-    for family, scale in state.job_types:
-        row = s.throughputs.row(family, scale)
+    for job_type in state.job_types:
+        row = s.throughputs.row(job_type)
         if row is None:
             raise ThroughputError(
-                f"{s.throughputs.origin}: no rate for {family!r} at scale factor {scale}, which a job "
-                "in the system has"
+                f"{s.throughputs.origin}: no rate for {job_type}, which a job in the system has"
             )
         rows.append(row)
     return np.array([*rows, -1], np.int64)

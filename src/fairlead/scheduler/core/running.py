@@ -97,7 +97,9 @@ class ActiveRound:
     def learn(self, throughputs: Throughputs) -> None:
         """Another table, of the same slot types."""
         self.throughputs = throughputs
-        self.fewest = self.cluster.fewest_servers(max(scale for _, scale in throughputs.job_types))
+        self.fewest = self.cluster.fewest_servers(
+            max(one.scale_factor for one in throughputs.job_types)
+        )
 
     def renumber(self, row: Ints | None) -> None:
         """Follow job groups to new rows of the ledger, -1 = gone; None: nothing has moved."""

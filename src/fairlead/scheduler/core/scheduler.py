@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from fairlead.errors import ProtocolError
-from fairlead.model.adaptation import with_batch
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
@@ -40,6 +39,7 @@ from fairlead.model.events import (
 )
 from fairlead.model.job import Job, JobId, RestartCosts
 from fairlead.model.job_index import rows_of
+from fairlead.model.job_type import JobType
 from fairlead.model.plan import Change, Planner
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.common import isolated_rate
@@ -172,11 +172,9 @@ class Scheduler:
         return self._when_idle(event.time_s)
 
     def _admit(self, job: Job, time_s: float) -> None:
-        job_type = self.throughputs.row(job.family, job.scale_factor)
+        job_type = self.throughputs.row(job.job_type)
         if job_type is None:
-            raise ProtocolError(
-                f"job {job.id}: no rate for {job.family!r} at scale factor {job.scale_factor}"
-            )
+            raise ProtocolError(f"job {job.id}: no rate for {job.job_type}")
         if job.id in self.ledger or job.id in self.paused_jobs:
             raise ProtocolError(f"job {job.id}: a job with this id is in the system already")
         ledger = self.ledger if job.id > self.ledger.last_id else self.ledger.for_paused_jobs()
@@ -184,7 +182,7 @@ class Scheduler:
             job,
             time_s,
             job_type,
-            partial(self._job_type_at, job.family, job.scale_factor),
+            partial(self._row_at_batch_size, job.job_type),
             self.restart_costs.of(job),
             self._limit_s(job),
             self._fits(job.scale_factor),
@@ -204,13 +202,13 @@ class Scheduler:
             return np.inf
         return float(int(self.settings.overtime * job.duration_s))
 
-    def _job_type_at(self, family: str, scale: int, batch: int) -> int:
-        """Row of the throughput table for a family at another batch size."""
-        other = with_batch(family, batch) if batch else family
-        job_type = self.throughputs.row(other, scale)
-        if job_type is None:
-            raise ProtocolError(f"no rate for {other!r} at scale factor {scale}")
-        return job_type
+    def _row_at_batch_size(self, job_type: JobType, batch: int) -> int:
+        """Row of the throughput table for a job type at another batch size; 0 = its own."""
+        other = job_type.with_batch_size(batch) if batch else job_type
+        row = self.throughputs.row(other)
+        if row is None:
+            raise ProtocolError(f"no rate for {other}")
+        return row
 
     def _withdrawn(self, jobs: tuple[JobId, ...], end: JobEnd, time_s: float) -> list[Command]:
         cannot = "cannot cancel" if end is JobEnd.CANCELLED else "cannot drop it"
@@ -346,9 +344,10 @@ class Scheduler:
         for job, (batch, total, done) in changes.items():
             ledger = self.ledger if JobId(job) in self.ledger else self.paused_jobs
             row = ledger.row(JobId(job))
-            family, scale = self.throughputs.job_types[ledger.jobs.job_type[row]]
-            row_at = partial(self._job_type_at, family, scale)
-            ledger.adapt(row, batch, total, done, row_at, self._fits(scale), settles)
+            job_type = self.throughputs.job_types[ledger.jobs.job_type[row]]
+            row_at = partial(self._row_at_batch_size, job_type)
+            fits = self._fits(job_type.scale_factor)
+            ledger.adapt(row, batch, total, done, row_at, fits, settles)
         here = {job: self.expected.pop(job) for job in changes if job in self.expected}
         if here:
             self._assign_belief(here)

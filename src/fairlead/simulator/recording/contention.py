@@ -27,9 +27,7 @@ def running_alone_s(
     for i, job in enumerate(jobs):
         adaptation = job.adaptation
         if adaptation is not None and (released or len(adaptation.schedule) > 1):
-            on_each_s = exclusive_s(
-                adaptation, job.family, job.scale_factor, throughputs, released=released
-            )
+            on_each_s = exclusive_s(adaptation, job.job_type, throughputs, released=released)
             least_s = float(on_each_s.min(initial=np.inf))
             alone_s[i] = least_s if least_s < np.inf else np.nan
     return alone_s

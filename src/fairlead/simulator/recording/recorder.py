@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
@@ -69,7 +68,7 @@ class Recorder:
         self.columns = JobColumns(len(cluster.slots))
         self.n_solves = 0
         self.now_s = 0.0
-        self.fewest = cluster.fewest_servers(max(scale for _, scale in throughputs.job_types))
+        self.fewest = cluster.fewest_servers(max(one.scale_factor for one in throughputs.job_types))
         self.spread_s: Floats = np.zeros(
             len(cluster.slots)
         )  # device-seconds of jobs that were spread
@@ -129,7 +128,7 @@ class Recorder:
         if self._capacity_from_s is None:
             self._capacity_from_s = event.time_s
         for job in event.jobs:
-            kind = self.throughputs.row(job.family, job.scale_factor)
+            kind = self.throughputs.row(job.job_type)
             assert kind is not None
             self._index.add(job.id, len(self.jobs))
             self.jobs.append(job)
@@ -204,7 +203,7 @@ class Recorder:
             self._add_isolated(i)
             for job, batch in zip(i.tolist(), event.batch[there].tolist(), strict=True):
                 one = self.jobs[job]
-                kind = self.throughputs.row(with_batch(one.family, batch), one.scale_factor)
+                kind = self.throughputs.row(one.job_type.with_batch_size(batch))
                 assert kind is not None
                 col.rate[job] = self.throughputs.rate[kind]
             col.total_steps[i] = event.total_steps[there]
@@ -391,7 +390,7 @@ class Recorder:
             [
                 self.throughputs.rate[row].max(initial=0.0)
                 for job in self.jobs
-                if (row := self.throughputs.row(job.family, job.scale_factor)) is not None
+                if (row := self.throughputs.row(job.job_type)) is not None
             ],
             np.float64,
         )

@@ -30,13 +30,12 @@ from math import ceil
 import numpy as np
 
 from fairlead.errors import ConfigError
-from fairlead.model.adaptation import Adaptation, Mode, batch_of, with_batch
+from fairlead.model.adaptation import Adaptation, Mode
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.batch_size_rules import (
     ACCORDION,
     LARGEST,
     growth,
-    model_of,
 )
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
@@ -54,12 +53,12 @@ class RunRule:
 
 def run_rule(job: Job, throughputs: Throughputs) -> RunRule:
     """The rule of a job with an adaptation. It may use batch sizes that its profile does not reach."""
-    own, first = job.adaptation, batch_of(job.family)
+    own, first = job.adaptation, job.job_type.batch_size
     if own is None or first is None:
         raise ConfigError(f"job {job.id}: {job.family} has no adaptation")
 
     def runs(batch: int) -> bool:
-        row = throughputs.row(with_batch(job.family, batch), job.scale_factor)
+        row = throughputs.row(job.job_type.with_batch_size(batch))
         return row is not None and bool((throughputs.rate[row] > 0).any())
 
     batches = _reachable(job, own, first)
@@ -76,7 +75,7 @@ def run_rule(job: Job, throughputs: Throughputs) -> RunRule:
 
 def _reachable(job: Job, own: Adaptation, first: int) -> tuple[int, ...]:
     """Batch sizes that the rule may ask for, ascending."""
-    model = model_of(job.family)
+    model = job.job_type.family
     match own.mode:
         case Mode.ACCORDION:
             largest = LARGEST.get(model, first)
@@ -90,7 +89,7 @@ def _reachable(job: Job, own: Adaptation, first: int) -> tuple[int, ...]:
 def _wanted(job: Job, own: Adaptation, batches: tuple[int, ...], first: int, epochs: Ints) -> Ints:
     """(batches, epochs) position asked for."""
     here = np.arange(len(batches))[:, None]
-    model = model_of(job.family)
+    model = job.job_type.family
     if len(batches) == 1:
         return np.zeros((1, len(epochs)), np.int64)
     if own.mode is Mode.ACCORDION:

@@ -9,7 +9,6 @@ released simulator.
 
 import numpy as np
 
-from fairlead.model.adaptation import with_batch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
@@ -55,10 +54,7 @@ class ReleasedRules:
             self.samples[i] = job.adaptation.samples
             self.position[i] = self.wanted[i] = rule.start
             self.batch[i, :m] = rule.batches
-            rows = [
-                self.throughputs.row(with_batch(job.family, b), job.scale_factor)
-                for b in rule.batches
-            ]
+            rows = [self.throughputs.row(job.job_type.with_batch_size(b)) for b in rule.batches]
             self.kind[i, :m] = [-1 if row is None else row for row in rows]
         self.n += 1
 

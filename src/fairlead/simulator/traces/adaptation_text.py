@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 from fairlead.errors import ConfigError
-from fairlead.model.adaptation import Adaptation, Mode, batch_of
+from fairlead.model.adaptation import Adaptation, Mode
 from fairlead.model.batch_size_rules import (
     SAMPLES,
     Schedule,
     batch_schedule,
-    model_of,
 )
 from fairlead.model.job import Job
 from fairlead.simulator.traces.fields import whole
@@ -27,8 +26,8 @@ def adapting(
     data set or ``samples`` (per epoch) is known.
     """
     mode, schedule = _parsed(checks.source, line, name, text)
-    known = samples is not None or model_of(job.family) in SAMPLES
-    if mode is Mode.STATIC and (not known or batch_of(job.family) is None):
+    known = samples is not None or job.job_type.family in SAMPLES
+    if mode is Mode.STATIC and (not known or job.job_type.batch_size is None):
         return job
     try:
         made = batch_schedule(

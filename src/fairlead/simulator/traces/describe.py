@@ -101,7 +101,7 @@ def _durations(trace: Trace, throughputs: Throughputs) -> tuple[bool, Floats]:
     if any(job.duration_s is not None for job in jobs):
         known = [np.nan if job.duration_s is None else job.duration_s for job in jobs]
         return True, np.array(known, np.float64)
-    rows = [throughputs.row(job.family, job.scale_factor) for job in jobs]
+    rows = [throughputs.row(job.job_type) for job in jobs]
     rate = np.array([0.0 if r is None else throughputs.fastest[r] for r in rows], np.float64)
     steps = np.array([job.total_steps for job in jobs], np.float64)
     return False, np.divide(steps, rate, out=np.full(len(jobs), np.nan), where=rate > 0)

@@ -151,9 +151,9 @@ class _Families:
     def __init__(self, throughputs: Throughputs) -> None:
         self.rate = throughputs.fastest.tolist()
         self.kinds: dict[int, list[tuple[str, float]]] = {}
-        for (family, scale), rate in zip(throughputs.job_types, self.rate, strict=True):
+        for one, rate in zip(throughputs.job_types, self.rate, strict=True):
             if rate > 0:
-                self.kinds.setdefault(scale, []).append((family, rate))
+                self.kinds.setdefault(one.scale_factor, []).append((one.name, rate))
         self.scales = sorted(self.kinds)
 
     def scale(self, devices: int) -> int | None:

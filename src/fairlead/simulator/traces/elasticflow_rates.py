@@ -11,7 +11,8 @@ import numpy as np
 
 from fairlead.errors import ThroughputError
 from fairlead.model.cluster import SlotType
-from fairlead.model.throughputs import JobType, Throughputs
+from fairlead.model.job_type import JobType
+from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.fields import at_least_zero, whole
 from fairlead.simulator.traces.source import (
     HeaderColumns,
@@ -51,7 +52,7 @@ def _rates(source: Source, model: str, known: dict[JobType, float]) -> dict[JobT
         columns.check(line, row)
         batch = whole(source, line, BATCH, row[columns.index[BATCH]], least=1)
         for i, scale in scales.items():
-            kind = f"{model} (batch size {batch})", scale
+            kind = JobType(model, batch, scale)
             if kind in found or kind in known:
                 raise source.fault(line, f"{BATCH}: {batch} appears twice")
             found[kind] = at_least_zero(source, line, f"rate on {scale}", row[i].strip() or 0)

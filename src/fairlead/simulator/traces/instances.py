@@ -11,6 +11,7 @@ import numpy as np
 from fairlead.errors import InputError
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
+from fairlead.model.job_type import JobType
 from fairlead.model.limits import MAX_DEVICES
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
@@ -49,7 +50,7 @@ def snapshot_of(
     """
     jobs = sorted(jobs, key=lambda job: job.id)
     table = throughputs.columns(cluster.slots)
-    kinds = [table.row(job.family, job.scale_factor) for job in jobs]
+    kinds = [table.row(JobType.parse(job.family, job.scale_factor)) for job in jobs]
     for job, row in zip(jobs, kinds, strict=True):
         if row is None:
             raise InputError(
@@ -116,7 +117,7 @@ def fresh_snapshot(
         capacity=cluster.capacity,
         price=cluster.price,
         group_members=np.arange(n)[:, None],
-        scale=np.array([scale for _, scale in table.job_types], np.int64)[kind],
+        scale=np.array([one.scale_factor for one in table.job_types], np.int64)[kind],
         rate=table.rate[kind][:, :, None],
         colocated_rate=table.colocated_rate,
         received_s=np.zeros((n, slots)),

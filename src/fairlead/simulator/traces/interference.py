@@ -23,6 +23,7 @@ import numpy as np
 
 from fairlead.errors import ThroughputError
 from fairlead.model.arrays import Bools, Floats
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.fields import above_zero
 from fairlead.simulator.traces.source import (
@@ -44,10 +45,8 @@ class Interference:
     def beside(self, table: Throughputs) -> Floats:
         """(kinds, kinds, slots) steps/s of the first kind beside the second."""
         pair = np.zeros((len(table.job_types), len(table.job_types), len(table.slots)))
-        single = [
-            i for i, (family, scale) in enumerate(table.job_types) if self._known(family, scale)
-        ]
-        need, pressure = _columns([self.families[table.job_types[i][0]] for i in single])
+        single = [i for i, one in enumerate(table.job_types) if self._known(one)]
+        need, pressure = _columns([self.families[table.job_types[i].name] for i in single])
         for t, slot in enumerate(table.slots):
             if slot.accelerator not in self.accelerators:
                 continue
@@ -59,8 +58,8 @@ class Interference:
             )[:, :, None]
         return pair
 
-    def _known(self, family: str, scale: int) -> bool:
-        return scale == 1 and family in self.families
+    def _known(self, job_type: JobType) -> bool:
+        return job_type.scale_factor == 1 and job_type.name in self.families
 
 
 def progress(pressure: Floats, contention: float, protection: float = PROTECTION) -> Floats:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.source import Source, shown
 from fairlead.simulator.traces.trace import Trace
@@ -67,6 +68,6 @@ class Checks:
 
     def nominal_s(self, family: str, scale: int, steps: float) -> float | None:
         """Running time on the fastest accelerator type of the table; None if it runs nowhere."""
-        row = self.throughputs.row(family, scale)
+        row = self.throughputs.row(JobType.parse(family, scale))
         rate = 0.0 if row is None else float(self.throughputs.fastest[row])
         return steps / rate if rate > 0 else None

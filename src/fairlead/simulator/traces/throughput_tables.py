@@ -15,7 +15,8 @@ import numpy as np
 from fairlead.errors import ThroughputError
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Locality, SlotType
-from fairlead.model.throughputs import JobType, Throughputs
+from fairlead.model.job_type import JobType
+from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.atomic_write import write_atomically
 from fairlead.simulator.traces.elasticflow_rates import read_rates
 from fairlead.simulator.traces.fields import at_least_zero, whole
@@ -69,16 +70,24 @@ def write_throughputs_csv(table: Throughputs, path: str | Path) -> None:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS if table.colocated_rate is None else (*COLUMNS, BESIDE))
     more = [] if table.colocated_rate is None else [""]
-    for (family, scale), rates in zip(table.job_types, table.rate.tolist(), strict=True):
+    for one, rates in zip(table.job_types, table.rate.tolist(), strict=True):
         for slot, rate in zip(table.slots, rates, strict=True):
-            rows.writerow([family, scale, *_names(slot), rate, table.origin, *more])
+            rows.writerow([one.name, one.scale_factor, *_names(slot), rate, table.origin, *more])
     if table.colocated_rate is not None:
         for a, b, t in np.argwhere(table.colocated_rate > 0).tolist():
-            (family, scale), (partner, other) = table.job_types[a], table.job_types[b]
-            if scale == other:
+            one, partner = table.job_types[a], table.job_types[b]
+            if one.scale_factor == partner.scale_factor:
                 rate = float(table.colocated_rate[a, b, t])
                 slot = table.slots[t]
-                rows.writerow([family, scale, *_names(slot), rate, table.origin, partner])
+                named = (
+                    one.name,
+                    one.scale_factor,
+                    *_names(slot),
+                    rate,
+                    table.origin,
+                    partner.name,
+                )
+                rows.writerow(named)
     with write_atomically(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")
 
@@ -151,7 +160,7 @@ def _csv_entry(source: Source, line: int, cells: list[str], partner: str) -> _En
         raise source.fault(line, f"locality: expected {known}, got {shown(locality)}")
     scale = whole(source, line, "scale_factor", scale_factor, least=1)
     return _Entry(
-        (family, scale),
+        JobType.parse(family, scale),
         SlotType(accelerator, Locality(locality)),
         at_least_zero(source, line, "steps_per_s", rate),
         partner,
@@ -168,11 +177,12 @@ def _csv_pairs(
     """(kinds, kinds, slots) from rows that name who shares the devices."""
     pair = np.zeros((len(row), len(row), len(column)))
     for line, entry in pairs:
-        partner = entry.beside, entry.kind[1]
-        for family, scale in (entry.kind, partner):
-            if (family, scale) not in row:
+        partner = JobType.parse(entry.beside, entry.kind.scale_factor)
+        for one in (entry.kind, partner):
+            if one not in row:
                 raise source.fault(
-                    line, f"beside: {family} at scale factor {scale} has no row of its own"
+                    line,
+                    f"beside: {one.name} at scale factor {one.scale_factor} has no row of its own",
                 )
         slot = column[entry.slot]
         alone = float(rate[row[entry.kind], slot])
@@ -187,8 +197,8 @@ def _csv_pairs(
 
 
 def _named(entry: _Entry) -> str:
-    family, scale = entry.kind
-    named = f"{family} at scale factor {scale} on {entry.slot.accelerator}"
+    one = entry.kind
+    named = f"{one.name} at scale factor {one.scale_factor} on {entry.slot.accelerator}"
     return f"{named} beside {entry.beside}" if entry.beside else named
 
 
@@ -227,14 +237,14 @@ def _gavel_slot(column: str) -> SlotType:
 def _gavel_kind(source: Source, text: str) -> JobType:
     """``"('LM (batch size 5)', 2)"``, or in the oldest files the family alone, which means 1 device."""
     if not text.startswith("("):
-        return text, 1
+        return JobType.parse(text, 1)
     try:
         family, scale = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         family, scale = None, None
     if not isinstance(family, str) or not isinstance(scale, int) or scale < 1:
         raise source.fault(None, f"key {shown(text)}: expected ('family', scale factor)")
-    return family, scale
+    return JobType.parse(family, scale)
 
 
 def _gavel_alone(

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fairlead.errors import TraceError
-from fairlead.model.adaptation import with_batch
 from fairlead.model.batch_size_rules import adaptation_fault
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, JobId
+from fairlead.model.job_type import JobType
 from fairlead.model.limits import MAX_NUMBER, MAX_SECONDS, MIN_POSITIVE, is_duration, is_weight
-from fairlead.model.throughputs import JobType, Throughputs
+from fairlead.model.throughputs import Throughputs
 
 LARGEST_ID = 2**53  # what a float holds exactly
 NAMED = 5  # lines that a summary names before it says "..."
@@ -117,11 +117,11 @@ class _Obstacles:
 
     def reason(self, job: Job) -> str | None:
         """Why this job cannot run, at one of its batch sizes, or None if it can at all of them."""
-        found = self._of((job.family, job.scale_factor))
+        found = self._of(job.job_type)
         if found is not None or job.adaptation is None:
             return found
         for batch in job.adaptation.batches:
-            found = self._of((with_batch(job.family, batch), job.scale_factor))
+            found = self._of(job.job_type.with_batch_size(batch))
             if found is not None:
                 return f"{found}, which {job.family} changes to"
         return None
@@ -132,8 +132,8 @@ class _Obstacles:
         return self.known[kind]
 
     def _find(self, kind: JobType) -> str | None:
-        family, scale = kind
-        row = self.table.row(family, scale)
+        named = f"{kind.name} at scale factor {kind.scale_factor}"
+        row = self.table.row(kind)
         slots = [
             slot
             for i, slot in enumerate(self.table.slots)
@@ -141,14 +141,14 @@ class _Obstacles:
         ]
         if not slots:
             where = "" if self.cluster is None else f" on {', '.join(self.cluster.accelerators)}"
-            return f"no rate for {family} at scale factor {scale}{where}"
+            return f"no rate for {named}{where}"
         if self.cluster is None:
             return None
         size = dict(zip(self.cluster.accelerators, self.cluster.capacity.tolist(), strict=True))
-        if any(size[slot.accelerator] >= scale for slot in slots):
+        if any(size[slot.accelerator] >= kind.scale_factor for slot in slots):
             return None
         have = ", ".join(f"{int(size[slot.accelerator])} {slot.accelerator}" for slot in slots)
-        return f"{family} at scale factor {scale} needs more devices than there are ({have})"
+        return f"{named} needs more devices than there are ({have})"
 
 
 def skipped_summary(trace: Trace) -> list[str]:

@@ -8,7 +8,7 @@ import polars as pl
 
 from fairlead.errors import TraceError
 from fairlead.model.adaptation import Mode
-from fairlead.model.batch_size_rules import SAMPLES, model_of
+from fairlead.model.batch_size_rules import SAMPLES
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces import fairlead_csv as own
@@ -78,7 +78,7 @@ def _mode(trace: Trace, job: Job) -> str:
     own = job.adaptation
     if own is None:
         return Mode.STATIC.value
-    if own.mode is Mode.SCHEDULE or own.samples != SAMPLES.get(model_of(job.family)):
+    if own.mode is Mode.SCHEDULE or own.samples != SAMPLES.get(job.job_type.family):
         raise TraceError(
             f"{trace.name}: job {job.id}: adaptation {described(own)} with {own.samples} samples per "
             "epoch cannot be written in Shockwave's format, only in .csv and .parquet"
@@ -88,7 +88,7 @@ def _mode(trace: Trace, job: Job) -> str:
 
 def _nominal_s(job: Job, throughputs: Throughputs | None) -> float | None:
     """Running time on the fastest accelerator type, of the steps as they are written."""
-    row = None if throughputs is None else throughputs.row(job.family, job.scale_factor)
+    row = None if throughputs is None else throughputs.row(job.job_type)
     rate = 0.0 if throughputs is None or row is None else float(throughputs.fastest[row])
     return max(1, int(job.total_steps)) / rate if rate > 0 else None
 

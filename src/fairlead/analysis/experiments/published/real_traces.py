@@ -200,8 +200,8 @@ def embodied(
     runs = rates.rate > 0
     mean = (rates.rate @ capacity) / np.maximum(runs @ capacity, 1.0)
     families: dict[int, list[int]] = {}
-    for row, (_, scale) in enumerate(rates.job_types):
-        families.setdefault(scale, []).append(row)
+    for row, one_type in enumerate(rates.job_types):
+        families.setdefault(one_type.scale_factor, []).append(row)
     rng = np.random.default_rng(seed)
     last: dict[
         tuple[str, int], tuple[float, int]
@@ -217,7 +217,7 @@ def embodied(
         last[key] = (one.time_s, kind)
         duration_s = job.duration_s
         assert duration_s is not None
-        family = rates.job_types[kind][0]
+        family = rates.job_types[kind].name
         made.append(
             replace(
                 one, job=replace(job, family=family, total_steps=duration_s * float(mean[kind]))
