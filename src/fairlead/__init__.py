@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from fairlead.model.job import Arrival, Job, JobId, RestartCosts
     from fairlead.model.job_type import JobType
     from fairlead.model.plan import Planner, Policy, RoundPlan, Schedule, Stateful
+    from fairlead.model.rates import gain_of, isolated_rate
     from fairlead.model.snapshot import Snapshot
     from fairlead.model.throughputs import Throughputs
-    from fairlead.policies.common import allocation, gain_of, isolated_rate
+    from fairlead.policies.common import allocation
     from fairlead.policies.registry import PolicyRequest
     from fairlead.scheduler.driver import Observer
     from fairlead.simulator.admission import Admission, AdmissionState
@@ -164,9 +165,9 @@ _MODULE = {
     "UnreachableError": "errors",
     "UserEstimates": "simulator.user_estimates",
     "allocation": "policies.common",
-    "gain_of": "policies.common",
+    "gain_of": "model.rates",
     "generate": "simulator.generate",
-    "isolated_rate": "policies.common",
+    "isolated_rate": "model.rates",
     "parse_cluster": "simulator.traces.cluster_files",
     "read_throughputs": "simulator.traces.throughput_tables",
     "read_trace": "simulator.traces.read_trace",

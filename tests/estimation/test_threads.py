@@ -7,13 +7,14 @@ import sys
 SCRIPT = """
 import hashlib
 from fairlead.estimation.prior import Prior
+from fairlead.model.job_type import JobType
 from fairlead.simulator.traces.throughput_tables import builtin_throughputs
 
 table = builtin_throughputs()
 prior = Prior(table, table.slots[:6])
 digest = hashlib.sha256(prior.root.tobytes())
 for family in ("ResNet-50 (batch size 48)", "LM (batch size 10)", "unheard of"):
-    kind = prior.kind(family, 2)
+    kind = prior.kind(JobType.parse(family, 2))
     for array in (kind.mean, kind.pull, kind.own, kind.model_pull, kind.model_own):
         digest.update(array.tobytes())
 print(digest.hexdigest())

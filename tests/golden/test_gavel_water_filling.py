@@ -12,9 +12,9 @@ from tests.golden.test_gavel_runs import Reference, references
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats
 from fairlead.model.plan import Policy
+from fairlead.model.rates import proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
-from fairlead.policies.common import proportional_rate
 from fairlead.simulator.traces.instances import read_instances
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 

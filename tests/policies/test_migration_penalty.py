@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import migration_penalty as module
-from fairlead.policies.common import gain_of, proportional_rate
 from fairlead.policies.finish_time import FinishTime
 from fairlead.policies.las import Las, PackedLas
 from fairlead.policies.makespan import Makespan

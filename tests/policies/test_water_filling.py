@@ -12,9 +12,9 @@ from scipy.optimize import linprog
 from fairlead.model.arrays import Bools, Floats
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job_type import JobType
+from fairlead.model.rates import proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
-from fairlead.policies.common import proportional_rate
 from fairlead.policies.entities import Entities, Entity
 from fairlead.policies.solve import water_filling as filling
 from fairlead.policies.water_filling import (

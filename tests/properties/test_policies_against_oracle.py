@@ -9,8 +9,8 @@ from tests.oracle import Inner, gain_over, hierarchical
 from tests.policies.problems import matches, optimising, rich_snapshots
 from tests.programmes import PROGRAMMES, UNIQUE, normalised, throughput
 
+from fairlead.model.rates import rate_by_type
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import rate_by_type
 from fairlead.policies.entities import Entities, Entity
 from fairlead.policies.gandiva_fair import fair_shares
 from fairlead.policies.water_filling import AgnosticWaterFilling, WaterFilling

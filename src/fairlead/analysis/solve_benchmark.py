@@ -18,9 +18,9 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Ints
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.plan import Policy
+from fairlead.model.rates import gain_of, isolated_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
-from fairlead.policies.common import gain_of, isolated_rate
 from fairlead.policies.partition import part_of
 from fairlead.simulator.traces.instances import fresh_snapshot
 

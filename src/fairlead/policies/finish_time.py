@@ -6,8 +6,8 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats
+from fairlead.model.rates import gain_of, isolated_rate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import gain_of, isolated_rate
 from fairlead.policies.parametric_level import (
     Requirements,
     agnostic_rate,

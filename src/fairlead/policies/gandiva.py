@@ -6,12 +6,9 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.rates import first_slot
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import (
-    allocation,
-    by_slot,
-    first_slot,
-)
+from fairlead.policies.common import allocation, by_slot
 from fairlead.policies.python_random_stream import PythonRandomStream
 
 KEPT = 1.0  # a pair stays while its normalised rates, summed over all types, reach this

@@ -6,14 +6,13 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats
+from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
     by_class,
     by_slot,
     centre_with_pairs,
-    gain_of,
-    proportional_rate,
     shares_of_centre,
     violation,
 )

@@ -6,12 +6,9 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import (
-    allocation,
-    gain_of,
-    proportional_rate,
-)
+from fairlead.policies.common import allocation
 from fairlead.policies.solve.expand import pair_shares
 from fairlead.policies.solve.program import (
     ExtraColumns,

@@ -6,12 +6,9 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats
+from fairlead.model.rates import proportional_rate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import (
-    allocation,
-    proportional_rate,
-    violation,
-)
+from fairlead.policies.common import allocation, violation
 from fairlead.policies.solve.nash import (
     Equilibrium,
     NashMarket,

@@ -8,13 +8,12 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats
+from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
     by_class,
     central_allocation,
-    gain_of,
-    proportional_rate,
 )
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
 from fairlead.policies.solve.parametric_level import Levels, solve_level

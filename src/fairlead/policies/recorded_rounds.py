@@ -11,8 +11,8 @@ import numpy as np
 from fairlead.errors import ConfigError
 from fairlead.model.arrays import Ints
 from fairlead.model.plan import RoundPlan
+from fairlead.model.rates import first_slot
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import first_slot
 from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
 

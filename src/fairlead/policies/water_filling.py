@@ -6,13 +6,12 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
     by_class,
     by_slot,
-    gain_of,
-    proportional_rate,
 )
 from fairlead.policies.entities import Entities
 from fairlead.policies.parametric_level import PAIR_PENALTY

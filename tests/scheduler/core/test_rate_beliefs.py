@@ -27,6 +27,7 @@ from fairlead.model.events import (
 )
 from fairlead.model.job import Job, JobId
 from fairlead.model.plan import Change
+from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core import invariants
 from fairlead.scheduler.core.checkpoint import take_checkpoint
@@ -34,7 +35,7 @@ from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.core.snapshots import make_snapshot
 from fairlead.scheduler.mechanism.settings import GAVEL
 
-NET = (("net", 1),)
+NET = (JobType("net"),)
 
 
 def scheduler(policy: str = "las_packed") -> Scheduler:
@@ -263,7 +264,7 @@ def test_beliefs_that_no_job_goes_by_are_not_handed_on() -> None:
         ),
     )
     s.handle(learned({1: 0, 2: 1}, {0: [1.0, 1.0], 1: [2.0, 2.0]}))
-    s.handle(learned({}, {2: [3.0, 3.0]}, job_types=(("own", 1),)))
+    s.handle(learned({}, {2: [3.0, 3.0]}, job_types=(JobType("own"),)))
     run(s, submit(1, 2))
     new = moved(s, setup(nodes(a=2, k=2), "las_packed"))
     assert sorted(new.beliefs.row) == [0, 1]
@@ -290,7 +291,7 @@ def test_beliefs_outlive_a_change_of_the_cluster_and_of_the_policy() -> None:
         (learned({}, {0: [1.0, np.nan]}), "a rate must be a number >= 0, got nan"),
         (learned({}, {-1: [1.0, 1.0]}), "must be >= 0 and differ"),
         (
-            learned({}, {0: [1.0, 1.0]}, job_types=(("who", 1),)),
+            learned({}, {0: [1.0, 1.0]}, job_types=(JobType("who"),)),
             "no rate for 'who' at scale factor 1",
         ),
         (learned({}, {0: [1.0, 1.0]}, rate=np.ones((1, 3))), r"rate has shape \(1, 3\)"),

@@ -11,8 +11,8 @@ from fairlead.model.allocation import SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job_index import rows_of
 from fairlead.model.plan import Accounts, Change, PlannerAnswer, RoundPlan, Schedule
+from fairlead.model.rates import first_slot
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import first_slot
 from fairlead.policies.shockwave.fair_targets import Targets
 from fairlead.policies.shockwave.measured_progress import MeasuredProgress
 from fairlead.policies.shockwave.options import (

@@ -12,8 +12,8 @@ import numpy as np
 
 from fairlead.model.adaptation import Adaptation, epochs_between
 from fairlead.model.arrays import Floats
+from fairlead.model.rates import first_slot
 from fairlead.model.snapshot import Regimes, Snapshot
-from fairlead.policies.common import first_slot
 from fairlead.policies.shockwave.options import (
     EpochTime,
     Predictor,

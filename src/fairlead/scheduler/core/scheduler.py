@@ -41,8 +41,8 @@ from fairlead.model.job import Job, JobId, RestartCosts
 from fairlead.model.job_index import rows_of
 from fairlead.model.job_type import JobType
 from fairlead.model.plan import Change, Planner
+from fairlead.model.rates import isolated_rate
 from fairlead.model.throughputs import Throughputs
-from fairlead.policies.common import isolated_rate
 from fairlead.scheduler.core.job_groups import find_groups, rows_of_groups
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.lifecycle import JobPhase, start_round

@@ -16,8 +16,8 @@ from fairlead.analysis.experiments.findings import (
 from fairlead.analysis.experiments.published.gavel_stored_filling import stored_filling
 from fairlead.analysis.report.chart import Chart, Series
 from fairlead.model.arrays import Floats
+from fairlead.model.rates import proportional_rate
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import proportional_rate
 from fairlead.policies.entities import Entities, Entity
 from fairlead.policies.water_filling import AgnosticWaterFilling, WaterFilling
 from fairlead.simulator.arrivals import GAVEL_FAMILIES

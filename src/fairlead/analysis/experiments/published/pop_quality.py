@@ -27,9 +27,9 @@ from fairlead.analysis.solve_benchmark import problem as mixed_problem
 from fairlead.analysis.solve_benchmark import timed
 from fairlead.model.allocation import Allocation
 from fairlead.model.plan import Policy
+from fairlead.model.rates import gain_of
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
-from fairlead.policies.common import gain_of
 from fairlead.policies.las import Las, PackedLas
 from fairlead.policies.makespan import Makespan
 from fairlead.policies.partition import Partition
