@@ -26,8 +26,8 @@ from fairlead.model.events import (
     RoundEnded,
 )
 from fairlead.model.job import Job, JobId
-from fairlead.model.plan import Change
 from fairlead.model.job_type import JobType
+from fairlead.model.plan import Change
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core import invariants
 from fairlead.scheduler.core.checkpoint import take_checkpoint
