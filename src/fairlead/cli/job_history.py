@@ -152,7 +152,7 @@ def _starts(
                 f"{stint.node} {stint.accelerator}:{','.join(map(str, stint.devices))}",
                 _ago(stint.began_s, now_s),
                 "now" if ended is None else span(ended - stint.began_s),
-                f"{stint.from_step:,.0f}-{stint.to_step:,.0f}",
+                f"{stint.from_step:,.0f}-{max(stint.to_step, stint.reached_step):,.0f}",
                 *map(span, (stint.wait_s, stint.start_s, stint.load_s, stint.save_s, stint.stop_s)),
                 f"{stint.lost_steps:,.0f}" if stint.lost_steps else NOTHING,
                 span(price(stints, position)),

@@ -88,7 +88,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     began_s: float
     ended_s: float | None
     from_step: float
-    to_step: float
+    to_step: float  # what counts of it
     why: str  # it ended: preempted | moved | completed | failed: ... | node lost | cancelled | paused
     wait_s: float  # handover of devices; this and the next: as of protocol.Held, -1 = not known
     start_s: float
@@ -98,6 +98,9 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     lost_steps: float
     trained_s: float | None = None  # when training began, as the server heard of it
     traceback: str = ""  # of a start that failed; of one that hung, the stacks of its ranks
+    reached_step: float = (
+        -1.0
+    )  # done when it ended, as far as was known, kept or not; -1 = not known
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):

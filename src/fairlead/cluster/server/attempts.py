@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from fairlead.cluster.protocol.messages import (
     EXPIRED,
     LEAVES,
@@ -178,6 +180,13 @@ class Attempt:
         return any(h.state == "ended" and h.exit_code != 0 for h in self.held.values())
 
     @property
+    def cut_short(self) -> bool:
+        """Did it lose its node or its agent before it was seen to train? How long a start takes it does not
+        say."""
+        begun = self.row.spec.unmanaged or self.tells
+        return (self.lost or self.interrupted) and not begun
+
+    @property
     def interrupted(self) -> bool:
         """Did its agent end it on its own account?"""
         return any(held.reason in (EXPIRED, LEAVES, ORPHANED) for held in self.held.values())
@@ -254,6 +263,25 @@ class Attempt:
 def others_of(starts: Mapping[int, Attempt], members: Iterable[int], job: int) -> tuple[Start, ...]:
     """The starts of the other members of a job's unit."""
     return tuple(starts[other].key for other in members if other != job)
+
+
+def as_known(held: AttemptStatus, before: AttemptStatus) -> AttemptStatus:
+    """What a node says of a start, with what its agent no longer knows: one that was started anew has not
+    seen what the one before it told."""
+    if held.loaded_step >= 0 or before.loaded_step < 0:
+        return held
+    names = (
+        "step",
+        "loaded_step",
+        "lost_steps",
+        "wait_s",
+        "start_s",
+        "load_s",
+        "ran_s",
+        "step_age_s",
+    )
+    known = {name: getattr(before, name) for name in names}
+    return replace(held, saved_step=max(held.saved_step, before.saved_step), **known)
 
 
 def measured_rate(

@@ -26,6 +26,7 @@ from fairlead.cluster.server.attempts import (
     ENDED,
     Attempt,
     JobRegistry,
+    as_known,
     others_of,
     ranks_on,
 )
@@ -455,14 +456,14 @@ class LiveBackend:
         before = start.held.get(node)
         if before is not None and before.state != "ended" and held.state == "ended":
             del start.held[node]  # in the order in which they end: the first one is to blame
-        start.held[node] = held
+        held = start.held[node] = held if before is None else as_known(held, before)
         if node == start.first_node:
             start.heard = self.fleet.nodes[node].seen
         row = start.row
         if held.loaded_step >= 0 and node == start.first_node and row.spec.unmanaged:
             self._told(start, held)
         elif held.loaded_step >= 0 and start.stint.trained_s is None and node == start.first_node:
-            start.stint.trained_s = self.now_s()
+            start.stint.trained_s = self._began_to_train_s(start, held)
             row.reason = ""  # whatever went wrong before
             self.retries.trains(start)
             self.book.dirty_stints[start.key] = start.stint
@@ -491,6 +492,11 @@ class LiveBackend:
             if start.broken:
                 for other in start.nodes:
                     self.fleet.revoke(other, *start.key, held.reason or "other ranks ended")
+
+    def _began_to_train_s(self, start: Attempt, held: AttemptStatus) -> float:
+        """When training began: the report may have come late, from an agent that was away."""
+        ago_s = max(held.ran_s, 0.0) + max(self.fleet.monotonic() - start.heard, 0.0)
+        return max(self.now_s() - ago_s, start.stint.since_s)
 
     def _heard_stall(self, start: Attempt, node: str, held: AttemptStatus) -> None:
         """A start makes no progress, or does again; its other nodes are asked where their ranks stand."""
@@ -654,6 +660,8 @@ class LiveBackend:
     ) -> None:
         stint, row, leader = start.stint, start.row, start.leader
         stint.ended_s, stint.to_step = now, step
+        if start.ordered:
+            stint.reached_step = max(start.done(), step)
         if not start.ordered:
             stint.from_step = step
         stint.why = (
@@ -667,7 +675,7 @@ class LiveBackend:
             if failure
             else start.stopping or "ended"
         )
-        if leader is not None:
+        if leader is not None and not start.cut_short:
             stint.wait_s, stint.start_s, stint.load_s = leader.wait_s, leader.start_s, leader.load_s
             stint.save_s, stint.stop_s = leader.save_s, leader.stop_s
             parts = (leader.start_s, leader.load_s, leader.stop_s)

@@ -101,6 +101,7 @@ def attempt_view(row: AttemptRow, to_step: float) -> AttemptView:
         lost_steps=row.lost_steps,
         trained_s=row.trained_s,
         traceback=row.traceback,
+        reached_step=row.reached_step,
     )
 
 
@@ -109,6 +110,15 @@ def _failure(failure: Failure | None) -> FailureView | None:
         return None
     names = FailureView.__struct_fields__
     return FailureView(**{name: getattr(failure, name) for name in names})
+
+
+def _at(stint: AttemptView) -> str:
+    """The step at which a start ended, and what of it was kept."""
+    reached = max(stint.reached_step, stint.to_step)
+    told = f"at step {reached:.0f}"
+    if reached > stint.to_step:
+        told += f", {stint.to_step:.0f} kept"
+    return told if stint.trained_s is not None or reached > 0 else f"{told}, not seen to train"
 
 
 def story(job: JobView, stints: Sequence[AttemptView]) -> tuple[tuple[float, str], ...]:
@@ -120,12 +130,7 @@ def story(job: JobView, stints: Sequence[AttemptView]) -> tuple[tuple[float, str
         again = f", does {stint.lost_steps:.0f} steps again" if stint.lost_steps > 0 else ""
         events.append((stint.began_s, f"start {stint.epoch} on {where}{again}"))
         if stint.ended_s is not None:
-            events.append(
-                (
-                    stint.ended_s,
-                    f"start {stint.epoch} {stint.why} at step {stint.to_step:.0f}",
-                )
-            )
+            events.append((stint.ended_s, f"start {stint.epoch} {stint.why} {_at(stint)}"))
     if job.ended_s is not None:
         events.append((job.ended_s, job.state))
     return tuple(sorted(events, key=lambda event: event[0]))

@@ -92,6 +92,7 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False):
     ended_s: float | None = None
     from_step: float = 0.0
     to_step: float = 0.0
+    reached_step: float = -1.0  # steps known to be done when it ended, kept or not; -1 = not known
     why: str = ""
     traceback: str = ""  # of a start that failed; of one that hung, the stacks of its ranks
     wait_s: float = -1.0

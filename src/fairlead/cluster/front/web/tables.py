@@ -319,7 +319,8 @@ def _stint_row(stint: AttemptView, now_s: float) -> list[TableCell]:
     ended = now_s if stint.ended_s is None else stint.ended_s
     where = join(name(stint.node), tag("small", " ", name(stint.accelerator)))
     took = ended - stint.began_s
-    steps = max(stint.to_step - stint.from_step, 0.0)
+    steps = max(stint.to_step, stint.reached_step) - stint.from_step
+    steps = max(steps, 0.0)
     return [
         TableCell(stint.epoch),
         TableCell(where),
