@@ -316,9 +316,13 @@ def _check_restored(
 ) -> None:
     old, new = jobs
     with cluster.client() as client:
+        reason = client.job(old).reason
+        assert reason.startswith("the cluster was restored from a backup of 20")
+        assert reason.endswith("; the job starts again from its newest checkpoint")
         (third,) = client.submit([_script(folder, 20)])
         assert third >= JOBS, "the number of a job that is not known is not given out again"
         until(lambda: any(e > EPOCHS for job, e, _, _ in _ledger(folder) if job == old), 120.0)
+        until(lambda: client.job(old).reason == "", 120.0)
         (folder / "ledger.hurry").touch()
         until(lambda: client.job(old).state == client.job(third).state == "completed", 120.0)
         assert client.job(old).steps == STEPS

@@ -32,6 +32,7 @@ from fairlead.cluster.server.attempts import (
 )
 from fairlead.cluster.server.fleet import Fleet, LiveNode
 from fairlead.cluster.server.precedence import MAX_WAITING, Yielder
+from fairlead.cluster.server.restored import WHY as RESTORED_WHY
 from fairlead.cluster.store.rows import (
     ON_DEVICES,
     AttemptRow,
@@ -633,7 +634,7 @@ class LiveBackend:
         following = self.book.newest(row.id)
         if following is None:
             if row.state in ON_DEVICES:  # it ran on, outside of the rounds
-                row.state, self.chance = "preempted", True
+                row.state, self.chance = row.off_devices, True
                 self.book.dirty_jobs.add(row.id)
             return
         if not completed:
@@ -833,6 +834,8 @@ class LiveBackend:
         start.ordered = start.stint.ordered = True
         start.stint.ordered_s = self.now_s()
         start.row.starts += 1
+        if start.row.reason.startswith(RESTORED_WHY):
+            start.row.reason = ""
         self.book.dirty_stints[start.key] = start.stint
         self.book.dirty_jobs.add(start.row.id)
         self.retries.began(start)
@@ -870,7 +873,7 @@ class LiveBackend:
                 state: JobState = "finishing" if starts[job].finishing else "running"
             else:
                 on_devices = row.state in ON_DEVICES and not self.goes_on(job)
-                state = "preempted" if on_devices else row.state
+                state = row.off_devices if on_devices else row.state
             if row.state != state:
                 row.state = state
                 self.book.dirty_jobs.add(job)

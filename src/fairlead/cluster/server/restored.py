@@ -38,6 +38,14 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
     time_s: float  # wall clock
     commit: int
+    backup_s: float = 0.0  # when that commit was made, wall clock; 0 = not told
+
+    def why(self, started: bool) -> str:
+        """Why a job waits, as a sentence without a full stop. started: it has run before."""
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.backup_s))
+        of = f" of {at}" if self.backup_s else ""
+        goes_on = "; the job starts again from its newest checkpoint" if started else ""
+        return f"{WHY}{of}{goes_on}"
 
 
 def next_epoch(epoch: int, now_s: float) -> int:
@@ -92,7 +100,8 @@ def _begin_anew(engine: "ServerLoop", note: Restored) -> None:
     now_s = time.time()
     for row in engine.book.jobs.values():
         row.epoch = next_epoch(row.epoch, now_s)
-        row.reason = WHY if row.open else row.reason
+        if row.open and row.state != "paused":  # and for what became of no node
+            row.reason, row.reason_node = note.why(row.starts > 0), ""
         engine.book.dirty_jobs.add(row.id)
     reserved = str(engine.next_job)
     engine.write(lambda t: t.set_meta(RESERVED, reserved))

@@ -99,7 +99,7 @@ class ViewBuilder:
             return row.state, row.ended_s, detained or reason
         if over.completed:
             return "completed", over.time_s, row.reason
-        return "preempted", None, reason or "takes part again in the next round"
+        return row.off_devices, None, reason or "takes part again in the next round"
 
     def _silence(self, row: JobRow) -> str:
         """What is known of a job whose node is silent."""

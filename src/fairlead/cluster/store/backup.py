@@ -219,17 +219,16 @@ def _begin_anew(path: Path) -> Commit:
     with closing(connect(path, state_layout(keep_empty), durable=True)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         transaction = Transaction(connection, keep_segments=2)
-        restored = Restored(time_s=time.time(), commit=newest_number(connection))
+        newest = newest_commit(connection)
+        restored = Restored(
+            time_s=time.time(),
+            commit=0 if newest is None else newest.number,
+            backup_s=0.0 if newest is None else newest.time_s,
+        )
         transaction.set_meta(RESTORED, msgspec.json.encode(restored).decode())
         commit = transaction.seal()
         connection.execute("COMMIT")
     return commit
-
-
-def newest_number(connection: sqlite3.Connection) -> int:
-    """Of the last commit; 0 = there is none."""
-    newest = newest_commit(connection)
-    return 0 if newest is None else newest.number
 
 
 def _mark(directory: Path, commit: Commit) -> None:

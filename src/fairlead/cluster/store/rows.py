@@ -66,6 +66,11 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
         return self.state in OPEN_STATES
 
     @property
+    def off_devices(self) -> JobState:
+        """What it is when it loses its devices: after a failure it waits for another try."""
+        return "preempted" if self.retry_s is None else "waiting"
+
+    @property
     def starts_over(self) -> bool:
         """Does each start of it begin with nothing, as far as is known?"""
         return self.spec.starts_over and not self.tells_saved
