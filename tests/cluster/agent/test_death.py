@@ -183,9 +183,9 @@ def test_a_prepared_process_forks_ranks_that_are_like_new(tmp_path: Path) -> Non
         state = tmp_path / "s"
         async with cluster(state, "--prefork", "msgspec,random") as (server, agent):
             command = (sys.executable, str(script), "--lr", "0.1")
+            more = {"prefork": True, "env": {"PATH": "/bin"}}
             jobs = [
-                plain(n, *command, prefork=True, cwd=str(tmp_path), env={"PATH": "/bin"})
-                for n in (1, 2)
+                plain(n, *command, cwd=str(tmp_path), **more, beside=((3 - n, 1),)) for n in (1, 2)
             ]
             await server.order(*jobs)
             said = [await server.until_output(n, "tokens") for n in (1, 2)]

@@ -14,6 +14,7 @@ from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.launch import (
     LaunchSite,
+    Touched,
     addresses,
     launch,
 )
@@ -32,7 +33,7 @@ def environments(state: Path, assignment: Assignment) -> list[dict[str, str]]:
     place = LaunchSite(state, "10.0.0.1", str(state / "s"), devices, str(state / "client"))
     start = NodeAttempt(assignment, "secret", NodeLease(10.0), 0.0)
     master = addresses(assignment, place.host)[0] or assignment.master
-    return [rank.env for rank in launch(place, start, master).ranks]
+    return [rank.env for rank in launch(place, start, master, Touched()).order.ranks]
 
 
 def test_each_rank_sees_the_jobs_devices_here_and_its_own_by_its_local_rank(tmp_path: Path) -> None:

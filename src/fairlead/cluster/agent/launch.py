@@ -14,11 +14,14 @@ from fairlead.cluster.agent.runtimes import (
     agents_environment,
     run_in,
 )
+from fairlead.cluster.agent.script_imports import Script, find_script
 from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
+from fairlead.cluster.agent.zygote import can_fork, neighbours
 from fairlead.cluster.protocol.messages import Assignment, Rank
 from fairlead.errors import ConfigError
 
 _LOOPBACK = "127.0.0.1"
+_START_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -89,12 +92,45 @@ def ports_of(master: str) -> set[int]:
     return {int(port) for port in master.split(":")[-3:-1]}
 
 
-def launch(place: LaunchSite, start: NodeAttempt, master: str) -> Launch:
-    """The order to the spawner. Raises ConfigError where the checkpoint directory cannot be made."""
+@dataclass
+class Touched:
+    """What was touched last, by a thread that may hang there."""
+
+    what: str = "its files"
+
+
+@dataclass(frozen=True)
+class PreparedLaunch:
+    """The order to the spawner, and the script whose imports are worth preparing, if there is one."""
+
+    order: Launch
+    script: Script | None
+
+
+def start_limit_s(assignment: Assignment) -> float:
+    """Seconds for what a start does before its program runs."""
+    return min(assignment.start_timeout_s or _START_LIMIT_S, _START_LIMIT_S)
+
+
+def launch(place: LaunchSite, start: NodeAttempt, master: str, touched: Touched) -> PreparedLaunch:
+    """The order to the spawner. It touches what the job has named, which may hang: see ``launching``. Raises
+    ConfigError where the checkpoint directory cannot be made."""
     assignment = start.assignment
     ranks = tuple(
-        _rank(place, start, rank, local, master) for local, rank in enumerate(assignment.ranks)
+        _rank(place, start, rank, local, master, touched)
+        for local, rank in enumerate(assignment.ranks)
     )
+    order = _order(start, ranks)
+    if not assignment.prepare:
+        return PreparedLaunch(order, None)
+    first = ranks[0]
+    touched.what = f"the script in {first.cwd!r}"
+    script = find_script(first.argv, first.env, first.cwd, assignment.env)
+    return PreparedLaunch(order, script)
+
+
+def _order(start: NodeAttempt, ranks: tuple[RankLaunch, ...]) -> Launch:
+    assignment = start.assignment
     return Launch(
         job=assignment.job,
         epoch=assignment.epoch,
@@ -103,12 +139,20 @@ def launch(place: LaunchSite, start: NodeAttempt, master: str) -> Launch:
         beside=assignment.beside,
         grace_s=max(assignment.grace_s, assignment.finish_grace_s),
         prefork=assignment.prefork,
+        start_limit_s=start_limit_s(assignment),
     )
 
 
-def _rank(place: LaunchSite, start: NodeAttempt, rank: Rank, local: int, master: str) -> RankLaunch:
+def _rank(
+    place: LaunchSite,
+    start: NodeAttempt,
+    rank: Rank,
+    local: int,
+    master: str,
+    touched: Touched,
+) -> RankLaunch:
     assignment = start.assignment
-    checkpoints = str(_checkpoint_dir(place.state, assignment))
+    checkpoints = str(_checkpoint_dir(place.state, assignment, touched))
     cwd = assignment.cwd or checkpoints
     failure = failure_path(place.state, assignment.job, assignment.epoch, rank.rank)
     mounts = Mounts(
@@ -125,10 +169,13 @@ def _rank(place: LaunchSite, start: NodeAttempt, rank: Rank, local: int, master:
     own |= _progress(place.state, start, rank) | _devices(place.devices, assignment.ranks, rank)
     own |= _rendezvous(assignment, rank, local, master)
     own["PYTHONPATH"] = _python_path(place.client, (base | own).get("PYTHONPATH", ""))
+    touched.what = f"the environment of its command {assignment.command[0]!r}"
     try:
         argv, env = run_in(assignment.runtime, assignment.command, base, own, mounts)
     except ConfigError as problem:
         raise ConfigError(f"job {assignment.job}: {problem}") from None
+    prepared = assignment.prefork or assignment.prepare
+    touched.what = f"working directory {cwd!r}"
     return RankLaunch(
         rank=rank.rank,
         argv=argv,
@@ -137,6 +184,8 @@ def _rank(place: LaunchSite, start: NodeAttempt, rank: Rank, local: int, master:
         log=str(log_path(place.state, assignment.job, assignment.epoch, rank.rank)),
         stacks=str(stacks),
         devices=rank.devices,
+        forkable=prepared and can_fork(argv, env, cwd),
+        neighbours=neighbours(argv, cwd) if assignment.prepare else None,
     )
 
 
@@ -145,9 +194,10 @@ def _python_path(client: str, others: str) -> str:
     return f"{client}{os.pathsep}{others}" if others else client
 
 
-def _checkpoint_dir(state: Path, assignment: Assignment) -> Path:
+def _checkpoint_dir(state: Path, assignment: Assignment, touched: Touched) -> Path:
     path = Path(assignment.checkpoint_dir or state / "checkpoints" / str(assignment.job))
     path = Path(assignment.cwd or state) / path
+    touched.what = f"checkpoint directory {str(path)!r}"
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder

@@ -30,11 +30,11 @@ from fairlead.cluster.agent.launch import (
     addresses,
     check,
     failure_path,
-    launch,
     log_path,
     ports_of,
     progress_path,
 )
+from fairlead.cluster.agent.launching import prepare_launch
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.ports import free_ports
@@ -52,7 +52,6 @@ from fairlead.cluster.agent.spawner_messages import (
     FromSpawner,
     Gone,
     Inspected,
-    Launch,
     Prepare,
     Ready,
     Started,
@@ -98,6 +97,7 @@ class NodeController:
         self._ask = ask
         self._starts: dict[Key, NodeAttempt] = {}
         self._newest: dict[int, int] = {}  # job -> highest epoch ever held
+        self._launching: dict[Key, asyncio.Task[None]] = {}  # starts whose orders are being made
         self._spawners_lost: deque[float] = deque()  # when
         self._orphaned: set[Key] = set()  # starts of a spawner that died
         self._leaving = False
@@ -125,7 +125,8 @@ class NodeController:
 
     def checkpoint_directories(self) -> set[Path]:
         """Where jobs that were named a directory save, as far as it exists."""
-        named = {s.assignment.checkpoint_dir for s in self._starts.values() if not s.ended}
+        starts = list(self._starts.values())  # asked for by another thread
+        named = {s.assignment.checkpoint_dir for s in starts if not s.ended}
         return {
             Path(name) for name in named if name and os.path.isdir(name)
         }  # which raises nothing
@@ -241,33 +242,36 @@ class NodeController:
         master = start.master or start.assignment.master
         if start.assignment.world_size > 1 and not master:
             return  # rank 0's node has not said yet where it is
+        if start.key not in self._launching:
+            self._launching[start.key] = asyncio.create_task(self._begin(start, master))
+
+    async def _begin(self, start: NodeAttempt, master: str) -> None:
         assert self.place is not None
-        now = time.monotonic()
+        found, why = None, ""
         try:
-            order = launch(self.place, start, master)
-            order = self._with_modules(start, order)
+            found = await prepare_launch(self.place, start, master)
         except ConfigError as problem:
-            self._give_up(start, str(problem), now)
-            return
+            why = str(problem)
         except Exception as problem:  # of whatever a job names: its fault, and no end of the agent
             _log.exception("job %d cannot be started", start.assignment.job)
-            self._give_up(start, f"cannot be started: {type(problem).__name__}: {problem}", now)
-            return
-        start.launched = self._spawner.send(order)
-        self._tell_until(start)
+            why = f"cannot be started: {type(problem).__name__}: {problem}"
+        finally:
+            del self._launching[start.key]
+        now = time.monotonic()
+        if start.state != "starting" or self._leaving:
+            return  # it was told to stop meanwhile
+        if found is None:
+            self._give_up(start, why, now)
+        elif start.lease.left_s(now) > 0.0:
+            modules = self._imports.of(found.script)
+            order = msgspec.structs.replace(found.order, modules=modules)
+            start.launched = self._spawner.send(order)
+            self._tell_until(start)
 
     def _give_up(self, start: NodeAttempt, why: str, now: float) -> None:
         start.failed(-1, why, now)
         start.gone(now)
         self._changed()
-
-    def _with_modules(self, start: NodeAttempt, order: Launch) -> Launch:
-        """With what its script imports, as far as that is known, where it is to be prepared."""
-        if not start.assignment.prepare:
-            return order
-        rank = order.ranks[0]
-        modules = self._imports.of(rank.argv, rank.env, rank.cwd, start.assignment.env)
-        return msgspec.structs.replace(order, modules=modules)
 
     # --- the end ---------------------------------------------------------------------------------
     def _stop(self, start: NodeAttempt, reason: str) -> None:

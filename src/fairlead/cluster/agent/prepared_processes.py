@@ -1,16 +1,12 @@
 """The prepared processes of a node: the one that its operator named, and some for what scripts import."""
 
-import os
 import socket
-from itertools import islice
-from pathlib import Path
 
 from fairlead.cluster.agent.environment import base_environment
 from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
-from fairlead.cluster.agent.zygote import Zygote, script_of
+from fairlead.cluster.agent.zygote import Zygote
 
 MAX_PREPARED = 3  # for scripts, at a time
-_ENTRIES = 5000  # of a script's folder that are looked at
 
 
 class PreparedProcesses:
@@ -83,13 +79,4 @@ class PreparedProcesses:
 
 def _fits(zygote: Zygote, rank: RankLaunch) -> bool:
     """Would the script import what is loaded there? Not where a file beside it has such a name."""
-    script = script_of(rank.argv)
-    if not script:
-        return False
-    folder = Path(rank.cwd, script[0]).resolve().parent
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name.partition(".")[0] for entry in islice(entries, _ENTRIES)]
-    except (OSError, RuntimeError):  # a circle of links
-        return False
-    return len(names) < _ENTRIES and zygote.loaded.isdisjoint(names)
+    return rank.neighbours is not None and zygote.loaded.isdisjoint(rank.neighbours)

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import msgspec
 
 from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.device_locks import DeviceLocks
+from fairlead.cluster.agent.newborn import Newborn, give_birth
 from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
@@ -24,7 +24,6 @@ from fairlead.cluster.agent.warden import Watched
 from fairlead.cluster.agent.zygote import (
     Fork,
     Zygote,
-    can_fork,
 )
 
 _LARGEST_PID = 1 << 22  # that Linux gives
@@ -59,6 +58,8 @@ class SpawnedAttempt:
     look_s: float | None = None  # when to look for who holds its devices; None = nobody does
     zygote: Zygote | None = None  # that its ranks are forked from
     forking: dict[int, float] = field(default_factory=dict)  # rank -> until when
+    newborn: dict[int, Newborn] = field(default_factory=dict)  # rank -> its process before exec
+    unstarted: set[int] = field(default_factory=set)  # ranks whose program never ran
     leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
     sessions: set[int] = field(default_factory=set)
     born: list[tuple[int, int]] = field(default_factory=list)  # (pid, start time)
@@ -152,20 +153,19 @@ class SpawnedAttempt:
         if self.zygote is not None and self._fork(rank, log, self.zygote, ground):
             return
         try:
-            child = subprocess.Popen(
+            newborn = give_birth(
                 rank.argv,
-                env=rank.env,
-                cwd=rank.cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=self._locks_of(rank, ground),
-                start_new_session=True,
+                rank.env,
+                rank.cwd,
+                output=log,
+                keep=self._locks_of(rank, ground),
+                limit_s=self.launch.start_limit_s,
             )
-        except (OSError, ValueError) as problem:
-            raise NotStartedError(_why_not(rank, problem)) from None
-        child.returncode = 0  # the spawner waits for it itself
-        self.know(rank.rank, child.pid)
+        except OSError as problem:
+            told = f"{rank.argv[0]!r} cannot be started: {problem.strerror}"
+            raise NotStartedError(f"rank {rank.rank}: {told}") from None
+        self.newborn[rank.rank] = newborn
+        self.know(rank.rank, newborn.pid)
 
     def know(self, rank: int, pid: int) -> None:
         """The rank is this process, the leader of its session."""
@@ -198,7 +198,7 @@ class SpawnedAttempt:
         return tuple(told)
 
     def _fork(self, rank: RankLaunch, log: int, zygote: Zygote, ground: Ground) -> bool:
-        if not can_fork(rank.argv, rank.env, rank.cwd):
+        if not rank.forkable:
             return False
         job, epoch = self.key
         request = Fork(
@@ -236,13 +236,3 @@ def _listener(path: str) -> tuple[int, int]:
         return 0, 0
     known = 0 < pid <= _LARGEST_PID and signal.SIGRTMIN < number <= signal.SIGRTMAX
     return (pid, number) if known else (0, 0)
-
-
-def _why_not(rank: RankLaunch, problem: OSError | ValueError) -> str:
-    if not isinstance(problem, OSError):
-        return f"rank {rank.rank}: {rank.argv[0]!r} cannot be started: {problem}"
-    if problem.filename == rank.cwd:
-        return f"rank {rank.rank}: working directory {rank.cwd!r}: {problem.strerror}"
-    if isinstance(problem, FileNotFoundError):
-        return f"rank {rank.rank}: command not found: {rank.argv[0]!r}"
-    return f"rank {rank.rank}: {rank.argv[0]!r} cannot be started: {problem.strerror}"

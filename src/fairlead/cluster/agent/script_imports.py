@@ -43,7 +43,7 @@ _LARGEST = 1 << 20  # bytes of a script
 _MOST = 1000  # scripts that are remembered
 _FIND_S = 30.0
 
-_Script = tuple[str, int, int]  # path, time of change, size
+Script = tuple[str, int, int]  # path, time of change, size
 
 
 def find_imports(source: bytes) -> list[str]:
@@ -59,6 +59,24 @@ def find_imports(source: bytes) -> list[str]:
     return sorted(name for name in wanted if not missing(name))
 
 
+def find_script(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, own: Mapping[str, str]
+) -> Script | None:
+    """The script of a command; None = there is none, or the job had better be exec'd. own: variables that
+    the job sets."""
+    if any(name.startswith(READ_ON_IMPORT) for name in own):
+        return None
+    script = script_of(argv)
+    if not script or script[0] == "-m" or not can_fork(argv, dict(env), cwd):
+        return None
+    path = Path(cwd) / script[0]
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return str(path), found.st_mtime_ns, found.st_size
+
+
 class ScriptImports:
     """Remembers scripts; each is looked at once, by a process of its own: reading strangers' code may end
     the interpreter that does so."""
@@ -66,34 +84,20 @@ class ScriptImports:
     def __init__(self, prepare: Callable[[str], object]) -> None:
         """prepare: called with modules, comma-separated, as soon as those of a script are known."""
         self._prepare = prepare
-        self._known: dict[_Script, str] = {}
-        self._looking: dict[_Script, asyncio.Task[None]] = {}
+        self._known: dict[Script, str] = {}
+        self._looking: dict[Script, asyncio.Task[None]] = {}
 
-    def of(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, own: Mapping[str, str]
-    ) -> str:
-        """Modules, comma-separated; "" = none, not known yet, or the job had better be exec'd.
-
-        own: variables that the job sets.
-        """
-        if any(name.startswith(READ_ON_IMPORT) for name in own):
+    def of(self, key: Script | None) -> str:
+        """Modules, comma-separated; "" = none, not known yet, or the job had better be exec'd."""
+        if key is None:
             return ""
-        script = script_of(argv)
-        if not script or script[0] == "-m" or not can_fork(argv, dict(env), cwd):
-            return ""
-        path = Path(cwd) / script[0]
-        try:
-            found = path.stat()
-        except OSError:
-            return ""
-        key = (str(path), found.st_mtime_ns, found.st_size)
         if key in self._known:
             return self._known[key]
-        if key not in self._looking and found.st_size <= _LARGEST:
+        if key not in self._looking and key[2] <= _LARGEST:
             self._looking[key] = asyncio.create_task(self._look(key))
         return ""
 
-    async def _look(self, key: _Script) -> None:
+    async def _look(self, key: Script) -> None:
         try:
             modules = await _find(key[0])
             if len(self._known) >= _MOST:

@@ -178,6 +178,7 @@ class Spawner:
             if start.dead_s is not None:
                 due.append(time.monotonic() + _STRAYS_S)
             due.extend(start.forking.values())
+            due.extend(newborn.until_s for newborn in start.newborn.values())
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     # --- the agent -------------------------------------------------------------------------------
@@ -352,10 +353,28 @@ class Spawner:
             except NotStartedError as problem:
                 self._fail(start, rank.rank, str(problem))
                 return
+        for number, newborn in start.newborn.items():
+            hear = partial(self._hear_newborn, start, number)
+            self._selector.register(newborn.pipe, selectors.EVENT_READ, hear)
         start.record(self._ground)
         self._watch(start)
         self._say_started(start)
         self._prepare(start.launch.modules)  # for the next one
+
+    def _hear_newborn(self, start: SpawnedAttempt, rank: int) -> None:
+        """A rank has come to its program, or cannot."""
+        newborn = start.newborn.get(rank)
+        why = None if newborn is None else newborn.read()
+        if newborn is None or (why is None and time.monotonic() < newborn.until_s):
+            return
+        self._selector.unregister(newborn.pipe)
+        newborn.close()
+        del start.newborn[rank]
+        if why == "":
+            self._say_started(start)
+            return
+        start.unstarted.add(rank)
+        self._fail(start, rank, f"rank {rank}: {newborn.hangs if why is None else why}")
 
     def _fail(self, start: SpawnedAttempt, rank: int, reason: str, *, began: bool = False) -> None:
         job, epoch = start.key
@@ -363,7 +382,7 @@ class Spawner:
         self._end(_end(start.launch, 0.0))
 
     def _say_started(self, start: SpawnedAttempt) -> None:
-        if not start.forking:
+        if not (start.forking or start.newborn or start.unstarted or start.kill_s is not None):
             job, epoch = start.key
             self._tell(Started(job=job, epoch=epoch, free_s=start.free_s))
 
@@ -439,9 +458,11 @@ class Spawner:
 
     def _buried(self, start: SpawnedAttempt, pid: int, code: int) -> None:
         rank = start.leaders.pop(pid)
+        self._hear_newborn(start, rank)  # first: it may say why
         job, epoch = start.key
         expired = start.is_expired(time.monotonic())
-        self._tell(Exited(job=job, epoch=epoch, rank=rank, code=code, expired=expired))
+        if rank not in start.unstarted:
+            self._tell(Exited(job=job, epoch=epoch, rank=rank, code=code, expired=expired))
         if not start.leaders and not start.forking:
             start.dead_s = time.monotonic()
 
@@ -449,6 +470,9 @@ class Spawner:
         """Kill what starts have left behind, and free their devices."""
         if not any(s.forking for s in self._starts.values()):
             self._early.clear()
+        for start in list(self._starts.values()):
+            for rank in list(start.newborn):
+                self._hear_newborn(start, rank)
         for start in [s for s in self._starts.values() if s.forking]:
             if min(start.forking.values()) < time.monotonic() and start.zygote is not None:
                 self._lose_zygote(start.zygote)

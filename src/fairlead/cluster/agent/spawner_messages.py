@@ -21,6 +21,8 @@ class RankLaunch(msgspec.Struct, frozen=True, kw_only=True):
     log: str  # path of the file that stdout and stderr are appended to
     stacks: str = ""  # path of the file that it writes its stacks to, once it has said so there
     devices: tuple[int, ...]
+    forkable: bool = False  # may it be forked from a prepared process?
+    neighbours: tuple[str, ...] | None = None  # modules beside its script; None = not known
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -33,6 +35,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     beside: tuple[tuple[int, int], ...] = ()  # (job, epoch) that may share devices with this one
     grace_s: float
     prefork: bool = False  # from the process that the node's operator named
+    start_limit_s: float = 60.0  # from fork to exec: its working directory may hang
     modules: str = ""  # comma-separated: from a process that has imported these, if there is one
 
 

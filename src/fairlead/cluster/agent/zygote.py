@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,7 @@ PLACEHOLDER = (
     "0" * 32
 )  # where the token of a rank will be, in its environment as the kernel shows it
 MOST_BYTES = 2 << 30  # of memory, of a process for scripts
+_ENTRIES = 5000  # of a script's folder that are looked at
 _LARGEST = 1 << 17  # bytes of a request; longer ones are exec'd instead
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -88,6 +90,19 @@ def script_of(argv: Sequence[str]) -> Sequence[str]:
     if not rest or (rest[0] == "-m" and len(rest) < 2):
         return []
     return rest if rest[0] == "-m" or not rest[0].startswith("-") else []
+
+
+def neighbours(argv: Sequence[str], cwd: str) -> tuple[str, ...] | None:
+    """Names of modules beside the script of a command, which it would import first; None = not known."""
+    script = script_of(argv)
+    if not script:
+        return None
+    try:
+        with os.scandir(Path(cwd, script[0]).resolve().parent) as entries:
+            names = [entry.name.partition(".")[0] for entry in islice(entries, _ENTRIES)]
+    except (OSError, RuntimeError):  # a circle of links
+        return None
+    return tuple(names) if len(names) < _ENTRIES else None
 
 
 def missing(modules: str) -> str:

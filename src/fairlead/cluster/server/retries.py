@@ -341,7 +341,8 @@ def _is_nodes_own(failure: Failure, spec: JobSpec) -> bool:
     if failure.kind != "not_started" or "/" in spec.command[0] or "PATH" in spec.env:
         return False
     elsewhere = spec.python or spec.venv or spec.conda or spec.container
-    return not elsewhere and not (spec.cwd and spec.cwd in failure.message)
+    named = filter(None, (spec.cwd, spec.checkpoint_dir))
+    return not elsewhere and not any(path in failure.message for path in named)
 
 
 def _good_starts(start: Attempt) -> list[GoodStart]:
