@@ -197,8 +197,7 @@ class Client:
     @cached_property
     def _http(self) -> httpx.Client:
         """Made when it is first needed. No proxy from the environment gets to see the token."""
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_address(self.url):
             raise InputError(f"server {self.url!r}: is no address of the form {DEFAULT_URL}")
         if not all("!" <= letter <= "~" for letter in self.token):
             raise InputError("the token: must be of printable ASCII characters, without spaces")
@@ -282,6 +281,14 @@ def _refusal(url: str, answer: httpx.Response) -> FairleadError:
         sentence = f"server {url}: {sentence}; give one in FAIRLEAD_TOKEN or --token-file"
     kind = InputError if answer.status_code < 500 else FairleadError
     return kind(sentence)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port above 65535, or a bracket that is not closed
+        return False
 
 
 def _part(name: str) -> str:
