@@ -153,7 +153,15 @@ def _gavel() -> Throughputs:
 def _report(jobs: Ints, slot: Ints, rate: Floats) -> Measurement:
     seconds = np.full(len(jobs), 360.0)
     alone, worked = np.full(len(jobs), -1), np.zeros(len(jobs), np.bool_)
-    return Measurement(0.0, jobs, slot, rate * seconds, seconds, alone, worked)
+    return Measurement(
+        time_s=0.0,
+        jobs=jobs,
+        slot=slot,
+        steps=rate * seconds,
+        seconds=seconds,
+        partner=alone,
+        failed=worked,
+    )
 
 
 def main() -> None:

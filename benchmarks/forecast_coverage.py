@@ -163,7 +163,15 @@ def run(load: Workload, jobs: int, seed: int, bias: float) -> dict[ForecastKind,
     """One run of a workload. bias: by how much rates are wrong, standard deviation of their logarithms."""
     table = read_throughputs("builtin").on(CLUSTER)
     costs = RestartCosts(RESTART_S)
-    setup = Setup("0", CLUSTER, table, load.policy, DEFAULT, seed, costs)
+    setup = Setup(
+        version="0",
+        cluster=CLUSTER,
+        throughputs=table,
+        policy=load.policy,
+        settings=DEFAULT,
+        seed=seed,
+        restart_costs=costs,
+    )
     core = build(setup)
     trace = load.arrivals(table, int(jobs * MORE), np.random.default_rng((seed, 1)))
     ground_truth = GroundTruth(costs, 0.05, bias, seed=seed)

@@ -3,7 +3,6 @@
 import re
 
 import msgspec
-import pytest
 from rich.console import Console
 
 from fairlead.cli.job_history import (
@@ -11,7 +10,6 @@ from fairlead.cli.job_history import (
     price,
     story,
 )
-from fairlead.cli.terminal_views import span
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Explanation,
@@ -114,11 +112,11 @@ def test_the_story_is_told() -> None:
         "Job 7 mine of ann (apes): 2 devices, weight 1.5",
         "Running on b v100:0,1, step 300 of 1,000 (30%), 9.5 steps/s",
         "It is owed most.",
-        "Expected to end in 6.7 min, 8 of 10 times between 5.0 min and 10.0 min (20 forecasts).",
-        "3.88 s",
-        "110 s ago",  # the second start
-        "3.2 min ago   submitted",
-        "2 starts, 1 preemption, 0 failures: 5 s of handing over devices",
+        "Expected to end in 6 min 40 s, 8 of 10 times between 5 min and 10 min (20 forecasts).",
+        "3.9 s",
+        "1 min 50 s ago",  # the second start
+        "3 min 10 s ago   submitted",
+        "2 starts, 1 preemption, 0 failures: 5.0 s of handing over devices",
         "(5.0% of its time on devices), 4 steps done again.",
     ):
         assert part in text
@@ -133,7 +131,7 @@ def test_how_a_forecast_was_made_is_told() -> None:
         forecast_exact_s=7200.0,
         forecast_error=0.2,
     )
-    for part in ("made 12 s ago", "coarse beyond 2.0 h", "typically 20% off"):
+    for part in ("made 12 s ago", "coarse beyond 2 h", "typically 20% off"):
         assert part in printed(coarse)
     none = change(TOLD, finish_s=None, forecasts=0, forecast_kind="none yet")
     assert "It is owed most." in printed(none)
@@ -160,35 +158,4 @@ def test_an_end_that_is_not_known_is_not_made_up() -> None:
     assert end(none) == "No forecast: it takes no part now."
     assert "No end within" in end(change(TOLD, finish_s=None))
     assert "8 of 10" not in end(change(TOLD, finish_high_s=None))
-    assert end(change(TOLD, job=change(JOB, ended_s=130.0))) == "Ended after 2.0 min."
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, "-"),
-        (-1.0, "-"),
-        (0.0, "0 s"),
-        (0.0123, "0.0123 s"),
-        (9.96, "9.96 s"),
-        (119.0, "119 s"),
-        (120.0, "2.0 min"),
-        (7200.0, "2.0 h"),
-        (172_800.0, "2.0 d"),
-    ],
-)
-def test_times_are_in_the_unit_that_suits_them(seconds: float | None, text: str) -> None:
-    assert span(seconds) == text
-
-
-def test_the_last_traceback_is_told_whole() -> None:
-    change = msgspec.structs.replace
-    stints = tuple(
-        change(FIRST, epoch=n, traceback=f'  File "train.py", line {n}, in f\nValueError: no')
-        for n in (1, 2)
-    )
-    text = printed(change(TOLD, stints=(*stints, SECOND)))
-    assert 'Start 2:\n  File "train.py", line 2, in f\nValueError: no' in re.sub(
-        r" +\n", "\n", text
-    )
-    assert "line 1, in f" not in text
+    assert end(change(TOLD, job=change(JOB, ended_s=130.0))) == "Ended after 2 min."

@@ -15,7 +15,7 @@ def cells(job: JobView) -> dict[str, str]:
 
 def test_a_job_that_fails_and_waits_is_seen_to() -> None:
     found = cells(msgspec.structs.replace(JOB, failures=3, starts=8, queued_s=7200.0))
-    assert (found["starts"], found["failures"], found["queued"]) == ("8", "3", "2.0 h")
+    assert (found["starts"], found["failures"], found["queued"]) == ("8", "3", "2 h")
 
 
 def test_a_job_that_has_started_over_is_marked() -> None:

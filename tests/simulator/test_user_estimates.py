@@ -69,7 +69,7 @@ def test_users_of_the_trace_stay_and_the_others_get_one() -> None:
     [
         ("lognormal=-1", "lognormal must be a number from 0 to 3, got '-1'"),
         ("sigma=1", "expected KEY=VALUE"),
-        ("liars=0.1,liars=0.2", "once"),
+        ("liars=0.1,liars=0.2", "liars is given twice"),
         ("users=0", "users must be a whole number >= 1"),
         ("lie=sometimes", "lie must be all or fastest or slowest"),
     ],

@@ -206,12 +206,12 @@ def _timing(
 ) -> SolveTiming:
     gaps = [made.report.gap for made in answers if made.report.gap is not None]
     return SolveTiming(
-        policy.name,
-        len(snapshot.jobs),
-        len(snapshot.slots),
-        distinct_rates,
-        cpu_s,
-        tuple(runs),
-        max(gaps, default=None),
-        max(made.report.violation for made in answers),
+        policy=policy.name,
+        jobs=len(snapshot.jobs),
+        types=len(snapshot.slots),
+        distinct_rates=distinct_rates,
+        cpu_s=cpu_s,
+        runs_s=tuple(runs),
+        gap=max(gaps, default=None),
+        violation=max(made.report.violation for made in answers),
     )

@@ -5,12 +5,14 @@ import logging
 import os
 import re
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
+from fairlead.cli.option_records import takes_records
 from fairlead.cluster.agent.agent import Agent, AgentOptions
 from fairlead.cluster.agent.devices import NodeDevices, find_devices
 from fairlead.cluster.agent.health import HealthOptions
@@ -39,14 +41,17 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     health_interval: float | None = None
 
 
-def agent(
+@dataclass(frozen=True, kw_only=True)
+class NodeOptions:
+    """What the command line says of a node."""
+
     server: Annotated[
         str | None, typer.Option("--server", metavar="HOST:PORT", help="Where the server listens.")
-    ] = None,
+    ] = None
     node: Annotated[
         str | None,
         typer.Option("--node", metavar="NAME", help="Name of this node (default: the host's)."),
-    ] = None,
+    ] = None
     devices: Annotated[
         str | None,
         typer.Option(
@@ -55,17 +60,17 @@ def agent(
             help="Devices of this node, as v100=4: checked with NVML; fake where it finds none. "
             "nvml (default): all that it finds.",
         ),
-    ] = None,
+    ] = None
     simulated_devices: Annotated[
         bool,
         typer.Option(
             "--simulated-devices", help="Pretend the devices, even where there are real ones."
         ),
-    ] = False,
+    ] = False
     config: Annotated[
         Path | None,
         typer.Option("--config", metavar="FILE", help="TOML file with any of these options."),
-    ] = None,
+    ] = None
     state: Annotated[
         Path | None,
         typer.Option(
@@ -73,7 +78,7 @@ def agent(
             metavar="DIR",
             help="For logs, checkpoints and lock files (default: ~/.local/state/fairlead/NODE).",
         ),
-    ] = None,
+    ] = None
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -81,11 +86,11 @@ def agent(
             metavar="FILE",
             help="The agent's token (default: the variable FAIRLEAD_AGENT_TOKEN).",
         ),
-    ] = None,
+    ] = None
     ca: Annotated[
         Path | None,
         typer.Option("--ca", metavar="FILE", help="Certificate to trust: speak TLS (PEM)."),
-    ] = None,
+    ] = None
     host: Annotated[
         str | None,
         typer.Option(
@@ -94,7 +99,7 @@ def agent(
             help="Address at which ranks of other nodes reach this one's (default: that of the "
             "interface towards the server).",
         ),
-    ] = None,
+    ] = None
     prefork: Annotated[
         str | None,
         typer.Option(
@@ -102,7 +107,7 @@ def agent(
             metavar="MODULES",
             help="Import these once, as numpy,torch, and fork jobs that ask for it: faster starts.",
         ),
-    ] = None,
+    ] = None
     health: Annotated[
         str | None,
         typer.Option(
@@ -111,7 +116,7 @@ def agent(
             help="Ask this command whether the node is well: it gets no new jobs while that ends with "
             "another code than 0, or not within 30 s.",
         ),
-    ] = None,
+    ] = None
     health_interval: Annotated[
         float | None,
         typer.Option(
@@ -119,36 +124,43 @@ def agent(
             metavar="S",
             help="Seconds between checks of the node's health (default: 30).",
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+@takes_records
+def agent(options: NodeOptions) -> None:
     """Hold the devices of this node and run the ranks of jobs on them.
 
     Runs until SIGTERM or Ctrl-C: jobs save and end. A second signal kills them.
     """
-    given = _File() if config is None else _read(config)
-    address = _address(server or given.server)
-    name = _name(node or given.node or socket.gethostname())
-    found = find_devices(devices or given.devices, simulated_devices or given.simulated_devices)
-    options = AgentOptions(
-        server=address,
-        node=name,
-        devices=found,
-        state=_state(state or given.state, name),
-        token=_token(token_file or given.token_file),
-        ca=Path(given.ca) if ca is None and given.ca else ca,
-        host=host or given.host or _own_address(address),
-        prefork=_modules(prefork or given.prefork),
-        health=_health(
-            health or given.health,
-            given.health_interval if health_interval is None else health_interval,
-        ),
-    )
+    chosen = _agent_options(options)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    print(_description(name, found), flush=True)
+    print(_description(chosen.node, chosen.devices), flush=True)
     try:
-        asyncio.run(Agent(options).run())
+        asyncio.run(Agent(chosen).run())
     except RefusedError as problem:
         raise ConfigError(str(problem)) from None
+
+
+def _agent_options(given: NodeOptions) -> AgentOptions:
+    """Those of the command line; what it leaves out as in the file that it names. Raises ConfigError."""
+    file = _File() if given.config is None else _read(given.config)
+    address = _address(given.server or file.server)
+    name = _name(given.node or file.node or socket.gethostname())
+    interval_s = file.health_interval if given.health_interval is None else given.health_interval
+    return AgentOptions(
+        server=address,
+        node=name,
+        devices=find_devices(
+            given.devices or file.devices, given.simulated_devices or file.simulated_devices
+        ),
+        state=_state(given.state or file.state, name),
+        token=_token(given.token_file or file.token_file),
+        ca=Path(file.ca) if given.ca is None and file.ca else given.ca,
+        host=given.host or file.host or _own_address(address),
+        prefork=_modules(given.prefork or file.prefork),
+        health=_health(given.health or file.health, interval_s),
+    )
 
 
 def _description(name: str, found: NodeDevices) -> str:

@@ -1,6 +1,7 @@
 """``fairlead bench``: how fast Fairlead is on this machine."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,11 +11,13 @@ from rich.table import Table
 
 from fairlead.analysis.report.progress_bar import progress
 from fairlead.cli import options as o
+from fairlead.cli.option_records import takes_records
 from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
     from fairlead.analysis.solve_benchmark import SolveTiming
     from fairlead.model.plan import Policy
+    from fairlead.model.throughputs import Throughputs
 
 POLICIES = (
     "las_aware",
@@ -42,8 +45,10 @@ def _bench() -> None:
     pass
 
 
-@app.command("policies")
-def policies_command(
+@dataclass(frozen=True, kw_only=True)
+class SolveOptions:
+    """What is solved."""
+
     jobs: Annotated[
         str | None,
         typer.Option(
@@ -51,19 +56,19 @@ def policies_command(
             help=f"Numbers of jobs; all: {', '.join(f'{n:,}' for n in SIZES)}. Default: the first "
             f"{QUICK} of these, and {STAY} with --changes.",
         ),
-    ] = None,
-    types: Annotated[
-        str, typer.Option(metavar="K,K,...", help="Numbers of accelerator types.")
-    ] = TYPES,
+    ] = None
+    types: Annotated[str, typer.Option(metavar="K,K,...", help="Numbers of accelerator types.")] = (
+        TYPES
+    )
     policies: Annotated[
         str,
         typer.Option(metavar="NAME,NAME,...", help="Policies; `fairlead policies` lists them."),
-    ] = ",".join(POLICIES),
-    throughputs: o.ThroughputsOption = "builtin",
+    ] = ",".join(POLICIES)
+    throughputs: o.ThroughputsOption = "builtin"
     distinct_rates: Annotated[
         bool,
         typer.Option("--distinct-rates", help="Every job has rates of its own, as if measured."),
-    ] = False,
+    ] = False
     changes: Annotated[
         int | None,
         typer.Option(
@@ -72,8 +77,14 @@ def policies_command(
             help="Instead: the time of N solves together, while jobs leave and come by turns and every "
             "solve begins from the answer before.",
         ),
-    ] = None,
-    seed: o.SeedOption = 0,
+    ] = None
+    seed: o.SeedOption = 0
+
+
+@app.command("policies")
+@takes_records
+def policies_command(
+    options: SolveOptions,
     json: o.JsonOption = False,
 ) -> None:
     """Print how long policies take to solve.
@@ -83,30 +94,41 @@ def policies_command(
     there are. Up to three accelerator types are the table's, further ones are mixes of two. The gap is
     the largest proven distance from the optimum, relative to the objective.
     """
-    from fairlead.analysis.solve_benchmark import problem, sequence, timed
     from fairlead.simulator.traces.throughput_tables import read_throughputs
 
-    table = read_throughputs(throughputs)
-    sizes = _sizes(jobs, changes)
-    columns = _numbers("--types", types, MOST_TYPES)
-    chosen = [_policy(name, distinct_rates) for name in dict.fromkeys(policies.split(","))]
+    table = read_throughputs(options.throughputs)
+    timings = _timings(options, table)
+    if json:
+        content = {"changes": options.changes, "throughputs": table.origin, "timings": timings}
+        o.print_json(content)
+    else:
+        _show(timings, options.changes)
+
+
+def _timings(options: SolveOptions, table: "Throughputs") -> list["SolveTiming"]:
+    """Of each number of types, policy and number of jobs, in this order. Raises ConfigError."""
+    from fairlead.analysis.solve_benchmark import problem, sequence, timed
+
+    columns = _numbers("--types", options.types, MOST_TYPES)
+    sizes = _sizes(options.jobs, options.changes)
+    distinct = options.distinct_rates
+    chosen = [_policy(name, distinct) for name in dict.fromkeys(options.policies.split(","))]
     cells = [(k, policy, n) for k in columns for policy in chosen for n in sizes]
     timings = []
     with progress("solving", len(cells)) as update:
         for done, (k, policy, n) in enumerate(cells):
             update(done, f"{policy.name}, {n:,} jobs, {k} types")
-            if changes is None:
-                snapshot = problem(table, n, k, distinct_rates=distinct_rates, seed=seed)
-                timing = timed(policy, snapshot, distinct_rates=distinct_rates)
+            if options.changes is None:
+                snapshot = problem(table, n, k, distinct_rates=distinct, seed=options.seed)
+                timings.append(timed(policy, snapshot, distinct_rates=distinct))
             else:
-                timing = sequence(
-                    policy, table, n, k, changes, distinct_rates=distinct_rates, seed=seed
-                )
-            timings.append(timing)
-    if json:
-        o.print_json({"changes": changes, "throughputs": table.origin, "timings": timings})
-    else:
-        _show(timings, changes)
+                timings.append(
+                    sequence(
+                        policy, table, n, k, options.changes,
+                        distinct_rates=distinct, seed=options.seed,
+                    )
+                )  # fmt: skip
+    return timings
 
 
 def _policy(spec: str, distinct_rates: bool) -> "Policy":

@@ -26,6 +26,7 @@ from fairlead.cluster.protocol.access import Role
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.read_job_spec import read_spec
 from fairlead.errors import ConfigError
+from fairlead.model.option_text import split_option
 
 WATCH_S = 1.0  # between two looks
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
@@ -192,8 +193,10 @@ def _devices(texts: list[str]) -> dict[str, int]:
     """Devices by type, of ``v100=4`` and the like; a type that is named twice gets both."""
     devices: dict[str, int] = {}
     for text in texts:
-        name, _, number = text.partition("=")
-        if not name or not (number.isascii() and number.isdecimal() and 0 < int(number) < 10**6):
+        name, number = split_option(text)
+        if not (
+            name and number and number.isascii() and number.isdecimal() and 0 < int(number) < 10**6
+        ):
             raise ConfigError(f"--add-node: expected TYPE=N, for example v100=4, got {text!r}")
         devices[name] = devices.get(name, 0) + int(number)
     return devices

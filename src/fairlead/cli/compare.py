@@ -1,13 +1,14 @@
 """``fairlead compare``: several policies on the same input, side by side."""
 
 import shlex
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairlead.cli import options as o
+from fairlead.cli.option_records import takes_records
 from fairlead.cli.run_sources import is_sweep, read_runs
 from fairlead.cli.simulate import execute, remembered, say_skipped
 from fairlead.errors import ConfigError
@@ -21,9 +22,49 @@ POLICIES = ("fifo", "fifo_aware", "isolated", "las", "las_aware")
 JOBS = "gavel,jobs=200,interarrival=3000"
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """Which policies are compared, and how they are shown."""
+
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME[:ARG]",
+            help=f"May be given several times. Default: {', '.join(POLICIES)}.",
+        ),
+    ] = None
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            "--policies",
+            metavar="NAME,...",
+            help="Several at once; those whose ARG has a comma need --policy.",
+        ),
+    ] = None
+    relative_to: Annotated[
+        str | None,
+        typer.Option(
+            "--relative-to",
+            metavar="NAME",
+            help="Show ratios to this one of the policies. Default: shockwave, if it is among them.",
+        ),
+    ] = None
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--profile",
+            metavar="default|gavel|shockwave",
+            help="How shares become rounds; give it twice to compare both. Default: default.",
+        ),
+    ] = None
+
+
+@takes_records
 @o.takes_input
 def compare(
     given: Input,
+    *,
     folders: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -32,38 +73,7 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy",
-            metavar="NAME[:ARG]",
-            help=f"May be given several times. Default: {', '.join(POLICIES)}.",
-        ),
-    ] = None,
-    policies: Annotated[
-        str | None,
-        typer.Option(
-            "--policies",
-            metavar="NAME,...",
-            help="Several at once; those whose ARG has a comma need --policy.",
-        ),
-    ] = None,
-    relative_to: Annotated[
-        str | None,
-        typer.Option(
-            "--relative-to",
-            metavar="NAME",
-            help="Show ratios to this one of the policies. Default: shockwave, if it is among them.",
-        ),
-    ] = None,
-    profile: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--profile",
-            metavar="default|gavel|shockwave",
-            help="How shares become rounds; give it twice to compare both. Default: default.",
-        ),
-    ] = None,
+    options: CompareOptions,
     out: o.OutOption = None,
     json: o.JsonOption = False,
 ) -> None:
@@ -75,20 +85,25 @@ def compare(
     With folders of runs: compares these, and writes report.html into a new folder. They must be complete.
     """
     if folders:
-        if (policy, policies, profile) != (None,) * 3 or given != Input():
+        if options != CompareOptions(relative_to=options.relative_to) or given != Input():
             raise ConfigError(
                 "compare: folders of runs are compared as they are, without options of a simulation"
             )
-        _compare_folders(folders, relative_to, out, json)
+        _compare_folders(folders, options.relative_to, out, json)
         return
     if given.trace is None and given.generate is None:
         given = replace(given, generate=JOBS)
-    names = _names(policy, policies)
-    profiles = list(dict.fromkeys(profile or ["default"]))
+    _compare_policies(given, options, out, json)
+
+
+def _compare_policies(given: Input, options: CompareOptions, out: Path | None, json: bool) -> None:
+    """Run the policies one after the other, and compare the runs."""
+    names = _names(options.policy, options.policies)
+    profiles = list(dict.fromkeys(options.profile or ["default"]))
     labels = [
         name if len(profiles) == 1 else f"{name} ({kind})" for kind in profiles for name in names
     ]
-    reference = _reference(labels, names, relative_to)
+    reference = _reference(labels, names, options.relative_to)
     runs = [(name, kind, given.run(name, kind)) for kind in profiles for name in names]
     folder = o.new_folder(out, f"compare-{Path(runs[0][2].jobs.name).stem}")
     results = []

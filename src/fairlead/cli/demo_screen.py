@@ -9,15 +9,14 @@ from rich.live import Live
 from rich.text import Text
 
 from fairlead.cli.terminal_views import (
-    NOTHING,
     console,
     show,
-    span,
     table,
     where,
 )
 from fairlead.cluster.demo.run import PARTS, DemoSummary
 from fairlead.cluster.protocol.api_models import JobView, StatusView
+from fairlead.model.duration_text import DASH, duration
 
 _BAR = 20  # cells of a full bar
 _LINE_S = 5.0  # between two lines where the output is no terminal
@@ -61,7 +60,7 @@ def _now(status: StatusView, jobs: list[JobView]) -> Group:
         (job.id, job.name, job.tenant, job.state, where(job), _bar(job), job.starts) for job in jobs
     ]
     return Group(
-        Text(f"round {status.round}, ends in {span(status.round_ends_in_s)} | {status.policy}"),
+        Text(f"round {status.round}, ends in {duration(status.round_ends_in_s)} | {status.policy}"),
         table(">job name tenant state where progress >starts", rows),
     )
 
@@ -84,7 +83,7 @@ def _where(job: JobView) -> str:
 def report(summary: DemoSummary) -> None:
     """The end: what jobs and tenants have had, and what it cost."""
     show(
-        Text(f"\n{len(summary.jobs)} jobs in {span(summary.seconds)}:"),
+        Text(f"\n{len(summary.jobs)} jobs in {duration(summary.seconds)}:"),
         table(
             ">job name tenant state >JCT_s >device_s >starts >preempted >overhead_s >lost_steps >rho",
             [_job(job) for job in summary.jobs],
@@ -124,7 +123,7 @@ def _job(job: JobView) -> tuple[object, ...]:
 
 
 def _number(value: float | None, digits: int = 2) -> str:
-    return NOTHING if value is None else f"{value:.{digits}f}"
+    return DASH if value is None else f"{value:.{digits}f}"
 
 
 _NAMES = {"wait_s": "handover"}  # of parts that are called otherwise

@@ -8,8 +8,6 @@ from rich.text import Text
 
 from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.cli.terminal_views import (
-    NOTHING,
-    span,
     table,
     where,
 )
@@ -18,6 +16,7 @@ from fairlead.cluster.protocol.api_models import (
     Explanation,
     JobView,
 )
+from fairlead.model.duration_text import DASH, ago, duration
 
 FAILED = "failed: "  # how the reason of a start that failed begins
 
@@ -39,7 +38,7 @@ def story(told: Explanation, now_s: float) -> Group:
         parts.append(Text(cost(told)))
         parts += _traceback(told.stints)
     if told.events:
-        rows = [(_ago(at_s, now_s), _short(words, repeated)) for at_s, words in told.events]
+        rows = [(ago(at_s, now_s), _short(words, repeated)) for at_s, words in told.events]
         parts += [Text(), table(">when event", rows)]
     return Group(*parts)
 
@@ -48,7 +47,7 @@ def end(told: Explanation) -> str:
     """When it is expected to end, and how sure that is."""
     job = told.job
     if job.ended_s is not None:
-        return f"Ended after {span(job.ended_s - job.submitted_s)}."
+        return f"Ended after {duration(job.ended_s - job.submitted_s)}."
     if told.stands_still:
         return "No end is forecast: it stands still."
     if told.forecast_kind == "none yet":
@@ -57,9 +56,9 @@ def end(told: Explanation) -> str:
         return "No forecast: it takes no part now."
     if told.finish_s is None:
         return f"No end within the horizon of {counted(told.forecasts, 'forecast')}."
-    sentence = f"Expected to end in {span(told.finish_s)}"
+    sentence = f"Expected to end in {duration(told.finish_s)}"
     if told.finish_low_s is not None and told.finish_high_s is not None:
-        between = f"{span(told.finish_low_s)} and {span(told.finish_high_s)}"
+        between = f"{duration(told.finish_low_s)} and {duration(told.finish_high_s)}"
         sentence += f", 8 of 10 times between {between}"
     return f"{sentence} ({_worth(told)})."
 
@@ -68,9 +67,9 @@ def _worth(told: Explanation) -> str:
     """How the forecast was made, and how far off such forecasts were."""
     parts = [counted(told.forecasts, "forecast")]
     if told.forecast_age_s is not None:
-        parts.append(f"made {span(told.forecast_age_s)} ago")
+        parts.append(f"made {duration(told.forecast_age_s)} ago")
     if told.forecast_kind == "coarse":
-        parts.append(f"coarse beyond {span(told.forecast_exact_s or 0.0)}")
+        parts.append(f"coarse beyond {duration(told.forecast_exact_s or 0.0)}")
     if told.forecast_error is not None:
         parts.append(f"typically {told.forecast_error:.0%} off")
     return ", ".join(parts)
@@ -83,7 +82,7 @@ def cost(told: Explanation) -> str:
     return (
         f"{counted(job.starts, 'start')}, {counted(job.preemptions, 'preemption')}, "
         f"{counted(job.failures, 'failure')}: "
-        f"{span(job.overhead_s)} of handing over devices, starting, loading, saving and stopping{part}, "
+        f"{duration(job.overhead_s)} of handing over devices, starting, loading, saving and stopping{part}, "
         f"{counted(round(job.lost_steps), 'step')} done again."
     )
 
@@ -123,10 +122,6 @@ def _traceback(stints: Sequence[AttemptView]) -> list[RenderableType]:
     return [Text(), Text(f"Start {stints[last].epoch}:"), Text(stints[last].traceback.rstrip())]
 
 
-def _ago(at_s: float, now_s: float) -> str:
-    return f"{span(max(now_s - at_s, 0.0))} ago"
-
-
 def _head(job: JobView) -> list[str]:
     name = f" {job.name}" if job.name else ""
     family = f", {job.family}" if job.family else ""
@@ -150,13 +145,16 @@ def _starts(
             (
                 stint.epoch,
                 f"{stint.node} {stint.accelerator}:{','.join(map(str, stint.devices))}",
-                _ago(stint.began_s, now_s),
-                "now" if ended is None else span(ended - stint.began_s),
+                ago(stint.began_s, now_s),
+                "now" if ended is None else duration(ended - stint.began_s),
                 f"{stint.from_step:,.0f}-{max(stint.to_step, stint.reached_step):,.0f}",
-                *map(span, (stint.wait_s, stint.start_s, stint.load_s, stint.save_s, stint.stop_s)),
-                f"{stint.lost_steps:,.0f}" if stint.lost_steps else NOTHING,
-                span(price(stints, position)),
-                _short(stint.why, repeated) or NOTHING,
+                *map(
+                    duration,
+                    (stint.wait_s, stint.start_s, stint.load_s, stint.save_s, stint.stop_s),
+                ),
+                f"{stint.lost_steps:,.0f}" if stint.lost_steps else DASH,
+                duration(price(stints, position)),
+                _short(stint.why, repeated) or DASH,
             )
         )
     columns = ">start where >began >for >steps >handover >start >load >save >stop >lost >cost ended"

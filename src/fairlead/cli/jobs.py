@@ -14,17 +14,17 @@ from fairlead.cli.server_options import (
     asks_server,
     each,
 )
-from fairlead.cli.submit import ENDED
 from fairlead.cli.terminal_views import (
     job_table,
     print_json,
     show,
 )
 from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.errors import ConfigError, UnreachableError
 
 FOLLOW_S = 0.5  # between two looks at a log
-STATES = ("open", "waiting", "running", "finishing", "preempted", "paused", *ENDED)
+STATES = ("open", "waiting", "running", "finishing", "preempted", "paused", *ENDED_STATES)
 
 
 @asks_server
@@ -61,7 +61,9 @@ def logs(
     cursor = ""
     while True:
         try:
-            ended = client.job(job).state in ENDED  # asked first, so what follows is all of it
+            ended = (
+                client.job(job).state in ENDED_STATES
+            )  # asked first, so what follows is all of it
             cursor = _print_log(client, job, cursor)
         except UnreachableError:
             if not follow or not cursor:

@@ -12,6 +12,7 @@ from fairlead.cluster.agent.devices import find_devices
 from fairlead.cluster.measure import ScriptTimings
 from fairlead.cluster.measure import measure as measure_script
 from fairlead.errors import ConfigError
+from fairlead.model.option_text import parse_options
 from fairlead.simulator.traces.merge_rates import merge_rates
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -109,13 +110,11 @@ def _row(family: str, one: ScriptTimings) -> dict[str, str]:
 
 
 def _devices(text: str) -> dict[str, int]:
-    wanted: dict[str, int] = {}
-    for part in text.split(","):
-        kind, found, count = (piece.strip() for piece in part.partition("="))
-        if not kind or not found or not count.isdecimal() or int(count) < 1 or kind in wanted:
-            raise ConfigError(f"--devices: expected TYPE=N,... with each type once, got {text!r}")
-        wanted[kind] = int(count)
-    return wanted
+    expected = "TYPE=N,... with each type once"
+    wanted = parse_options(text, "--devices", expected=expected)
+    if any(not count.isdecimal() or int(count) < 1 for count in wanted.values()):
+        raise ConfigError(f"--devices: expected {expected}, got {text!r}")
+    return {kind: int(count) for kind, count in wanted.items()}
 
 
 def _family(command: list[str]) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from fairlead.cli.option_records import set_parameters
 from fairlead.errors import RunError
 from fairlead.model.limits import MAX_SEED
 from fairlead.simulator.inputs import Input
@@ -224,11 +225,7 @@ def takes_input(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         command(Input(**{name: given.pop(name) for name in names}), **given)
 
-    parameters = [*shared.values(), *own]
-    for parameter in parameters:
-        run.__annotations__[parameter.name] = parameter.annotation
-    by_keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-    run.__signature__ = inspect.Signature(by_keyword)  # type: ignore[attr-defined]
+    set_parameters(run, [*shared.values(), *own])
     return run
 
 

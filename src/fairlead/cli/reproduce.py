@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,20 +12,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from fairlead.analysis.experiments import reproduce as r
-from fairlead.analysis.experiments.executor import Limits
 from fairlead.analysis.experiments.experiment_context import RunContext
 from fairlead.analysis.experiments.findings import Findings, Reproduction
 from fairlead.analysis.experiments.point import PointResult
-from fairlead.analysis.experiments.result_store import ResultStore
+from fairlead.cli.option_records import takes_records
 from fairlead.cli.sweep_options import (
-    AddressOption,
-    AnyVersionOption,
-    ExecutorKind,
-    ExecutorOption,
-    MemoryOption,
-    ProcessesOption,
-    TimeoutOption,
-    executor_of,
+    ExecutionOptions,
     failures,
     interrupted,
     make_out,
@@ -41,19 +34,16 @@ class ScaleName(StrEnum):
     PAPER = "paper"
 
 
-def reproduce(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME...", help="What to reproduce, or 'all'; --list has the names."
-        ),
-    ] = None,
+@dataclass(frozen=True, kw_only=True)
+class ReproduceOptions:
+    """What is reproduced, and from what."""
+
     scale: Annotated[
         ScaleName, typer.Option("--scale", help="A minute or two, or the sizes of the paper.")
-    ] = ScaleName.SMALL,
+    ] = ScaleName.SMALL
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where results are kept and written.")
-    ] = Path("runs/reproduce"),
+    ] = Path("runs/reproduce")
     data: Annotated[
         Path | None,
         typer.Option(
@@ -61,13 +51,20 @@ def reproduce(
             metavar="DIR",
             help="Real traces and reference results, where they are needed.",
         ),
+    ] = None
+
+
+@takes_records
+def reproduce(
+    *,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME...", help="What to reproduce, or 'all'; --list has the names."
+        ),
     ] = None,
-    processes: ProcessesOption = None,
-    memory: MemoryOption = None,
-    timeout: TimeoutOption = None,
-    engine: ExecutorOption = ExecutorKind.PROCESSES,
-    ray_address: AddressOption = None,
-    any_version: AnyVersionOption = False,
+    options: ReproduceOptions,
+    execution: ExecutionOptions,
     list_: Annotated[bool, typer.Option("--list", help="List what there is.")] = False,
     results: Annotated[
         Path | None,
@@ -92,31 +89,38 @@ def reproduce(
         r.write_results(results, [Path(name) for name in names])
         print(f"Results: {results}")
         return
-    limits = Limits(timeout, memory).checked()
-    chosen = r.wanted(names)
-    if data is not None and not data.is_dir():
-        raise ConfigError(f"--data: {data} is not a directory")
-    made = executor_of(engine, processes, ray_address)
-    make_out(out)
-    store = ResultStore(out, any_version=any_version)
-    benches = [
+    _run_all(r.wanted(names), options, execution)
+
+
+def _run_all(
+    chosen: Sequence[Reproduction], options: ReproduceOptions, execution: ExecutionOptions
+) -> None:
+    """Run and show them one after the other; exit with 1 if one fails."""
+    limits = execution.limits()
+    if options.data is not None and not options.data.is_dir():
+        raise ConfigError(f"--data: {options.data} is not a directory")
+    executor = execution.executor()
+    make_out(options.out)
+    store = execution.store(options.out)
+    contexts = [
         RunContext(
-            one.name,
-            scale.value,
-            out / f"{one.name}-{scale}",
-            store,
-            data,
-            made,
-            limits,
+            name=one.name,
+            scale=options.scale.value,
+            folder=options.out / f"{one.name}-{options.scale}",
+            store=store,
+            data=options.data,
+            engine=executor,
+            limits=limits,
         )
         for one in chosen
     ]
     with interrupted("run the same command again to go on"):
-        bad = [
-            not _reproduced(one, bench, chosen) for one, bench in zip(chosen, benches, strict=True)
+        failed = [
+            not _reproduced(one, context, chosen)
+            for one, context in zip(chosen, contexts, strict=True)
         ]
     say_foreign(store)
-    if any(bad):
+    if any(failed):
         raise typer.Exit(1)
 
 

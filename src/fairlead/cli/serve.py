@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlead.cli.option_records import takes_records
 from fairlead.errors import ConfigError
 from fairlead.model.limits import MAX_SEED
 
@@ -14,44 +16,58 @@ if TYPE_CHECKING:
     from fairlead.cluster.server.server import Server
 
 
-def serve(
-    state: Annotated[Path, typer.Option(help="Directory of the cluster's state; made if absent.")],
+@dataclass(frozen=True, kw_only=True)
+class SchedulingOptions:
+    """What is scheduled, and how."""
+
     cluster: Annotated[
         Path | None,
         typer.Option(help="TOML file of the nodes; without it every agent that registers is one."),
-    ] = None,
-    policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = "",
-    profile: Annotated[str, typer.Option(help="default, gavel or shockwave.")] = "default",
+    ] = None
+    policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = ""
+    profile: Annotated[str, typer.Option(help="default, gavel or shockwave.")] = "default"
     round_s: Annotated[
         float, typer.Option("--round", help="Seconds of a round.", show_default="360")
-    ] = 0.0,
-    throughputs: Annotated[
-        str, typer.Option(help="Table of rates: a file, or `builtin`.")
-    ] = "builtin",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="For people and tools (HTTP); 0 = any.")] = 8470,
-    agent_port: Annotated[int, typer.Option(help="For agents (gRPC); 0 = any.")] = 8471,
-    tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate, for both ports.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="PEM key, for both ports.")] = None,
-    lease: Annotated[float, typer.Option(help="Seconds of a lease.")] = 30.0,
+    ] = 0.0
+    throughputs: Annotated[str, typer.Option(help="Table of rates: a file, or `builtin`.")] = (
+        "builtin"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListenOptions:
+    """Where the server listens."""
+
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(help="For people and tools (HTTP); 0 = any.")] = 8470
+    agent_port: Annotated[int, typer.Option(help="For agents (gRPC); 0 = any.")] = 8471
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate, for both ports.")] = None
+    tls_key: Annotated[Path | None, typer.Option(help="PEM key, for both ports.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingOptions:
+    """Times that the server keeps, and what it believes."""
+
+    lease: Annotated[float, typer.Option(help="Seconds of a lease.")] = 30.0
     heartbeat: Annotated[
         float,
         typer.Option(help="Seconds between reports of an agent; longer with very many nodes."),
-    ] = 2.0,
-    solve_limit: Annotated[float, typer.Option(help="Seconds that a solve may take.")] = 60.0,
+    ] = 2.0
+    solve_limit: Annotated[float, typer.Option(help="Seconds that a solve may take.")] = 60.0
     mtbf: Annotated[
         float,
         typer.Option(
             metavar="HOURS",
             help="Mean time between failures of a node: decides how often jobs save.",
         ),
-    ] = 24.0,
+    ] = 24.0
     restart_cost: Annotated[
         float,
         typer.Option(
             help="Seconds that a start costs, until it is measured; 0 = a guess by round."
         ),
-    ] = 0.0,
+    ] = 0.0
     no_early_round_end: Annotated[
         bool,
         typer.Option(
@@ -59,14 +75,14 @@ def serve(
             help="Let every round run to its end, as `fairlead simulate` always does. Default: a round of "
             "which a 36th has passed ends as soon as devices are free and jobs wait for them.",
         ),
-    ] = False,
+    ] = False
     checkpoints: Annotated[
         Path | None,
         typer.Option(
             help="Directory for the checkpoints of all jobs, the same on all nodes. "
             "Default: checkpoints below --state."
         ),
-    ] = None,
+    ] = None
     estimator: Annotated[
         str,
         typer.Option(
@@ -75,7 +91,15 @@ def serve(
             "default), fairlead (also what was measured) or gavel, then options, as in `fairlead "
             "simulate`.",
         ),
-    ] = "oracle",
+    ] = "oracle"
+
+
+@takes_records
+def serve(
+    state: Annotated[Path, typer.Option(help="Directory of the cluster's state; made if absent.")],
+    scheduling: SchedulingOptions,
+    listen: ListenOptions,
+    timing: TimingOptions,
     new_tokens: Annotated[
         bool, typer.Option("--new-tokens", help="New tokens for the users admin and agent.")
     ] = False,
@@ -96,26 +120,27 @@ def serve(
     from fairlead.model import jit
 
     options = live_options(
-        cluster=cluster,
-        policy=policy,
-        profile=profile,
-        round_s=round_s,
-        throughputs=throughputs,
+        **asdict(scheduling),
         seed=seed,
-        lease_s=lease,
-        heartbeat_s=heartbeat,
-        solve_limit_s=solve_limit,
-        mtbf_h=mtbf,
-        restart_s=restart_cost,
-        early_round_end=not no_early_round_end,
-        checkpoints=checkpoints or state / "checkpoints",
-        estimator=estimator,
+        lease_s=timing.lease,
+        heartbeat_s=timing.heartbeat,
+        solve_limit_s=timing.solve_limit,
+        mtbf_h=timing.mtbf,
+        restart_s=timing.restart_cost,
+        early_round_end=not timing.no_early_round_end,
+        checkpoints=timing.checkpoints or state / "checkpoints",
+        estimator=timing.estimator,
     )
-    for name, number in (("port", port), ("agent-port", agent_port)):
+    for name, number in (("port", listen.port), ("agent-port", listen.agent_port)):
         if not 0 <= number <= 65535:
             raise ConfigError(f"{name}: must be from 0 to 65535, got {number}")
     listening = Listening(
-        host, port, agent_port, tls_of(tls_cert, tls_key), open_metrics, new_tokens
+        host=listen.host,
+        http_port=listen.port,
+        agent_port=listen.agent_port,
+        tls=tls_of(listen.tls_cert, listen.tls_key),
+        open_metrics=open_metrics,
+        new_tokens=new_tokens,
     )
     jit.prepare(everything=True)  # no solve and no round shall wait for it
     asyncio.run(run(state, options, listening, _ready))

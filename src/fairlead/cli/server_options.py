@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from fairlead.cli.option_records import set_parameters
 from fairlead.cluster.http_client import DEFAULT_URL, Client
 from fairlead.errors import ConfigError, FairleadError, InputError
 
@@ -53,11 +54,7 @@ def asks_server(command: Callable[..., None]) -> Callable[..., None]:
         with connection(**{name: given.pop(name) for name in shared}) as client:
             command(client, **given)
 
-    parameters = [*own, *shared.values()]
-    for parameter in parameters:
-        run.__annotations__[parameter.name] = parameter.annotation
-    by_keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-    run.__signature__ = inspect.Signature(by_keyword)  # type: ignore[attr-defined]
+    set_parameters(run, [*own, *shared.values()])
     return run
 
 

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -33,8 +33,10 @@ from fairlead.analysis.experiments.sweep import (
 from fairlead.analysis.report import progress_bar as progress
 from fairlead.cli import options as o
 from fairlead.cli import sweep_options as s
-from fairlead.cli.terminal_views import NOTHING, console
+from fairlead.cli.option_records import set_parameters, takes_records
+from fairlead.cli.terminal_views import console
 from fairlead.errors import ConfigError, RunError
+from fairlead.model.duration_text import DASH
 from fairlead.simulator.inputs import Input
 from fairlead.simulator.traces.atomic_write import write_atomically
 
@@ -80,9 +82,7 @@ def _takes_many(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         command({one.name: given.pop(one.name) for one in shared}, **given)
 
-    parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *shared]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    set_parameters(run, [*own, *shared])
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.takes_many = MAX_LISTED  # type: ignore[attr-defined]  # for ``lazy.Command``
     return run
@@ -95,29 +95,23 @@ def _plain(kind: Any) -> Any:
     return kind
 
 
-@_takes_many
-def sweep(
-    given: dict[str, Any],
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[FILE.toml]",
-            help="What to sweep; its keys are the options' names with _ for -. Options go before it.",
-        ),
-    ] = None,
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """What is swept, besides the options of a simulation."""
+
     policies: Annotated[
         list[str] | None,
         typer.Option("--policies", metavar="NAME...", help="Default: las las_aware."),
-    ] = None,
+    ] = None
     profiles: Annotated[
         list[str] | None,
         typer.Option(
             "--profiles", metavar="default|gavel|shockwave...", help="How shares become rounds."
         ),
-    ] = None,
+    ] = None
     seeds: Annotated[
         list[str] | None, typer.Option("--seeds", metavar="N...", help="Default: 0.")
-    ] = None,
+    ] = None
     rates: Annotated[
         list[str] | None,
         typer.Option(
@@ -126,7 +120,7 @@ def sweep(
             help="Jobs per hour. auto, or auto:FIRST:STEP, goes up until the devices are in use or the "
             "queue grows without bound.",
         ),
-    ] = None,
+    ] = None
     jobs: Annotated[
         list[str] | None,
         typer.Option(
@@ -134,11 +128,11 @@ def sweep(
             metavar="N...|LOW:HIGH:POINTS",
             help="Numbers of jobs, all there at the start.",
         ),
-    ] = None,
+    ] = None
     utilization_threshold: Annotated[
         float | None,
         typer.Option("--utilization-threshold", help="Where --rates auto ends. Default: 0.98."),
-    ] = None,
+    ] = None
     cutoff: Annotated[
         str | None,
         typer.Option(
@@ -146,7 +140,29 @@ def sweep(
             metavar="FILE",
             help='JSON as {"36:36:36": {"las": 5.8}}: no rate from there on.',
         ),
+    ] = None
+
+    def table(self) -> dict[str, Any]:
+        """Of those given, by the keys of a sweep's file. Raises ConfigError."""
+        table = {key: value for key, value in asdict(self).items() if value is not None}
+        if self.seeds is not None:
+            table["seeds"] = [_whole("--seeds", text) for text in self.seeds]
+        return table
+
+
+@_takes_many
+@takes_records
+def sweep(
+    given: dict[str, Any],
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE.toml]",
+            help="What to sweep; its keys are the options' names with _ for -. Options go before it.",
+        ),
     ] = None,
+    swept: SweepOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -159,12 +175,7 @@ def sweep(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Go on with a sweep.")
     ] = None,
-    processes: s.ProcessesOption = None,
-    memory: s.MemoryOption = None,
-    timeout: s.TimeoutOption = None,
-    engine: s.ExecutorOption = s.ExecutorKind.PROCESSES,
-    ray_address: s.AddressOption = None,
-    any_version: s.AnyVersionOption = False,
+    execution: s.ExecutionOptions,
     json: o.JsonOption = False,
 ) -> None:
     """Run policies against loads and seeds.
@@ -173,36 +184,18 @@ def sweep(
     with several values draws a line for each of them. Results are kept as they come: the same command
     again goes on where it was stopped, and costs nothing once it is done.
     """
-    limits = Limits(timeout, memory).checked()
+    limits = execution.limits()
     table = {NAMES[name]: value for name, value in given.items() if value is not None}
-    own = {
-        "policies": policies,
-        "profiles": profiles,
-        "seeds": None if seeds is None else [_whole("--seeds", text) for text in seeds],
-        "rates": rates,
-        "jobs": jobs,
-        "utilization_threshold": utilization_threshold,
-        "cutoff": cutoff,
-    }
-    table |= {key: value for key, value in own.items() if value is not None}
-    if resume is not None:
-        if table or file is not None or out is not None:
-            raise ConfigError(
-                "--resume goes on as the sweep began: it takes no option that says what is swept"
-            )
-        spec, folder = _begun(resume), resume
-    else:
-        spec = _spec(file, table)
-        folder = out or Path("runs") / f"sweep-{_name(spec)}"
-    made = s.executor_of(engine, processes, ray_address)
+    spec, folder = _spec_and_folder(table | swept.table(), file, out, resume)
+    executor = execution.executor()
     s.make_out(folder)
     _write(folder / SPEC, spec)
-    store = ResultStore(folder, any_version=any_version)
+    store = execution.store(folder)
     from fairlead.analysis.experiments.sweep_charts import Swept
     from fairlead.analysis.experiments.sweep_page import sweep_report
 
     with s.interrupted(f"go on with: fairlead sweep --resume {folder}"):
-        result, outcomes = _run(spec, store, made, limits)
+        result, outcomes = _run(spec, store, executor, limits)
         _write(folder / RESULT, result)
         with write_atomically(folder / "report.html") as partial:
             partial.write_text(sweep_report([Swept(folder, result)]), encoding="utf-8")
@@ -210,6 +203,20 @@ def sweep(
     s.say_foreign(store)
     if s.failures(outcomes):
         raise typer.Exit(1)
+
+
+def _spec_and_folder(
+    table: dict[str, Any], file: Path | None, out: Path | None, resume: Path | None
+) -> tuple[Spec, Path]:
+    """What is swept, and where its results are: of a sweep that goes on, or of a new one."""
+    if resume is None:
+        spec = _spec(file, table)
+        return spec, out or Path("runs") / f"sweep-{_name(spec)}"
+    if table or file is not None or out is not None:
+        raise ConfigError(
+            "--resume goes on as the sweep began: it takes no option that says what is swept"
+        )
+    return _begun(resume), resume
 
 
 def _spec(file: Path | None, table: dict[str, Any]) -> Spec:
@@ -287,7 +294,7 @@ def _show(result: SweepResult, folder: Path, as_json: bool) -> None:
     if result.spec.axis == "rates":
         table = Table("line", "sustainable rate (jobs/h)", box=SIMPLE_HEAD)
         for name, rate in best.items():
-            table.add_row(name, NOTHING if rate is None else f"{rate:g}")
+            table.add_row(name, DASH if rate is None else f"{rate:g}")
         console().print(table)
         print(
             "Sustainable: the highest rate with a mean JCT of at most twice that at the lowest rate."
@@ -304,23 +311,23 @@ def _table(result: SweepResult, rows: list[LoadSummary]) -> Table:
     table.add_column("status")
     before = ""
     for row in rows:
-        first = row.line if row.line != before else ""
-        before = row.line
-        table.add_row(
-            first,
+        cells = (
+            row.line if row.line != before else "",
             "" if row.load is None else f"{row.load:g}",
             _hours(row.jct_s),
             _spread(row),
             _hours(row.makespan_s),
-            NOTHING if row.utilization is None else f"{row.utilization:.3f}",
-            NOTHING if row.cost is None else f"{row.cost:,.0f}",
+            DASH if row.utilization is None else f"{row.utilization:.3f}",
+            DASH if row.cost is None else f"{row.cost:,.0f}",
             _status(row),
         )
+        table.add_row(*cells)
+        before = row.line
     return table
 
 
 def _hours(seconds: float | None) -> str:
-    return NOTHING if seconds is None else f"{seconds / 3600:.2f}"
+    return DASH if seconds is None else f"{seconds / 3600:.2f}"
 
 
 def _spread(row: LoadSummary) -> str:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -15,6 +16,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from fairlead.analysis.experiments.executor import (
+    Limits,
     Processes,
     SweepExecutor,
     label,
@@ -34,57 +36,68 @@ class ExecutorKind(StrEnum):
     RAY = "ray"
 
 
-ProcessesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--processes",
-        metavar="N",
-        min=1,
-        help="Points that run at once. Default: one for each core.",
-    ),
-]
-MemoryOption = Annotated[
-    int | None,
-    typer.Option(
-        "--memory",
-        metavar="MIB",
-        help="What one point may take. Default: an equal part of four fifths of the memory.",
-    ),
-]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout", metavar="SECONDS", help="What one point may take. Default: no limit."
-    ),
-]
-ExecutorOption = Annotated[
-    ExecutorKind,
-    typer.Option("--executor", help="Run on processes of this machine, or on a Ray cluster."),
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ray-address", metavar="ADDRESS", help="Of the Ray cluster. Default: as Ray finds it."
-    ),
-]
-AnyVersionOption = Annotated[
-    bool,
-    typer.Option(
-        "--any-version",
-        help="Take kept results of other versions of Fairlead's code, too, and say so.",
-    ),
-]
+@dataclass(frozen=True, kw_only=True)
+class ExecutionOptions:
+    """How the points of an experiment are run, and which results are taken for theirs."""
 
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            metavar="N",
+            min=1,
+            help="Points that run at once. Default: one for each core.",
+        ),
+    ] = None
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            "--memory",
+            metavar="MIB",
+            help="What one point may take. Default: an equal part of four fifths of the memory.",
+        ),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout", metavar="SECONDS", help="What one point may take. Default: no limit."
+        ),
+    ] = None
+    engine: Annotated[
+        ExecutorKind,
+        typer.Option("--executor", help="Run on processes of this machine, or on a Ray cluster."),
+    ] = ExecutorKind.PROCESSES
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            "--ray-address", metavar="ADDRESS", help="Of the Ray cluster. Default: as Ray finds it."
+        ),
+    ] = None
+    any_version: Annotated[
+        bool,
+        typer.Option(
+            "--any-version",
+            help="Take kept results of other versions of Fairlead's code, too, and say so.",
+        ),
+    ] = False
 
-def executor_of(kind: ExecutorKind, processes: int | None, address: str | None) -> SweepExecutor:
-    """The engine that was asked for."""
-    if kind is ExecutorKind.RAY:
-        from fairlead.analysis.experiments.ray_executor import RayExecutor
+    def limits(self) -> Limits:
+        """Of one point. Raises ConfigError."""
+        return Limits(self.timeout, self.memory).checked()
 
-        return RayExecutor(processes, address)
-    if address is not None:
-        raise ConfigError("--ray-address goes with --executor ray")
-    return Processes() if processes is None else Processes(processes)
+    def executor(self) -> SweepExecutor:
+        """What runs the points. Raises ConfigError."""
+        if self.engine is ExecutorKind.RAY:
+            from fairlead.analysis.experiments.ray_executor import RayExecutor
+
+            return RayExecutor(self.processes, self.ray_address)
+        if self.ray_address is not None:
+            raise ConfigError("--ray-address goes with --executor ray")
+        return Processes() if self.processes is None else Processes(self.processes)
+
+    def store(self, folder: Path) -> ResultStore:
+        """The results kept in a folder."""
+        return ResultStore(folder, any_version=self.any_version)
 
 
 def make_out(folder: Path) -> None:

@@ -14,8 +14,8 @@ from fairlead.cluster.protocol.api_models import (
     NodeView,
     StatusView,
 )
+from fairlead.model.duration_text import DASH, duration
 
-NOTHING = "-"
 WIDE = 160  # columns where the output is no terminal
 
 
@@ -52,20 +52,10 @@ def table(columns: str, rows: Iterable[Sequence[object]]) -> Table:
     return made
 
 
-def span(seconds: float | None) -> str:
-    """A length of time in the unit that suits it."""
-    if seconds is None or seconds < 0:
-        return NOTHING
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.3g} s"
-
-
 def where(job: JobView) -> str:
     """Node, type and devices that a job holds."""
     if not job.node:
-        return NOTHING
+        return DASH
     return f"{job.node} {job.accelerator}:{','.join(map(str, job.devices))}"
 
 
@@ -74,7 +64,7 @@ def job_table(jobs: Iterable[JobView]) -> Table:
     rows = [
         (
             job.id,
-            job.name or job.family or NOTHING,
+            job.name or job.family or DASH,
             job.user,
             job.tenant,
             job.scale_factor,
@@ -82,10 +72,10 @@ def job_table(jobs: Iterable[JobView]) -> Table:
             job.state,
             where(job),
             f"{_percent(job.steps, job.total_steps)}",
-            NOTHING if job.measured_rate is None else f"{job.measured_rate:.3g}",
+            DASH if job.measured_rate is None else f"{job.measured_rate:.3g}",
             job.starts,
             job.failures,
-            span(job.queued_s),
+            duration(job.queued_s),
             job.reason or _lost(job),
         )
         for job in jobs
@@ -112,8 +102,8 @@ def node_table(nodes: Iterable[NodeView]) -> Table:
             f"{sum(map(bool, node.jobs))}/{node.devices}",
             " ".join("+".join(map(_job, jobs)) or "." for jobs in node.jobs),
             node.host,
-            NOTHING if node.last_seen_s is None else f"{span(node.last_seen_s)} ago",
-            span(node.state_since_s),
+            DASH if node.last_seen_s is None else f"{duration(node.last_seen_s)} ago",
+            duration(node.state_since_s),
             node.reason,
         )
         for node in nodes
@@ -128,27 +118,27 @@ def _job(job: int) -> str:
 
 def status_screen(status: StatusView) -> Group:
     """The cluster in one screen."""
-    left = span(status.round_ends_in_s)
+    left = duration(status.round_ends_in_s)
     lines = [
-        f"Fairlead {status.version}, up for {span(status.now_s)} | policy {status.policy} "
+        f"Fairlead {status.version}, up for {duration(status.now_s)} | policy {status.policy} "
         f"({status.profile} profile)",
-        f"round {status.round:,} of {span(status.round_s)}, ends in {left} | decided in "
-        f"{span(status.decide_s)} | solved in {span(status.solve_s)}: {status.solve}",
+        f"round {status.round:,} of {duration(status.round_s)}, ends in {left} | decided in "
+        f"{duration(status.decide_s)} | solved in {duration(status.solve_s)}: {status.solve}",
         "last backup: " + _backup(status.backup_age_s),
         "jobs: " + (", ".join(f"{n:,} {state}" for state, n in status.jobs.items()) or "none"),
     ]
     devices = [(name, *numbers) for name, numbers in status.devices.items()]
     tenants = [
         (
-            one.name or NOTHING,
+            one.name or DASH,
             one.jobs,
             one.running,
             one.done,
             one.devices,
             f"{one.share_promised:.1%}",
             f"{one.share_received:.1%}",
-            span(one.lost_device_s),
-            NOTHING if one.mean_rho is None else f"{one.mean_rho:.2f}",
+            duration(one.lost_device_s),
+            DASH if one.mean_rho is None else f"{one.mean_rho:.2f}",
         )
         for one in status.tenants
     ]
@@ -161,19 +151,19 @@ def status_screen(status: StatusView) -> Group:
 
 
 def _backup(age_s: float | None) -> str:
-    return "none known; see `fairlead backup`" if age_s is None else f"{span(age_s)} ago"
+    return "none known; see `fairlead backup`" if age_s is None else f"{duration(age_s)} ago"
 
 
 def comparison_screen(answer: Comparison) -> Group:
     """What would be, beside what will be."""
     now, then = answer.now, answer.then
     whole = [
-        ("all done in", span(now.makespan_s), span(then.makespan_s)),
-        ("mean time to the end", span(now.mean_left_s), span(then.mean_left_s)),
+        ("all done in", duration(now.makespan_s), duration(then.makespan_s)),
+        ("mean time to the end", duration(now.mean_left_s), duration(then.mean_left_s)),
         ("devices in use", f"{now.utilization:.1%}", f"{then.utilization:.1%}"),
     ]
     changed = [
-        (job, span(before), span(after), _difference(before, after))
+        (job, duration(before), duration(after), _difference(before, after))
         for job, before, after in answer.changed
     ]
     parts: list[RenderableType] = [table("what >as_it_is >then", whole)]
@@ -184,8 +174,8 @@ def comparison_screen(answer: Comparison) -> Group:
 
 
 def _difference(before: float, after: float) -> str:
-    return f"{'+' if after >= before else '-'}{span(abs(after - before))}"
+    return f"{'+' if after >= before else '-'}{duration(abs(after - before))}"
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{part / whole:.0%}" if whole > 0 else NOTHING
+    return f"{part / whole:.0%}" if whole > 0 else DASH

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +14,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from fairlead.cli.option_records import takes_records
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
+from fairlead.model.duration_text import duration
 from fairlead.model.job import Arrival
 from fairlead.model.limits import MAX_SEED
 from fairlead.model.throughputs import Throughputs
@@ -81,6 +83,14 @@ class GeneratorKind(StrEnum):
     SHOCKWAVE = "shockwave"
 
 
+# Options that not every generator has.
+_OPTIONS_OF = {
+    GeneratorKind.GAVEL: ("--priorities", "--deadlines", "--duration", "--full", "--multi-gpu"),
+    GeneratorKind.BURSTY: (),
+    GeneratorKind.SHOCKWAVE: ("--multi-gpu",),
+}
+
+
 @app.command("describe")
 def describe_command(
     file: Annotated[Path, typer.Argument(help="The trace.")],
@@ -134,7 +144,48 @@ def convert_command(
     _say(f"{len(trace.arrivals)} jobs written to {target}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class GeneratorOptions:
+    """Which jobs are drawn."""
+
+    kind: Annotated[
+        GeneratorKind,
+        typer.Option(
+            help="gavel: Poisson arrivals and log-uniform durations, equal to Gavel's own generator. "
+            "bursty: sweeps submitted together and heavy-tailed durations, as on real clusters. "
+            "shockwave: jobs that change their batch size, equal to Shockwave's own generator."
+        ),
+    ] = GeneratorKind.GAVEL
+    jobs: Annotated[int, typer.Option(min=1, help="How many jobs.")] = 200
+    interarrival: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Mean time between arrivals; 0 = none.")
+    ] = 600.0
+    seed: SeedOption = 0
+    throughputs: ThroughputsOption = "builtin"
+    cluster: ClusterOption = None
+    multi_gpu: Annotated[
+        bool,
+        typer.Option(
+            "--multi-gpu",
+            help="30 % (gavel) or 40 % (shockwave) of the jobs use 2, 4 or 8 devices.",
+        ),
+    ] = False
+    priorities: Annotated[
+        bool, typer.Option("--priorities", help="gavel: 20 % of the jobs have weight 5.")
+    ] = False
+    deadlines: Annotated[
+        bool, typer.Option("--deadlines", help="gavel: deadlines of 1.2, 2 or 10 durations.")
+    ] = False
+    duration: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="gavel: the same duration for all jobs.")
+    ] = None
+    full: Annotated[
+        bool, typer.Option("--full", help="gavel: start with jobs that fill --cluster.")
+    ] = False
+
+
 @app.command("generate")
+@takes_records
 def generate_command(
     target: Annotated[
         Path,
@@ -143,76 +194,53 @@ def generate_command(
             help="The file to write: .csv, .parquet or .trace (Gavel's or Shockwave's columns).",
         ),
     ],
-    kind: Annotated[
-        GeneratorKind,
-        typer.Option(
-            help="gavel: Poisson arrivals and log-uniform durations, equal to Gavel's own generator. "
-            "bursty: sweeps submitted together and heavy-tailed durations, as on real clusters. "
-            "shockwave: jobs that change their batch size, equal to Shockwave's own generator."
-        ),
-    ] = GeneratorKind.GAVEL,
-    jobs: Annotated[int, typer.Option(min=1, help="How many jobs.")] = 200,
-    interarrival: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Mean time between arrivals; 0 = none.")
-    ] = 600.0,
-    seed: SeedOption = 0,
-    throughputs: ThroughputsOption = "builtin",
-    cluster: ClusterOption = None,
-    multi_gpu: Annotated[
-        bool,
-        typer.Option(
-            "--multi-gpu",
-            help="30 % (gavel) or 40 % (shockwave) of the jobs use 2, 4 or 8 devices.",
-        ),
-    ] = False,
-    priorities: Annotated[
-        bool, typer.Option("--priorities", help="gavel: 20 % of the jobs have weight 5.")
-    ] = False,
-    deadlines: Annotated[
-        bool, typer.Option("--deadlines", help="gavel: deadlines of 1.2, 2 or 10 durations.")
-    ] = False,
-    duration: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="gavel: the same duration for all jobs.")
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="gavel: start with jobs that fill --cluster.")
-    ] = False,
+    options: GeneratorOptions,
     force: ForceOption = False,
 ) -> None:
     """Generate a trace."""
     _refuse_to_overwrite(target, force)
-    table, on = _rates(throughputs, cluster)
-    arrivals: Iterator[Arrival]
-    if kind is GeneratorKind.GAVEL:
-        if full and on is None:
-            raise ConfigError("--full needs --cluster: the devices that the first jobs fill")
-        arrivals = gavel_arrivals(
-            table,
-            mean_interarrival_s=interarrival,
-            seed=seed,
-            jobs=jobs,
-            multi_gpu=multi_gpu,
-            multi_priority=priorities,
-            slos=deadlines,
-            steady_state=on if full else None,
-            fixed_duration_s=duration,
-        )
-    elif kind is GeneratorKind.SHOCKWAVE:
-        _refuse_options(kind, priorities, deadlines, duration is not None, full)
-        arrivals = adapting_arrivals(
-            table, mean_interarrival_s=interarrival, seed=seed, jobs=jobs, multi_gpu=multi_gpu
-        )
-    else:
-        _refuse_options(kind, priorities, deadlines, duration is not None, full, multi_gpu)
-        arrivals = bursty_arrivals(
-            table, mean_interarrival_s=interarrival, rng=np.random.default_rng(seed), jobs=jobs
-        )
-    trace = usable(
-        Trace(f"generated ({kind.value}, seed {seed})", kind.value, list(arrivals)), table, on
-    )
+    table, on = _rates(options.throughputs, options.cluster)
+    name = f"generated ({options.kind.value}, seed {options.seed})"
+    arrivals = list(_arrivals(options, table, on))
+    trace = usable(Trace(name, options.kind.value, arrivals), table, on)
     _warn(trace)
     write_trace(trace, target, table)
     _say(f"{len(trace.arrivals)} jobs written to {target}")
+
+
+def _arrivals(
+    options: GeneratorOptions, table: Throughputs, on: Cluster | None
+) -> Iterator[Arrival]:
+    """Jobs of the generator that was chosen, on the accelerator types of the cluster if there is one."""
+    _refuse_foreign(options)
+    if options.kind is GeneratorKind.BURSTY:
+        return bursty_arrivals(
+            table,
+            mean_interarrival_s=options.interarrival,
+            rng=np.random.default_rng(options.seed),
+            jobs=options.jobs,
+        )
+    if options.kind is GeneratorKind.SHOCKWAVE:
+        return adapting_arrivals(
+            table,
+            mean_interarrival_s=options.interarrival,
+            seed=options.seed,
+            jobs=options.jobs,
+            multi_gpu=options.multi_gpu,
+        )
+    if options.full and on is None:
+        raise ConfigError("--full needs --cluster: the devices that the first jobs fill")
+    return gavel_arrivals(
+        table,
+        mean_interarrival_s=options.interarrival,
+        seed=options.seed,
+        jobs=options.jobs,
+        multi_gpu=options.multi_gpu,
+        multi_priority=options.priorities,
+        slos=options.deadlines,
+        steady_state=on if options.full else None,
+        fixed_duration_s=options.duration,
+    )
 
 
 def _refuse_to_overwrite(target: Path, force: bool) -> None:
@@ -220,12 +248,19 @@ def _refuse_to_overwrite(target: Path, force: bool) -> None:
         raise ConfigError(f"{target}: is there already; choose another name or give --force")
 
 
-def _refuse_options(kind: GeneratorKind, *given: bool) -> None:
-    """given: were these options of other kinds given?"""
-    names = ("--priorities", "--deadlines", "--duration", "--full", "--multi-gpu")
-    for name, is_given in zip(names, given, strict=False):
-        if is_given:
-            raise ConfigError(f"{name} cannot be used with --kind {kind}")
+def _refuse_foreign(options: GeneratorOptions) -> None:
+    """Refuse options that the chosen generator would ignore."""
+    given = {
+        "--priorities": options.priorities,
+        "--deadlines": options.deadlines,
+        "--duration": options.duration is not None,
+        "--full": options.full,
+        "--multi-gpu": options.multi_gpu,
+    }
+    allowed = _OPTIONS_OF[options.kind]
+    for name, is_given in given.items():
+        if is_given and name not in allowed:
+            raise ConfigError(f"{name} cannot be used with --kind {options.kind}")
 
 
 def _rates(throughputs: str, cluster: str | None) -> tuple[Throughputs, Cluster | None]:
@@ -319,7 +354,4 @@ def _figure(value: float | None) -> str:
 
 
 def _time(seconds: float) -> str:
-    for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit} ({seconds:,.0f} s)"
-    return f"{seconds:.0f} s"
+    return f"{duration(seconds)} ({seconds:,.0f} s)" if seconds >= 60 else duration(seconds)

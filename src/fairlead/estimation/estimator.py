@@ -17,6 +17,7 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.job import Job
 from fairlead.model.job_type import JobType
+from fairlead.model.option_text import parse_options
 from fairlead.model.throughputs import Throughputs
 
 __all__ = [
@@ -125,13 +126,7 @@ def parse(spec: str) -> tuple[str, dict[str, str]]:
     if name not in ESTIMATORS and name != "oracle":
         names = ", ".join(["oracle", *sorted(ESTIMATORS)])
         raise ConfigError(f"estimator {spec!r} is not known (choose from {names})")
-    options: dict[str, str] = {}
-    for part in filter(None, rest.split(",")):
-        key, _, value = part.partition("=")
-        if key in options:
-            raise ConfigError(f"estimator {spec!r}: {key} is given twice")
-        options[key] = value
-    return name, options
+    return name, parse_options(filter(None, rest.split(",")), f"estimator {spec!r}", flags=True)
 
 
 def part(estimator: str, name: str, text: str) -> float:

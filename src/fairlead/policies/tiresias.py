@@ -7,6 +7,7 @@ import numpy as np
 
 from fairlead.errors import ConfigError
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.option_text import split_option
 from fairlead.model.plan import RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.hash_random import hash_choice
@@ -50,7 +51,8 @@ class Tiresias(RoundsOnlyPlanner):
         thresholds: list[float] = []
         knob = 0.0
         for item in text.split(",") if text else ():
-            name, _, value = item.rpartition("=")
+            first, second = split_option(item)
+            name, value = ("", first) if second is None else (first, second)
             try:
                 number = float(value)
             except ValueError:

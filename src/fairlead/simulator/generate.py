@@ -9,6 +9,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, check_seed
+from fairlead.model.option_text import split_option
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.adapting_arrivals import (
     MAX_DURATIONS,
@@ -90,7 +91,7 @@ def _parsed(spec: str) -> _Given:
     numbers, lists, flags = _KINDS[kind]
     given = _Given(kind)
     for part in rest:
-        key, _, value = part.partition("=")
+        key, value = split_option(part)
         if key in numbers and value:
             given.numbers[key] = _number(key, value)
         elif key in lists and value:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.errors import ConfigError
 from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, is_duration
+from fairlead.model.option_text import split_option
 
 if TYPE_CHECKING:
     from fairlead.simulator.ground_truth import GroundTruth
@@ -93,12 +94,12 @@ class Input:
 
         default, by_family = 0.0, {}
         for text in self.restart_cost or ():
-            family, found, seconds = text.rpartition("=")
-            value = _seconds("--restart-cost", seconds)
-            if found:
-                by_family[family] = value
-            else:
+            first, second = split_option(text)
+            value = _seconds("--restart-cost", first if second is None else second)
+            if second is None:
                 default = value
+            else:
+                by_family[first] = value
         return GroundTruth(
             RestartCosts(default, by_family),
             self.rate_noise,

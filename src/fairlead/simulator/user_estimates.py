@@ -10,6 +10,7 @@ import numpy as np
 from fairlead.errors import ConfigError
 from fairlead.model.arrays import Floats
 from fairlead.model.job import Arrival, Job
+from fairlead.model.option_text import parse_options
 from fairlead.model.throughputs import Throughputs
 
 Exaggeration = Literal["all", "fastest", "slowest"]
@@ -32,15 +33,12 @@ class UserEstimates:
     def of(text: str, seed: int) -> "UserEstimates":
         """From "lognormal=0.7,liars=0.3"; ConfigError names what is wrong."""
         known = {field.name for field in fields(UserEstimates)} - {"seed"}
-        given: dict[str, str] = {}
-        for part in filter(None, text.split(",")):
-            key, found, value = part.partition("=")
-            if key not in known or not found or key in given:
-                names = ", ".join(sorted(known))
-                raise ConfigError(
-                    f"--user-estimates: expected KEY=VALUE with each of {names} once, got {part!r}"
-                )
-            given[key] = value
+        names = ", ".join(sorted(known))
+        given = parse_options(
+            filter(None, text.split(",")), "--user-estimates", expected=f"KEY=VALUE of {names}"
+        )
+        for key in given.keys() - known:
+            raise ConfigError(f"--user-estimates: expected KEY=VALUE of {names}, got {key!r}")
         lie = given.pop("lie", "all")
         if lie not in get_args(Exaggeration):
             raise ConfigError(

@@ -78,7 +78,7 @@ def test_toml(tmp_path: Path) -> None:
         ("v100=many", "cluster: v100: expected a whole number, got 'many'"),
         ("v100=nan", "cluster: v100: expected a whole number, got 'nan'"),
         ("v100=1.5", "cluster: v100: expected a whole number, got '1.5'"),
-        ("v100=1,v100=2", "cluster: 'v100' appears twice"),
+        ("v100=1,v100=2", "cluster: v100 is given twice"),
         ("v100=1,", "cluster: expected NAME=NUMBER, got ''"),
         ("=4", "cluster: expected NAME=NUMBER, got '=4'"),
         ("absent.toml", "absent.toml: cannot be read (No such file or directory)"),

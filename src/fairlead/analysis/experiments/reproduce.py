@@ -110,25 +110,25 @@ def reproduce(one: Reproduction, bench: RunContext) -> tuple[Findings, Reproduct
     findings = replace(findings, remarks=(*findings.remarks, *bench.notes.values()))
     points = {bench.store.key(outcome.point): outcome for outcome in bench.points}
     record = ReproductionRecord(
-        one.name,
-        one.title,
-        one.source,
-        bench.scale,
-        command(one, bench),
-        datetime.now(UTC).isoformat(timespec="minutes"),
-        __version__,
-        code_version(),
-        len(os.sched_getaffinity(0)),
-        round(time.monotonic() - began_s, 1),
-        round(
+        name=one.name,
+        title=one.title,
+        source=one.source,
+        scale=bench.scale,
+        command=command(one, bench),
+        ended=datetime.now(UTC).isoformat(timespec="minutes"),
+        version=__version__,
+        code=code_version(),
+        cores=len(os.sched_getaffinity(0)),
+        wall_s=round(time.monotonic() - began_s, 1),
+        cpu_s=round(
             time.process_time() - began_cpu_s + sum(one.seconds for one in points.values()),
             1,
         ),
-        len(points),
-        len(points) - bench.fresh,
-        findings.tables,
-        findings.remarks,
-        tuple(_figures(findings, bench.folder)),
+        n_points=len(points),
+        n_known=len(points) - bench.fresh,
+        tables=findings.tables,
+        remarks=findings.remarks,
+        figures=tuple(_figures(findings, bench.folder)),
     )
     if not bench.fresh:
         record = _as_run(record, bench.folder / RECORD)

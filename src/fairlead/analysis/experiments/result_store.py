@@ -131,13 +131,13 @@ class ResultStore:
                 self._path(key, name).unlink(missing_ok=True)
         self._write(key, "timing.json", _text(timing))
         kept = Kept(
-            code_version(),
-            digests(point),
-            point,
-            answer.status,
-            answer.metrics,
-            answer.reason,
-            bool(answer.jobs),
+            version=code_version(),
+            files=digests(point),
+            point=point,
+            status=answer.status,
+            metrics=answer.metrics,
+            reason=answer.reason,
+            jobs=bool(answer.jobs),
         )
         self._write(key, "json", _text(kept))
         return replace(self._outcome(key, point, kept), seconds=timing.seconds)

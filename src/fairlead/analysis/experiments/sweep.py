@@ -219,16 +219,16 @@ def _summary(line: str, load: float | None, outcomes: list[PointResult]) -> Load
     jct = _values(done, "avg_jct_s")
     statuses = [one.status for one in outcomes]
     return LoadSummary(
-        line,
-        load,
-        len(done),
-        fmean(jct) if jct else None,
-        min(jct, default=None),
-        max(jct, default=None),
-        _mean(_values(done, "makespan_s")),
-        _mean(_values(done, "utilization")),
-        _mean(_values(done, "cost")),
-        {status: statuses.count(status) for status in Status if status in statuses},
+        line=line,
+        load=load,
+        seeds=len(done),
+        jct_s=fmean(jct) if jct else None,
+        jct_low_s=min(jct, default=None),
+        jct_high_s=max(jct, default=None),
+        makespan_s=_mean(_values(done, "makespan_s")),
+        utilization=_mean(_values(done, "utilization")),
+        cost=_mean(_values(done, "cost")),
+        statuses={status: statuses.count(status) for status in Status if status in statuses},
     )
 
 

@@ -56,24 +56,26 @@ def sweep_report(sweeps: Sequence[Swept]) -> str:
     title = "Against the load" if axis != "none" else "All numbers side by side"
     return page(
         f"Fairlead: {names}",
-        f"<h1>Sweep {clean(names)}</h1><p class='lead'>{clean(_lead(sweeps))}</p>",
-        section("Job completion time", note(_MEANS) + main) if main else "",
-        _sustained(sweeps, axis),
-        charts.part(title, drawn, others),
-        _distributions(sweeps, drawn),
-        section("Lines and loads", _summary_table(sweeps, axis)),
-        _incomplete(sweeps, axis),
-        section("Points", _point_table(sweeps, axis)),
-        downloads(
-            [
-                ("points", "all numbers of every point", metric_table(_points(sweeps))),
-                ("figures", "the points of the figures", chart_table(drawn)),
-            ]
-        ),
-        *(
-            section(f"Configuration of {clean(swept.folder.name)}", configuration(_spec(swept)))
-            for swept in sweeps
-        ),
+        [
+            f"<h1>Sweep {clean(names)}</h1><p class='lead'>{clean(_lead(sweeps))}</p>",
+            section("Job completion time", note(_MEANS) + main) if main else "",
+            _sustained(sweeps, axis),
+            charts.part(title, drawn, others),
+            _distributions(sweeps, drawn),
+            section("Lines and loads", _summary_table(sweeps, axis)),
+            _incomplete(sweeps, axis),
+            section("Points", _point_table(sweeps, axis)),
+            downloads(
+                [
+                    ("points", "all numbers of every point", metric_table(_points(sweeps))),
+                    ("figures", "the points of the figures", chart_table(drawn)),
+                ]
+            ),
+            *(
+                section(f"Configuration of {clean(swept.folder.name)}", configuration(_spec(swept)))
+                for swept in sweeps
+            ),
+        ],
     )
 
 

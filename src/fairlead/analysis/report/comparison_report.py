@@ -86,22 +86,25 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> str:
     given = setting(configs[0], metrics[0]) if runs else ""
     drawn = run_charts([PlottedRun(*run) for run in runs])
     apart = len({str(config.get("policy")) for config in configs}) == len(runs)
+    heading = f"{len(runs)} {'policies' if apart else 'runs'} compared"
     return page(
         "Fairlead: comparison",
-        f"<h1>{len(runs)} {'policies' if apart else 'runs'} compared</h1><p class='lead'>{clean(given)}</p>",
-        _unequal(labels, configs, metrics),
-        _relative(labels, metrics, reference),
-        section("At a glance", _overview(labels, metrics) + _comparison_bars(labels, metrics)),
-        section("Job completion time", _comparison_cdf(runs)),
-        _fairness(runs),
-        charts.part("The cluster over time", drawn, _OVER_TIME),
-        charts.part("Shares, received and promised", drawn, SHARES),
-        charts.part("Preemptions, lost work and cost", drawn, CHANGES),
-        section("All numbers", _comparison_table(labels, metrics)),
-        section("Utilisation by accelerator type", _utilization_bars(labels, metrics)),
-        _downloads(runs, drawn),
-        section("How to reproduce this comparison", reproduce(configs, "compare")),
-        section("Configuration", configurations(labels, configs)),
+        [
+            f"<h1>{heading}</h1><p class='lead'>{clean(given)}</p>",
+            _unequal(labels, configs, metrics),
+            _relative(labels, metrics, reference),
+            section("At a glance", _overview(labels, metrics) + _comparison_bars(labels, metrics)),
+            section("Job completion time", _comparison_cdf(runs)),
+            _fairness(runs),
+            charts.part("The cluster over time", drawn, _OVER_TIME),
+            charts.part("Shares, received and promised", drawn, SHARES),
+            charts.part("Preemptions, lost work and cost", drawn, CHANGES),
+            section("All numbers", _comparison_table(labels, metrics)),
+            section("Utilisation by accelerator type", _utilization_bars(labels, metrics)),
+            _downloads(runs, drawn),
+            section("How to reproduce this comparison", reproduce(configs, "compare")),
+            section("Configuration", configurations(labels, configs)),
+        ],
     )
 
 

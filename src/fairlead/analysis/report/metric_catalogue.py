@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from numbers import Real
 
-DASH = "-"  # what a missing number looks like
+from fairlead.model.duration_text import DASH
 
 
 class MetricKind(Enum):
@@ -136,36 +136,64 @@ _STATIC = "completion time over exclusive run time x max(1, jobs of the trace / 
 _THEMIS = "completion time over exclusive run time x max(1, jobs in the system / devices), over its rounds"
 
 AVERAGE_JCT = Metric(
-    "Average JCT", ("avg_jct_s",), MetricKind.TIME, Direction.LOWER, "Completion", "avg JCT",
-    "job completion time: from arrival to completion",
-)  # fmt: skip
+    name="Average JCT",
+    path=("avg_jct_s",),
+    kind=MetricKind.TIME,
+    better=Direction.LOWER,
+    group="Completion",
+    short="avg JCT",
+    meaning="job completion time: from arrival to completion",
+)
 P99_JCT = Metric(
     "99th percentile JCT", ("jct_percentiles_s", "p99"), MetricKind.TIME, Direction.LOWER, "Completion",
     "p99 JCT",
 )  # fmt: skip
 MAKESPAN = Metric(
-    "Makespan", ("makespan_s",), MetricKind.TIME, Direction.LOWER, "Completion", "makespan",
-    "when the run ended",
-)  # fmt: skip
+    name="Makespan",
+    path=("makespan_s",),
+    kind=MetricKind.TIME,
+    better=Direction.LOWER,
+    group="Completion",
+    short="makespan",
+    meaning="when the run ended",
+)
 QUEUEING = Metric(
-    "Average queueing delay", ("avg_queueing_delay_s",), MetricKind.TIME, Direction.LOWER, "Completion",
-    "queueing",
-    "from arrival to the first start",
-)  # fmt: skip
+    name="Average queueing delay",
+    path=("avg_queueing_delay_s",),
+    kind=MetricKind.TIME,
+    better=Direction.LOWER,
+    group="Completion",
+    short="queueing",
+    meaning="from arrival to the first start",
+)
 UTILIZATION = Metric(
-    "Utilisation", ("utilization",), MetricKind.SHARE, Direction.NEITHER, "Cluster", "util",
-    "busy device time over available device time; a slower policy keeps devices busy for longer",
-)  # fmt: skip
+    name="Utilisation",
+    path=("utilization",),
+    kind=MetricKind.SHARE,
+    better=Direction.NEITHER,
+    group="Cluster",
+    short="util",
+    meaning="busy device time over available device time; a slower policy keeps devices busy for longer",
+)
 COST = Metric("Cost", ("cost",), MetricKind.MONEY, Direction.LOWER, "Cluster", "cost")
 WORST_RHO = Metric(
-    "Worst rho (isolated)", ("rho", "isolated", "max"), MetricKind.RATIO, Direction.LOWER,
-    "Finish-time fairness",
-    "worst\nrho", _ISOLATED,
-)  # fmt: skip
+    name="Worst rho (isolated)",
+    path=("rho", "isolated", "max"),
+    kind=MetricKind.RATIO,
+    better=Direction.LOWER,
+    group="Finish-time fairness",
+    short="worst\nrho",
+    meaning=_ISOLATED,
+)
 MOVES = Metric(
-    "Moves per job-hour", ("moves_per_job_hour",), MetricKind.RATIO, Direction.LOWER, "Changes of place",
-    "moves\n/job h", "changes of devices from one round to the next, per hour of run time",
-)  # fmt: skip
+    name="Moves per job-hour",
+    path=("moves_per_job_hour",),
+    kind=MetricKind.RATIO,
+    better=Direction.LOWER,
+    group="Changes of place",
+    short="moves\n/job h",
+    meaning="changes of devices from one round to the next, per hour of run time",
+)
 LOST = Metric(
     "Run time lost to restarts", ("lost_share",), MetricKind.SHARE, Direction.LOWER, "Changes of place",
     "lost",
@@ -179,7 +207,14 @@ def _rho(which: str, meaning: str, optional: bool = False) -> tuple[Metric, ...]
     def one(name: str, key: str, kind: MetricKind, short: str = "") -> Metric:
         path, group = ("rho", which, key), "Finish-time fairness"
         return Metric(
-            f"{name} ({which})", path, kind, Direction.LOWER, group, short, meaning, optional
+            name=f"{name} ({which})",
+            path=path,
+            kind=kind,
+            better=Direction.LOWER,
+            group=group,
+            short=short,
+            meaning=meaning,
+            optional=optional,
         )
 
     return (

@@ -1,21 +1,21 @@
 """What every report has in common: the page, its sections, the configuration, the command."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
-from fairlead.analysis.report.metric_catalogue import DASH
 from fairlead.analysis.report.svg import (
     clean,
     colour,
     dashes,
 )
+from fairlead.model.duration_text import DASH
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
-def page(title: str, *parts: str) -> str:
-    """A whole page, which a browser may not let reach the network."""
+def page(title: str, parts: Iterable[str]) -> str:
+    """A whole page of HTML from its parts. Its own policy forbids it to reach the network."""
     files = resources.files("fairlead.analysis.report")
     style = files.joinpath("page.css").read_text("utf-8")
     script = files.joinpath("page.js").read_text("utf-8")

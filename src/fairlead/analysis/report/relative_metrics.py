@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
-    DASH,
     MAKESPAN,
     Metric,
     Unit,
@@ -13,6 +12,7 @@ from fairlead.analysis.report.metric_catalogue import (
     unit_for,
     worst_rho,
 )
+from fairlead.model.duration_text import DASH
 
 
 @dataclass(frozen=True, slots=True)

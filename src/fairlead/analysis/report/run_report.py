@@ -29,7 +29,6 @@ from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     COMPLETED,
     COST,
-    DASH,
     MAKESPAN,
     P99_JCT,
     UTILIZATION,
@@ -63,6 +62,7 @@ from fairlead.analysis.report.run_charts import (
     run_charts,
 )
 from fairlead.analysis.report.svg import clean
+from fairlead.model.duration_text import DASH
 
 ZOOM_ROUNDS = 120  # rounds in the close-up of the timeline of a long run
 
@@ -85,31 +85,35 @@ def run_report(
     drawn = run_charts([PlottedRun(str(policy), config, metrics, jobs, rounds)])
     return page(
         f"Fairlead: {policy}",
-        f"<h1>{clean(policy)}</h1><p class='lead'>{clean(setting(config, metrics))}</p>",
-        _cards(metrics),
-        section("Job completion time", gallery(*_completion(metrics, measured(config, jobs)))),
-        _titled("Finish-time fairness", _fairness(metrics, jobs) + charts.gallery(drawn, ("rho",))),
-        section(
-            "The cluster over time", _cluster_over_time(over) + charts.gallery(drawn, OVER_TIME)
-        ),
-        charts.part("Shares, received and promised", drawn, SHARES),
-        charts.part("Preemptions, lost work and cost", drawn, CHANGES),
-        section("Who ran where", _timelines(config, jobs, rounds, intervals, over)),
-        section("Jobs", job_table(jobs)),
-        section("All numbers", _numbers(metrics)),
-        downloads(
-            [
-                (
-                    "metrics",
-                    "all numbers of the run",
-                    metric_table([({"policy": policy}, metrics)]),
-                ),
-                ("figures", "the points of the figures", chart_table(drawn)),
-                ("jobs", "the jobs", worst_jobs(jobs, MOST_ROWS)),
-            ]
-        ),
-        section("How to reproduce this run", reproduce([config], "simulate")),
-        section("Configuration", configuration(config)),
+        [
+            f"<h1>{clean(policy)}</h1><p class='lead'>{clean(setting(config, metrics))}</p>",
+            _cards(metrics),
+            section("Job completion time", gallery(*_completion(metrics, measured(config, jobs)))),
+            _titled(
+                "Finish-time fairness", _fairness(metrics, jobs) + charts.gallery(drawn, ("rho",))
+            ),
+            section(
+                "The cluster over time", _cluster_over_time(over) + charts.gallery(drawn, OVER_TIME)
+            ),
+            charts.part("Shares, received and promised", drawn, SHARES),
+            charts.part("Preemptions, lost work and cost", drawn, CHANGES),
+            section("Who ran where", _timelines(config, jobs, rounds, intervals, over)),
+            section("Jobs", job_table(jobs)),
+            section("All numbers", _numbers(metrics)),
+            downloads(
+                [
+                    (
+                        "metrics",
+                        "all numbers of the run",
+                        metric_table([({"policy": policy}, metrics)]),
+                    ),
+                    ("figures", "the points of the figures", chart_table(drawn)),
+                    ("jobs", "the jobs", worst_jobs(jobs, MOST_ROWS)),
+                ]
+            ),
+            section("How to reproduce this run", reproduce([config], "simulate")),
+            section("Configuration", configuration(config)),
+        ],
     )
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairlead.analysis.report.metric_catalogue import (
-    DASH,
     MetricKind,
     number,
     unit_for,
 )
 from fairlead.analysis.report.svg import clean
+from fairlead.model.duration_text import DASH
 
 
 @dataclass(frozen=True, slots=True)

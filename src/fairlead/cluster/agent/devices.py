@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pynvml
 
 from fairlead.errors import ConfigError
+from fairlead.model.option_text import split_option
 
 _MOST = 4096
 _NOISE = re.compile(r"nvidia|tesla|geforce|quadro|graphics|laptop gpu|generation|ada$")
@@ -49,9 +50,9 @@ def find_devices(wanted: str, simulated_devices: bool = False) -> NodeDevices:
 
 def parse_devices(text: str) -> tuple[str, int]:
     """``v100=4``: one accelerator type and how many."""
-    accelerator, equals, number = text.partition("=")
-    accelerator = accelerator.strip()
-    if not equals or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", accelerator):
+    name, number = split_option(text)
+    accelerator = name.strip()
+    if number is None or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", accelerator):
         raise ConfigError(f"--devices: expected nvml or TYPE=NUMBER as v100=4, got {text!r}")
     if (
         not number.strip().isascii()

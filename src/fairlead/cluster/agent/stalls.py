@@ -13,6 +13,7 @@ from fairlead.cluster.agent.stacks import (
     where,
 )
 from fairlead.cluster.protocol.messages import Assignment
+from fairlead.model.duration_text import duration
 
 LEAST_STEP_S, LEAST_START_S = 60.0, 120.0  # of silence before anything is said
 UNKNOWN_START_S = 600.0  # the same where nobody knows how long a start takes
@@ -120,11 +121,11 @@ class StallWatch:
     def _sentence(self, silent_s: float, assignment: Assignment) -> str:
         if self.starting:
             usual = assignment.usual_start_s
-            known = f", usual {_seconds(usual)}" if usual > 0 else ""
+            known = f", usual {duration(usual)}" if usual > 0 else ""
             return f"no first step for {silent_s:.0f} s{known}"
         doing = " (it saves)" if self.progression.saving else ""
         usual_s = self.progression.usual_s
-        known = f", usual {_seconds(usual_s)}" if usual_s > 0 else ""
+        known = f", usual {duration(usual_s)}" if usual_s > 0 else ""
         return f"no step for {silent_s:.0f} s{known}{doing}"
 
     def over(self, assignment: Assignment, now: float) -> bool:
@@ -143,7 +144,3 @@ class StallWatch:
         still = len(self.looks) >= LOOKS and all(same_places(one, last) for one in self.looks)
         complete = last.keys() >= {rank.rank for rank in assignment.ranks}
         return still and complete and any(stack.waits for stack in last.values())
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"

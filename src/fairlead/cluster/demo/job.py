@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import fairlead
+from fairlead.model.option_text import parse_options
 
 FEATURES, SAMPLES, BATCH, RATE = 20, 2_000, 50, 0.1
 
@@ -71,7 +72,7 @@ class ToyModel:
 
 def step_seconds(text: str) -> float:
     """Of the accelerator type at hand; a number alone is for all types."""
-    by_type = dict(part.split("=") for part in text.split(",") if "=" in part)
+    by_type = parse_options(text, "--step-ms", flags=True) if "=" in text else {}
     mine = os.environ.get("FAIRLEAD_ACCELERATOR", "")
     return float(by_type.get(mine, text if not by_type else next(iter(by_type.values())))) / 1e3
 

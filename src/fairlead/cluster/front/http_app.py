@@ -98,7 +98,7 @@ def _server(
         return Response(text + more_metrics().encode(), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/openapi.json", summary="This description", responses=answers(dict[str, Any]))
-    def openapi(_desk: Context) -> Response:
+    def openapi(_context: Context) -> Response:
         """What the API takes and gives, as OpenAPI 3.1."""
         return answer(describe(app))
 

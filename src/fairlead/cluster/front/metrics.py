@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
+    ENDED_STATES,
     NodeView,
     StatusView,
     TenantView,
@@ -22,7 +23,6 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.node_states import NODE_STATES
 
 SCRAPER = Caller(user="metrics", tenant="", role="admin")
-_ENDED = ("completed", "dropped", "killed", "cancelled")
 _FAST = (
     0.0001,
     0.00025,
@@ -183,7 +183,7 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
     ended = CounterMetricFamily(
         "fairlead_jobs_ended", "Jobs that have left the system, by how.", labels=("state",)
     )
-    for state in _ENDED:
+    for state in ENDED_STATES:
         ended.add_metric((state,), status.jobs.get(state, 0))
     policy = GaugeMetricFamily(
         "fairlead_policy_info",

@@ -18,6 +18,7 @@ JobState = Literal[
     "killed",
     "cancelled",
 ]
+ENDED_STATES: tuple[JobState, ...] = ("completed", "dropped", "killed", "cancelled")
 
 
 class FailureView(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,13 +17,14 @@ from fairlead.cluster.protocol.runtime import (
     wrong_container,
 )
 from fairlead.errors import InputError
+from fairlead.model.limits import MAX_WEIGHT, MIN_WEIGHT
 from fairlead.model.toml import parse_toml
 
 # Smallest and largest value of each number; the OpenAPI description shows them too.
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "total_steps": (1, 2**53 - 1),
     "scale_factor": (1, 4096),
-    "weight": (1e-6, 1e6),
+    "weight": (MIN_WEIGHT, MAX_WEIGHT),
     "slo_s": (1, 1e10),
     "grace_s": (0, 86_400),
     "finish_grace_s": (0, 86_400),
@@ -88,7 +89,7 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
     for name, (least, most) in BOUNDS.items():
         value = getattr(spec, name)
         if value is not None:
-            _check_number(where, name, value, least, most)
+            _check_number(f"{where}: {name}", value, least, most)
     for name in ("family", "name"):
         _check_text(where, name, getattr(spec, name), LONGEST)
     for name in ("cwd", "checkpoint_dir"):
@@ -225,11 +226,14 @@ def _check_runtime(where: str, spec: JobSpec) -> None:
             raise InputError(f"{where}: container: {problem}")
 
 
-def _check_number(where: str, name: str, value: float, least: float, most: float) -> None:
+def _check_number(place: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:  # so NaN is refused too
-        raise InputError(
-            f"{where}: {name}: must be from {least:.15g} to {most:.16g}, got {shown(value)}"
-        )
+        raise InputError(f"{place}: must be from {least:.15g} to {most:.16g}, got {shown(value)}")
+
+
+def check_weight(weight: float) -> None:
+    """InputError where a job cannot have this weight."""
+    _check_number("weight", weight, *BOUNDS["weight"])
 
 
 def _check_text(where: str, name: str, text: str, longest: int) -> None:
@@ -267,7 +271,7 @@ def _check_failing(where: str, spec: JobSpec) -> None:
         if len(codes) > MOST_CODES:
             raise InputError(f"{where}: {name}: at most {MOST_CODES} exit codes, got {len(codes)}")
         for code in codes:
-            _check_number(where, name, code, 1, 255)
+            _check_number(f"{where}: {name}", code, 1, 255)
     if spec.on_stall not in ("restart", "report"):
         raise InputError(
             f"{where}: on_stall: must be {CHOICES['on_stall']}, got {shown(spec.on_stall)}"
@@ -284,7 +288,7 @@ def _check_rates(where: str, rates: Mapping[str, float]) -> None:
     for accelerator, rate in rates.items():
         if not ACCELERATOR.fullmatch(accelerator):
             raise InputError(f"{where}: rates: {shown(accelerator)} is no accelerator type")
-        _check_number(where, f"rates.{accelerator}", rate, *RATES)
+        _check_number(f"{where}: rates.{accelerator}", rate, *RATES)
         if 0 < rate < LEAST_RATE:
             raise InputError(
                 f"{where}: rates.{accelerator}: expected 0 or at least {LEAST_RATE:g} steps/s, got {rate:g}"
@@ -296,13 +300,13 @@ def _check_rates(where: str, rates: Mapping[str, float]) -> None:
 def _check_colocated(where: str, spec: JobSpec) -> None:
     """What a job says of its rate beside others."""
     if spec.colocated_fraction is not None:
-        _check_number(where, "colocated_fraction", spec.colocated_fraction, 0.0, 1.0)
+        _check_number(f"{where}: colocated_fraction", spec.colocated_fraction, 0.0, 1.0)
     if len(spec.colocated_fractions) > MOST_RATES:
         many = f"at most {MOST_RATES:,}, got {len(spec.colocated_fractions):,}"
         raise InputError(f"{where}: colocated_fractions: {many}")
     for other, fraction in spec.colocated_fractions.items():
         _check_text(where, "colocated_fractions", other, LONGEST)
-        _check_number(where, f"colocated_fractions.{other}", fraction, 0.0, 1.0)
+        _check_number(f"{where}: colocated_fractions.{other}", fraction, 0.0, 1.0)
     if colocates(spec) and not spec.rates:
         raise InputError(
             f"{where}: colocated_fraction: needs the job's rates beside it, of which it is a part"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.cluster.protocol.messages import (
     EXPIRED,
     LEAVES,
@@ -362,7 +363,7 @@ class JobRegistry:
         """After a commit: let go of jobs that have ended and have no start left."""
         for job in list(self.dirty_jobs):
             row = self.jobs.get(job)
-            if row is not None and row.state in ENDED and job not in self.live:
+            if row is not None and row.state in ENDED_STATES and job not in self.live:
                 del self.jobs[job]
         self.dirty_jobs.clear()
         self.dirty_stints.clear()
@@ -371,6 +372,3 @@ class JobRegistry:
         """The newest start of a job that has not ended."""
         starts = self.live.get(job)
         return starts[-1] if starts else None
-
-
-ENDED = frozenset({"completed", "dropped", "killed", "cancelled"})

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fairlead.cluster.protocol.api_models import JobState
+from fairlead.cluster.protocol.api_models import ENDED_STATES, JobState
 from fairlead.cluster.protocol.messages import (
     EXPIRED,
     LEAVES,
@@ -23,7 +23,6 @@ from fairlead.cluster.protocol.messages import (
     AttemptStatus,
 )
 from fairlead.cluster.server.attempts import (
-    ENDED,
     Attempt,
     JobRegistry,
     as_known,
@@ -604,7 +603,7 @@ class LiveBackend:
             row.failures += 1
             row.reason = f"failed: {failure}"
         self.at_stop(start, failure)
-        if completed and row.state not in ENDED:
+        if completed and row.state not in ENDED_STATES:
             self.at_end(row, now)
         current = self.round
         if current is not None and current.starts.get(row.id) is start:
@@ -619,7 +618,7 @@ class LiveBackend:
             row.steps = keeps
             self.chance = True
             self.book.dirty_jobs.add(row.id)
-        elif row.state not in ENDED:
+        elif row.state not in ENDED_STATES:
             self._ended_late(start, now, keeps, completed)
 
     def _packed(self, current: LiveRound, job: int) -> bool:

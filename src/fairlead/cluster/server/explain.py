@@ -15,6 +15,7 @@ from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.pairing import why_unpaired
 from fairlead.cluster.server.silence import silence
 from fairlead.cluster.store.job_views import cannot_start
+from fairlead.model.duration_text import duration
 
 if TYPE_CHECKING:
     from fairlead.cluster.server.server_loop import ServerLoop
@@ -138,7 +139,7 @@ def past(job: JobView, stints: Sequence[AttemptView], now_s: float) -> str:
     last = max(ended, key=lambda stint: stint.epoch)
     if not last.why.startswith(ENDINGS) or last.ended_s is None:
         return ""
-    return f"Its last start ended {_span(now_s - last.ended_s)} ago: {last.why}."
+    return f"Its last start ended {duration(now_s - last.ended_s)} ago: {last.why}."
 
 
 # --- a job that has devices ------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ def _standstill(engine: "ServerLoop", start: Attempt) -> str:
     """For how long it has come no further, and where its ranks are, if its agents say so."""
     held = engine.fleet.held(start.first_node, start.key)
     if held is None or not held.stall:
-        return f"no step for {_span(0.0 if held is None else held.step_age_s)}"
+        return f"no step for {duration(0.0 if held is None else held.step_age_s)}"
     others = [start.held[node].stall for node in start.nodes if node in start.held]
     return "; ".join(dict.fromkeys([held.stall, *filter(None, others)]))
 
@@ -194,7 +195,7 @@ def _start_up(reader: Reader, job: JobView, start: Attempt) -> str:
     earlier = [one for one in engine.book.live.get(job.id, ()) if one is not start]
     if earlier:
         return f"Its start {earlier[0].stint.epoch} has not ended yet ({earlier[0].stopping})."
-    begun_s = _span(max(engine.clock.now_s() - start.stint.since_s, 0.0))
+    begun_s = duration(max(engine.clock.now_s() - start.stint.since_s, 0.0))
     held = engine.fleet.held(start.first_node, start.key)
     if held is None:
         return f"It was ordered {begun_s} ago, and {start.first_node} has not taken it up yet."
@@ -372,17 +373,17 @@ def _next_chance(reader: Reader, job: JobView, found: DeviceUse) -> str:
     current = engine.backend.round
     if engine.fleet.is_held:
         left_s = engine.fleet.hold_until - engine.fleet.monotonic()
-        return f"Nothing is started for {_span(left_s)}: {engine.fleet.hold_reason}."
+        return f"Nothing is started for {duration(max(left_s, 0.0))}: {engine.fleet.hold_reason}."
     if current is None:
         return (
             "No round is in force." if engine.scheduler is not None else "No node has come up yet."
         )
     left_s = current.end_s - engine.clock.now_s()
     if left_s > 0:
-        return f"Who runs is decided anew in {_span(left_s)}{_early(reader, job, found)}."
+        return f"Who runs is decided anew in {duration(left_s)}{_early(reader, job, found)}."
     late = [one for one, doing in found.jobs.items() if _begins(engine, one, doing)]
     waits = f": {_by(reader, late, 'starting').removeprefix(_HELD)}" if late else ""
-    return f"The round has been over for {_span(-left_s)} and has not ended yet{waits}."
+    return f"The round has been over for {duration(-left_s)} and has not ended yet{waits}."
 
 
 def _early(reader: Reader, job: JobView, found: DeviceUse) -> str:
@@ -451,9 +452,3 @@ def _many(count: int) -> str:
 def _list(parts: Iterable[str]) -> str:
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _span(seconds: float) -> str:
-    if seconds < 120:
-        return f"{max(seconds, 0.0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

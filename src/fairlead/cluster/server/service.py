@@ -28,7 +28,7 @@ from fairlead.cluster.protocol.api_models import (
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Register, Welcome
-from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
+from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec, check_weight
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.rates import job_type_of
@@ -244,8 +244,7 @@ class Service:
 
     def set_weight(self, caller: Caller, job: int, weight: float) -> None:
         """It counts for more or less from the next round on."""
-        if not 0 < weight <= 1e6:
-            raise ConfigError(f"weight: must be a number above 0 and at most 1000000, got {weight}")
+        check_weight(weight)
         self._on_open(caller, job, lambda row: self._reweight(row, weight))
 
     def _reweight(self, row: JobRow, weight: float) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from fairlead.errors import ConfigError
+from fairlead.model.option_text import parse_options
 from fairlead.model.toml import read_toml
 
 
@@ -164,17 +165,13 @@ def write_options(options: ShockwaveOptions) -> str:
 
 
 def _inline(text: str) -> ShockwaveOptions:
-    found: dict[str, Any] = {}
-    for part in text.split(","):
-        name, sign, value = (word.strip() for word in part.partition("="))
-        if not sign and name in PRESETS:
-            name, value = "preset", name
-        elif not sign:
-            hint = "; numbers of bases stand between slashes" if "bases" in found else ""
-            raise ConfigError(f"shockwave: expected NAME=VALUE, got {part!r}{hint}")
-        if name in found:
-            raise ConfigError(f"shockwave: {name} is given twice")
-        found[name] = value.split("/") if name == "bases" else value.lower()
+    words = [f"preset={part}" if part.strip() in PRESETS else part for part in text.split(",")]
+    hint = "; numbers of bases stand between slashes" if "bases=" in text else ""
+    given = parse_options(words, "shockwave", expected=f"NAME=VALUE{hint}")
+    found = {
+        name: value.split("/") if name == "bases" else value.lower()
+        for name, value in given.items()
+    }
     return _checked(Path("shockwave"), found, strict=False)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from fairlead.errors import ClusterError
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
+from fairlead.model.option_text import parse_options
 from fairlead.model.toml import read_toml
 
 # $ per device-hour on Google Cloud, as Gavel's evaluation uses them (OSDI'20). Others are free.
@@ -39,7 +40,8 @@ def parse_cluster(
 def parse_prices(text: str) -> dict[str, float]:
     """``v100=0.74,k80=0.135`` in $ per device-hour."""
     prices = {}
-    for name, value in _pairs("prices", text).items():
+    given = parse_options(text, "prices", expected="NAME=NUMBER", error=ClusterError)
+    for name, value in given.items():
         try:
             if "_" in value:
                 raise ValueError  # Python would read 1_000 as a number
@@ -71,7 +73,7 @@ def priced(cluster: Cluster, given: Mapping[str, float]) -> Cluster:
 def _counts(what: str, text: str) -> dict[str, int]:
     """Numbers by accelerator type from either notation."""
     if "=" in text:
-        pairs = _pairs(what, text)
+        pairs = parse_options(text, what, expected="NAME=NUMBER", error=ClusterError)
     else:
         parts = text.split(":")
         if len(parts) != len(GAVEL_ORDER):
@@ -81,18 +83,6 @@ def _counts(what: str, text: str) -> dict[str, int]:
             )
         pairs = dict(zip(GAVEL_ORDER, parts, strict=True))
     return {name: _whole(what, name, value) for name, value in pairs.items()}
-
-
-def _pairs(what: str, text: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for part in text.split(","):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not name or not equals:
-            raise ClusterError(f"{what}: expected NAME=NUMBER, got {part.strip()!r}")
-        if name in pairs:
-            raise ClusterError(f"{what}: {name!r} appears twice")
-        pairs[name] = value
-    return pairs
 
 
 def _whole(what: str, name: str, text: str) -> int:

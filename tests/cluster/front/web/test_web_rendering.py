@@ -29,7 +29,6 @@ from fairlead.cluster.front.web.layout import (
 from fairlead.cluster.front.web.login import safe_target
 from fairlead.cluster.front.web.markup import (
     address,
-    duration,
     plain,
     tag,
 )
@@ -260,16 +259,6 @@ def test_large_clusters_make_small_pages() -> None:
     assert len(document(Page("Cluster", "", sections), ADMIN, "n").encode()) < 400_000
     jobs = Section("list", "Jobs", tables.jobs_table([JOB] * 100))
     assert len(document(Page("Jobs", "", [jobs]), ADMIN, "n").encode()) < 150_000
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(None, "-"), (float("inf"), "-"), (0.0, "0.0 s"), (0.0204, "20 ms"), (9.96, "10 s"),
-     (59.96, "1 min 00 s"), (185.0, "3 min 05 s"), (7800.0, "2 h 10 min"), (356_400.0, "4 d 3 h"),
-     (-8.5, "-8.5 s")],
-)  # fmt: skip
-def test_durations_read_as_people_say_them(seconds: float | None, words: str) -> None:
-    assert duration(seconds) == words
 
 
 def test_logs_are_shown_without_colours_and_with_the_last_state_of_a_line() -> None:

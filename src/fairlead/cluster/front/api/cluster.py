@@ -14,7 +14,7 @@ from fairlead.cluster.front.api.dependencies import (
 )
 from fairlead.cluster.front.api.errors import problem
 from fairlead.cluster.front.api.params import NodePath
-from fairlead.cluster.front.api.schema import answers, takes
+from fairlead.cluster.front.api.schema import answers, no_content, takes
 from fairlead.cluster.protocol.api_models import (
     Comparison,
     NodeView,
@@ -41,72 +41,68 @@ _changes = [Depends(admin)]
 
 
 @router.get("/status", summary="Show the cluster", responses=answers(StatusView))
-def status(desk: Context) -> Response:
+def status(context: Context) -> Response:
     """The cluster in one screen. To a user, other tenants have no names."""
-    return answer(desk.facade.status(desk.caller))
+    return answer(context.facade.status(context.caller))
 
 
 @router.get("/nodes", summary="List nodes", responses=answers(list[NodeView]))
-def nodes(desk: Context) -> Response:
+def nodes(context: Context) -> Response:
     """The nodes, and which jobs hold their devices."""
-    return answer(desk.facade.nodes(desk.caller))
+    return answer(context.facade.nodes(context.caller))
 
 
 @router.post(
     "/nodes/{name}/drain",
-    status_code=204,
     summary="Drain a node",
     dependencies=_changes,
-    responses=answers(None, 404, 409, status=204),
+    **no_content(404, 409),
 )
-def drain(desk: Context, name: NodePath) -> Response:
+def drain(context: Context, name: NodePath) -> Response:
     """Start nothing more on a node; its jobs move elsewhere. For admins."""
-    desk.facade.drain(desk.caller, name)
+    context.facade.drain(context.caller, name)
     return Response(status_code=204)
 
 
 @router.post(
     "/nodes/{name}/undrain",
-    status_code=204,
     summary="Use a node again",
     dependencies=_changes,
-    responses=answers(None, 404, 409, status=204),
+    **no_content(404, 409),
 )
-def undrain(desk: Context, name: NodePath) -> Response:
+def undrain(context: Context, name: NodePath) -> Response:
     """Take a drained or unhealthy node back into use. For admins."""
-    desk.facade.undrain(desk.caller, name)
+    context.facade.undrain(context.caller, name)
     return Response(status_code=204)
 
 
 @router.delete(
     "/nodes/{name}",
-    status_code=204,
     summary="Forget a node",
     dependencies=_changes,
-    responses=answers(None, 404, 409, status=204),
+    **no_content(404, 409),
 )
-def remove_node(desk: Context, name: NodePath) -> Response:
+def remove_node(context: Context, name: NodePath) -> Response:
     """Forget a node that will not come back. For admins."""
-    desk.facade.remove_node(desk.caller, name)
+    context.facade.remove_node(context.caller, name)
     return Response(status_code=204)
 
 
 @router.put(
     "/policy",
-    status_code=204,
     summary="Change the policy",
     dependencies=_changes,
-    responses=answers(None, 409, 413, 415, status=204),
+    **no_content(409, 413, 415),
     openapi_extra=takes(PolicyChange),
 )
 def set_policy(
-    desk: Context, change: Annotated[PolicyChange, Depends(body_of(PolicyChange))]
+    context: Context, change: Annotated[PolicyChange, Depends(body_of(PolicyChange))]
 ) -> Response:
     """Decide by another policy from the next solve on. For admins."""
     _check_policy(change.policy)
     if not change.policy:
         raise InputError("policy: must not be empty")
-    desk.facade.set_policy(desk.caller, change.policy)
+    context.facade.set_policy(context.caller, change.policy)
     return Response(status_code=204)
 
 
@@ -117,7 +113,7 @@ def set_policy(
     openapi_extra=takes(WhatIf),
 )
 def what_if(
-    request: Request, desk: Context, question: Annotated[WhatIf, Depends(body_of(WhatIf))]
+    request: Request, context: Context, question: Annotated[WhatIf, Depends(body_of(WhatIf))]
 ) -> Response:
     """Run the live state forward in the simulator, as it is and with changes. Nothing is touched."""
     _check_question(question)
@@ -126,15 +122,15 @@ def what_if(
         sentence = "other questions are being answered; ask again in a moment"
         return problem(429, sentence, {"Retry-After": "2"})
     try:
-        return answer(desk.facade.what_if(desk.caller, question))
+        return answer(context.facade.what_if(context.caller, question))
     finally:
         turns.release()
 
 
 @router.get("/samples", summary="List rounds", responses=answers(list[Sample]))
-def samples(desk: Context, since_s: Since = 0.0) -> Response:
+def samples(context: Context, since_s: Since = 0.0) -> Response:
     """One sample per round, for plots over time."""
-    return answer(desk.facade.samples(desk.caller, since_s))
+    return answer(context.facade.samples(context.caller, since_s))
 
 
 @router.get(
@@ -145,9 +141,9 @@ def samples(desk: Context, since_s: Since = 0.0) -> Response:
     responses=answers(None, 503)
     | {200: {"description": "An SQLite file.", "content": {"application/vnd.sqlite3": {}}}},
 )
-def backup(desk: Context) -> Response:
+def backup(context: Context) -> Response:
     """All of the cluster's state as it is now, for `fairlead restore`. For admins."""
-    pieces = desk.facade.backup(desk.caller)
+    pieces = context.facade.backup(context.caller)
     return StreamingResponse(pieces, media_type="application/vnd.sqlite3")
 
 

@@ -32,7 +32,7 @@ class RequestContext(msgspec.Struct, frozen=True):
 
 
 # Async, as it waits for nothing: another thread would cost a request a quarter of its time.
-async def _desk(request: Request, bearer: Bearer) -> RequestContext:
+async def _request_context(request: Request, bearer: Bearer) -> RequestContext:
     facade: Facade = request.app.state.facade
     caller = None if bearer is None else facade.authenticate(bearer.credentials)
     if caller is None:
@@ -58,12 +58,12 @@ def _check_query(request: Request) -> None:
             )
 
 
-Context = Annotated[RequestContext, Depends(_desk)]
+Context = Annotated[RequestContext, Depends(_request_context)]
 
 
-async def admin(desk: Context) -> None:
+async def admin(context: Context) -> None:
     """Only admins go on."""
-    if desk.caller.role != "admin":
+    if context.caller.role != "admin":
         raise ForbiddenError("only an admin may do this")
 
 

@@ -19,7 +19,7 @@ from fairlead.cluster.front.api.params import (
     JobPath,
     TenantQuery,
 )
-from fairlead.cluster.front.api.schema import answers, takes
+from fairlead.cluster.front.api.schema import answers, no_content, takes
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Explanation,
@@ -27,7 +27,7 @@ from fairlead.cluster.protocol.api_models import (
     JobView,
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.read_job_spec import BOUNDS, check_spec
+from fairlead.cluster.protocol.read_job_spec import check_spec, check_weight
 from fairlead.errors import InputError
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -64,7 +64,7 @@ Bytes = Annotated[int, Query(ge=1, le=MOST_LOG, description="About so many bytes
     openapi_extra=takes(JobSpec | list[JobSpec]),
 )
 def submit(
-    desk: Context,
+    context: Context,
     given: Annotated[Any, Depends(body_of(JobSpec | list[JobSpec]))],
     tenant: TenantQuery = "",
     key: Key = "",
@@ -78,91 +78,88 @@ def submit(
         raise InputError(f"body: from 1 to {MOST_SPECS:,} jobs at once, got {len(specs):,}")
     for position, spec in enumerate(specs):
         check_spec(spec, f"body[{position}]" if isinstance(given, list) else "body")
-    return answer(Submitted(desk.facade.submit(desk.caller, specs, tenant, key)), 201)
+    return answer(Submitted(context.facade.submit(context.caller, specs, tenant, key)), 201)
 
 
 @router.get("", summary="List jobs", responses=answers(list[JobView]))
 def jobs(
-    desk: Context,
+    context: Context,
     state: State = "",
     tenant: TenantQuery = "",
     after: After = -1,
     limit: Limit = 1_000,
 ) -> Response:
     """Jobs in order of their ids. For the next page give the last id as ``after``."""
-    return answer(desk.facade.jobs(desk.caller, state, tenant, after, limit))
+    return answer(context.facade.jobs(context.caller, state, tenant, after, limit))
 
 
 @router.get("/{job}", summary="Show a job", responses=answers(JobView, 404))
-def one(desk: Context, job: JobPath) -> Response:
+def one(context: Context, job: JobPath) -> Response:
     """A job as it is now."""
-    return answer(desk.facade.job(desk.caller, job))
+    return answer(context.facade.job(context.caller, job))
 
 
 @router.get("/{job}/stints", summary="List the starts", responses=answers(list[AttemptView], 404))
-def stints(desk: Context, job: JobPath) -> Response:
+def stints(context: Context, job: JobPath) -> Response:
     """Every start of a job: where, how long, why it ended, and what it cost."""
-    return answer(desk.facade.stints(desk.caller, job))
+    return answer(context.facade.stints(context.caller, job))
 
 
 @router.get("/{job}/explain", summary="Explain a job", responses=answers(Explanation, 404))
-def explain(desk: Context, job: JobPath) -> Response:
+def explain(context: Context, job: JobPath) -> Response:
     """Why a job is where it is, when it is expected to end, and how sure that is."""
-    return answer(desk.facade.explain(desk.caller, job))
+    return answer(context.facade.explain(context.caller, job))
 
 
 @router.get("/{job}/log", summary="Read the output", responses=answers(LogPart, 404))
-def log(desk: Context, job: JobPath, cursor: Cursor = "", limit: Bytes = 1 << 16) -> Response:
+def log(context: Context, job: JobPath, cursor: Cursor = "", limit: Bytes = 1 << 16) -> Response:
     """The output of a job from the cursor on, and the cursor behind it. No text: nothing new yet."""
-    return answer(LogPart(*desk.facade.log(desk.caller, job, cursor, limit)))
+    return answer(LogPart(*context.facade.log(context.caller, job, cursor, limit)))
 
 
 @router.post(
     "/{job}/cancel",
-    status_code=204,
     summary="Cancel",
-    responses=answers(None, 404, 409, status=204),
+    **no_content(404, 409),
 )
-def cancel(desk: Context, job: JobPath) -> Response:
+def cancel(context: Context, job: JobPath) -> Response:
     """End a job for good."""
-    desk.facade.cancel(desk.caller, job)
+    context.facade.cancel(context.caller, job)
     return Response(status_code=204)
 
 
 @router.post(
-    "/{job}/pause", status_code=204, summary="Pause", responses=answers(None, 404, 409, status=204)
+    "/{job}/pause",
+    summary="Pause",
+    **no_content(404, 409),
 )
-def pause(desk: Context, job: JobPath) -> Response:
+def pause(context: Context, job: JobPath) -> Response:
     """Take a job off its devices until it is resumed; it saves a checkpoint first."""
-    desk.facade.pause(desk.caller, job)
+    context.facade.pause(context.caller, job)
     return Response(status_code=204)
 
 
 @router.post(
     "/{job}/resume",
-    status_code=204,
     summary="Resume",
-    responses=answers(None, 404, 409, status=204),
+    **no_content(404, 409),
 )
-def resume(desk: Context, job: JobPath) -> Response:
+def resume(context: Context, job: JobPath) -> Response:
     """Let a paused job run again."""
-    desk.facade.resume(desk.caller, job)
+    context.facade.resume(context.caller, job)
     return Response(status_code=204)
 
 
 @router.put(
     "/{job}/weight",
-    status_code=204,
     summary="Set the weight",
-    responses=answers(None, 404, 409, 413, 415, status=204),
+    **no_content(404, 409, 413, 415),
     openapi_extra=takes(WeightChange),
 )
 def set_weight(
-    desk: Context, job: JobPath, change: Annotated[WeightChange, Depends(body_of(WeightChange))]
+    context: Context, job: JobPath, change: Annotated[WeightChange, Depends(body_of(WeightChange))]
 ) -> Response:
     """Give a job another weight; it counts from the next solve on."""
-    least, most = BOUNDS["weight"]
-    if not least <= change.weight <= most:
-        raise InputError(f"weight: must be from {least:g} to {most:g}, got {change.weight}")
-    desk.facade.set_weight(desk.caller, job, change.weight)
+    check_weight(change.weight)
+    context.facade.set_weight(context.caller, job, change.weight)
     return Response(status_code=204)

@@ -78,6 +78,11 @@ def answers(kind: Any, *refusals: int, status: int = 200) -> dict[int | str, dic
     return given
 
 
+def no_content(*refusals: int) -> dict[str, Any]:
+    """Arguments of the decorator of an endpoint whose answer is empty, and that may refuse with these."""
+    return {"status_code": 204, "responses": answers(None, *refusals, status=204)}
+
+
 def takes(kind: Any) -> dict[str, Any]:
     """The ``openapi_extra`` of an endpoint that ``body_of(kind)`` reads for."""
     return {"requestBody": {"required": True, **_content(kind)}}

@@ -12,16 +12,16 @@ from fairlead.cluster.front.api.dependencies import (
     body_of,
 )
 from fairlead.cluster.front.api.params import UserPath
-from fairlead.cluster.front.api.schema import answers, takes
+from fairlead.cluster.front.api.schema import answers, no_content, takes
 from fairlead.cluster.protocol.access import Caller
 
 router = APIRouter(prefix="/v1/users", tags=["users"], dependencies=[Depends(admin)])
 
 
 @router.get("", summary="List users", responses=answers(list[Caller]))
-def users(desk: Context) -> Response:
+def users(context: Context) -> Response:
     """Who may use the cluster."""
-    return answer(desk.facade.users(desk.caller))
+    return answer(context.facade.users(context.caller))
 
 
 @router.post(
@@ -31,18 +31,19 @@ def users(desk: Context) -> Response:
     responses=answers(NewToken, 409, 413, 415, status=201),
     openapi_extra=takes(NewUser),
 )
-def add_user(desk: Context, new: Annotated[NewUser, Depends(body_of(NewUser))]) -> Response:
+def add_user(context: Context, new: Annotated[NewUser, Depends(body_of(NewUser))]) -> Response:
     """Give somebody a token. A known user gets a new one, and the old one ends."""
-    return answer(NewToken(desk.facade.add_user(desk.caller, new.user, new.tenant, new.role)), 201)
+    return answer(
+        NewToken(context.facade.add_user(context.caller, new.user, new.tenant, new.role)), 201
+    )
 
 
 @router.delete(
     "/{name}",
-    status_code=204,
     summary="Remove a user",
-    responses=answers(None, 404, 409, status=204),
+    **no_content(404, 409),
 )
-def remove_user(desk: Context, name: UserPath) -> Response:
+def remove_user(context: Context, name: UserPath) -> Response:
     """End a user's token. Their jobs go on."""
-    desk.facade.remove_user(desk.caller, name)
+    context.facade.remove_user(context.caller, name)
     return Response(status_code=204)

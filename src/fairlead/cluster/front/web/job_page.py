@@ -1,6 +1,6 @@
 """The page of a job."""
 
-from fairlead.analysis.report.metric_catalogue import DASH, counted
+from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.cluster.front.facade import Facade, NotFoundError
 from fairlead.cluster.front.web import plots, tables
 from fairlead.cluster.front.web.forecasts import Forecasts
@@ -16,9 +16,7 @@ from fairlead.cluster.front.web.layout import (
 from fairlead.cluster.front.web.markup import (
     Html,
     address,
-    ago,
     count,
-    duration,
     join,
     link,
     name,
@@ -28,13 +26,14 @@ from fairlead.cluster.front.web.markup import (
 from fairlead.cluster.front.web.page_request import PageRequest
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
+    ENDED_STATES,
     AttemptView,
     Explanation,
     JobView,
 )
 from fairlead.errors import FairleadError
+from fairlead.model.duration_text import DASH, ago, duration
 
-ENDED = frozenset({"completed", "dropped", "killed", "cancelled"})
 STARTS = 50  # newest starts in the table
 STORY = "Why, and until when"
 EVENTS = 200  # newest events in the list
@@ -118,7 +117,7 @@ def may_change(caller: Caller, job: JobView) -> bool:
 
 
 def _buttons(job: JobView, caller: Caller) -> list[Html]:
-    if job.state in ENDED or not may_change(caller, job):
+    if job.state in ENDED_STATES or not may_change(caller, job):
         return []
     here = f"/jobs/{job.id}"
     change = ("resume", "Resume") if job.state == "paused" else ("pause", "Pause")
@@ -174,7 +173,7 @@ def story(told: Explanation, now_s: float) -> Section:
 
 
 def _finish(told: Explanation) -> tuple[object, ...]:
-    if told.job.state in ENDED:
+    if told.job.state in ENDED_STATES:
         return (f"It has ended: {told.job.state}.",)
     if told.stands_still:
         return ("No end is forecast: it stands still.",)

@@ -10,8 +10,8 @@ import re
 from typing import TypeAlias
 from urllib.parse import urlencode
 
-from fairlead.analysis.report.metric_catalogue import DASH
 from fairlead.analysis.report.svg import clean
+from fairlead.model.duration_text import DASH
 
 _VOID = frozenset({"br", "input", "link", "meta", "wbr"})
 
@@ -66,29 +66,6 @@ def address(path: str, **query: object) -> str:
 def name(text: str) -> Html:
     """A name that somebody chose, in a direction of its own."""
     return tag("bdi", text) if text else Html(DASH)
-
-
-def duration(seconds: float | None) -> str:
-    """A time as people say it: ``20 ms``, ``8.5 s``, ``3 min 05 s``, ``2 h 10 min``, ``4 d 3 h``."""
-    if seconds is None or not math.isfinite(seconds):
-        return DASH
-    if seconds < 0:
-        return f"-{duration(-seconds)}"
-    if 0 < seconds < 0.0995:
-        return f"{1000 * seconds:.0f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    whole = round(seconds)
-    for size, part, units in ((3600, 60, ("min", "s")), (86400, 3600, ("h", "min"))):
-        if whole < size:
-            rest = whole % part * 60 // part if part > 60 else whole % part
-            return f"{whole // part} {units[0]} {rest:02d} {units[1]}"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
-
-
-def ago(at_s: float, now_s: float) -> str:
-    """How long ago something was; both times count from the same moment."""
-    return f"{duration(max(now_s - at_s, 0.0))} ago"
 
 
 def breakable(text: str) -> Html:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import get_args
 
-from fairlead.analysis.report.metric_catalogue import DASH, counted
+from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.analysis.report.svg import colour
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.web import plots, tables
@@ -19,7 +19,6 @@ from fairlead.cluster.front.web.layout import (
 from fairlead.cluster.front.web.markup import (
     Html,
     breakable,
-    duration,
     join,
     link,
     name,
@@ -36,6 +35,7 @@ from fairlead.cluster.protocol.api_models import (
     TenantView,
 )
 from fairlead.cluster.store.rows import OPEN_STATES
+from fairlead.model.duration_text import DASH, duration
 
 QUEUE = 40  # jobs shown here
 CELLS = 400  # devices up to which each is a field with its job's number

@@ -25,7 +25,6 @@ from fairlead.analysis.report.svg import (
 )
 from fairlead.cluster.front.web.markup import (
     Html,
-    duration,
     percent,
 )
 from fairlead.cluster.protocol.api_models import (
@@ -35,6 +34,7 @@ from fairlead.cluster.protocol.api_models import (
     TenantView,
 )
 from fairlead.model.arrays import Floats
+from fairlead.model.duration_text import duration
 
 SIZE = (620, 220)
 COLUMNS = 240  # most steps of a curve over time

@@ -52,7 +52,7 @@ Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> None:
     """Add the pages to an application. They are no part of its OpenAPI description. policies: names of all
     that there are."""
-    desk, forecasts = PageRoutes(facade), Forecasts(facade)
+    context, forecasts = PageRoutes(facade), Forecasts(facade)
     pages: dict[str, Show] = {
         "/": overview,
         "/jobs": jobs_page,
@@ -62,13 +62,13 @@ def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> Non
     }
     for path, show in pages.items():
         methods = ["GET", "POST"] if path == "/what-if" else ["GET"]
-        app.add_route(path, desk.showing(show), methods, include_in_schema=False)
-    app.add_route("/jobs/{job}/tail", desk.tail, ["GET"], include_in_schema=False)
+        app.add_route(path, context.showing(show), methods, include_in_schema=False)
+    app.add_route("/jobs/{job}/tail", context.tail, ["GET"], include_in_schema=False)
     for path, change in CHANGES.items():
-        app.add_route(path, desk.changing(change), ["POST"], include_in_schema=False)
-    app.add_route("/login", desk.login_form, ["GET"], include_in_schema=False)
-    app.add_route("/login", desk.login, ["POST"], include_in_schema=False)
-    app.add_route("/logout", desk.logout, ["POST"], include_in_schema=False)
+        app.add_route(path, context.changing(change), ["POST"], include_in_schema=False)
+    app.add_route("/login", context.login_form, ["GET"], include_in_schema=False)
+    app.add_route("/login", context.login, ["POST"], include_in_schema=False)
+    app.add_route("/logout", context.logout, ["POST"], include_in_schema=False)
 
 
 class PageRoutes:

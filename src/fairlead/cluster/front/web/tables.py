@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fairlead.analysis.report.metric_catalogue import DASH
 from fairlead.cluster.front.web.layout import (
     button,
     note,
@@ -12,9 +11,7 @@ from fairlead.cluster.front.web.layout import (
 from fairlead.cluster.front.web.markup import (
     Child,
     Html,
-    ago,
     count,
-    duration,
     join,
     link,
     name,
@@ -28,6 +25,7 @@ from fairlead.cluster.protocol.api_models import (
     NodeView,
     TenantView,
 )
+from fairlead.model.duration_text import DASH, ago, duration
 
 JOB_COLOURS = 12  # classes j0 to j11 of the style
 STATES = {

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from fairlead.analysis.report.metric_catalogue import DASH
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.web import tables
 from fairlead.cluster.front.web.forecasts import Forecasts
@@ -20,7 +19,6 @@ from fairlead.cluster.front.web.layout import (
 from fairlead.cluster.front.web.lists import text_field
 from fairlead.cluster.front.web.markup import (
     Html,
-    duration,
     join,
     percent,
     tag,
@@ -39,6 +37,7 @@ from fairlead.cluster.protocol.read_job_spec import (
     describe_error,
 )
 from fairlead.errors import InputError
+from fairlead.model.duration_text import DASH, duration
 from fairlead.model.toml import parse_toml
 
 CHANGED = 100  # jobs shown

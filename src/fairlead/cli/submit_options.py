@@ -1,0 +1,210 @@
+"""Options of ``fairlead submit``: the fields of a job that its file may leave out."""
+
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from fairlead.errors import ConfigError
+from fairlead.model.option_text import split_option
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkOptions:
+    """What a job is, and how much work."""
+
+    total_steps: Annotated[
+        int | None,
+        typer.Option("--steps", help="Steps in all; with --unmanaged: seconds of work at rate 1."),
+    ] = None
+    family: Annotated[
+        str | None, typer.Option("--family", help="Its row of the throughput table.")
+    ] = None
+    scale_factor: Annotated[
+        int | None, typer.Option("--devices", metavar="N", help="One rank each. Default: 1.")
+    ] = None
+    weight: Annotated[float | None, typer.Option("--weight", help="Default: 1.")] = None
+    name: Annotated[str | None, typer.Option("--name", help="For people.")] = None
+    rates: Annotated[
+        list[str] | None,
+        typer.Option("--rate", metavar="TYPE=N", help="Steps/s on a type; may be repeated."),
+    ] = None
+    unmanaged: Annotated[
+        bool | None,
+        typer.Option("--unmanaged", help="It has no iterator: SIGTERM to stop."),
+    ] = None
+    keeps_progress: Annotated[
+        bool | None,
+        typer.Option(
+            "--keeps-progress",
+            help="With --unmanaged: it goes on where it was stopped by its own means.",
+        ),
+    ] = None
+    progress_url: Annotated[
+        str | None,
+        typer.Option(
+            "--progress-url",
+            metavar="URL",
+            help="With --unmanaged: it answers there how far it is, as http://127.0.0.1:{port}/.",
+        ),
+    ] = None
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="Variable for it; may be repeated."),
+    ] = None
+    slo_s: Annotated[
+        float | None, typer.Option("--deadline", metavar="SECONDS", help="To be done within.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartOptions:
+    """How its command is run on a node."""
+
+    cwd: Annotated[
+        Path | None,
+        typer.Option(
+            "--cwd", metavar="DIR", help="Where it runs. Default: here, or as in the file."
+        ),
+    ] = None
+    python: Annotated[
+        Path | None,
+        typer.Option("--python", metavar="PATH", help="The interpreter to run it with."),
+    ] = None
+    venv: Annotated[
+        Path | None, typer.Option("--venv", metavar="DIR", help="The virtual environment to use.")
+    ] = None
+    conda: Annotated[
+        str | None,
+        typer.Option("--conda", metavar="NAME", help="The conda environment, by name or prefix."),
+    ] = None
+    container: Annotated[
+        str | None,
+        typer.Option(
+            "--container", metavar="COMMAND", help="Run it by, as 'podman run {options} IMAGE'."
+        ),
+    ] = None
+    checkpoint_dir: Annotated[
+        Path | None,
+        typer.Option("--checkpoint-dir", metavar="DIR", help="Default: the agent chooses."),
+    ] = None
+    grace_s: Annotated[
+        float | None,
+        typer.Option(
+            "--grace", metavar="SECONDS", help="To stop before it is killed. Default: 30."
+        ),
+    ] = None
+    finish_grace_s: Annotated[
+        float | None,
+        typer.Option(
+            "--finish-grace",
+            metavar="SECONDS",
+            help="The same once all steps are done. Default: as --grace.",
+        ),
+    ] = None
+    prefork: Annotated[
+        bool | None,
+        typer.Option("--prefork", help="Start from the agent's prepared process."),
+    ] = None
+    auto_prefork: Annotated[
+        bool,
+        typer.Option("--auto-prefork", help="From one with what the script imports."),
+    ] = False
+    log_bytes: Annotated[
+        int | None,
+        typer.Option("--log-bytes", metavar="N", help="Newest output kept. Default: 10,000,000."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureOptions:
+    """What happens when it fails or stalls."""
+
+    max_retries: Annotated[
+        int | None,
+        typer.Option(
+            "--max-retries",
+            metavar="N",
+            help="Failures in a row it is tried again after. Default: 5.",
+        ),
+    ] = None
+    retry_on: Annotated[
+        list[int] | None,
+        typer.Option("--retry-on", metavar="CODE", help="Only after this exit code (repeatable)."),
+    ] = None
+    no_retry_on: Annotated[
+        list[int] | None,
+        typer.Option("--no-retry-on", metavar="CODE", help="Not after this one (repeatable)."),
+    ] = None
+    start_timeout_s: Annotated[
+        float | None,
+        typer.Option(
+            "--start-timeout",
+            metavar="SECONDS",
+            help="To its first step; then it is ended as failed. 0: never. Default: by what is usual.",
+        ),
+    ] = None
+    stall_timeout_s: Annotated[
+        float | None,
+        typer.Option(
+            "--stall-timeout",
+            metavar="SECONDS",
+            help="The same between two steps.",
+        ),
+    ] = None
+    on_stall: Annotated[
+        str | None,
+        typer.Option(
+            "--on-stall", metavar="restart|report", help="What is done. Default: restart."
+        ),
+    ] = None
+
+
+def given_fields(
+    work: WorkOptions, start: StartOptions, failure: FailureOptions
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The fields of a ``JobSpec`` that the options give, and the variables of its environment, which are
+    added to those of its file. Raises ConfigError."""
+    fields = asdict(work) | asdict(start) | asdict(failure)
+    variables = _values("--env", fields.pop("env"), str, "SEED=1")
+    fields["rates"] = _values("--rate", work.rates, float, "v100=10") or None
+    fields["prefork"] = "auto" if fields.pop("auto_prefork") else start.prefork
+    for name, path in (("cwd", start.cwd), ("checkpoint_dir", start.checkpoint_dir)):
+        fields[name] = None if path is None else str(path.resolve())
+    for name, path in (("python", start.python), ("venv", start.venv)):
+        fields[name] = None if path is None else str(path.absolute())  # not what it is a link to
+    if start.container is not None:
+        fields["container"] = _words("--container", start.container)
+    for name in ("retry_on", "no_retry_on"):
+        fields[name] = tuple(fields[name]) if fields[name] else None
+    return {name: value for name, value in fields.items() if value is not None}, variables
+
+
+def _words(option: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as problem:
+        raise ConfigError(f"{option}: {problem} in {text!r}") from None
+
+
+def _values(
+    option: str, texts: Iterable[str] | None, read: Callable[[str], T], example: str
+) -> dict[str, T]:
+    """Values by name; the last of a name counts."""
+    found = {}
+    for text in texts or ():
+        name, value = split_option(text)
+        try:
+            if not name or value is None:
+                raise ValueError
+            found[name] = read(value)
+        except ValueError:
+            raise ConfigError(
+                f"{option}: expected NAME=VALUE, for example {example}, got {text!r}"
+            ) from None
+    return found

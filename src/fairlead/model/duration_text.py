@@ -1,0 +1,36 @@
+"""Lengths of time as people read them."""
+
+import math
+
+DASH = "-"  # of a time that is not known
+
+
+def duration(seconds: float | None) -> str:
+    """A time in at most two units: ``20 ms``, ``8.5 s``, ``3 min 05 s``, ``2 h 10 min``, ``4 d 3 h``; the
+    second one is left out where it is 0. A dash for None and what is not finite."""
+    if seconds is None or not math.isfinite(seconds):
+        return DASH
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if 0 < seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s" if 0 < seconds < 9.95 else f"{seconds:.0f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return _two_units(whole, "min", 60, "s", 1)
+    if whole < 86_400:
+        return _two_units(whole, "h", 3600, "min", 60)
+    return _two_units(whole, "d", 86_400, "h", 3600)
+
+
+def _two_units(seconds: int, large: str, large_s: int, small: str, small_s: int) -> str:
+    first, rest = divmod(seconds, large_s)
+    digits = 1 if small == "h" else 2
+    second = f" {rest // small_s:0{digits}d} {small}" if rest >= small_s else ""
+    return f"{first} {large}{second}"
+
+
+def ago(at_s: float, now_s: float) -> str:
+    """How long ago something was; both times count from the same moment."""
+    return f"{duration(max(now_s - at_s, 0.0))} ago"
