@@ -48,6 +48,13 @@ def test_help_of_what_simulates_loads_neither_tables_nor_policies(name: str) -> 
     assert set(loaded) <= {"numpy"}, loaded
 
 
+@pytest.mark.parametrize(
+    "arguments", [["figure"], ["trace"], ["trace", "generate"], ["solve"], ["reproduce"]]
+)
+def test_help_loads_neither_kernels_nor_tables(arguments: list[str]) -> None:
+    assert loaded_by([*arguments, "--help"]) == []
+
+
 @pytest.mark.parametrize("name", ["serve", "status", "solve"])
 def test_help_compiles_nothing_and_loads_no_solver(name: str) -> None:
     loaded = loaded_by([name, "--help"])

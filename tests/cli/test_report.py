@@ -1,6 +1,7 @@
 """Pages and figures of runs that are there, from the command line."""
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ from tests.analysis.experiments.test_sweep_report import swept
 from tests.analysis.report.test_run_report import Page
 from tests.cli.test_commands import JOBS, call
 
-from fairlead.cli.figure import OF_RUNS
+from fairlead.analysis.report.run_charts import RUN_FIGURES
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_figures_are_written_as_files(
     capsys.readouterr()
     assert call("figure", "--list") == 0
     listed = capsys.readouterr().out
-    assert all(name in listed for name in [*OF_RUNS, "jct-load"])
+    assert all(name in listed for name in [*(one.name for one in RUN_FIGURES), "jct-load"])
     for folder, there, absent in ((runs, "preemptions over time", ("tenants", "jct-load")),
                                   (sweep, "jct-load", ("cost-load", "fragmentation"))):  # fmt: skip
         assert call("figure", str(folder), "--list", "--out", str(tmp_path / "unused")) == 0
@@ -76,6 +77,41 @@ def test_figures_are_written_as_files(
         assert there in listed
         assert not any(name in listed for name in absent)
     assert not (tmp_path / "unused").exists()
+
+
+def test_figures_for_papers_have_the_size_of_columns(
+    runs: Path, sweep: Path, tmp_path: Path
+) -> None:
+    out = ["--out", str(tmp_path)]
+    asked = [
+        "--width",
+        "1",
+        "--column-width",
+        "3.5",
+        "--height",
+        "2",
+        "--line-styles",
+        "--no-titles",
+    ]
+    assert call("figure", str(runs), "--figure", "jct", "--figure", "changes", *asked, *out) == 0
+    for name in ("jct", "changes"):
+        page = (tmp_path / f"{name}.pdf").read_bytes()
+        assert re.search(rb"/MediaBox \[ ?0 0 252 144 ?\]", page)  # points: 3.5 x 2 inches
+        assert b"CreationDate" not in page
+    asked = [
+        "--figure",
+        "jct-load",
+        "--relative-to",
+        "las",
+        "--log-x",
+        "--width",
+        "2",
+        "--format",
+        "svg",
+    ]
+    assert call("figure", str(sweep), *asked, *out) == 0
+    picture = (tmp_path / "jct-load.svg").read_text()
+    assert 'width="503.28pt"' in picture  # two columns and what is between them
 
 
 @pytest.mark.parametrize("content", [None, b"", b"junk"])
@@ -155,7 +191,11 @@ def test_what_is_no_complete_run_is_refused_in_one_sentence(
         (["report", good, "--out", str(tmp_path)], "--out:"),
         (["figure", good, "--figure", "jct-load"], "'jct-load' is not a figure of runs"),
         (["figure", good, "--figure", "tenants"], "--figure tenants: there is no data for it"),
-        (["figure", good, "--format", "pdf"], "--format: expected png or svg, got 'pdf'"),
+        (["figure", good, "--format", "eps"], "--format: expected pdf, png, svg, got 'eps'"),
+        (["figure", good, "--width", "9"], "--width: must be from 0.5 to 4, got 9"),
+        (["figure", good, "--font-size", "1"], "--font-size: must be from 4 to 24, got 1"),
+        (["figure", good, "--relative-to", "las"], "--relative-to and --intervals are for sweeps"),
+        (["figure", str(sweep), "--relative-to", "x"], "'x' is not a line of the sweep"),
     ]
     for arguments, said in cases:
         assert call(*arguments) == 2, arguments

@@ -5,16 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from fairlead.analysis.experiments import reproduce as r
-from fairlead.analysis.experiments.experiment_context import RunContext
-from fairlead.analysis.experiments.findings import Findings, Reproduction
-from fairlead.analysis.experiments.point import PointResult
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.sweep_options import (
     ExecutionOptions,
@@ -23,8 +17,12 @@ from fairlead.cli.sweep_options import (
     make_out,
     say_foreign,
 )
-from fairlead.cli.terminal_views import console
 from fairlead.errors import ConfigError, FairleadError
+
+if TYPE_CHECKING:
+    from fairlead.analysis.experiments.experiment_context import RunContext
+    from fairlead.analysis.experiments.findings import Findings, Reproduction
+    from fairlead.analysis.experiments.point import PointResult
 
 
 class ScaleName(StrEnum):
@@ -80,6 +78,8 @@ def reproduce(
     Writes DIR/NAME-SCALE: the figure (PNG, SVG), the table (CSV, Markdown), findings.json, and the exact
     configuration of every simulation (points.json). Simulations are kept in DIR: what was stopped goes on.
     """
+    from fairlead.analysis.experiments import reproduce as r
+
     if list_:
         _list()
         return
@@ -93,9 +93,11 @@ def reproduce(
 
 
 def _run_all(
-    chosen: Sequence[Reproduction], options: ReproduceOptions, execution: ExecutionOptions
+    chosen: Sequence["Reproduction"], options: ReproduceOptions, execution: ExecutionOptions
 ) -> None:
     """Run and show them one after the other; exit with 1 if one fails."""
+    from fairlead.analysis.experiments.experiment_context import RunContext
+
     limits = execution.limits()
     if options.data is not None and not options.data.is_dir():
         raise ConfigError(f"--data: {options.data} is not a directory")
@@ -124,8 +126,10 @@ def _run_all(
         raise typer.Exit(1)
 
 
-def _reproduced(one: Reproduction, bench: RunContext, chosen: Sequence[Reproduction]) -> bool:
+def _reproduced(one: "Reproduction", bench: "RunContext", chosen: Sequence["Reproduction"]) -> bool:
     """Run one and show it. Among several, one that fails costs only itself."""
+    from fairlead.analysis.experiments import reproduce as r
+
     try:
         findings, record = r.reproduce(one, bench)
     except FairleadError as problem:
@@ -139,7 +143,13 @@ def _reproduced(one: Reproduction, bench: RunContext, chosen: Sequence[Reproduct
     return not failures(list(unique.values()))
 
 
-def _show(one: Reproduction, findings: Findings) -> None:
+def _show(one: "Reproduction", findings: "Findings") -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from fairlead.analysis.experiments import reproduce as r
+    from fairlead.cli.terminal_views import console
+
     screen = console()
     screen.print(f"{one.name}: {one.title} ({one.source})")
     for table in findings.tables:
@@ -154,6 +164,12 @@ def _show(one: Reproduction, findings: Findings) -> None:
 
 
 def _list() -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from fairlead.analysis.experiments import reproduce as r
+    from fairlead.cli.terminal_views import console
+
     table = Table("name", "what", "source", "needs --data", box=SIMPLE_HEAD)
     for one in r.reproductions().values():
         table.add_row(one.name, one.title, one.source, "yes" if one.needs_data else "")

@@ -4,24 +4,18 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
-from fairlead.analysis.report.progress_bar import progress
 from fairlead.errors import ConfigError
-from fairlead.model.allocation import Allocation
 from fairlead.model.limits import MAX_SEED
-from fairlead.model.plan import Policy
-from fairlead.model.snapshot import Snapshot
-from fairlead.policies import registry
-from fairlead.scheduler.mechanism.settings import GAVEL
-from fairlead.simulator.traces.instances import read_instances
-from fairlead.simulator.traces.throughput_tables import read_throughputs
+
+if TYPE_CHECKING:
+    from fairlead.model.allocation import Allocation
+    from fairlead.model.plan import Policy
+    from fairlead.model.snapshot import Snapshot
 
 
 def solve(
@@ -55,6 +49,9 @@ def solve(
     The gap is the distance between the objective and a bound that is computed from the problem itself,
     relative to the objective; 1e-9 means that no shares can be better by more than that.
     """
+    from fairlead.simulator.traces.instances import read_instances
+    from fairlead.simulator.traces.throughput_tables import read_throughputs
+
     chosen = _policy(policy, seed)
     problems = list(read_instances(instances, read_throughputs(throughputs)))
     answers = _answers(chosen, problems, shares)
@@ -65,7 +62,11 @@ def solve(
         _show(chosen.name, list(answers))
 
 
-def _policy(spec: str, seed: int) -> Policy:
+def _policy(spec: str, seed: int) -> "Policy":
+    from fairlead.model.plan import Policy
+    from fairlead.policies import registry
+    from fairlead.scheduler.mechanism.settings import GAVEL
+
     made = registry.make(spec, seed=seed, profile=GAVEL.name)  # the form that has shares
     if not isinstance(made, Policy):
         raise ConfigError(f"policy {spec!r}: it plans rounds itself and has no shares to solve for")
@@ -73,8 +74,10 @@ def _policy(spec: str, seed: int) -> Policy:
 
 
 def _answers(
-    policy: Policy, problems: Sequence[tuple[int, Snapshot]], shares: bool
+    policy: "Policy", problems: Sequence[tuple[int, "Snapshot"]], shares: bool
 ) -> Iterator[dict[str, Any]]:
+    from fairlead.analysis.report.progress_bar import progress
+
     with progress(f"solving, {policy.name}", len(problems)) as update:
         for done, (k, snapshot) in enumerate(problems):
             begun = time.perf_counter()
@@ -96,7 +99,7 @@ def _answers(
             update(done + 1)
 
 
-def _shares(snapshot: Snapshot, allocation: Allocation) -> dict[str, dict[str, float]]:
+def _shares(snapshot: "Snapshot", allocation: "Allocation") -> dict[str, dict[str, float]]:
     """{unit: {accelerator type: share}}, zeros left out; units as "7", or "(3, 7)" for a pair."""
     names = [slot.accelerator for slot in snapshot.slots]
     out: dict[str, dict[str, float]] = {}
@@ -109,6 +112,10 @@ def _shares(snapshot: Snapshot, allocation: Allocation) -> dict[str, dict[str, f
 
 
 def _show(policy: str, answers: Sequence[dict[str, Any]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console(highlight=False, soft_wrap=True)
     table = Table(
         title=f"{policy}: {len(answers)} problem{'' if len(answers) == 1 else 's'}",

@@ -9,22 +9,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from fairlead.analysis.experiments.executor import (
-    Limits,
-    Processes,
-    SweepExecutor,
-    label,
-)
-from fairlead.analysis.experiments.point import PointResult, Status
-from fairlead.analysis.experiments.result_store import ResultStore, code_version
-from fairlead.cli.terminal_views import console
 from fairlead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fairlead.analysis.experiments.executor import Limits, SweepExecutor
+    from fairlead.analysis.experiments.point import PointResult
+    from fairlead.analysis.experiments.result_store import ResultStore
 
 TOLD_EVERY_S = 60.0
 
@@ -81,12 +75,16 @@ class ExecutionOptions:
         ),
     ] = False
 
-    def limits(self) -> Limits:
+    def limits(self) -> "Limits":
         """Of one point. Raises ConfigError."""
+        from fairlead.analysis.experiments.executor import Limits
+
         return Limits(self.timeout, self.memory).checked()
 
-    def executor(self) -> SweepExecutor:
+    def executor(self) -> "SweepExecutor":
         """What runs the points. Raises ConfigError."""
+        from fairlead.analysis.experiments.executor import Processes
+
         if self.engine is ExecutorKind.RAY:
             from fairlead.analysis.experiments.ray_executor import RayExecutor
 
@@ -95,8 +93,10 @@ class ExecutionOptions:
             raise ConfigError("--ray-address goes with --executor ray")
         return Processes() if self.processes is None else Processes(self.processes)
 
-    def store(self, folder: Path) -> ResultStore:
+    def store(self, folder: Path) -> "ResultStore":
         """The results kept in a folder."""
+        from fairlead.analysis.experiments.result_store import ResultStore
+
         return ResultStore(folder, any_version=self.any_version)
 
 
@@ -119,7 +119,7 @@ class SweepReporter:
         self._began_s = time.monotonic()
         self._next_s = self._began_s + TOLD_EVERY_S
 
-    def __call__(self, _outcome: PointResult) -> None:
+    def __call__(self, _outcome: "PointResult") -> None:
         """A point has ended."""
         self._done += 1
         now_s = time.monotonic()
@@ -154,8 +154,15 @@ def interrupted(go_on: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def failures(outcomes: Sequence[PointResult]) -> bool:
+def failures(outcomes: Sequence["PointResult"]) -> bool:
     """Show a table of the points that have failed or run out of time, if there are any."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from fairlead.analysis.experiments.executor import label
+    from fairlead.analysis.experiments.point import Status
+    from fairlead.cli.terminal_views import console
+
     bad = [one for one in outcomes if one.status in (Status.FAILED, Status.TIMED_OUT)]
     if not bad:
         return False
@@ -168,8 +175,10 @@ def failures(outcomes: Sequence[PointResult]) -> bool:
     return True
 
 
-def say_foreign(store: ResultStore) -> None:
+def say_foreign(store: "ResultStore") -> None:
     """Say which results are of other versions."""
+    from fairlead.analysis.experiments.result_store import code_version
+
     for version, count in sorted(store.foreign.items()):
         print(
             f"fairlead: {count} results are of version {version}, this is {code_version()}",

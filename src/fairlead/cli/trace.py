@@ -5,34 +5,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import numpy as np
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from fairlead.cli.option_records import takes_records
 from fairlead.errors import ConfigError
-from fairlead.model.cluster import Cluster
 from fairlead.model.duration_text import duration
-from fairlead.model.job import Arrival
 from fairlead.model.limits import MAX_SEED
-from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.adapting_arrivals import adapting_arrivals
-from fairlead.simulator.arrivals import bursty_arrivals, gavel_arrivals
-from fairlead.simulator.traces.cluster_files import parse_cluster
-from fairlead.simulator.traces.describe import TraceDescription, describe
-from fairlead.simulator.traces.read_trace import read_trace
-from fairlead.simulator.traces.throughput_tables import read_throughputs
-from fairlead.simulator.traces.trace import (
-    Trace,
-    skipped_summary,
-    usable,
-)
-from fairlead.simulator.traces.write_trace import write_trace
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fairlead.model.cluster import Cluster
+    from fairlead.model.job import Arrival
+    from fairlead.model.throughputs import Throughputs
+    from fairlead.simulator.traces.describe import TraceDescription
+    from fairlead.simulator.traces.trace import Trace
 
 app = typer.Typer(
     name="trace",
@@ -101,6 +91,10 @@ def describe_command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show what is in a trace: how many jobs, how long, how wide, how bursty."""
+    from fairlead.simulator.traces.describe import describe
+    from fairlead.simulator.traces.read_trace import read_trace
+    from fairlead.simulator.traces.trace import usable
+
     table, on = _rates(throughputs, cluster)
     trace = read_trace(file, table, seed=seed, vc=vc)
     kept = usable(trace, table, on)
@@ -134,6 +128,10 @@ def convert_command(
     force: ForceOption = False,
 ) -> None:
     """Read a trace in any known format and write it in another."""
+    from fairlead.simulator.traces.read_trace import read_trace
+    from fairlead.simulator.traces.trace import usable
+    from fairlead.simulator.traces.write_trace import write_trace
+
     _refuse_to_overwrite(target, force)
     table, on = _rates(throughputs, cluster)
     trace = read_trace(source, table, seed=seed, vc=vc)
@@ -198,6 +196,9 @@ def generate_command(
     force: ForceOption = False,
 ) -> None:
     """Generate a trace."""
+    from fairlead.simulator.traces.trace import Trace, usable
+    from fairlead.simulator.traces.write_trace import write_trace
+
     _refuse_to_overwrite(target, force)
     table, on = _rates(options.throughputs, options.cluster)
     name = f"generated ({options.kind.value}, seed {options.seed})"
@@ -209,9 +210,14 @@ def generate_command(
 
 
 def _arrivals(
-    options: GeneratorOptions, table: Throughputs, on: Cluster | None
-) -> Iterator[Arrival]:
+    options: GeneratorOptions, table: "Throughputs", on: "Cluster | None"
+) -> Iterator["Arrival"]:
     """Jobs of the generator that was chosen, on the accelerator types of the cluster if there is one."""
+    import numpy as np
+
+    from fairlead.simulator.adapting_arrivals import adapting_arrivals
+    from fairlead.simulator.arrivals import bursty_arrivals, gavel_arrivals
+
     _refuse_foreign(options)
     if options.kind is GeneratorKind.BURSTY:
         return bursty_arrivals(
@@ -263,8 +269,11 @@ def _refuse_foreign(options: GeneratorOptions) -> None:
             raise ConfigError(f"{name} cannot be used with --kind {options.kind}")
 
 
-def _rates(throughputs: str, cluster: str | None) -> tuple[Throughputs, Cluster | None]:
+def _rates(throughputs: str, cluster: str | None) -> tuple["Throughputs", "Cluster | None"]:
     """The table, cut to the cluster's accelerator types where there is a cluster."""
+    from fairlead.simulator.traces.cluster_files import parse_cluster
+    from fairlead.simulator.traces.throughput_tables import read_throughputs
+
     table = read_throughputs(throughputs)
     if cluster is None:
         return table, None
@@ -272,18 +281,26 @@ def _rates(throughputs: str, cluster: str | None) -> tuple[Throughputs, Cluster 
     return table.columns(on.slots), on
 
 
-def _warn(trace: Trace) -> None:
+def _warn(trace: "Trace") -> None:
     """Notes and skipped rows, on stderr so that stdout can be piped."""
+    from rich.console import Console
+
+    from fairlead.simulator.traces.trace import skipped_summary
+
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in (*trace.notes, *skipped_summary(trace)):
         console.print(f"{trace.name}: {line}", markup=False)
 
 
 def _say(text: str) -> None:
+    from rich.console import Console
+
     Console(highlight=False, soft_wrap=True).print(text, markup=False)
 
 
-def _show(figures: TraceDescription) -> None:
+def _show(figures: "TraceDescription") -> None:
+    from rich.console import Console
+
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)
@@ -291,7 +308,7 @@ def _show(figures: TraceDescription) -> None:
         console.print(table)
 
 
-def _tables(figures: TraceDescription) -> Iterator[Table]:
+def _tables(figures: "TraceDescription") -> Iterator["Table"]:
     yield _table(f"{figures.name} ({figures.format})", ("", ""), _summary_rows(figures))
     rows = [(one.devices, _share(one.jobs), _share(one.device_time)) for one in figures.demand]
     yield _table("Demand", ("devices", "share of jobs", "share of device time"), rows)
@@ -305,7 +322,10 @@ def _tables(figures: TraceDescription) -> Iterator[Table]:
             yield _table(title, ("", "jobs", "share"), named)
 
 
-def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     table = Table(
         title=title,
         title_justify="left",
@@ -320,7 +340,7 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     return table
 
 
-def _summary_rows(figures: TraceDescription) -> Sequence[tuple[str, ...]]:
+def _summary_rows(figures: "TraceDescription") -> Sequence[tuple[str, ...]]:
     arrivals = figures.arrivals
     rows = [
         ("jobs", f"{figures.jobs:,}"),

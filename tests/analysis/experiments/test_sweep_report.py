@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import scipy.stats
 from tests.analysis.report.test_run_report import Page
 
 from fairlead.analysis.experiments.point import PointResult, Status
@@ -16,11 +17,13 @@ from fairlead.analysis.experiments.sweep import (
 )
 from fairlead.analysis.experiments.sweep_charts import (
     Swept,
+    confidence_half_width,
     curves,
     shared_load,
     sweep_charts,
 )
 from fairlead.analysis.experiments.sweep_page import sweep_report
+from fairlead.analysis.report.figure_style import SeedSpread
 from fairlead.errors import ConfigError
 
 WHY = "the queue grew without bound"
@@ -73,6 +76,35 @@ def test_a_curve_is_the_mean_of_the_seeds_between_least_and_greatest(tmp_path: P
     assert las.high.tolist() == pytest.approx([2, 4, 6])
     assert np.isnan(fifo.y[2])  # a seed of it diverged
     assert chart.y_most == pytest.approx(8 * 1.5)
+
+
+def test_error_bars_can_be_confidence_intervals(tmp_path: Path) -> None:
+    one = swept(tmp_path)
+    ((_, chart),) = sweep_charts([one], "jct-load", spread=SeedSpread.CONFIDENCE)
+    las = chart.series[1]
+    assert las.low is not None
+    assert las.high is not None
+    half = 12.706205 * 0.5  # t with one degree of freedom, times the standard error of 1 and 2
+    assert (las.y - las.low).tolist() == pytest.approx([half, 2 * half, 3 * half])
+    assert (las.high - las.y).tolist() == pytest.approx([half, 2 * half, 3 * half])
+    values = np.array([1.0, 2.0, 4.0, 7.0])
+    student = scipy.stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert confidence_half_width(values) == pytest.approx((student.high - student.low) / 2)
+    assert np.isnan(confidence_half_width(values[:1]))
+
+
+def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
+    one = swept(tmp_path)
+    ((_, chart),) = sweep_charts([one], "jct-load", relative_to="las")
+    (fifo,) = chart.series
+    assert fifo.name == "fifo"
+    assert chart.y_label == "Average JCT less that of las (h)"
+    assert fifo.y[:2].tolist() == pytest.approx([13.5, 27.0])  # 9 and 18 h, of the two seeds
+    assert np.isnan(fifo.y[2])  # a seed of it diverged
+    assert fifo.low is not None
+    assert fifo.y[0] - fifo.low[0] == pytest.approx(12.706205 * 4.5)
+    with pytest.raises(ConfigError, match="'gavel' is not a line of the sweep"):
+        sweep_charts([one], relative_to="gavel")
 
 
 def test_one_seed_has_no_error_bars(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Charts as files and in pages: the same bytes each time, everything in its place."""
 
 import html.parser
+import itertools
 import re
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from fairlead.analysis.report.chart import (
     x_range,
     y_range,
 )
-from fairlead.analysis.report.chart_mpl import draw, write_chart
+from fairlead.analysis.report.chart_mpl import draw, draw_for_paper, look, write_chart
+from fairlead.analysis.report.figure_style import FigureStyle
+from fairlead.errors import ConfigError
 
 RATES = np.array([1.0, 2.0, 4.0])
 JCT = np.array([10.0, 12.0, 90.0])
@@ -130,6 +133,75 @@ def test_a_gap_breaks_the_line() -> None:
     (path,) = re.findall(r'<path d="([^"]*)" fill="none" stroke="#0072b2" stroke-width="2"', page)
     assert path.count("M") == 2
     assert page.count("<circle") == 3
+
+
+MANY = Chart(
+    "Job completion time, of all jobs of the trace that were measured",
+    "Completion time (h)",
+    "Share of jobs (%)",
+    tuple(
+        Series(
+            name,
+            np.sort(np.random.default_rng(seed).lognormal(2.0, 1.2, 300)),
+            np.linspace(0.0, 100.0, 300),
+            steps=True,
+        )
+        for seed, name in enumerate(("las", "las_aware", "finish_time_aware", "makespan_aware"))
+    ),
+    log_x=True,
+)
+COLUMN = FigureStyle(line_styles=True)
+
+
+@pytest.mark.parametrize("chart", [PAIR, BARS, MANY], ids=["lines", "bars", "cdf"])
+@pytest.mark.parametrize("style", [COLUMN, FigureStyle(columns=2, font_pt=10.0, titles=False)])
+def test_nothing_of_a_figure_for_a_paper_collides_or_is_cut_off(
+    chart: Chart, style: FigureStyle
+) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with look(style):
+        figure = draw_for_paper(chart, style)
+        FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
+    whole = figure.bbox
+    axes = figure.axes[0]
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        shown = [label for label in labels if label.get_text() and label.get_rotation() == 0]
+        boxes = [label.get_window_extent() for label in shown]
+        inside = [box for box in boxes if whole.x0 <= box.x0 and box.x1 <= whole.x1 + 1]
+        for box, after in itertools.pairwise(sorted(inside, key=lambda box: (box.y0, box.x0))):
+            assert not box.overlaps(after)
+    title = axes._left_title  # type: ignore[attr-defined]
+    for words in (axes.xaxis.label, axes.yaxis.label, title):
+        if words.get_text():
+            box = words.get_window_extent()
+            assert whole.x0 <= box.x0
+            assert box.x1 <= whole.x1 + 1
+            assert whole.y0 <= box.y0
+            assert box.y1 <= whole.y1 + 1
+    assert bool(axes.get_title(loc="left")) is style.titles
+
+
+def test_line_styles_tell_lines_and_bars_apart_without_colours() -> None:
+    lines = draw_for_paper(MANY, COLUMN).axes[0].lines
+    assert len({line.get_marker() for line in lines}) == len(MANY.series)
+    assert all(line.get_markevery() for line in lines)
+    plain = draw_for_paper(MANY, FigureStyle()).axes[0].lines
+    assert {line.get_marker() for line in plain} == {""}
+    other = Series("b", np.arange(2.0), np.ones(2))
+    both = Chart("", "", "", (BARS.series[0], other), "bars", BARS.categories)
+    hatches = {patch.get_hatch() or "" for patch in draw_for_paper(both, COLUMN).axes[0].patches}
+    assert len(hatches) == 2
+
+
+def test_a_figure_for_a_paper_has_its_size(tmp_path: Path) -> None:
+    style = FigureStyle(columns=2, column_in=3.5, height_in=2.0)
+    (page,) = write_chart(MANY, tmp_path / "cdf", ("pdf",), style)
+    again = write_chart(MANY, tmp_path / "again", ("pdf",), style)[0]
+    assert page.read_bytes() == again.read_bytes()
+    assert re.search(rb"/MediaBox \[ ?0 0 527.76 144 ?\]", page.read_bytes())
+    with pytest.raises(ConfigError, match="--font-size: must be from 4 to 24, got 40"):
+        FigureStyle(font_pt=40.0).checked()
 
 
 def test_names_are_text() -> None:

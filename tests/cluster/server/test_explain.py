@@ -149,7 +149,7 @@ def test_devices_of_others_that_train_are_said_to_be_held_by_them() -> None:
     told = state.told()
     assert "2 devices held by jobs 2, 3 in training" in told
     assert "free" not in told
-    assert "decided anew in 90 s" in told
+    assert "decided anew in 1 min 30 s" in told
     assert "gives it 0.50 of the time on v100" in told
 
 
@@ -234,7 +234,7 @@ def test_free_devices_are_said_to_be_free() -> None:
     assert "2 devices of v100 are free, and no other job holds any" in told
     assert "or earlier, for there is room" in told
     state.backend.early_s = float("inf")
-    assert "in 90 s." in state.told()
+    assert "in 1 min 30 s." in state.told()
 
 
 def test_a_job_that_starts_is_named_where_a_round_waits_for_it() -> None:
@@ -243,7 +243,7 @@ def test_a_job_that_starts_is_named_where_a_round_waits_for_it() -> None:
     state.start(OTHER, (0,), state="starting")
     assert "or earlier, for there is room" in state.told()
     state.backend.heeds_costs = lambda: False
-    assert "in 90 s, or earlier, once job 2 has trained for as long as its start took" in (
+    assert "in 1 min 30 s, or earlier, once job 2 has trained for as long as its start took" in (
         state.told()
     )
 
@@ -275,9 +275,9 @@ def test_devices_of_nodes_that_may_not_be_used_are_not_free() -> None:
             "It has no share of the time yet: the solve failed: no memory.",
         ),
         (
-            "under way for 3 s",
+            "under way for 3.0 s",
             997.0,
-            "It has no share of the time yet: a solve is under way for 3 s.",
+            "It has no share of the time yet: a solve is under way for 3.0 s.",
         ),
         ("ok", None, "It joined after the last decision, and takes part in the next."),
     ],
@@ -334,7 +334,9 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
     state = State()
     state.start(MINE, (0,), **TRAINS | {"step_age_s": 100.0})
     told = state.told("running", **place)
-    assert told.startswith("It stands still, and may hang: no step for 100 s. It holds 1 x v100 of")
+    assert told.startswith(
+        "It stands still, and may hang: no step for 1 min 40 s. It holds 1 x v100 of"
+    )
     state = State()
     start = state.start(MINE, (0,), **TRAINS)
     start.stopping = "moved"

@@ -13,6 +13,7 @@ from fairlead.analysis.experiments.point import PointResult, Status
 from fairlead.analysis.experiments.sweep import SweepResult
 from fairlead.analysis.report.aggregate import rho_of
 from fairlead.analysis.report.chart import Chart, Series
+from fairlead.analysis.report.figure_style import SeedSpread
 from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     COST,
@@ -152,25 +153,56 @@ def _curve(swept: Swept, line: str, prefix: str) -> SweepCurve:
     )
 
 
-def sweep_charts(sweeps: Sequence[Swept], *names: str) -> list[tuple[str, Chart]]:
+def sweep_charts(
+    sweeps: Sequence[Swept],
+    *names: str,
+    spread: SeedSpread = SeedSpread.RANGE,
+    relative_to: str = "",
+) -> list[tuple[str, Chart]]:
     """The figures of these names (all, where none is named) that the sweeps can give, by name. There are
-    no distributions where a table of jobs is lost: ``lost_tables`` says which."""
+    no distributions where a table of jobs is lost: ``lost_tables`` says which.
+
+    spread: what error bars show; relative_to: a line of which the others' differences are shown, seed by
+    seed, in figures against the load ("": none). Raises ConfigError where there is no such line.
+    """
     axis, lines = axis_of(sweeps), curves(sweeps)
+    reference = _line_named(lines, relative_to)
+
+    def against_load(figure: LoadFigure) -> Chart | None:
+        if reference is None:
+            return load_chart(figure, lines, axis, spread)
+        return difference_chart(figure, lines, reference, axis)
+
     charts = [
-        *((one.name, load_chart(one, lines, axis)) for one in _named(LOAD_FIGURES, names)),
+        *((one.name, against_load(one)) for one in _named(LOAD_FIGURES, names)),
         *((one.name, _sample_chart(one, lines, axis)) for one in _named(SAMPLE_FIGURES, names)),
     ]
     return [(name, chart) for name, chart in charts if chart is not None]
+
+
+def _line_named(lines: Sequence[SweepCurve], name: str) -> SweepCurve | None:
+    if not name:
+        return None
+    for line in lines:
+        if line.name == name:
+            return line
+    known = ", ".join(line.name for line in lines)
+    raise ConfigError(f"--relative-to: {name!r} is not a line of the sweep (choose from {known})")
 
 
 def _named(figures: Sequence[_Figure], names: Sequence[str]) -> list[_Figure]:
     return [figure for figure in figures if not names or figure.name in names]
 
 
-def load_chart(figure: LoadFigure, lines: Sequence[SweepCurve], axis: str) -> Chart | None:
-    """The mean over the seeds, with the least and the greatest of them as error bars. There is no point
-    where a seed is not complete: the mean of the others would flatter."""
-    values = [_over_seeds(figure, line) for line in lines]
+def load_chart(
+    figure: LoadFigure,
+    lines: Sequence[SweepCurve],
+    axis: str,
+    spread: SeedSpread = SeedSpread.RANGE,
+) -> Chart | None:
+    """The mean over the seeds, with their spread as error bars. There is no point where a seed is not
+    complete: the mean of the others would flatter."""
+    values = [_over_seeds(_values(figure, line), spread) for line in lines]
     known = np.concatenate([v[0] for v in values] or [np.empty(0)])
     known = known[np.isfinite(known)]
     if not known.size or not known.any():
@@ -180,23 +212,111 @@ def load_chart(figure: LoadFigure, lines: Sequence[SweepCurve], axis: str) -> Ch
         most = min(largest, CEILING * float(known.min()))
     unit = unit_for(figure.kind, [most])
     label = f"{figure.label} ({unit.name})" if unit.name else figure.label
+    cut = most / unit.size if most < largest else None
+    return _drawn(figure.title, label, lines, values, unit, axis, y_most=cut)
+
+
+def difference_chart(
+    figure: LoadFigure, lines: Sequence[SweepCurve], reference: SweepCurve, axis: str
+) -> Chart | None:
+    """How far the other lines are from the reference: the mean over the seeds of the difference at the same
+    load and seed, with its 95 % confidence interval. The same seed gives all lines the same jobs, so what
+    the jobs of a seed do to all of them cancels."""
+    others = [line for line in lines if line is not reference]
+    known = {
+        key: value for at_load in _by_seed(figure, reference) for key, value in at_load.items()
+    }
+    values = [
+        _over_seeds(
+            [
+                [_less(value, known.get(key)) for key, value in at_load.items()]
+                for at_load in _by_seed(figure, line)
+            ],
+            SeedSpread.CONFIDENCE,
+        )
+        for line in others
+    ]
+    means = np.concatenate([value[0] for value in values] or [np.empty(0)])
+    if not np.isfinite(means).any():
+        return None
+    unit = unit_for(figure.kind, [float(np.nanmax(np.abs(means)))])
+    label = f"{figure.label} less that of {reference.name}"
+    label = f"{label} ({unit.name})" if unit.name else label
+    title = f"{figure.title}, compared with {reference.name}"
+    return _drawn(title, label, others, values, unit, axis)
+
+
+def _drawn(
+    title: str,
+    label: str,
+    lines: Sequence[SweepCurve],
+    values: Sequence[Floats],
+    unit: Unit,
+    axis: str,
+    *,
+    y_most: float | None = None,
+) -> Chart:
+    """Values (3, loads) of each line against the load, or as bars where there is no load."""
     if axis == "none":
         names = tuple(line.name for line in lines)
-        return Chart(figure.title, "", label, (_bars(values, unit),), "bars", names)
+        return Chart(title, "", label, (_bars(values, unit),), "bars", names)
     series = tuple(_series(line, v, unit) for line, v in zip(lines, values, strict=True))
-    cut = most / unit.size if most < largest else None
-    return Chart(figure.title, AXES[axis], label, series, y_most=cut)
+    return Chart(title, AXES[axis], label, series, y_most=y_most)
 
 
-def _over_seeds(figure: LoadFigure, line: SweepCurve) -> Floats:
-    """(3, loads) mean, least and greatest; nan where a seed is not complete or does not know."""
+def _values(figure: LoadFigure, line: SweepCurve) -> list[list[float | None]]:
+    """Of each load, the values of its seeds; None where one is not complete or does not know."""
+    return [
+        [figure.of(one.metrics) if one.status is Status.COMPLETE else None for one in outcomes]
+        for outcomes in line.outcomes
+    ]
+
+
+def _by_seed(
+    figure: LoadFigure, line: SweepCurve
+) -> list[dict[tuple[float | None, int], float | None]]:
+    """Of each load, the values by load and seed."""
+    return [
+        {(load, one.point.input.seed): value for one, value in zip(outcomes, values, strict=True)}
+        for load, outcomes, values in zip(
+            line.loads, line.outcomes, _values(figure, line), strict=True
+        )
+    ]
+
+
+def _less(value: float | None, other: float | None) -> float | None:
+    return None if value is None or other is None else value - other
+
+
+def _over_seeds(values: Sequence[Sequence[float | None]], spread: SeedSpread) -> Floats:
+    """(3, loads) mean over the seeds, and the ends of the error bars; nan where a seed has no value.
+
+    values: (loads, seeds).
+    """
     found = []
-    for outcomes in line.outcomes:
-        seeds = [figure.of(one.metrics) for one in outcomes if one.status is Status.COMPLETE]
-        known = [value for value in seeds if value is not None]
-        whole = len(known) == len(outcomes)
-        found.append((np.mean(known), min(known), max(known)) if whole else (np.nan,) * 3)
+    for seeds in values:
+        known = np.array([value for value in seeds if value is not None], np.float64)
+        if len(known) < len(seeds) or not known.size:
+            found.append((np.nan,) * 3)
+            continue
+        mean = float(known.mean())
+        if spread is SeedSpread.RANGE:
+            found.append((mean, float(known.min()), float(known.max())))
+        else:
+            half = confidence_half_width(known)
+            found.append((mean, mean - half, mean + half))
     return np.array(found, np.float64).reshape(-1, 3).T
+
+
+def confidence_half_width(values: Floats) -> float:
+    """Half the width of the 95 % confidence interval of the mean of independent, normally distributed
+    values (Student's t); nan of fewer than two."""
+    if len(values) < 2:
+        return float("nan")
+    from scipy.special import stdtrit
+
+    error = float(values.std(ddof=1) / np.sqrt(len(values)))
+    return float(stdtrit(len(values) - 1, 0.975)) * error
 
 
 def _series(line: SweepCurve, values: Floats, unit: Unit) -> Series:

@@ -1,5 +1,6 @@
-"""Charts as files: PNG and SVG of the quality of a paper; the same chart gives the same bytes."""
+"""Charts as files: PDF, PNG and SVG of the quality of a paper; the same chart gives the same bytes."""
 
+import math
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +15,14 @@ from fairlead.analysis.report.chart import (
     x_range,
     y_range,
 )
+from fairlead.analysis.report.figure_style import FigureStyle
 from fairlead.analysis.report.svg import (
+    CHARACTER,
     FAINT,
     GRID,
     INK,
     colour,
+    fit,
 )
 from fairlead.model.arrays import Floats
 from fairlead.simulator.traces.atomic_write import write_atomically
@@ -27,10 +31,18 @@ if TYPE_CHECKING:  # matplotlib takes a while to load, and few commands need it
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Format: TypeAlias = Literal["png", "svg"]
-FORMATS: tuple[Format, ...] = ("png", "svg")
+Format: TypeAlias = Literal["pdf", "png", "svg"]
+FORMATS: tuple[Format, ...] = ("pdf", "png", "svg")
+DEFAULT_FORMATS: tuple[Format, ...] = ("png", "svg")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # tell series apart where colours do not
 DASHES = (0, (4, 2))
+# Dashes and hatches that a grey print keeps apart; the first are those of published series elsewhere.
+LINE_STYLES: tuple[Any, ...] = (
+    "-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)),
+    (0, (2, 3)),
+)  # fmt: skip
+HATCHES = ("", "////", "\\\\\\\\", "xxx", "...", "---", "+++")
+MARKS_PER_LINE = 6  # markers of a line with many points, in a figure with line styles
 MIN_MARKED_POINTS = 40  # a line of at most so many points has a marker at each
 WIDTH, HEIGHT = 5.4, 3.4  # inches: of the axes
 BAR_ROOM = 0.8  # of the distance between categories
@@ -56,33 +68,94 @@ _STYLE: dict[str, Any] = {
     "savefig.dpi": 200,
     "svg.hashsalt": "fairlead",  # names inside the file do not change from time to time
 }
-_METADATA: dict[Format, dict[str, Any]] = {"png": {"Software": None}, "svg": {"Date": None}}
+_METADATA: dict[Format, dict[str, Any]] = {
+    "pdf": {"CreationDate": None},
+    "png": {"Software": None},
+    "svg": {"Date": None},
+}
 
 
-def write_chart(chart: Chart, stem: Path, formats: tuple[Format, ...] = FORMATS) -> list[Path]:
-    """Write ``stem.png`` and ``stem.svg``, whole or not at all, and return their paths."""
-    with _style():
-        figure = draw(chart)
+def write_chart(
+    chart: Chart,
+    stem: Path,
+    formats: tuple[Format, ...] = DEFAULT_FORMATS,
+    style: FigureStyle | None = None,
+) -> list[Path]:
+    """Write ``stem.FORMAT`` for each format, whole or not at all, and return the paths.
+
+    style: of a figure for a paper, which has exactly that size; None: as large as its axes and its legend
+    need, as on a page of results.
+    """
+    with look(style):
+        figure = draw(chart) if style is None else draw_for_paper(chart, style)
         written = []
         for kind in formats:
             path = stem.with_name(f"{stem.name}.{kind}")
+            box = "tight" if style is None else None
             with write_atomically(path) as partial:
-                figure.savefig(partial, format=kind, metadata=_METADATA[kind], bbox_inches="tight")
+                figure.savefig(partial, format=kind, metadata=_METADATA[kind], bbox_inches=box)
             written.append(path)
     return written
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def look(style: FigureStyle | None) -> Iterator[None]:
     """Our look, whatever the user's own settings of matplotlib are."""
     import matplotlib.style
 
-    with matplotlib.style.context(["default", _STYLE]):
+    with matplotlib.style.context(["default", _STYLE, {} if style is None else _paper(style)]):
         yield
 
 
+def _paper(style: FigureStyle) -> dict[str, Any]:
+    """What of the look follows from the size of the type."""
+    size = style.font_pt
+    return {
+        "font.size": size,
+        "axes.titlesize": size,
+        "axes.labelsize": size,
+        "xtick.labelsize": 0.9 * size,
+        "ytick.labelsize": 0.9 * size,
+        "legend.fontsize": 0.9 * size,
+        "lines.linewidth": 0.16 * size,
+        "lines.markersize": 0.5 * size,
+        "axes.linewidth": 0.08 * size,
+        "grid.linewidth": 0.06 * size,
+        "hatch.linewidth": 0.06 * size,
+        "pdf.fonttype": 42,  # TrueType: what publishers accept, and readers can search
+        "savefig.dpi": 300,
+    }
+
+
+def draw_for_paper(chart: Chart, style: FigureStyle) -> "Figure":
+    """The chart as a figure of matplotlib of the style's size, with its legend above the axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(style.width, style.height), layout="constrained")
+    axes = figure.add_subplot()
+    _fill(axes, chart, style)
+    per_line = style.width * 72 / (0.55 * style.font_pt)  # characters that fit side by side
+    if style.titles:
+        axes.set_title(textwrap.fill(chart.title, int(0.9 * per_line)))
+    axes.set_xlabel(textwrap.fill(chart.x_label, int(0.8 * per_line)))
+    high = style.height * 72 / (0.55 * style.font_pt)
+    axes.set_ylabel(textwrap.fill(chart.y_label, max(int(0.55 * high), 12)))
+    signs, names = _entries(chart, style)
+    if len(names) > 1:
+        longest = max(map(len, names)) + 6  # the sign takes as much as some letters
+        figure.legend(
+            signs,
+            names,
+            loc="outside upper center",
+            ncols=max(min(int(per_line / longest), len(names)), 1),
+            columnspacing=1.0,
+            handlelength=2.6,
+        )
+    return figure
+
+
 def draw(chart: Chart) -> "Figure":
-    """The chart as a figure of matplotlib."""
+    """The chart as a figure of matplotlib, with its legend beside the axes."""
     from matplotlib.figure import Figure
 
     width = WIDTH if chart.kind == "lines" else max(WIDTH, 0.16 * _bars(chart))
@@ -91,37 +164,48 @@ def draw(chart: Chart) -> "Figure":
     axes.set_title("\n".join(textwrap.wrap(chart.title, round(13 * width))), pad=10)
     axes.set_xlabel(chart.x_label, wrap=True)
     axes.set_ylabel(chart.y_label)
+    _fill(axes, chart, None)
+    signs, names = _entries(chart, None)
+    if names:
+        axes.legend(signs, names, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    return figure
+
+
+def _fill(axes: "Axes", chart: Chart, style: FigureStyle | None) -> None:
+    """Draw everything inside the axes, and their ticks."""
+    told_apart = style is not None and style.line_styles
     if chart.log_x:
         axes.set_xscale("log")
     if chart.log_y:
         axes.set_yscale("log")
     if chart.kind == "bars":
-        _draw_bars(axes, chart)
+        _draw_bars(axes, chart, told_apart)
     else:
-        _draw_lines(axes, chart)
+        _draw_lines(axes, chart, told_apart)
     axes.set_ylim(*y_range(chart))
-    _ticks(axes, chart)
-    _marks(axes, chart)
-    _legend(axes, chart)
-    return figure
+    width = WIDTH if style is None else 0.8 * style.width
+    height = 2 * HEIGHT if style is None else style.height
+    _ticks(axes, chart, width, height, 10.0 if style is None else 0.9 * style.font_pt)
+    _marks(axes, chart, 8.0 if style is None else 0.85 * style.font_pt)
 
 
 def _bars(chart: Chart) -> int:
     return len(chart.series) * len(chart.categories)
 
 
-def _draw_lines(axes: "Axes", chart: Chart) -> None:
+def _draw_lines(axes: "Axes", chart: Chart, told_apart: bool) -> None:
     for series in chart.series:
         number = chart.names.index(series.name)
-        few = np.isfinite(series.y).sum() <= MIN_MARKED_POINTS and not series.steps
+        few = _few(series)
         axes.plot(
             series.x,
             series.y,
             label=series.name,
             color=colour(number),
-            linestyle=DASHES if series.published else "-",
+            linestyle=_line_style(number, series.published, told_apart),
             drawstyle="steps-post" if series.steps else "default",
-            marker=MARKERS[number % len(MARKERS)] if few else "",
+            marker=MARKERS[number % len(MARKERS)] if few or told_apart else "",
+            markevery=1 if few else _places(chart, series, number),
             markerfacecolor="white" if series.published else colour(number),
             zorder=2 if series.published else 3,
         )
@@ -143,7 +227,32 @@ def _draw_lines(axes: "Axes", chart: Chart) -> None:
         axes.set_xlim(0.0 if low == 0 else low - room, high + room)
 
 
-def _draw_bars(axes: "Axes", chart: Chart) -> None:
+def _few(series: Series) -> bool:
+    """Whether a line has so few points that each is marked."""
+    return bool(np.isfinite(series.y).sum() <= MIN_MARKED_POINTS and not series.steps)
+
+
+def _places(chart: Chart, series: Series, number: int) -> list[int]:
+    """Positions of a line's markers: evenly along the axis, at other places than those of other lines."""
+    known = np.flatnonzero(np.isfinite(series.x) & np.isfinite(series.y))
+    known = known[series.x[known] > 0] if chart.log_x else known
+    if not known.size:
+        return []
+    at = (np.arange(MARKS_PER_LINE) + (number + 0.5) / len(chart.names)) / MARKS_PER_LINE
+    x = np.log(series.x[known]) if chart.log_x else series.x[known]
+    wanted = x[0] + at * (x[-1] - x[0])
+    found = known[np.minimum(np.searchsorted(x, wanted), len(known) - 1)]
+    return [int(place) for place in np.unique(found)]
+
+
+def _line_style(number: int, published: bool, told_apart: bool) -> Any:
+    """A dash pattern of matplotlib."""
+    if told_apart:
+        return LINE_STYLES[number % len(LINE_STYLES)]
+    return DASHES if published else "-"
+
+
+def _draw_bars(axes: "Axes", chart: Chart, told_apart: bool) -> None:
     """Series side by side in each category; published ones are empty, with a broken edge."""
     thick = BAR_ROOM / max(len(chart.series), 1)
     for place, series in enumerate(chart.series):
@@ -153,10 +262,11 @@ def _draw_bars(axes: "Axes", chart: Chart) -> None:
             at,
             series.y,
             0.88 * thick,
-            color="white" if series.published else colour(number),
+            color="white" if series.published or _hatch(number, told_apart) else colour(number),
             edgecolor=colour(number),
             linestyle="--" if series.published else "-",
             linewidth=1.2,
+            hatch=_hatch(number, told_apart),
             zorder=3,
         )
         if series.low is not None and series.high is not None:
@@ -168,6 +278,10 @@ def _draw_bars(axes: "Axes", chart: Chart) -> None:
     axes.grid(visible=False, axis="x")
 
 
+def _hatch(number: int, told_apart: bool) -> str | None:
+    return HATCHES[number % len(HATCHES)] if told_apart else None
+
+
 def _errors(series: Series) -> Floats:
     """(2, points) how far the ends of the error bars are from the points; 0 where nobody knows."""
     assert series.low is not None
@@ -176,8 +290,9 @@ def _errors(series: Series) -> Floats:
     return np.where(np.isfinite(apart), np.maximum(apart, 0.0), 0.0)
 
 
-def _ticks(axes: "Axes", chart: Chart) -> None:
-    """Plain numbers rather than powers of ten, as far as people read them; categories by name."""
+def _ticks(axes: "Axes", chart: Chart, width_in: float, height_in: float, font_pt: float) -> None:
+    """Plain numbers rather than powers of ten, as far as people read them; categories by name. Labels are
+    thinned or slanted where they would run into each other."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     for axis, log, (low, high) in (
@@ -185,48 +300,62 @@ def _ticks(axes: "Axes", chart: Chart) -> None:
         (axes.yaxis, chart.log_y, y_range(chart)),
     ):
         if log:
-            short = high / low < 1000
+            numbers = 3 * math.log10(high / low)
+            room = axis is axes.yaxis or numbers * 4.5 * _em(font_pt) < width_in
+            short = high / low < 1000 and room
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
             axis.set_minor_formatter(NullFormatter())
             axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     if chart.kind == "bars":
-        long = max(map(len, chart.categories), default=0) * len(chart.categories) > 60
+        longest = 0.35 * height_in / (_em(font_pt) * math.sin(math.radians(35)))
+        letters = (max(map(len, chart.categories), default=0) + 1) * len(chart.categories)
+        long = letters * _em(font_pt) > width_in
         axes.set_xticks(
             np.arange(len(chart.categories)),
-            list(chart.categories),
+            [fit(name, longest * CHARACTER) for name in chart.categories],
             rotation=35 if long else 0,
             ha="right" if long else "center",
             rotation_mode="anchor",
         )
 
 
-def _marks(axes: "Axes", chart: Chart) -> None:
+def _em(font_pt: float) -> float:
+    """Mean width of a letter, inches."""
+    return 0.58 * font_pt / 72
+
+
+def _marks(axes: "Axes", chart: Chart, font_pt: float) -> None:
     for x, name in chart.marks:
         axes.axvline(x, color=FAINT, linestyle=":", linewidth=1.2)
         axes.annotate(
             name, (x, 1.0), (3, -3), xycoords=("data", "axes fraction"), textcoords="offset points",
-            rotation=90, ha="left", va="top", fontsize=8, color=FAINT,
+            rotation=90, ha="left", va="top", fontsize=font_pt, color=FAINT,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}, zorder=5,
         )  # fmt: skip
 
 
-def _legend(axes: "Axes", chart: Chart) -> None:
-    """Beside the axes, where it hides nothing."""
+def _entries(chart: Chart, style: FigureStyle | None) -> tuple[list[Any], list[str]]:
+    """Signs and names of the legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     bars = chart.kind == "bars"
+    told_apart = style is not None and style.line_styles
 
     def sign(color: str, number: int | None, dashed: bool) -> "Line2D | Patch":
         if bars:
             fill = "white" if dashed else color
-            return Patch(facecolor=fill, edgecolor=color, linestyle="--" if dashed else "-")
-        marker = "" if number is None else MARKERS[number % len(MARKERS)]
-        few = all(np.isfinite(s.y).sum() <= MIN_MARKED_POINTS and not s.steps for s in chart.series)
+            hatch = None if number is None else _hatch(number, told_apart)
+            line: Literal["--", "-"] = "--" if dashed else "-"
+            return Patch(
+                facecolor="white" if hatch else fill, edgecolor=color, linestyle=line, hatch=hatch
+            )
+        marker = MARKERS[(number or 0) % len(MARKERS)] if number is not None or told_apart else ""
+        marked = told_apart or all(map(_few, chart.series))
         return Line2D(
-            [], [], color=color, linestyle=DASHES if dashed else "-", marker=marker if few else "",
-            markerfacecolor="white" if dashed else color,
+            [], [], color=color, linestyle=_line_style(number or 0, dashed, told_apart),
+            marker=marker if marked else "", markerfacecolor="white" if dashed else color,
         )  # fmt: skip
 
     signs = [sign(colour(number), number, dashed) for _, number, dashed in chart.entries]
@@ -234,5 +363,4 @@ def _legend(axes: "Axes", chart: Chart) -> None:
     if chart.paired:
         signs.append(sign(FAINT, None, True))
         names.append("published")
-    if names:
-        axes.legend(signs, names, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    return signs, names

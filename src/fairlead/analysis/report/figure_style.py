@@ -1,0 +1,61 @@
+"""How the figures of papers look: their size on the page, their type, and what tells lines apart."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fairlead.errors import ConfigError
+
+COLUMN_IN = 3.33  # width of a column in the two-column templates of ACM and USENIX
+GUTTER_IN = 0.33  # between two columns
+ASPECT = 0.65  # height over width
+FONT_PT = 8.0
+
+
+class SeedSpread(StrEnum):
+    """What error bars over seeds show."""
+
+    RANGE = "range"  # the least and the greatest
+    CONFIDENCE = "confidence"  # the 95 % confidence interval of the mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureStyle:
+    """A figure that is put into a paper at its own size, so that its type keeps the size it is given.
+
+    columns: width in columns of the paper, the gutters between them included; column_in: width of one, and
+    height_in: height of the figure, inches (None: ``ASPECT`` times the width); font_pt: size of the type,
+    points; line_styles: lines differ by dashes and markers and bars by hatches, besides their colours, so
+    that they are told apart in a grey print too; titles: whether a figure says what it shows.
+    """
+
+    columns: float = 1.0
+    column_in: float = COLUMN_IN
+    height_in: float | None = None
+    font_pt: float = FONT_PT
+    line_styles: bool = False
+    titles: bool = True
+
+    @property
+    def width(self) -> float:
+        """Of the figure, inches."""
+        gutters = max(math.ceil(self.columns) - 1, 0)
+        return self.columns * self.column_in + gutters * GUTTER_IN
+
+    @property
+    def height(self) -> float:
+        """Of the figure, inches; a figure across several columns is as high as one of a single column
+        and a half."""
+        return self.height_in or ASPECT * min(self.width, 1.5 * self.column_in)
+
+    def checked(self) -> "FigureStyle":
+        """Itself. Raises ConfigError where no readable figure can be made of it."""
+        for option, value, least, most in (
+            ("--width", self.columns, 0.5, 4.0),
+            ("--column-width", self.column_in, 1.5, 12.0),
+            ("--height", self.height, 0.8, 20.0),
+            ("--font-size", self.font_pt, 4.0, 24.0),
+        ):
+            if not least <= value <= most:
+                raise ConfigError(f"{option}: must be from {least:g} to {most:g}, got {value:g}")
+        return self
