@@ -18,6 +18,7 @@ import time
 from dataclasses import fields, replace
 
 import numpy as np
+from command_line import parser_of, run, whole
 from scipy.optimize import minimize
 
 from fairlead.estimation.fairlead_estimator import FairleadEstimator
@@ -166,14 +167,12 @@ def _report(jobs: Ints, slot: Ints, rate: Floats) -> Measurement:
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--policy", default="las_aware")
     parser.add_argument("--cluster", default="v100=12,p100=12,k80=12")
     parser.add_argument("--interarrival", default="2400")
     parser.add_argument("--window", default="200:400")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seeds", type=whole(0), nargs="+", default=[0, 1, 2])
     parser.add_argument("--user-estimates", default="lognormal=0.7,liars=0.3")
     for what in ("errors", "speed", "fit"):
         parser.add_argument(f"--{what}", action="store_true")
@@ -189,4 +188,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

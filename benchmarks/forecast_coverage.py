@@ -10,14 +10,14 @@ forecasts, of those with rounds (exact) and of those without (coarse). Exits wit
 75 to 85 % with right rates, or the median error of exact ones above 15 %.
 """
 
-import argparse
 import itertools
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from command_line import finite, parser_of, whole
+from command_line import run as execute
 
 from fairlead.cluster.forecasting.arrivals import Recent
 from fairlead.cluster.forecasting.calibration import (
@@ -209,11 +209,11 @@ def _ends(looks: dict[ForecastKind, Looks], command: Command) -> None:
 
 def main() -> int:
     """Print a table; exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[5, 6])
+    parser = parser_of(__doc__)
+    parser.add_argument("--jobs", type=whole(), default=200)
+    parser.add_argument("--seeds", type=whole(0), nargs="+", default=[5, 6])
     parser.add_argument("--workloads", nargs="+", choices=[w.name for w in WORKLOADS])
-    parser.add_argument("--bias", type=float, default=0.3, help="of wrong rates")
+    parser.add_argument("--bias", type=finite(), default=0.3, help="of wrong rates")
     parser.add_argument("--scores", action="store_true", help="print what priors are made of")
     given = parser.parse_args()
     good = True
@@ -259,4 +259,4 @@ def _scores(raw: list[tuple[float, float]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    execute(main)

@@ -13,10 +13,10 @@ over unordered pairs. "Family left out" treats each family in turn as one that n
 pressure is then guessed from its step time, as for the families of the catalogue that Gavel does not have.
 """
 
-import sys
 from dataclasses import dataclass
 
 import numpy as np
+from command_line import parser_of, rate_table, run
 from scipy.optimize import least_squares, linprog
 
 from fairlead.model.arrays import Bools, Floats, Ints
@@ -28,7 +28,7 @@ from fairlead.simulator.traces.interference import (
     fits,
     progress,
 )
-from fairlead.simulator.traces.throughput_tables import builtin_throughputs, read_throughputs
+from fairlead.simulator.traces.throughput_tables import builtin_throughputs
 
 FOLDS = 5
 SOFT = 0.1  # relative error above which a measurement counts linearly
@@ -181,8 +181,12 @@ def memory_line(title: str, data: Measured, says: Bools) -> None:
     print(f"{title:42} {right.mean():7.1%} {missed:7} {refused:7} {right.size:7,}")
 
 
-def main(path: str) -> None:
-    data = measured(read_throughputs(path))
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument(
+        "table", metavar="FILE", type=rate_table, help="simulation_throughputs.json"
+    )
+    data = measured(parser.parse_args().table)
     shipped = builtin_interference()
     device_gb = np.array([shipped.accelerators[name][0] for name in data.accelerators])
     use = data.normal > 0
@@ -236,6 +240,4 @@ def guesses(
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
-    main(sys.argv[1])
+    run(main)

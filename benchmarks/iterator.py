@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from command_line import parser_of, run
+
 import fairlead
 from fairlead.client.stub_agent import StubAgent
 from fairlead.cluster.measure import measure
@@ -108,6 +110,7 @@ def preemption() -> None:
 
 def main() -> None:
     """All figures."""
+    parser_of(__doc__).parse_args()
     with_agent(per_step)
     for name in [*os.environ]:
         if name.startswith("FAIRLEAD_"):
@@ -116,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

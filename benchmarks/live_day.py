@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+from command_line import finite, parser_of, run, whole
 from simulated_nodes import TYPES, Node, families, job_spec, rates_of
 
 import fairlead
@@ -216,12 +217,14 @@ def _register(node: Node) -> Register:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=240)
-    parser.add_argument("--round", type=float, default=360.0, help="seconds")
-    parser.add_argument("--arrivals", type=float, default=60.0, help="jobs a round, on average")
-    parser.add_argument("--segment", type=int, default=500, help="records of a journal segment")
+    parser = parser_of(__doc__)
+    parser.add_argument("--nodes", type=whole(), default=50)
+    parser.add_argument("--rounds", type=whole(), default=240)
+    parser.add_argument("--round", type=finite(above=True), default=360.0, help="seconds")
+    parser.add_argument(
+        "--arrivals", type=finite(above=True), default=60.0, help="jobs a round, on average"
+    )
+    parser.add_argument("--segment", type=whole(), default=500, help="records of a journal segment")
     parser.add_argument("--trace", action="store_true", help="trace Python's memory, too (slow)")
     given = parser.parse_args()
     if given.trace:
@@ -234,4 +237,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from command_line import finite, numbers, parser_of, run, whole
 
 from fairlead import Arrival, Cluster, GroundTruth, Job, JobId, Node, RestartCosts, Result, simulate
 from fairlead.cluster.http_client import Client
@@ -110,7 +111,7 @@ class Run:
         return float(apart.mean() / np.mean(self.live_jct_s))
 
 
-def main() -> None:
+def main() -> int:
     options = parse()
     runs = []
     rates = known_rates(options.measured) or measured_rates(options.measured)
@@ -129,7 +130,7 @@ def main() -> None:
             print("\n".join(map(line, both)), flush=True)
     if options.json:
         options.json.write_text(json.dumps([asdict(run) for run in runs], indent=1))
-    sys.exit(0 if judged(runs, options.policies, options) else 1)
+    return 0 if judged(runs, options.policies, options) else 1
 
 
 def compare(
@@ -360,7 +361,7 @@ def judged(runs: Sequence[Run], policies: Sequence[str], options: argparse.Names
 
 
 def parse() -> argparse.Namespace:
-    about = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    about = parser_of(__doc__)
     add = about.add_argument
     add("--policies", type=lambda text: text.split(","), default=["las_aware"])
     add(
@@ -370,26 +371,26 @@ def parse() -> argparse.Namespace:
     )
     add(
         "--start-ms",
-        type=float,
+        type=finite(),
         default=0.0,
         help="do not measure what a start costs, but take this",
     )
     add("--judge", choices=("predicted", "its own"), default="predicted", help="which one counts")
     add(
         "--work",
-        type=lambda text: [float(p) for p in text.split(",")],
+        type=numbers(2),
         default=[4.0, 20.0],
         help="least and most seconds of a job, alone on v100",
     )
-    add("--runs", type=int, default=5)
-    add("--jobs", type=int, default=30)
-    add("--interarrival", type=float, default=5.0, help="mean seconds between arrivals")
-    add("--seed", type=int, default=0, help="of the first run")
-    add("--limits", type=lambda text: [float(p) for p in text.split(",")], default=[3.0, 5.0, 8.0])
+    add("--runs", type=whole(), default=5)
+    add("--jobs", type=whole(), default=30)
+    add("--interarrival", type=finite(), default=5.0, help="mean seconds between arrivals")
+    add("--seed", type=whole(0), default=0, help="of the first run")
+    add("--limits", type=numbers(3), default=[3.0, 5.0, 8.0])
     add("--keep", type=Path, help="leave the clusters' files here")
     add("--json", type=Path, help="write the runs there")
     return about.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -31,6 +31,7 @@ import httpx
 import msgspec
 import numpy as np
 import psutil
+from command_line import finite, parser_of, run, whole
 from load_users import UsersPlan, UsersSeen, run_users
 from simulated_nodes import TYPES, Node, families, job_spec, rates_of
 
@@ -483,23 +484,27 @@ def _row(name: str, values: "np.ndarray", unit: str, more: str = "") -> None:  #
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agents", type=int, default=1000)
-    parser.add_argument("--running", type=int, default=8000)
-    parser.add_argument("--queued", type=int, default=10_000)
-    parser.add_argument("--round", type=float, default=60.0, help="seconds")
-    parser.add_argument("--seconds", type=float, default=240.0, help="of the measurement")
-    parser.add_argument("--rate", type=float, default=100.0, help="single submissions a second")
-    parser.add_argument("--submit-s", type=float, default=30.0, help="for so long")
-    parser.add_argument("--short", type=float, default=0.02, help="part of jobs of 30 s to 10 min")
-    parser.add_argument("--lease", type=float, default=30.0, help="seconds")
-    parser.add_argument("--heartbeat", type=float, default=2.0, help="seconds")
-    parser.add_argument("--policy", default="", help="see `fairlead policies`")
-    parser.add_argument("--devices", type=int, default=8, help="of a node")
+    parser = parser_of(__doc__)
+    parser.add_argument("--agents", type=whole(), default=1000)
+    parser.add_argument("--running", type=whole(0), default=8000)
+    parser.add_argument("--queued", type=whole(0), default=10_000)
+    parser.add_argument("--round", type=finite(above=True), default=60.0, help="seconds")
     parser.add_argument(
-        "--askers", type=int, default=2, help="users who ask about jobs all the time"
+        "--seconds", type=finite(above=True), default=240.0, help="of the measurement"
     )
-    parser.add_argument("--core", type=int, default=0, help="the server's")
+    parser.add_argument("--rate", type=finite(), default=100.0, help="single submissions a second")
+    parser.add_argument("--submit-s", type=finite(), default=30.0, help="for so long")
+    parser.add_argument(
+        "--short", type=finite(), default=0.02, help="part of jobs of 30 s to 10 min"
+    )
+    parser.add_argument("--lease", type=finite(above=True), default=30.0, help="seconds")
+    parser.add_argument("--heartbeat", type=finite(above=True), default=2.0, help="seconds")
+    parser.add_argument("--policy", default="", help="see `fairlead policies`")
+    parser.add_argument("--devices", type=whole(), default=8, help="of a node")
+    parser.add_argument(
+        "--askers", type=whole(0), default=2, help="users who ask about jobs all the time"
+    )
+    parser.add_argument("--core", type=whole(0), default=0, help="the server's")
     given = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -517,4 +522,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

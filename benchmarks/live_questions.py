@@ -9,10 +9,8 @@ forecasting processes spent meanwhile, and how busy the machine was. Exits with 
 than 1 s or a what-if more than 10 s.
 """
 
-import argparse
 import asyncio
 import os
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,6 +19,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import numpy as np
+from command_line import finite, parser_of, run, whole
 from live_load import Load, server
 
 from fairlead.cluster.protocol.api_models import (
@@ -109,13 +108,13 @@ def _print(name: str, took: list[float], kinds: "Counter[str]") -> None:
 
 def main() -> int:
     """Print the times; exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agents", type=int, default=100)
-    parser.add_argument("--devices", type=int, default=8, help="of a node")
-    parser.add_argument("--running", type=int, default=800)
-    parser.add_argument("--queued", type=int, default=10_000)
-    parser.add_argument("--round", type=float, default=5.0, help="seconds")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of asking")
+    parser = parser_of(__doc__)
+    parser.add_argument("--agents", type=whole(), default=100)
+    parser.add_argument("--devices", type=whole(), default=8, help="of a node")
+    parser.add_argument("--running", type=whole(0), default=800)
+    parser.add_argument("--queued", type=whole(0), default=10_000)
+    parser.add_argument("--round", type=finite(above=True), default=5.0, help="seconds")
+    parser.add_argument("--seconds", type=finite(above=True), default=60.0, help="of asking")
     parser.add_argument("--policy", default="", help="see `fairlead policies`")
     given = parser.parse_args()
     given.rate, given.submit_s, given.short = 0.0, 0.0, 0.02
@@ -136,4 +135,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -9,11 +9,12 @@
 that never end, for five days: how much less than a private share has the worst of them?
 """
 
-import sys
+import argparse
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from command_line import add_run, cluster_spec, finite, parser_of, rate_table, run, whole
 
 from fairlead.analysis.simulate import simulate
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
@@ -21,24 +22,20 @@ from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result
 from fairlead.simulator.traces.cluster_files import parse_cluster
-from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 POLICY = "las_aware"
 COSTS_S = (20.0, 60.0, 300.0)
 
 
-def play(
-    trace: str, table: str, cluster: str, window: str, per_server: str, cost_s: float, profile: Any
-) -> Result:
+def play(given: argparse.Namespace, per_server: int, cost_s: float, profile: Any) -> Result:
     """One run."""
-    first, _, stop = window.partition(":")
     return simulate(
-        trace,
-        parse_cluster(cluster, per_server),
+        given.trace,
+        parse_cluster(given.cluster, str(per_server)),
         POLICY,
-        throughputs=read_throughputs(table),
+        throughputs=given.table,
         profile=profile,
-        measured_jobs=(int(first), int(stop)),
+        measured_jobs=given.window,
         ground_truth=GroundTruth(RestartCosts(cost_s)),
     )
 
@@ -61,7 +58,7 @@ def head() -> None:
     )
 
 
-def spread(trace: str, table: str, cluster: str, window: str, cost_s: str = "0") -> None:
+def spread(given: argparse.Namespace) -> None:
     """With and without knowledge of servers."""
     head()
     unaware = replace(DEFAULT, spread=False)
@@ -71,22 +68,22 @@ def spread(trace: str, table: str, cluster: str, window: str, cost_s: str = "0")
         ("unaware, keeping devices", unaware),
         ("default", DEFAULT),
     ):
-        show(name, play(trace, table, cluster, window, "4", float(cost_s), profile))
+        show(name, play(given, 4, given.start_s, profile))
 
 
-def moves(trace: str, table: str, cluster: str, window: str, per_server: str = "1") -> None:
+def moves(given: argparse.Namespace) -> None:
     """What starts cost under both mechanisms."""
     head()
     for cost_s in COSTS_S:
         for profile in (GAVEL, DEFAULT):
             name = f"{profile.name}, {cost_s:.0f} s per start"
-            show(name, play(trace, table, cluster, window, per_server, cost_s, profile))
+            show(name, play(given, given.per_server, cost_s, profile))
 
 
-def level(table: str, cluster: str) -> None:
+def level(given: argparse.Namespace) -> None:
     """Jobs that never end: (steps done over those of an equal mix of devices, divided by the number of
     devices), the least of all jobs and the mean."""
-    rates, machines = read_throughputs(table), parse_cluster(cluster)
+    rates, machines = given.table, parse_cluster(given.cluster)
     rng = np.random.default_rng(0)
     single = [one.name for one in rates.job_types if one.scale_factor == 1]
     jobs = [
@@ -115,5 +112,24 @@ def level(table: str, cluster: str) -> None:
             )
 
 
+def main() -> None:
+    parser = parser_of(__doc__)
+    parts = parser.add_subparsers(required=True, metavar="spread|moves|level")
+    one = parts.add_parser("spread", help="what it is worth to know of servers")
+    add_run(one)
+    one.add_argument("start_s", metavar="START", nargs="?", type=finite(), default=0.0, help="s")
+    one.set_defaults(measure=spread)
+    one = parts.add_parser("moves", help="what it is worth to know of the cost of starts")
+    add_run(one)
+    one.add_argument("per_server", metavar="DEVICES", nargs="?", type=whole(), default=1)
+    one.set_defaults(measure=moves)
+    one = parts.add_parser("level", help="how even the shares of jobs are that never end")
+    one.add_argument("table", metavar="TABLE", type=rate_table)
+    one.add_argument("cluster", metavar="CLUSTER", type=cluster_spec)
+    one.set_defaults(measure=level)
+    given = parser.parse_args()
+    given.measure(given)
+
+
 if __name__ == "__main__":
-    {"spread": spread, "moves": moves, "level": level}[sys.argv[1]](*sys.argv[2:])
+    run(main)

@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from command_line import parser_of, run
+
 from fairlead.cluster.agent.environment import base_environment
 from fairlead.cluster.agent.proc import TOKEN
 from fairlead.cluster.agent.script_imports import find_imports
@@ -85,6 +87,7 @@ def wait_until_ready(zygote: Zygote) -> None:
 
 def main() -> None:
     """Medians and ranges of both."""
+    parser_of(__doc__).parse_args()
     modules = ",".join(find_imports(SCRIPT.encode()))
     zygote = Zygote(modules, for_script=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -109,4 +112,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -4,11 +4,14 @@ python benchmarks/profiles.py TRACE TABLE CLUSTER [S:E]
 python benchmarks/profiles.py           # 300 generated jobs on 12 + 12 + 12 devices
 """
 
-import sys
 from dataclasses import replace
 from typing import Any
 
+from command_line import cluster_spec, measured_jobs, parser_of, rate_table, run, trace_file
+
 from fairlead.analysis.simulate import simulate
+from fairlead.model.cluster import Cluster
+from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.mechanism.settings import (
     DEFAULT,
     GAVEL,
@@ -47,25 +50,32 @@ def ladder() -> list[tuple[str, MechanismSettings]]:
     return profiles
 
 
-def main(arguments: list[str]) -> None:
-    window = None
-    if arguments:
-        trace: Any = arguments[0]
-        rates, cluster = read_throughputs(arguments[1]), parse_cluster(arguments[2])
-        if len(arguments) > 3:
-            first, _, stop = arguments[3].partition(":")
-            window = (int(first), int(stop))
-    else:
-        rates, cluster = read_throughputs("builtin"), parse_cluster("v100=12,p100=12,k80=12")
-        jobs, _ = generate("gavel,jobs=300,interarrival=2400", rates, cluster, 0)
-        trace = list(jobs)
+def arguments() -> tuple[Any, Throughputs, Cluster, tuple[int, int] | None]:
+    """Jobs, rates, cluster and the jobs that are measured (None: all), as given or generated."""
+    parser = parser_of(__doc__)
+    parser.add_argument("trace", metavar="TRACE", nargs="?", type=trace_file, help="jobs")
+    parser.add_argument("table", metavar="TABLE", nargs="?", type=rate_table, help="rates")
+    parser.add_argument("cluster", metavar="CLUSTER", nargs="?", type=cluster_spec)
+    parser.add_argument("window", metavar="S:E", nargs="?", type=measured_jobs)
+    given = parser.parse_args()
+    if given.trace is None:
+        rates, machines = read_throughputs("builtin"), parse_cluster("v100=12,p100=12,k80=12")
+        jobs, _ = generate("gavel,jobs=300,interarrival=2400", rates, machines, 0)
+        return list(jobs), rates, machines, None
+    if given.cluster is None:
+        parser.error("a TRACE needs a TABLE and a CLUSTER")
+    return given.trace, given.table, parse_cluster(given.cluster), given.window
+
+
+def main() -> None:
+    jobs, rates, machines, window = arguments()
     print(
         f"{'':34}{'avg JCT':>9}{'':>8}{'makespan':>10}{'queueing':>10}{'rho':>6}{'moves':>8}{'cost':>9}"
     )
     base = None
     for name, profile in ladder():
         got = simulate(
-            trace, cluster, POLICY, throughputs=rates, profile=profile, measured_jobs=window
+            jobs, machines, POLICY, throughputs=rates, profile=profile, measured_jobs=window
         ).metrics
         base = base or got["avg_jct_s"]
         print(
@@ -76,4 +86,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run(main)

@@ -15,7 +15,7 @@ every job's rates off by a lognormal factor (sigma 0.3), which only its own runn
 true rates; ten seeds. The first three run in the profile shockwave, the others in the default profile.
 """
 
-import sys
+import argparse
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from command_line import parser_of, run
 
 from fairlead.analysis.simulate import simulate
 from fairlead.model.cluster import Cluster
@@ -209,7 +210,17 @@ def biased(tables: str, _: Iterable[str]) -> None:
             show(name, list(pool.map(one, range(10))))
 
 
-if __name__ == "__main__":
+def tables(text: str) -> str:
+    """The type of the folder with the tables of the release."""
+    for name in ("tacc", "wisr"):
+        path = Path(text) / f"{name}_throughputs.json"
+        if not path.is_file():
+            raise argparse.ArgumentTypeError(f"{path}: there is no such file")
+    return text
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
     known = {
         "sizes": sizes,
         "copies": copies,
@@ -217,6 +228,12 @@ if __name__ == "__main__":
         "mixed": mixed,
         "biased": biased,
     }
-    if len(sys.argv) < 3 or sys.argv[1] not in known:
-        sys.exit(__doc__)
-    known[sys.argv[1]](sys.argv[2], sys.argv[3:] or ["shockwave"])
+    parser.add_argument("what", choices=known)
+    parser.add_argument("tables", metavar="TABLES", type=tables, help="folder of the tables")
+    parser.add_argument("policies", metavar="POLICY", nargs="*", default=["shockwave"])
+    given = parser.parse_args()
+    known[given.what](given.tables, given.policies)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -7,8 +7,8 @@
 Journal and Parquet output are included, the HTML report is not.
 """
 
+import argparse
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from command_line import (
+    cluster_spec,
+    measured_jobs,
+    parser_of,
+    profile_name,
+    rate_table,
+    run,
+    trace_file,
+)
 
 import fairlead
 from fairlead.model.cluster import Cluster, SlotType
@@ -26,7 +35,6 @@ from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.driver import Backend, Observer
 from fairlead.simulator import simulation_run
 from fairlead.simulator.traces.cluster_files import parse_cluster
-from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 SCALES = (1, 2, 4, 8)
 
@@ -97,7 +105,7 @@ def measure(name: str, *args: Any, **more: Any) -> None:
     simulation_run.drive = plain  # type: ignore[assignment]
 
 
-def table(types: Sequence[str], families: int, seed: int = 0) -> Throughputs:
+def made_up_table(types: Sequence[str], families: int, seed: int = 0) -> Throughputs:
     """Made-up rates with the spread of the measured ones."""
     rng = np.random.default_rng(seed)
     kinds = tuple(JobType(f"family {f}", None, s) for f in range(families) for s in SCALES)
@@ -130,7 +138,7 @@ def jobs(n: int, rates: Throughputs, devices: int, load: float, seed: int = 0) -
 def rounds(*profiles: str) -> None:
     """100 long jobs on 108 devices: after the first solve nothing but plain rounds."""
     names = ("k80", "p100", "v100")
-    rates = table(names, 26)
+    rates = made_up_table(names, 26)
     long = [Arrival(0.0, Job(JobId(i), f"family {i % 26}", 1, 1e12)) for i in range(100)]
     cluster = Cluster.of(dict.fromkeys(names, 36))
     for profile in profiles or ("default",):
@@ -148,7 +156,7 @@ def rounds(*profiles: str) -> None:
 def large(*profiles: str) -> None:
     """A 100,000-job trace on 10,000 devices of 10 types."""
     names = [f"type{i}" for i in range(10)]
-    rates = table(names, 26)
+    rates = made_up_table(names, 26)
     cluster = Cluster.of(dict.fromkeys(names, 1000), 8)
     trace = jobs(100_000, rates, 10_000, 0.9)
     for profile in profiles or ("default",):
@@ -162,19 +170,38 @@ def large(*profiles: str) -> None:
         )
 
 
-def file(trace: str, rates: str, cluster: str, policy: str, profile: str, window: str) -> None:
+def file(given: argparse.Namespace) -> None:
     """Any run from files."""
-    first, _, stop = window.partition(":")
     measure(
-        f"{Path(trace).name}, {policy}, {profile} profile",
-        trace,
-        parse_cluster(cluster),
-        policy,
-        throughputs=read_throughputs(rates),
-        profile=profile,
-        measured_jobs=(int(first), int(stop)),
+        f"{Path(given.trace).name}, {given.policy}, {given.profile} profile",
+        given.trace,
+        parse_cluster(given.cluster),
+        given.policy,
+        throughputs=given.table,
+        profile=given.profile,
+        measured_jobs=given.window,
     )
 
 
+def main() -> None:
+    parser = parser_of(__doc__)
+    parts = parser.add_subparsers(dest="what", required=True, metavar="rounds|large|file")
+    for name, text in (("rounds", "a plain round, 100 running jobs"), ("large", "100,000 jobs")):
+        one = parts.add_parser(name, help=text)
+        one.add_argument("profiles", metavar="PROFILE", nargs="*", type=profile_name)
+    one = parts.add_parser("file", help="any run")
+    one.add_argument("trace", metavar="TRACE", type=trace_file)
+    one.add_argument("table", metavar="TABLE", type=rate_table)
+    one.add_argument("cluster", metavar="CLUSTER", type=cluster_spec)
+    one.add_argument("policy", metavar="POLICY")
+    one.add_argument("profile", metavar="PROFILE", type=profile_name)
+    one.add_argument("window", metavar="S:E", type=measured_jobs)
+    given = parser.parse_args()
+    if given.what == "file":
+        file(given)
+    else:
+        {"rounds": rounds, "large": large}[given.what](*given.profiles)
+
+
 if __name__ == "__main__":
-    {"rounds": rounds, "large": large, "file": file}[sys.argv[1]](*sys.argv[2:])
+    run(main)

@@ -3,8 +3,9 @@
 python benchmarks/steady.py TRACE TABLE CLUSTER S:E
 """
 
-import sys
 from collections.abc import Callable
+
+from command_line import add_run, parser_of, run
 
 from fairlead.analysis.simulate import simulate
 from fairlead.model.allocation import Allocation
@@ -15,7 +16,6 @@ from fairlead.policies import las
 from fairlead.policies.migration_penalty import least_migration
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.traces.cluster_files import parse_cluster
-from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 START_S = 60.0
 
@@ -30,22 +30,24 @@ def as_it_is(
     return made
 
 
-def main(trace: str, table: str, cluster: str, window: str) -> None:
+def main() -> None:
     """One line with it, one without."""
-    first, _, stop = window.partition(":")
+    parser = parser_of(__doc__)
+    add_run(parser)
+    given = parser.parse_args()
     ways: dict[str, Callable[..., Allocation]] = {"with": least_migration, "without": as_it_is}
     for name, second in ways.items():
-        las.steady = second  # type: ignore[attr-defined]
+        las.least_migration = second  # type: ignore[attr-defined]
         got = simulate(
-            trace,
-            parse_cluster(cluster),
+            given.trace,
+            parse_cluster(given.cluster),
             "las_aware",
-            throughputs=read_throughputs(table),
-            measured_jobs=(int(first), int(stop)),
+            throughputs=given.table,
+            measured_jobs=given.window,
             ground_truth=GroundTruth(RestartCosts(START_S)),
         ).metrics
         print(f"{name:8}{got['moves']:6} moves, average JCT {got['avg_jct_s']:10,.0f} s")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run(main)

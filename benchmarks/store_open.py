@@ -1,9 +1,10 @@
 """How long a server needs to verify its state: python benchmarks/store_open.py [JOBS]."""
 
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+from command_line import parser_of, run, whole
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.store.rows import AttemptRow, JobRow
@@ -16,7 +17,9 @@ STARTS = 3  # of a job
 
 def main() -> None:
     """Prints seconds and bytes."""
-    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    parser = parser_of(__doc__)
+    parser.add_argument("jobs", metavar="JOBS", nargs="?", type=whole(), default=20_000)
+    jobs = parser.parse_args().jobs
     spec = JobSpec(command=("python", "train.py", "--epochs", "90"), total_steps=1000)
     with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
         for first in range(0, jobs, BATCH):
@@ -61,4 +64,4 @@ def _start(number: int, epoch: int) -> AttemptRow:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

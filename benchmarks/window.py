@@ -8,10 +8,10 @@ some are late and weigh much more than others. The gap is between the objective 
 the part of the objective that is not the penalty's.
 """
 
-import sys
 import time
 
 import numpy as np
+from command_line import parser_of, run, whole
 
 from fairlead.model.arrays import Floats
 from fairlead.policies.solve.planning_horizon import (
@@ -25,7 +25,6 @@ from fairlead.policies.solve.round_packing import pack_rounds
 from fairlead.policies.solve.welfare import remaining_table, utility_table
 
 ROUND_S, PENALTY = 120.0, 1e-3
-ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 SCALES, SHARES = (1, 2, 4, 8), (0.70, 0.20, 0.08, 0.02)
 BASES = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
 CASES: tuple[tuple[str, int, list[int]], ...] = (
@@ -39,7 +38,9 @@ CASES: tuple[tuple[str, int, list[int]], ...] = (
 RUNS = 5
 
 
-def window(jobs: int, devices: list[int], seed: int = 0) -> tuple[PlanningProblem, Floats]:
+def window(
+    jobs: int, devices: list[int], rounds: int, seed: int = 0
+) -> tuple[PlanningProblem, Floats]:
     """A window of random jobs, and their weights."""
     rng = np.random.default_rng(seed)
     epochs = rng.integers(10, 300, jobs).astype(np.float64)
@@ -48,14 +49,14 @@ def window(jobs: int, devices: list[int], seed: int = 0) -> tuple[PlanningProble
     epoch_s = left_s / (epochs - done)
     weight = np.where(rng.random(jobs) < 0.3, np.exp(rng.exponential(2.0, jobs)), 1.0)
     logs = np.log(np.maximum(BASES, 1e-6))
-    utility = utility_table(done, epochs, epoch_s, ROUND_S, ROUNDS, BASES, logs)
+    utility = utility_table(done, epochs, epoch_s, ROUND_S, rounds, BASES, logs)
     slower = [np.ones(jobs)] + [rng.uniform(0.1, 0.9, jobs) for _ in devices[1:]]
     problem = PlanningProblem(
         devices=np.array(devices),
-        rounds=ROUNDS,
+        rounds=rounds,
         scale=rng.choice(SCALES, jobs, p=SHARES),
-        utility=weight[:, None] * utility / (jobs * ROUNDS),
-        remaining=remaining_table(left_s, done, epochs, epoch_s, ROUND_S, ROUNDS),
+        utility=weight[:, None] * utility / (jobs * rounds),
+        remaining=remaining_table(left_s, done, epochs, epoch_s, ROUND_S, rounds),
         penalty=PENALTY,
         at_least=np.zeros(jobs, np.int64),
         speed=np.column_stack(slower) if len(devices) > 1 else None,
@@ -84,13 +85,16 @@ def gap_of(problem: PlanningProblem, counts: RoundCounts) -> float:
 
 def main() -> None:
     """A line per case."""
+    parser = parser_of(__doc__)
+    parser.add_argument("rounds", metavar="ROUNDS", nargs="?", type=whole(), default=20)
+    rounds = parser.parse_args().rounds
     print(
         f"{'':20}{'jobs':>6}{'counts':>9}{'packing':>9}{'ranking':>9}{'all':>9} ms{'gap':>10}",
         end="",
     )
     print(f"{'dropped':>9}{'on several types':>18}")
     for name, jobs, devices in CASES:
-        problem, weight = window(jobs, devices)
+        problem, weight = window(jobs, devices, rounds)
         runs = [plan(problem, weight) for _ in range(RUNS)]
         counts, dropped, _ = runs[0]
         best = [1e3 * t for t in min((times for _, _, times in runs), key=sum)]
@@ -102,4 +106,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)
