@@ -47,7 +47,7 @@ def _bench() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SolveOptions:
-    """What is solved."""
+    """Which problems are solved, and by which policies."""
 
     jobs: Annotated[
         str | None,

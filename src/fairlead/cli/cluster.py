@@ -158,7 +158,7 @@ def add_user(
     ] = "user",
     json: JsonOption = False,
 ) -> None:
-    """Give somebody a token, which is printed once. A known user gets a new one."""
+    """Add a user and print the token, once. A known user gets a new one."""
     roles: tuple[Role, ...] = get_args(Role)
     known = next((one for one in roles if one == role), None)
     if known is None:

@@ -1,4 +1,4 @@
-"""``fairlead compile``: for whoever installs Fairlead for others."""
+"""``fairlead compile``, for installations that others use."""
 
 from fairlead.model import jit
 

@@ -22,7 +22,7 @@ FAILED = "failed: "  # how the reason of a start that failed begins
 
 
 def story(told: Explanation, now_s: float) -> Group:
-    """All of it, with ages at the time ``now_s``; a failure that comes again and again is told once."""
+    """All of it, with ages at the time ``now_s``; a failure that repeats is described once."""
     repeated = _repeated(told.stints)
     parts: list[RenderableType] = [
         *map(Text, _head(told.job)),
@@ -108,7 +108,7 @@ def _repeated(stints: Sequence[AttemptView]) -> dict[str, int]:
 
 
 def _short(sentence: str, repeated: dict[str, int]) -> str:
-    """Without the words of a failure that is told elsewhere."""
+    """Without the words of a failure that is described elsewhere."""
     for why in repeated:
         sentence = sentence.replace(why, "failed")
     return sentence

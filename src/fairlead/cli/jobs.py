@@ -75,7 +75,7 @@ def logs(
 
 
 def _print_log(client: Client, job: int, cursor: str) -> str:
-    """Print what is new; returns the cursor behind it."""
+    """Print what is new; returns the cursor after it."""
     while True:
         text, cursor = client.log(job, cursor)
         if not text:

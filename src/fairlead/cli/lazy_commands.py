@@ -14,7 +14,7 @@ AFTER_DASHES = "fairlead.after_dashes"  # in the context's meta: the words behin
 
 
 class Command(TyperCommand):
-    """A command that is told which of its words stood behind ``--``."""
+    """A command that knows which of its words came after ``--``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Click drops the ``--`` itself; so this remembers where it was. An option that is named in
@@ -47,7 +47,7 @@ class Deferred:
     help: str  # the first sentence of its own help (a test compares them)
 
     def load(self) -> Any:
-        """The command itself."""
+        """Import the command and return it."""
         module, _, name = self.place.partition(":")
         found = getattr(import_module(f"fairlead.cli.{module}"), name)
         parent = typer.Typer(rich_markup_mode=None, add_completion=False)

@@ -37,7 +37,7 @@ def takes_records(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def set_parameters(run: Callable[..., None], parameters: list[inspect.Parameter]) -> None:
-    """Let the function have these parameters, all by keyword, for whoever asks for its signature."""
+    """Give the function a signature of these parameters, all by keyword."""
     by_keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
     run.__signature__ = inspect.Signature(by_keyword)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}

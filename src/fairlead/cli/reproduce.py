@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ScaleName(StrEnum):
-    """How large."""
+    """Scale of a reproduction."""
 
     SMALL = "small"
     PAPER = "paper"

@@ -88,7 +88,7 @@ def simulate(
 
 
 def _configured(policy: str, config: str) -> str:
-    """The policy with its configuration behind the colon."""
+    """The policy with its configuration after the colon."""
     if policy != "shockwave":
         raise ConfigError(f"--config is for --policy shockwave, got --policy {policy}")
     return f"{policy}:{config}"

@@ -55,7 +55,7 @@ def submit(
 ) -> None:
     """Submit jobs.
 
-    A job is a TOML or JSON file, or the command behind --. Options count for all the jobs and come
+    A job is a TOML or JSON file, or the command after --. Options count for all the jobs and come
     before what the files say. With --wait the exit code is 1 unless every job completes.
     """
     command = context.meta.get(AFTER_DASHES, [])
@@ -73,7 +73,7 @@ def submit(
 
 @contextlib.contextmanager
 def _named(files: list[str]) -> Iterator[None]:
-    """What the server says of the job at a position is said of its file. files: () = it is a command."""
+    """Name the file in errors that the server reports for a position. files: () = the job is a command."""
     try:
         yield
     except InputError as problem:
@@ -89,7 +89,7 @@ def _specs(
     files = words[: len(words) - len(command)]
     if command and files:
         raise ConfigError(
-            f"give files or a command behind --, not both: {files[0]!r} stands before it"
+            f"give files or a command after --, not both: {files[0]!r} stands before it"
         )
     if not command:
         if len(files) > MAX_IMPORTS:

@@ -24,7 +24,7 @@ TOLD_EVERY_S = 60.0
 
 
 class ExecutorKind(StrEnum):
-    """Where points run."""
+    """What runs the points of an experiment."""
 
     PROCESSES = "processes"
     RAY = "ray"

@@ -155,7 +155,7 @@ def _backup(age_s: float | None) -> str:
 
 
 def comparison_screen(answer: Comparison) -> Group:
-    """What would be, beside what will be."""
+    """The forecast with the changes, next to the one without."""
     now, then = answer.now, answer.then
     whole = [
         ("all done in", duration(now.makespan_s), duration(then.makespan_s)),

@@ -66,7 +66,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite OUT if it 
 
 
 class GeneratorKind(StrEnum):
-    """The generators."""
+    """Names of the generators of jobs."""
 
     GAVEL = "gavel"
     BURSTY = "bursty"

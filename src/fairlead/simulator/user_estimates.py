@@ -18,10 +18,11 @@ Exaggeration = Literal["all", "fastest", "slowest"]
 
 @dataclass(frozen=True, slots=True)
 class UserEstimates:
-    """Users' claims around the rates of the table. All drawn from the seed, job by job and user by user."""
+    """Estimates that users give of rates, drawn around those of the table from the seed, job by job and
+    user by user."""
 
-    lognormal: float = 0.7  # sigma of a claim's factor, median 1
-    common: float = 0.0  # part of that variance that the claims on all slot types of a job share
+    lognormal: float = 0.7  # sigma of an estimate's factor, median 1
+    common: float = 0.0  # part of that variance that the estimates on all slot types of a job share
     liars: float = 0.0  # part of the users who exaggerate
     factor: float = 2.0  # by how much
     # about the rates on which types: all alike, or those where a job is fastest or slowest
@@ -76,7 +77,7 @@ class UserEstimates:
         return said
 
     def _of(self, job: Job, table: Throughputs) -> Floats:
-        """(slots,) claims on one job."""
+        """(slots,) estimates for one job, steps/s."""
         row = table.row(job.job_type)
         true = np.zeros(len(table.slots)) if row is None else table.rate[row]
         draw = np.random.default_rng((self.seed, 24, job.id)).normal(size=len(true) + 1)

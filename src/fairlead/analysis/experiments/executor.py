@@ -55,7 +55,7 @@ class Limits:
     memory_mib: int | None = None  # None: an equal part of ``MEMORY_SHARE``
 
     def checked(self) -> "Limits":
-        """Themselves, or ConfigError."""
+        """The limits themselves. Raises ConfigError where one is not above 0."""
         if self.timeout_s is not None and not 0 < self.timeout_s < float("inf"):
             raise ConfigError(f"timeout: must be a number of seconds > 0, got {self.timeout_s}")
         if self.memory_mib is not None and self.memory_mib < 1:
@@ -71,7 +71,7 @@ class Limits:
 
 
 class Done(Protocol):
-    """Told of each answer, in the thread that called ``SweepExecutor.run``."""
+    """Called with each answer, in the thread that called ``SweepExecutor.run``."""
 
     def __call__(self, number: int, answer: PointAnswer) -> None:
         """number: position of the point."""
@@ -87,7 +87,7 @@ class SweepExecutor(Protocol):
 
 
 class SweepProgress:
-    """How far the points under way have come, for whoever shows it; used by several threads."""
+    """How far the points under way have come, for a display; used by several threads."""
 
     def __init__(self, show: Callable[[float, str], None]) -> None:
         """show: called with the number of points done, parts of them counted, and a note."""
@@ -97,7 +97,7 @@ class SweepProgress:
         self._parts: dict[str, tuple[float, str]] = {}
 
     def part(self, name: str, done: float, note: str) -> None:
-        """A point that is under way: the part of it that is done (nan: nobody knows)."""
+        """A point that is under way: the part of it that is done (nan: not known)."""
         with self._lock:
             self._parts[name] = (0.0 if isnan(done) else min(max(done, 0.0), 1.0), note)
 
@@ -189,7 +189,7 @@ class StoppedError(FairleadError):
 
 
 class Worker:
-    """A child process that runs one point after the other, started anew when it has died, was killed or
+    """A child process that runs one point after the other, restarted when it has died, was killed or
     has run many. Used by the thread that made it, but for ``kill``."""
 
     def __init__(self, limits: Limits) -> None:
@@ -350,7 +350,7 @@ class _WorkerProcess:
         return self._seconds
 
     def exit_reason(self) -> str:
-        """How it ended, when nobody meant it to."""
+        """How a process ended that was not asked to end."""
         try:
             code = self.process.wait(1.0)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Where experiments run: a store and an engine behind the interface that they see."""
+"""Where experiments run: a store of results and an executor, behind the interface that experiments use."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What an experiment has found: our numbers beside the published ones, and charts of both."""
+"""What an experiment has found: our numbers and the published ones, and charts of both."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Scale: TypeAlias = Literal["small", "paper"]
 
 @dataclass(frozen=True)
 class FindingRow:
-    """A number."""
+    """A number of ours, with the published one if there is one."""
 
     what: str
     ours: float | None  # None: there is none, and the remark says why

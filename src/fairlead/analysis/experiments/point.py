@@ -12,7 +12,7 @@ from fairlead.simulator.inputs import Input
 
 @dataclass(frozen=True)
 class Point:
-    """One simulation. Equal points have equal results, whoever asks for them, and wherever they run."""
+    """One simulation. Equal points have equal results, wherever they run."""
 
     policy: str  # as ``--policy`` takes it
     profile: str = "default"

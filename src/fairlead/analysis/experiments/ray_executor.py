@@ -147,7 +147,7 @@ def _ray() -> Any:
 
 
 def _knock(address: str) -> None:
-    """ConfigError unless somebody listens at HOST:PORT, and speaks gRPC as Ray does: Ray itself would try for
+    """ConfigError unless a gRPC server listens at HOST:PORT, as that of Ray does: Ray itself would try for
     minutes, or for ever. Other addresses ("auto", "local", none) are left to Ray."""
     place = address.rpartition("://")[2].partition("/")[0]
     host, colon, port = place.rpartition(":")

@@ -82,7 +82,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class ReproductionRecord:
-    """``findings.json``."""
+    """Content of ``findings.json``: what was run, when, and what it showed."""
 
     name: str
     title: str
@@ -143,7 +143,7 @@ def reproduce(one: Reproduction, bench: RunContext) -> tuple[Findings, Reproduct
 
 def _as_run(record: ReproductionRecord, path: Path) -> ReproductionRecord:
     """With when and how long the simulations ran, from the record of that command, if it is still there:
-    whoever only writes the findings anew has not run them."""
+    a command that only writes the findings again has not run them."""
     try:
         earlier = _read(path)
     except RunError:

@@ -52,7 +52,7 @@ def _files(path: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Kept:
-    """``KEY.json``."""
+    """Content of ``KEY.json``: a point and its result."""
 
     version: str
     files: dict[str, str]  # digests of the files that the point names
@@ -65,7 +65,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class PointTiming:
-    """``KEY.timing.json``."""
+    """Content of ``KEY.timing.json``: how long a point ran, and when."""
 
     seconds: float  # of processor time
     ended: str  # date and time, UTC

@@ -205,7 +205,7 @@ def _members(kind: Any) -> tuple[Any, ...]:
 
 
 def _same(one: str, other: str) -> bool:
-    """Do two texts mean the same cluster?"""
+    """Whether two texts describe the same cluster."""
     try:
         return one == other or parse_cluster(one).nodes == parse_cluster(other).nodes
     except ClusterError:

@@ -45,7 +45,7 @@ class Chart:
 
     @property
     def paired(self) -> bool:
-        """Has a published series one of ours beside it?"""
+        """Whether a published series has one of ours of the same name."""
         ours = {series.name for series in self.series if not series.published}
         return any(series.published and series.name in ours for series in self.series)
 
@@ -94,7 +94,7 @@ def y_range(chart: Chart) -> tuple[float, float]:
 
 
 def _drawn(chart: Chart, series: Series) -> Bools:
-    """(points,) is there a value?"""
+    """(points,) whether there is a value."""
     return np.isfinite(series.y) & (series.y > 0 if chart.log_y else True)
 
 

@@ -155,7 +155,7 @@ def draw_for_paper(chart: Chart, style: FigureStyle) -> "Figure":
 
 
 def draw(chart: Chart) -> "Figure":
-    """The chart as a figure of matplotlib, with its legend beside the axes."""
+    """The chart as a figure of matplotlib, with its legend to the right of the axes."""
     from matplotlib.figure import Figure
 
     width = WIDTH if chart.kind == "lines" else max(WIDTH, 0.16 * _bars(chart))
@@ -283,7 +283,7 @@ def _hatch(number: int, told_apart: bool) -> str | None:
 
 
 def _errors(series: Series) -> Floats:
-    """(2, points) how far the ends of the error bars are from the points; 0 where nobody knows."""
+    """(2, points) how far the ends of the error bars are from the points; 0 where that is not known."""
     assert series.low is not None
     assert series.high is not None
     apart = np.stack([series.y - series.low, series.high - series.y])

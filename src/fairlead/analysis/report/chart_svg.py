@@ -242,12 +242,12 @@ def _categories(chart: Chart, frame: PlotFrame, x: Axis) -> str:
 
 
 def _level(chart: Chart, pitch: float) -> bool:
-    """Do the names fit side by side? pitch: px from one to the next."""
+    """Whether the names fit side by side. pitch: px from one to the next."""
     return max(map(len, chart.categories), default=0) * CHARACTER < pitch
 
 
 def _mark(frame: PlotFrame, at: float, name: str) -> str:
-    """A vertical line with its name beside it."""
+    """A vertical line with its name."""
     near_end = at + 6 + len(name) * CHARACTER > frame.width
     words = write(
         at - 4 if near_end else at + 4, frame.top + 10, name,

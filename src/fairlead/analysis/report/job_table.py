@@ -107,7 +107,7 @@ def job_table(jobs: pl.DataFrame) -> str:
 
 
 def _known(column: _Column, jobs: pl.DataFrame) -> SortableColumn | None:
-    """One column; None where nobody knows anything about it."""
+    """One column; None where no value of it is known."""
     values = column.of(jobs)
     if not column.always and all(value is None or value == "" for value in values):
         return None

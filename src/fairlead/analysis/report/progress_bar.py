@@ -1,4 +1,4 @@
-"""A progress bar for whoever waits: on a terminal only, and only for what takes a while."""
+"""A progress bar: on a terminal only, and only for what takes a while."""
 
 import sys
 import time
@@ -32,7 +32,7 @@ class Update(Protocol):
 def progress(
     description: str, total: float | None, enabled: bool | None = None
 ) -> Iterator[Update]:
-    """A bar on stderr while the block runs; ``total`` None if nobody knows how much there is.
+    """A bar on stderr while the block runs; ``total`` None if the total is not known.
 
     ``enabled`` None means: if stderr is a terminal; True treats it as one. The bar vanishes at the
     end. ``update`` may be called as often as one likes.
@@ -48,7 +48,7 @@ def progress(
 
 
 def _ignore(done: float, note: str = "") -> None:
-    """Nobody looks."""
+    """There is no terminal."""
 
 
 class _Bar:
@@ -92,7 +92,7 @@ class _Bar:
 
 
 def _columns(total: float | None) -> list[ProgressColumn]:
-    """Elapsed time if nobody knows how much there is, else the share done and the time left."""
+    """Elapsed time if the total is not known, else the share done and the time left."""
     name = TextColumn("{task.description}", markup=False)
     note = TextColumn("{task.fields[note]}", markup=False, style="dim")
     if total is None:

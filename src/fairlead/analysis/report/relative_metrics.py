@@ -28,7 +28,7 @@ class Relative:
 
     @property
     def heading(self) -> str:
-        """Name and unit."""
+        """Heading of its column: name and unit."""
         return f"{self.quantity.name}, {self.unit.name}" if self.unit.name else self.quantity.name
 
 

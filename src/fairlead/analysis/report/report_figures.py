@@ -289,7 +289,7 @@ def _percentiles(x: Axis, y: Axis, sample: Floats) -> str:
 
 
 def _shares_above(x: Axis, y: Axis, sample: Floats, limits: Sequence[float]) -> str:
-    """The part of the sample above each limit, in words beside the lines, where there is room."""
+    """The part of the sample above each limit, as labels of the lines, where there is room."""
     words = [f"{100 * (sample > limit).mean():.1f} % above {limit:g}" for limit in limits]
     longest = max(map(len, words)) * CHARACTER
     first, last = x.at(limits[0]), x.at(limits[-1])

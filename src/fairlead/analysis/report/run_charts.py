@@ -235,7 +235,7 @@ def _ratio_chart(
 
 
 def _tenants(runs: Sequence[PlottedRun]) -> Chart | None:
-    """Each tenant's part of the device time, beside the part that the weights of its jobs promise."""
+    """Each tenant's part of the device time, and the part that the weights of its jobs promise."""
     parts = [(run.label, part) for run in runs if (part := _parts(run)) is not None]
     if not parts:
         return None

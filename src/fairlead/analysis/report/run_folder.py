@@ -1,4 +1,4 @@
-"""The folder of a run: ``run.json`` and ``report.html`` beside the journal and the tables."""
+"""The folder of a run: ``run.json``, ``report.html``, the journal and the tables."""
 
 import platform
 from importlib.metadata import version

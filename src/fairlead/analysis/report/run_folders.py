@@ -12,7 +12,7 @@ TABLES = ("jobs", "rounds", "placement_intervals")
 
 
 def is_run(folder: Path) -> bool:
-    """Has a run been begun there?"""
+    """Whether a run has been begun there."""
     return (folder / "run.json").is_file()
 
 

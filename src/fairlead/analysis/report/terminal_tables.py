@@ -100,7 +100,7 @@ def terminal_width(stream: TextIO | None = None) -> int | None:
 
 
 def show(table: Table, stream: TextIO | None = None) -> None:
-    """Print a table: as wide as it needs, in ASCII and without colours, where nobody looks at it."""
+    """Print a table: as wide as it needs, in ASCII and without colours, where the output is no terminal."""
     console = Console(file=stream or sys.stdout, highlight=False)
     if not console.is_terminal:
         table.box = box.ASCII

@@ -209,12 +209,12 @@ VERSIONS = {
 
 
 def las_single(bench: ExperimentContext) -> Findings:
-    """Figure 8."""
+    """Gavel, figure 8: LAS, jobs of one device."""
     return findings(bench, LAS_SINGLE, (VERSIONS[ALLOX],))
 
 
 def las_multi(bench: ExperimentContext) -> Findings:
-    """Figure 9."""
+    """Gavel, figure 9: LAS, jobs of several devices."""
     words = (
         "Pairs of jobs of several devices have no rates in the table: packing is of jobs of one device.",
         "The published JCTs of all policies at all loads are 6 to 16 % above ours, as they are under "
@@ -376,7 +376,7 @@ def _chart(study: Study, title: str, curves: Sequence[LoadCurve], published: Pub
 def _finish_time(
     bench: ExperimentContext, study: Study, published: Published, words: Sequence[str]
 ) -> Findings:
-    """The study's findings, and finish-time fairness beside them."""
+    """The study's findings, and finish-time fairness."""
     found = findings(bench, study, words)
     isolated = measure(bench, [ISOLATED], study.loads(bench))[ISOLATED.name]
     curves = [

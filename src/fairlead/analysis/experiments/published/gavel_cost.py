@@ -57,7 +57,7 @@ CONTENDERS = (
 
 
 def cost_slo(bench: ExperimentContext) -> Findings:
-    """Cost and missed deadlines of each policy, beside the policy for most throughput."""
+    """Cost and missed deadlines of each policy, compared with those of the policy for most throughput."""
     jobs, seeds = (500, SEEDS) if bench.scale == "paper" else (150, SEEDS[:1])
     outcomes = iter(bench.run([_point(one, jobs, s) for one in CONTENDERS for s in seeds]))
     found = {one.name: [next(outcomes) for _ in seeds] for one in CONTENDERS}

@@ -163,7 +163,7 @@ def sustained(rates: Sequence[float], values: Floats) -> float | None:
 
 
 def named(curves: Sequence[LoadCurve]) -> dict[str, LoadCurve]:
-    """By name."""
+    """The curves by name."""
     return {one.name: one for one in curves}
 
 

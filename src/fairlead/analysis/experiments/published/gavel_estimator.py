@@ -86,7 +86,7 @@ PAIRS = ((ESTIMATED, KNOWN), (AS_RELEASED, KNOWN), (ALONE, KNOWN), (ESTIMATED + 
 
 
 def run(bench: ExperimentContext) -> Findings:
-    """Figure 14."""
+    """Gavel, figure 14: rates from the throughput estimator."""
     paper = bench.scale == "paper"
     loads = PAPER if paper else SMALL
     outcomes = iter(bench.run([point for one in LINES for point in one.points(loads)]))

@@ -156,7 +156,7 @@ REMARKS = (
 
 
 def run(bench: ExperimentContext) -> Findings:
-    """Figure 11."""
+    """Gavel, figure 11: hierarchical policies."""
     del bench  # the same at every scale
     tables, charts = [], []
     for setting in SETTINGS:

@@ -1,4 +1,4 @@
-"""Gavel's mechanism: the length of rounds, beside the ideal without rounds."""
+"""Gavel's mechanism: the length of rounds, compared with the ideal without rounds."""
 
 from collections.abc import Mapping, Sequence
 

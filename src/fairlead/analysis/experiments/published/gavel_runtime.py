@@ -82,7 +82,7 @@ def policies() -> tuple[TimedPolicy, ...]:
 
 
 def run(bench: ExperimentContext) -> Findings:
-    """Figure 12."""
+    """Gavel, figure 12: run time of policies against the number of jobs."""
     jobs = PAPER_JOBS if bench.scale == "paper" else SMALL_JOBS
     table, words = rates(bench)
     return findings(jobs, measured(table, jobs), words)

@@ -92,7 +92,7 @@ def numbers(outcome: PointResult) -> Numbers | None:
 def row(
     measure: PaperMetric, what: str, outcome: PointResult, known: Numbers | None, remark: str = ""
 ) -> FindingRow:
-    """Ours beside the published number; the remark says why where there is none of ours."""
+    """Our number and the published one; the remark says why where there is none of ours."""
     found = numbers(outcome)
     return FindingRow(
         what,
@@ -110,7 +110,7 @@ def table(
     known: Mapping[str, Numbers],
     remarks: Mapping[str, str] | None = None,
 ) -> FindingTable:
-    """A row for each contender. The published numbers of Shockwave stand beside both of ours."""
+    """A row for each contender. Both of our rows of Shockwave show its published numbers."""
     words = remarks or {}
     rows = (
         row(measure, LABELS[name], outcome, published(known, name), words.get(name, ""))
@@ -138,7 +138,7 @@ def over(
 def bars(
     measure: PaperMetric, found: Mapping[str, PointResult], known: Mapping[str, Numbers]
 ) -> Chart:
-    """A bar for each contender, the published one beside it."""
+    """A bar for each contender, next to the published one."""
     x = np.arange(float(len(found)))
     ours = np.array([value(measure, numbers(outcome)) for outcome in found.values()])
     theirs = np.array([value(measure, published(known, name)) for name in found])

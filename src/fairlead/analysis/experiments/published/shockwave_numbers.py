@@ -52,7 +52,7 @@ ABSTRACT = {"makespan_s": 1.3, "worst_rho": 2.0}
 
 @dataclass(frozen=True, slots=True)
 class Physical:
-    """A run on 32 V100 at TACC, and the simulation beside it in the release's files."""
+    """A run on 32 V100 at TACC, and the simulation of it in the release's files."""
 
     file: str  # what the release calls the policy
     run: Numbers

@@ -1,4 +1,4 @@
-"""What the API takes and gives beside the structs of fairlead.cluster.protocol.job_spec, views and access."""
+"""Bodies of the API, besides the structs of fairlead.cluster.protocol.job_spec, views and access."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The server answers."""
+    """Answer of ``/health``: the server is up."""
 
     status: str
     version: str
@@ -32,7 +32,7 @@ class LogPart(msgspec.Struct, frozen=True):
 
 
 class WeightChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A new weight."""
+    """Body of a request that changes a job's weight."""
 
     weight: float
 
@@ -44,7 +44,7 @@ class PolicyChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Somebody who may use the cluster."""
+    """A user of the cluster."""
 
     user: str
     tenant: str = ""  # needed for the role "user"

@@ -45,7 +45,7 @@ async def _request_context(request: Request, bearer: Bearer) -> RequestContext:
 
 
 def _check_query(request: Request) -> None:
-    """A parameter that would be passed over in silence is a mistake: ``?staet=open`` lists all jobs."""
+    """Refuse parameters that would be ignored: ``?staet=open`` lists all jobs."""
     route = request.scope.get("route")
     if not isinstance(route, APIRoute):
         return
@@ -90,7 +90,7 @@ def body_of(kind: Any) -> Callable[[Request], Awaitable[Any]]:
 
 
 def _loose(data: bytes) -> Any:
-    """What the body holds, whatever it is, to quote from; None if that cannot be told."""
+    """What the body holds, whatever it is, to quote from; None if that is not known."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):

@@ -113,7 +113,7 @@ def explain(context: Context, job: JobPath) -> Response:
 
 @router.get("/{job}/log", summary="Read the output", responses=answers(LogPart, 404))
 def log(context: Context, job: JobPath, cursor: Cursor = "", limit: Bytes = 1 << 16) -> Response:
-    """The output of a job from the cursor on, and the cursor behind it. No text: nothing new yet."""
+    """The output of a job from the cursor on, and the cursor after it. No text: nothing new yet."""
     return answer(LogPart(*context.facade.log(context.caller, job, cursor, limit)))
 
 

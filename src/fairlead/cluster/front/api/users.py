@@ -32,7 +32,7 @@ def users(context: Context) -> Response:
     openapi_extra=takes(NewUser),
 )
 def add_user(context: Context, new: Annotated[NewUser, Depends(body_of(NewUser))]) -> Response:
-    """Give somebody a token. A known user gets a new one, and the old one ends."""
+    """Make a token for a user. A known user gets a new one, and the old one ends."""
     return answer(
         NewToken(context.facade.add_user(context.caller, new.user, new.tenant, new.role)), 201
     )

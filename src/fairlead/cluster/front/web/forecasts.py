@@ -52,5 +52,5 @@ class Forecasts:
         return told if same else None
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
-        """What would be."""
+        """The forecast with changes, compared with the present one."""
         return self._facade.what_if(caller, question)

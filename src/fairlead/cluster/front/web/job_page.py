@@ -213,7 +213,7 @@ def tracebacks(stints: list[AttemptView]) -> list[Section]:
 
 
 def tail(facade: Facade, caller: Caller, job: int) -> tuple[str, str]:
-    """The end of a job's output, and the cursor behind it."""
+    """The end of a job's output, and the cursor after it."""
     return facade.log(caller, job, "tail", TAIL)
 
 

@@ -65,7 +65,7 @@ def policy(nonce: str) -> str:
 
 
 def new_nonce() -> str:
-    """A value that nobody can guess, for one answer."""
+    """A random value for one answer, which cannot be guessed."""
     return secrets.token_urlsafe(18)
 
 

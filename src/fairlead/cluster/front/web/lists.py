@@ -29,7 +29,7 @@ _JOB_STATES = ("open", *get_args(JobState))
 
 
 def jobs_page(facade: Facade, ask: PageRequest) -> Page:
-    """The page at ``/jobs``: those behind ``after``, by state and tenant."""
+    """The page at ``/jobs``: those after ``after``, by state and tenant."""
     state, tenant = (
         _one_of("state", ask.query.get("state", ""), _JOB_STATES),
         ask.query.get("tenant", ""),

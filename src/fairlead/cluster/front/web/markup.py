@@ -1,7 +1,7 @@
 """HTML that cannot be broken by what is put into it: all text is escaped where an element is made.
 
-Names of jobs, tenants and nodes, reasons and log lines come from people and programs that nobody has
-to trust. So an element takes text as text, and only ``Html`` as HTML; nothing in this package joins
+Names of jobs, tenants and nodes, reasons and log lines come from people and programs that need
+not be trusted. So an element takes text as text, and only ``Html`` as HTML; nothing in this package joins
 strings to HTML by hand.
 """
 
@@ -35,7 +35,7 @@ def tag(element: str, *children: Child, **attributes: Attribute) -> Html:
 
 
 def join(*children: Child) -> Html:
-    """Pieces one behind the other."""
+    """Pieces one after the other."""
     return Html("".join(_child(child) for child in children))
 
 
@@ -64,7 +64,7 @@ def address(path: str, **query: object) -> str:
 
 
 def name(text: str) -> Html:
-    """A name that somebody chose, in a direction of its own."""
+    """A name chosen by a user, isolated from the direction of the text around it."""
     return tag("bdi", text) if text else Html(DASH)
 
 

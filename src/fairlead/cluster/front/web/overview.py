@@ -192,7 +192,7 @@ def _patch(fill: str) -> Html | None:
 
 
 def by_tenant(status: StatusView) -> Section:
-    """Tenants in figures."""
+    """The section of the tenants: jobs, shares and losses of each."""
     tenants = _in_order(status.tenants)
     table = tables.tenants_table(tenants) if tenants else note("No tenant has jobs yet.")
     return Section("tenants", "Tenants", table, SLOW)

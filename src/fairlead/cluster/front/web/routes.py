@@ -113,7 +113,7 @@ class PageRoutes:
         return answer
 
     async def tail(self, request: Request) -> Response:
-        """Further output of a job, as text; the cursor behind it is a header."""
+        """Further output of a job, as text; the cursor after it is a header."""
         caller = await self._caller(request)
         if caller is None:
             return _to_login(request)
@@ -267,7 +267,7 @@ def _whole(page: Page, caller: Caller | None) -> Response:
 
 
 def _headed(response: Response) -> Response:
-    """What browsers shall keep to."""
+    """Add the headers that tell browsers what a page may do."""
     response.headers.setdefault("content-security-policy", "default-src 'none'; sandbox")
     response.headers["cache-control"] = "no-store"
     response.headers["referrer-policy"] = "same-origin"

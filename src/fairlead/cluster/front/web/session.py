@@ -36,12 +36,12 @@ def log_in(request: Request, response: Response, token: str) -> None:
 
 
 def log_out(request: Request, response: Response) -> None:
-    """Take it back."""
+    """End the session."""
     response.delete_cookie(cookie_name(request), path="/", httponly=True, samesite="strict")
 
 
 def same_origin(request: Request) -> bool:
-    """Does a form come from our own page? Browsers say so; what does not say so is refused."""
+    """Whether a form comes from our own page. Browsers say so; what does not say so is refused."""
     origin = request.headers.get("origin")
     if origin is None:
         return request.headers.get("sec-fetch-site") == "same-origin"
@@ -63,7 +63,7 @@ class Throttle:
         return max(times[0] + WINDOW_S - self._clock(), 0.0)
 
     def failed(self, address: str) -> None:
-        """It guessed wrong."""
+        """Count a login that failed."""
         self._failures.setdefault(address, deque(maxlen=MOST_FAILURES)).append(self._clock())
         self._failures.move_to_end(address)
         if len(self._failures) > ADDRESSES:

@@ -38,7 +38,7 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """One cell."""
+    """A cell: what it shows, and the value it is sorted by."""
 
     shown: Child
     value: str | float | None = None  # by which the column is sorted, where not by what is shown
