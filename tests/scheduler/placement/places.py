@@ -7,14 +7,20 @@ import numpy as np
 
 from fairlead.model.arrays import Ints
 from fairlead.scheduler.placement.by_device_id import by_device_id
+from fairlead.scheduler.placement.records import (
+    Devices,
+    PlannedGroups,
+    PreviousRound,
+    SlotTypes,
+    Stakes,
+)
 from fairlead.scheduler.placement.servers import fewest_servers
 
 NODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3])  # two servers of four, two of two
 TYPES = np.array([0] * 8 + [1] * 4)
 FEWEST = np.array([[0, 1, 1, 1, 1, 2, 2, 2, 2], [0, 1, 1, 2, 2, 2, 2, 2, 2]])
 NONE = np.zeros(0, np.int64)
-Old = tuple[Ints, Ints, Ints, Ints]
-NOBODY: Old = (NONE, NONE, np.zeros(1, np.int64), NONE)
+NOBODY = PreviousRound(NONE, NONE, np.zeros(1, np.int64), NONE)
 
 
 @dataclass
@@ -24,7 +30,7 @@ class Placed:
     where: dict[int, list[int]]
     kept: dict[int, bool]
     slot: dict[int, int]
-    old: Old  # the same as the round before of the next call
+    old: PreviousRound  # the same as the round before of the next call
 
 
 def _placed(group: Ints, order: Ints, first: Ints, devices: Ints, kept: Any, slot: Ints) -> Placed:
@@ -34,7 +40,7 @@ def _placed(group: Ints, order: Ints, first: Ints, devices: Ints, kept: Any, slo
         dict(zip(names, held, strict=True)),
         dict(zip(names, kept.tolist(), strict=True)),
         dict(zip(names, slot.tolist(), strict=True)),
-        (group[order], slot, first, devices),
+        PreviousRound(group[order], slot, first, devices),
     )
 
 
@@ -42,21 +48,21 @@ def _ints(values: Any) -> Ints:
     return np.array(values, np.int64)
 
 
-def by_number(group: Any, slot: Any, scale: Any, old: Old, works: Any = None) -> Placed:
+def by_number(group: Any, slot: Any, scale: Any, old: PreviousRound, works: Any = None) -> Placed:
     """``by_device_id`` on the cluster above; slot 0 and 1 are its two types."""
     works = np.ones(12, np.bool_) if works is None else works
-    group, slot, scale = _ints(group), _ints(slot), _ints(scale)
+    plan = PlannedGroups(_ints(group), _ints(slot), _ints(scale))
     order, first, devices, kept = by_device_id(
-        group, slot, scale, *old, TYPES, works, len(scale), np.arange(2)
+        plan, old, Devices(TYPES, NODES, works), np.arange(2)
     )
-    return _placed(group, order, first, devices, kept, slot[order])
+    return _placed(plan.group, order, first, devices, kept, plan.slot[order])
 
 
 def on_servers(
     group: Any,
     slot: Any,
     scale: Any,
-    old: Old = NOBODY,
+    old: PreviousRound = NOBODY,
     works: Any = None,
     fallback: Any = None,
     gain: Any = 1000.0,
@@ -65,24 +71,20 @@ def on_servers(
     """``fewest_servers`` on the cluster above. Without ``fallback``, slots 0 and 1 are its two types;
     with it, the first type consolidated and spread. Numbers count for every row of the plan alike."""
     works = np.ones(12, np.bool_) if works is None else works
-    group, slot, scale = _ints(group), _ints(slot), _ints(scale)
+    plan = PlannedGroups(_ints(group), _ints(slot), _ints(scale))
     apart = fallback is not None
-    order, first, devices, kept, real = fewest_servers(
-        group,
-        slot,
-        scale,
-        *old,
-        TYPES,
-        NODES,
-        works,
-        len(scale),
+    slots = SlotTypes(
         _ints([0, 0] if apart else [0, 1]),
         _ints([1, 0] if apart else [-1, -1]),
         np.array([False, apart]),
-        FEWEST,
-        *(
-            np.broadcast_to(np.asarray(x, np.float64), len(group)).copy()
-            for x in (0.0 if fallback is None else fallback, gain, cost)
-        ),
     )
-    return _placed(group, order, first, devices, kept, real)
+    stakes = Stakes(
+        *(
+            np.broadcast_to(np.asarray(x, np.float64), len(plan.group)).copy()
+            for x in (0.0 if fallback is None else fallback, gain, cost)
+        )
+    )
+    order, first, devices, kept, real = fewest_servers(
+        plan, old, Devices(TYPES, NODES, works), slots, FEWEST, stakes
+    )
+    return _placed(plan.group, order, first, devices, kept, real)

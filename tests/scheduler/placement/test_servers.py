@@ -8,20 +8,20 @@ from tests.scheduler.placement.places import (
     NOBODY,
     NODES,
     TYPES,
-    Old,
     on_servers,
 )
 
 from fairlead.model.cluster import Cluster, Node
+from fairlead.scheduler.placement.records import PreviousRound
 from fairlead.scheduler.placement.servers import are_scattered
 
 TOGETHER, SPREAD = 0, 1
 
 
-def running(*where: list[int]) -> Old:
+def running(*where: list[int]) -> PreviousRound:
     """A round before, in which job group u ran on the first type on these devices."""
     sizes = [len(devices) for devices in where]
-    return (
+    return PreviousRound(
         np.arange(len(where)),
         np.zeros(len(where), np.int64),
         np.concatenate([[0], np.cumsum(sizes)]),
@@ -126,7 +126,7 @@ def test_whatever_happens_devices_and_slots_are_true(seed: int) -> None:
         assert len(used) == len(set(used))
         assert works[used].all()
         assert all(len(mine) == scale[u] for u, mine in placed.where.items())
-        spread = are_scattered(*placed.old[2:], TYPES, NODES, FEWEST)
+        spread = are_scattered(placed.old.first, placed.old.devices, TYPES, NODES, FEWEST)
         assert [bool(s) for s in spread] == placed.old[1].astype(bool).tolist()
         for u, t in zip(group, slot, strict=True):
             if u not in placed.where:

@@ -19,11 +19,17 @@ from fairlead.scheduler.placement.avoid_nodes import (
     move_away,
 )
 from fairlead.scheduler.placement.by_device_id import by_device_id
+from fairlead.scheduler.placement.records import (
+    Devices,
+    PlannedGroups,
+    PreviousRound,
+    SlotTypes,
+    Stakes,
+)
 from fairlead.scheduler.placement.servers import fewest_servers
 from fairlead.scheduler.placement.stay import Old, alike, go_back
 
 ALIKE = 0.01  # relative difference of rates that are taken for equal
-_Before = tuple[Ints, Ints, Ints, Ints]  # job group, slot, first, devices of the round before
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,41 +118,21 @@ class ActiveRound:
         group = self.job_group
         if self.report_mapping is not None:  # who has lost its devices in between holds none
             group = np.where(self.slot >= 0, group, -1)
-        before = (group, self.slot, self.first, self.devices)
+        before = PreviousRound(group, self.slot, self.first, self.devices)
         if self.left:
-            before = self._with_returned(plan, *before)
+            before = self._with_returned(plan, before)
+        rows = PlannedGroups(plan.job_group, plan.slot, groups.scale)
+        site = Devices(cluster.device_type, cluster.device_node, self.works)
         if self.settings.place_by_device_id:
-            order, first, devices, kept = by_device_id(
-                plan.job_group,
-                plan.slot,
-                groups.scale,
-                *before,
-                cluster.device_type,
-                self.works,
-                groups.n,
-                self.accelerator_of_slot,
-            )
+            order, first, devices, kept = by_device_id(rows, before, site, self.accelerator_of_slot)
             slot, worth = plan.slot[order], np.ones(len(order))
         else:
-            fallback, gain, cost = self._stakes(plan)
+            stakes = self._stakes(plan)
+            slots = SlotTypes(self.accelerator_of_slot, self.throughputs.sibling, self.scattered)
             order, first, devices, kept, slot = fewest_servers(
-                plan.job_group,
-                plan.slot,
-                groups.scale,
-                *before,
-                cluster.device_type,
-                cluster.device_node,
-                self.works,
-                groups.n,
-                self.accelerator_of_slot,
-                self.throughputs.sibling,
-                self.scattered,
-                self.fewest,
-                fallback,
-                gain,
-                cost,
+                rows, before, site, slots, self.fewest, stakes
             )
-            worth = np.where(slot == plan.slot[order], 1.0, fallback[order])
+            worth = np.where(slot == plan.slot[order], 1.0, stakes.fallback[order])
         placed = Placement(first, devices, kept, slot)
         if self.settings.preemption_hysteresis > 0:
             placed = self._go_back(plan.job_group[order], placed, before)
@@ -176,10 +162,9 @@ class ActiveRound:
                 devices = self.devices[self.first[k] : self.first[k + 1]].copy()
                 self.left[job] = int(self.slot[k]), devices
 
-    def _with_returned(
-        self, plan: RoundPlan, group: Ints, slot: Ints, first: Ints, devices: Ints
-    ) -> tuple[Ints, Ints, Ints, Ints]:
+    def _with_returned(self, plan: RoundPlan, before: PreviousRound) -> PreviousRound:
         """Who ran where, with jobs of the plan that were paused meanwhile, unless others are there now."""
+        group, slot, first, devices = before
         ids, known = self.ledger.group_ids()[plan.job_group], set(group.tolist())
         taken = set(devices[np.repeat(group >= 0, np.diff(first))].tolist())
         for row, members in zip(plan.job_group.tolist(), ids.tolist(), strict=True):
@@ -190,9 +175,9 @@ class ActiveRound:
             group, slot = np.append(group, row), np.append(slot, found[0])
             first = np.append(first, first[-1] + len(found[1]))
             devices = np.append(devices, found[1])
-        return group, slot, first, devices
+        return PreviousRound(group, slot, first, devices)
 
-    def _go_back(self, group: Ints, placed: Placement, before: _Before) -> Placement:
+    def _go_back(self, group: Ints, placed: Placement, before: PreviousRound) -> Placement:
         """Undo moves to another type where a job group is no faster and has a share on both: shares say how
         long it is to have each, which is worth a start only to those who want its devices. Nobody does
         where all jobs run. group: (rows,) of the ledger."""
@@ -221,7 +206,7 @@ class ActiveRound:
     def _other_type(self, one: int, other: int) -> bool:
         return bool(self.accelerator_of_slot[one] != self.accelerator_of_slot[other])
 
-    def _were_on(self, group: Ints, before: _Before) -> dict[int, Old]:
+    def _were_on(self, group: Ints, before: PreviousRound) -> dict[int, Old]:
         """Row of a plan -> slot and devices of its job group in the round before. group: ledger rows."""
         was, slot, first, devices = before
         row_of = {int(u): row for row, u in enumerate(group)}
@@ -248,7 +233,7 @@ class ActiveRound:
         worth[other] = np.divide(there, own, out=np.ones_like(own), where=own > 0).min(axis=1)
         return worth
 
-    def _move_away(self, group: Ints, placed: Placement, before: _Before) -> Placement:
+    def _move_away(self, group: Ints, placed: Placement, before: PreviousRound) -> Placement:
         """The placement with job groups off the nodes that their jobs avoid. group: (rows,) of the ledger."""
         ids, cluster = self.ledger.group_ids()[group], self.cluster
         barred: dict[int, Bools] = {}
@@ -269,14 +254,14 @@ class ActiveRound:
         )
         return move_away(change_types(placed, barred, site, others), barred, site)
 
-    def _stakes(self, plan: RoundPlan) -> tuple[Floats, Floats, Floats]:
+    def _stakes(self, plan: RoundPlan) -> Stakes:
         """For each row of the plan: the rate on the other slot of its type over that on its own; the
         device-seconds that its own wins over it, at most over the horizon, and over all of that where it
         can run on no other; and the device-seconds that a move costs."""
         none: Floats = np.zeros(len(plan.job_group))
         other = self.throughputs.sibling[plan.slot]
         if (other < 0).all():
-            return none, none, none
+            return Stakes(none, none, none)
         jobs, groups = self.ledger.jobs, self.ledger.groups
         group_members, scale = (
             groups.members[plan.job_group],
@@ -294,7 +279,7 @@ class ActiveRound:
         lasts_s = np.minimum(np.where(fallback > 0, left_s, np.inf), self.settings.horizon_s)
         restart_s = np.where(there, jobs.restart_s[group_members], 0.0).max(axis=1)
         gain = scale * lasts_s * np.maximum(1.0 - fallback, 0.0)
-        return fallback, gain, np.asarray(scale * restart_s)
+        return Stakes(fallback, gain, np.asarray(scale * restart_s))
 
     def _rate_on(self, group_members: Ints, slot: Ints) -> Floats:
         """(groups, width) steps/s on a slot for each job group, whether it is offered or not.

@@ -1,101 +1,150 @@
 """Gavel's rule of placement: a pure function of the plan and of who held what.
 
-A device id is a position; ``device_type`` is non-decreasing, and the devices of a node are neighbours.
+A device id is a position; accelerator types are non-decreasing, and the devices of a node are neighbours.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from fairlead.model.arrays import Bools, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Bools1, Ints1
+from fairlead.scheduler.placement.records import Devices, PlannedGroups, PreviousRound
+
+_ANY_SIZE = 2**62  # more devices than a job group can need
+
+
+class _Dispatch(NamedTuple):
+    """Rows of the plan in order of dispatch, filled from the front: row order[k] gets
+    given[first[k]:first[k + 1]]."""
+
+    plan: PlannedGroups
+    before: PreviousRound
+    devices: Devices
+    was: Ints1  # (groups,) position of a job group in the round before, -1 = it did not run
+    order: Ints1  # (running,) rows of the plan
+    first: Ints1  # (running + 1,)
+    given: Ints1  # (devices of all rows,)
+    kept: Bools1  # (running,) are they those of the round before?
+    placed: Bools1  # (running,) by row of the plan: has it been dispatched?
+    used: Bools1  # (devices of the cluster,)
+
+
+@kernel("_Dispatch(PlannedGroups, PreviousRound, Devices)")
+def _nothing_given(plan: PlannedGroups, before: PreviousRound, devices: Devices) -> _Dispatch:
+    """No row has been dispatched."""
+    n, total = len(plan.group), 0
+    for i in range(n):
+        total += plan.scale[plan.group[i]]
+    was = np.full(len(plan.scale), -1, np.int64)
+    for k in range(len(before.group)):
+        if before.group[k] >= 0:
+            was[before.group[k]] = k
+    return _Dispatch(
+        plan=plan,
+        before=before,
+        devices=devices,
+        was=was,
+        order=np.empty(n, np.int64),
+        first=np.zeros(n + 1, np.int64),
+        given=np.empty(total, np.int64),
+        kept=np.zeros(n, np.bool_),
+        placed=np.zeros(n, np.bool_),
+        used=np.zeros(len(devices.accelerator), np.bool_),
+    )
+
+
+@kernel("i8(PlannedGroups, i8, i8, i8)")
+def _largest(plan: PlannedGroups, begin: int, end: int, below: int) -> int:
+    """The most devices, fewer than ``below``, that one of the rows begin .. end-1 needs; 0 = none."""
+    size = 0
+    for i in range(begin, end):
+        scale = plan.scale[plan.group[i]]
+        if scale < below:
+            size = max(size, scale)
+    return size
+
+
+@kernel("b1(i8[::1], b1[::1], b1[::1])")
+def _are_free(old: Ints, works: Bools, used: Bools) -> bool:
+    """Do all these devices work, and has nobody been given one?"""
+    free = True
+    for d in old:
+        free = free and works[d] and not used[d]
+    return free
+
+
+@kernel("i8(i8, i8, i8, i8, _Dispatch)")
+def _keep_old(begin: int, end: int, size: int, out: int, to: _Dispatch) -> int:
+    """Dispatch those of the rows begin .. end-1 with so many devices that can keep theirs of the round
+    before. out: rows dispatched so far; returns it after this."""
+    plan, before = to.plan, to.before
+    for i in range(begin, end):
+        u = plan.group[i]
+        k = to.was[u]
+        if plan.scale[u] != size or k < 0 or before.slot[k] != plan.slot[i]:
+            continue
+        old = before.devices[before.first[k] : before.first[k + 1]]
+        if not _are_free(old, to.devices.works, to.used):
+            continue
+        to.order[out], to.kept[out], to.placed[i] = i, True, True
+        for n in range(len(old)):
+            to.used[old[n]] = True
+            to.given[to.first[out] + n] = old[n]
+        to.first[out + 1] = to.first[out] + size
+        out += 1
+    return out
+
+
+@kernel("Tuple((i8, i8))(i8, i8, i8, i8, i8, _Dispatch)")
+def _give_lowest(
+    begin: int, end: int, size: int, out: int, device: int, to: _Dispatch
+) -> tuple[int, int]:
+    """Dispatch the others of the rows begin .. end-1 with so many devices to the lowest free ids from
+    ``device`` on. out: rows dispatched so far; returns it and the next device to look at."""
+    plan, works, used = to.plan, to.devices.works, to.used
+    for i in range(begin, end):
+        if plan.scale[plan.group[i]] != size or to.placed[i]:
+            continue
+        to.order[out], to.placed[i] = i, True
+        got = 0
+        while got < size:
+            if not used[device] and works[device]:
+                used[device] = True
+                to.given[to.first[out] + got] = device
+                got += 1
+            device += 1
+        to.first[out + 1] = to.first[out] + size
+        out += 1
+    return out, device
 
 
 @kernel(
-    "Tuple((i8[::1], i8[::1], i8[::1], b1[::1]))"
-    "(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], b1[::1], i8, i8[::1])"
+    "Tuple((i8[::1], i8[::1], i8[::1], b1[::1]))(PlannedGroups, PreviousRound, Devices, i8[::1])"
 )
 def by_device_id(
-    group: Ints,
-    slot: Ints,
-    scale: Ints,
-    old_group: Ints,
-    old_slot: Ints,
-    old_first: Ints,
-    old_devices: Ints,
-    device_type: Ints,
-    works: Bools,
-    groups: int,
-    accelerator_of_slot: Ints,
+    plan: PlannedGroups, before: PreviousRound, devices: Devices, accelerator_of_slot: Ints
 ) -> tuple[Ints, Ints, Ints, Bools]:
     """Gavel's rule (its worker assignment): big job groups first; of one size, first those that keep the
-    devices which they had, then the others on the lowest free ids behind the last one given.
+    devices which they had, then the others on the lowest free ids after the last one given.
 
-    job group, slot: (running,) the plan in order of choice; scale: (groups,); old_*: the round before,
-    old_unit holding rows of today's job groups, -1 where the job group has left; works: (devices,).
+    The plan comes slot by slot. accelerator_of_slot: (slots,).
     Returns (order, first, devices, kept): the plan's rows in order of dispatch, and for each its devices.
     """
-    n = len(group)
-    order = np.empty(n, np.int64)
-    kept = np.zeros(n, np.bool_)
-    first = np.zeros(n + 1, np.int64)
-    total = 0
-    for i in range(n):
-        total += scale[group[i]]
-    devices = np.empty(total, np.int64)
-    was = np.full(groups, -1, np.int64)
-    for i in range(len(old_group)):
-        if old_group[i] >= 0:
-            was[old_group[i]] = i
-    used = np.zeros(len(device_type), np.bool_)
-    placed = np.zeros(n, np.bool_)
-    out = 0
-    begin = 0
-    while begin < n:  # the plan comes slot by slot
+    to = _nothing_given(plan, before, devices)
+    n = len(plan.group)
+    out = begin = 0
+    while begin < n:
         end = begin
-        while end < n and slot[end] == slot[begin]:
+        while end < n and plan.slot[end] == plan.slot[begin]:
             end += 1
-        accelerator_index = accelerator_of_slot[slot[begin]]
-        pointer = np.searchsorted(device_type, accelerator_index)
-        size = 0
-        for i in range(begin, end):
-            size = max(size, scale[group[i]])
+        accelerator_index = accelerator_of_slot[plan.slot[begin]]
+        device = np.searchsorted(devices.accelerator, accelerator_index)
+        size = _largest(plan, begin, end, _ANY_SIZE)
         while size > 0:
-            for i in range(begin, end):
-                u = group[i]
-                if scale[u] != size or was[u] < 0 or old_slot[was[u]] != slot[i]:
-                    continue
-                a, b = old_first[was[u]], old_first[was[u] + 1]
-                free = True
-                for d in range(a, b):
-                    if used[old_devices[d]] or not works[old_devices[d]]:
-                        free = False
-                if not free:
-                    continue
-                order[out] = i
-                kept[out] = True
-                placed[i] = True
-                for d in range(a, b):
-                    used[old_devices[d]] = True
-                    devices[first[out] + d - a] = old_devices[d]
-                first[out + 1] = first[out] + size
-                out += 1
-            for i in range(begin, end):
-                if scale[group[i]] != size or placed[i]:
-                    continue
-                order[out] = i
-                placed[i] = True
-                got = 0
-                while got < size:
-                    if not used[pointer] and works[pointer]:
-                        used[pointer] = True
-                        devices[first[out] + got] = pointer
-                        got += 1
-                    pointer += 1
-                first[out + 1] = first[out] + size
-                out += 1
-            below = 0
-            for i in range(begin, end):
-                if scale[group[i]] < size:
-                    below = max(below, scale[group[i]])
-            size = below
+            out = _keep_old(begin, end, size, out, to)
+            out, device = _give_lowest(begin, end, size, out, device, to)
+            size = _largest(plan, begin, end, size)
         begin = end
-    return order, first, devices, kept
+    return to.order, to.first, to.given, to.kept

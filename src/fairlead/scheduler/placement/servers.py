@@ -1,32 +1,61 @@
 """Place job groups on the fewest servers, and move running ones only where that pays.
 
 A job group is consolidated on one server, or on as few as could hold it if all were empty; otherwise it is
-spread. A device id is a position; the devices of a node, and the nodes of a type, are neighbours.
+scattered. A device id is a position; the devices of a node, and the nodes of a type, are neighbours.
 """
 
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.arrays import Bools, Ints
 from fairlead.model.jit import kernel
-
-# What the steps below work on, row i being a job group of the plan: first (rows + 1,) and devices: row i
-# holds
-# devices[first[i]:first[i + 1]]; owner (devices of the cluster,): the row that holds it, or one of the
-# two below; room (nodes,): free devices; state (rows,); device_node; node_first (nodes + 1,): its first
-# device; size (nodes,): devices that work.
-Occupancy: TypeAlias = tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]
-_BOOKS = "UniTuple(i8[::1], 8)"
+from fairlead.model.jit_records import Bools1, Floats1, Ints1
+from fairlead.scheduler.placement.records import (
+    Devices,
+    PlannedGroups,
+    PreviousRound,
+    SlotTypes,
+    Stakes,
+)
 
 _FREE, _BROKEN = -1, -2  # owners
-_OUT, _NEW, _KEPT, _GOING = (
-    0,
-    1,
-    2,
-    3,
-)  # states: has no devices, new ones, its old ones, must leave them
+# States of a row: it has no devices, new ones, those of the round before, or must leave its devices.
+_OUT, _NEW, _KEPT, _GOING = 0, 1, 2, 3
 _TRIES = 4  # servers that are tried to make room for one job group, cheapest first
+
+
+class _Occupancy(NamedTuple):
+    """Who holds which devices. A row is a job group of the plan; row i holds
+    devices[first[i]:first[i + 1]] unless its state is _OUT."""
+
+    first: Ints1  # (rows + 1,)
+    devices: Ints1  # (devices of all rows,)
+    owner: Ints1  # (devices of the cluster,) the row that holds it, or _FREE or _BROKEN
+    free: Ints1  # (nodes,) free devices
+    state: Ints1  # (rows,)
+    device_node: Ints1  # (devices of the cluster,)
+    node_first: Ints1  # (nodes + 1,) the node's first device
+    size: Ints1  # (nodes,) devices that work
+
+
+class _Rows(NamedTuple):
+    """What each row of the plan is to have."""
+
+    low: Ints1  # (rows,) the first node of its accelerator type
+    high: Ints1  # (rows,) the node after the last of its accelerator type
+    fewest: Ints1  # (rows,) nodes that would hold it if they were empty
+    scattered: Bools1  # (rows,) does the plan say so?
+    anywhere: Bools1  # (rows,) does locality not matter on its accelerator type?
+    by_size: Ints1  # (rows,) rows, those with the most devices first
+
+
+class _Claim(NamedTuple):
+    """A row that takes devices from others, and from whom it may."""
+
+    row: int
+    after: int  # only rows of the plan after this one lose theirs
+    cost: Floats1  # (rows,) device-seconds that a move of a row loses, if it is on its old devices
 
 
 @kernel("b1[::1](i8[::1], i8[::1], i8[::1], i8[::1], i8[:,::1])")
@@ -34,39 +63,40 @@ def are_scattered(
     first: Ints, devices: Ints, device_type: Ints, device_node: Ints, fewest: Ints
 ) -> Bools:
     """(groups,) is a job group on more servers than it needs? Job group u holds
-    devices[first[u]:first[u + 1]], those on one server side by side; fewest: of
+    devices[first[u]:first[u + 1]], those on one server next to each other; fewest: of
     ``Cluster.fewest_servers``."""
     n = len(first) - 1
-    spread = np.zeros(n, np.bool_)
+    scattered = np.zeros(n, np.bool_)
     for u in range(n):
         begin, end = first[u], first[u + 1]
         servers = 1
         for k in range(begin + 1, end):
             servers += device_node[devices[k]] != device_node[devices[k - 1]]
-        spread[u] = servers > fewest[device_type[devices[begin]], end - begin]
-    return spread
+        scattered[u] = servers > fewest[device_type[devices[begin]], end - begin]
+    return scattered
 
 
-@kernel(f"void(i8, {_BOOKS})")
-def _release(i: int, books: Occupancy) -> None:
+@kernel("void(i8, _Occupancy)")
+def _release(i: int, at: _Occupancy) -> None:
     """Take its devices from row i."""
-    first, devices, owner, room, state, device_node, _, _ = books
-    state[i] = _OUT
-    for k in range(first[i], first[i + 1]):
-        owner[devices[k]] = _FREE
-        room[device_node[devices[k]]] += 1
+    at.state[i] = _OUT
+    for k in range(at.first[i], at.first[i + 1]):
+        device = at.devices[k]
+        at.owner[device] = _FREE
+        at.free[at.device_node[device]] += 1
 
 
-@kernel(f"i8(i8, i8, i8, i8, {_BOOKS})")
-def _take(i: int, position: int, node: int, most: int, books: Occupancy) -> int:
-    """Give row i up to ``most`` free devices of a node; the position behind the last one."""
-    _, devices, owner, room, state, _, node_first, _ = books
-    state[i] = _NEW
-    d = node_first[node]
-    while most > 0 and room[node] > 0:
+@kernel("i8(i8, i8, i8, i8, _Occupancy)")
+def _take(i: int, position: int, node: int, most: int, at: _Occupancy) -> int:
+    """Give row i up to ``most`` free devices of a node, entered in ``at.devices`` from ``position`` on.
+    Returns the position after the last one."""
+    owner, free, devices = at.owner, at.free, at.devices
+    at.state[i] = _NEW
+    d = at.node_first[node]
+    while most > 0 and free[node] > 0:
         if owner[d] == _FREE:
             owner[d] = i
-            room[node] -= 1
+            free[node] -= 1
             most -= 1
             devices[position] = d
             position += 1
@@ -74,228 +104,346 @@ def _take(i: int, position: int, node: int, most: int, books: Occupancy) -> int:
     return position
 
 
-@kernel(f"b1(i8, i8[::1], {_BOOKS})")
-def _keep(i: int, old: Ints, books: Occupancy) -> bool:
+@kernel("b1(i8, i8[::1], _Occupancy)")
+def _keep(i: int, old: Ints, at: _Occupancy) -> bool:
     """Give row i these devices if they are free."""
-    first, devices, owner, room, state, device_node, _, _ = books
     for d in old:
-        if owner[d] != _FREE:
+        if at.owner[d] != _FREE:
             return False
-    devices[first[i] : first[i + 1]] = old
-    state[i] = _KEPT
+    at.devices[at.first[i] : at.first[i + 1]] = old
+    at.state[i] = _KEPT
     for d in old:
-        owner[d] = i
-        room[device_node[d]] -= 1
+        at.owner[d] = i
+        at.free[at.device_node[d]] -= 1
     return True
 
 
-@kernel(f"i8(i8, {_BOOKS})")
-def _servers(i: int, books: Occupancy) -> int:
+@kernel("i8(i8, _Occupancy)")
+def _servers(i: int, at: _Occupancy) -> int:
     """On how many nodes row i is; its devices on one node are neighbours."""
-    first, devices, _, _, _, device_node, _, _ = books
+    devices, device_node = at.devices, at.device_node
     count = 1
-    for k in range(first[i] + 1, first[i + 1]):
+    for k in range(at.first[i] + 1, at.first[i + 1]):
         if device_node[devices[k]] != device_node[devices[k - 1]]:
             count += 1
     return count
 
 
-@kernel(f"i8(i8, i8, i8, {_BOOKS})")
-def _consolidate(i: int, low: int, high: int, books: Occupancy) -> int:
-    """Put row i on the fullest of the nodes low .. high-1 that holds it whole, else on the emptiest, one
-    after the other. Returns how many nodes that takes; the room must be there."""
-    first, room = books[0], books[3]
-    position, stop, count = first[i], first[i + 1], 0
+@kernel("i8(i8, _Rows, _Occupancy)")
+def _consolidate(i: int, rows: _Rows, at: _Occupancy) -> int:
+    """Put row i on the fullest of its nodes that holds it whole, else on the emptiest, one after the other.
+    Returns how many nodes that takes. There must be as many free devices as it needs."""
+    free = at.free
+    position, stop, count = at.first[i], at.first[i + 1], 0
     while position < stop:
         need = stop - position
         best = -1
-        for node in range(low, high):
-            if room[node] > 0:
+        for node in range(rows.low[i], rows.high[i]):
+            if free[node] > 0:
                 if best < 0:
                     best = node
-                elif room[node] >= need:
-                    if room[best] < need or room[node] < room[best]:
+                elif free[node] >= need:
+                    if free[best] < need or free[node] < free[best]:
                         best = node
-                elif room[best] < need and room[node] > room[best]:
+                elif free[best] < need and free[node] > free[best]:
                     best = node
-                if room[best] == need:
+                if free[best] == need:
                     break
-        position = _take(i, position, best, need, books)
+        position = _take(i, position, best, need, at)
         count += 1
     return count
 
 
-@kernel(f"void(i8, i8, i8, {_BOOKS})")
-def _scatter(i: int, low: int, high: int, books: Occupancy) -> None:
-    """Put row i on the fullest of the nodes, so that whole ones stay free, and on two at least."""
-    first, devices, room = books[0], books[1], books[3]
-    position, stop = first[i], first[i + 1]
+@kernel("void(i8, _Rows, _Occupancy)")
+def _scatter(i: int, rows: _Rows, at: _Occupancy) -> None:
+    """Put row i on the fullest of its nodes, so that whole ones stay free, and on two at least."""
+    free = at.free
+    position, stop = at.first[i], at.first[i + 1]
     most = max(stop - position - 1, 1)
     last = -1
     while position < stop:
         best = -1
-        for node in range(low, high):
-            if room[node] > 0 and node != last and (best < 0 or room[node] < room[best]):
+        for node in range(rows.low[i], rows.high[i]):
+            if free[node] > 0 and node != last and (best < 0 or free[node] < free[best]):
                 best = node
         last = best if best >= 0 else last
-        position = _take(i, position, last, min(stop - position, most), books)
-    devices[first[i] : stop].sort()
+        position = _take(i, position, last, min(stop - position, most), at)
+    at.devices[at.first[i] : stop].sort()
 
 
-@kernel(f"i8(i8, i8, i8, {_BOOKS}, f8[::1])")
-def _cheapest(i: int, node: int, after: int, books: Occupancy, cost: Floats) -> int:
-    """The row on a node, not i and behind row ``after``, that costs least to move; of equals the one
-    with the fewest devices there. -1 = none."""
-    owner, state, node_first = books[2], books[4], books[6]
+@kernel("i8(i8, _Claim, _Occupancy)")
+def _cheapest(node: int, claim: _Claim, at: _Occupancy) -> int:
+    """The row on a node that costs least to move for a claim; of equals the one with the fewest devices
+    there. -1 = none."""
+    owner, state = at.owner, at.state
+    begin, end = at.node_first[node], at.node_first[node + 1]
     best, best_cost, best_here = -1, np.inf, 0
-    for d in range(node_first[node], node_first[node + 1]):
+    for d in range(begin, end):
         j = owner[d]
-        if j <= after or j < 0 or j == i or state[j] == _GOING:
+        if j <= claim.after or j < 0 or j == claim.row or state[j] == _GOING:
             continue
         here = 0
-        for e in range(node_first[node], node_first[node + 1]):
+        for e in range(begin, end):
             here += owner[e] == j
-        price = cost[j] if state[j] == _KEPT else 0.0
+        price = claim.cost[j] if state[j] == _KEPT else 0.0
         if price < best_cost or (price == best_cost and here < best_here):
             best, best_cost, best_here = j, price, here
     return best
 
 
-@kernel(f"f8(i8, i8, i8, i8, b1, {_BOOKS}, f8[::1])")
-def _evict(
-    i: int, node: int, need: int, after: int, really: bool, books: Occupancy, cost: Floats
-) -> float:
-    """What it costs to free so many devices of a node for row i, inf = cannot; if ``really``, it is
-    done."""
-    _, _, owner, room, state, _, node_first, _ = books
-    free, total, count = room[node], 0.0, 0
-    found, had = np.empty(max(need, 0), np.int64), np.empty(max(need, 0), np.int64)
+@kernel("Tuple((f8, i8))(i8, i8, _Claim, i8[:,::1], _Occupancy)")
+def _call_out(
+    node: int, need: int, claim: _Claim, called: Ints, at: _Occupancy
+) -> tuple[float, int]:
+    """Mark rows as _GOING, cheapest first, until a node has so many devices for a claim. Returns what their
+    moves cost, inf = it cannot be done, and how many they are; called: (2, rows) is filled with them and
+    their states before."""
+    state, owner = at.state, at.owner
+    free, total, count = at.free[node], 0.0, 0
     while free < need:
-        j = _cheapest(i, node, after, books, cost)
+        j = _cheapest(node, claim, at)
         if j < 0:
             total = np.inf
             break
-        total += cost[j] if state[j] == _KEPT else 0.0
-        found[count], had[count] = j, state[j]
+        total += claim.cost[j] if state[j] == _KEPT else 0.0
+        called[0, count], called[1, count] = j, state[j]
         count += 1
         state[j] = _GOING
-        for d in range(node_first[node], node_first[node + 1]):
+        for d in range(at.node_first[node], at.node_first[node + 1]):
             free += owner[d] == j
+    return total, count
+
+
+@kernel("f8(i8, i8, _Claim, _Occupancy)")
+def _price(node: int, need: int, claim: _Claim, at: _Occupancy) -> float:
+    """What it costs to free so many devices of a node for a claim, inf = cannot. Nothing changes."""
+    called = np.empty((2, max(need, 0)), np.int64)
+    total, count = _call_out(node, need, claim, called, at)
     for k in range(count):
-        if really:
-            _release(found[k], books)
-            state[found[k]] = _GOING
-        else:
-            state[found[k]] = had[k]
+        at.state[called[0, k]] = called[1, k]
     return total
 
 
-@kernel(f"i8(i8, i8, i8, i8, i8, f8, b1[::1], {_BOOKS}, f8[::1])")
-def _clear(
-    i: int,
-    low: int,
-    high: int,
-    full: int,
-    after: int,
-    budget: float,
-    barred: Bools,
-    books: Occupancy,
-    cost: Floats,
-) -> int:
-    """Put row i on ``full`` nodes, each time on the one that costs least to clear.
+@kernel("f8(i8, i8, _Claim, _Occupancy)")
+def _evict(node: int, need: int, claim: _Claim, at: _Occupancy) -> float:
+    """Free so many devices of a node for a claim; what that costs. The rows that leave are _GOING."""
+    called = np.empty((2, max(need, 0)), np.int64)
+    total, count = _call_out(node, need, claim, called, at)
+    for k in range(count):
+        _release(called[0, k], at)
+        at.state[called[0, k]] = _GOING
+    return total
 
-    after: only rows behind this one may have to go; barred: (nodes,) not to be the first one. Returns the
-    first node; -1, with part of it done, where it is impossible or does not cost less than the budget.
+
+@kernel("i8(_Claim, f8, b1[::1], _Rows, _Occupancy)")
+def _clear(claim: _Claim, budget: float, barred: Bools, rows: _Rows, at: _Occupancy) -> int:
+    """Put the claim's row on the fewest nodes, each time on the one that costs least to clear.
+
+    barred: (nodes,) not to be the first one. Returns the first node; -1, with part of it done, where it is
+    impossible or does not cost less than the budget.
     """
-    first, room, size = books[0], books[3], books[7]
-    position, one = first[i], -1
-    for left in range(full, 0, -1):
-        need = first[i + 1] - position
+    i, free, size = claim.row, at.free, at.size
+    position, one = at.first[i], -1
+    for left in range(rows.fewest[i], 0, -1):
+        need = at.first[i + 1] - position
         best, best_cost = -1, np.inf
-        for node in range(low, high):
+        for node in range(rows.low[i], rows.high[i]):
             if (one < 0 and barred[node]) or size[node] * left < need:
                 continue
-            price = _evict(i, node, min(size[node], need), after, False, books, cost)
-            if price < best_cost or (price == best_cost and best >= 0 and room[node] > room[best]):
+            price = _price(node, min(size[node], need), claim, at)
+            if price < best_cost or (price == best_cost and best >= 0 and free[node] > free[best]):
                 best, best_cost = node, price
         if best < 0 or best_cost >= budget:
             return -1
         take = min(size[best], need)
-        budget -= _evict(i, best, take, after, True, books, cost)
-        position = _take(i, position, best, take, books)
+        budget -= _evict(best, take, claim, at)
+        position = _take(i, position, best, take, at)
         one = best if one < 0 else one
     return one
 
 
-@kernel(f"b1(i8, f8, b1, i8[::1], i8[::1], i8[::1], i8[::1], b1[::1], {_BOOKS}, f8[::1])")
+@kernel("b1(b1, _Rows, _Occupancy)")
+def _rehouse(force: bool, rows: _Rows, at: _Occupancy) -> bool:
+    """Give other devices to the rows that are _GOING, or with ``force`` none. False, with part of it done,
+    where one that is to be consolidated cannot be."""
+    for j in rows.by_size:
+        if at.state[j] != _GOING:
+            continue
+        at.state[j] = _OUT
+        if force:
+            continue
+        if rows.scattered[j]:
+            _scatter(j, rows, at)
+        elif _consolidate(j, rows, at) > rows.fewest[j]:
+            return False
+    return True
+
+
+@kernel("_Occupancy(_Occupancy)")
+def _copied(at: _Occupancy) -> _Occupancy:
+    """The same, to try something on."""
+    return _Occupancy(
+        first=at.first,
+        devices=at.devices.copy(),
+        owner=at.owner.copy(),
+        free=at.free.copy(),
+        state=at.state.copy(),
+        device_node=at.device_node,
+        node_first=at.node_first,
+        size=at.size,
+    )
+
+
+@kernel("b1(i8, f8, b1, _Rows, _Occupancy, f8[::1])")
 def _make_room(
-    i: int,
-    budget: float,
-    force: bool,
-    by_size: Ints,
-    low: Ints,
-    high: Ints,
-    full: Ints,
-    apart: Bools,
-    books: Occupancy,
-    cost: Floats,
+    i: int, budget: float, force: bool, rows: _Rows, at: _Occupancy, cost: Floats1
 ) -> bool:
     """Consolidate row i, moving others for less than the budget if they can be consolidated elsewhere.
     With ``force``, later rows of the plan lose their devices, whatever that costs.
 
-    low, high, full, apart: (rows,) nodes of its type, how many of them would hold it, does it run spread.
     If False, nothing has changed.
     """
-    first, devices, owner, room, state, device_node, node_first, size = books
-    barred = np.zeros(len(room), np.bool_)
+    barred = np.zeros(len(at.free), np.bool_)
+    claim = _Claim(i, i if force else -1, cost)
     for _ in range(1 if force else _TRIES):
-        d, o, r, s = devices.copy(), owner.copy(), room.copy(), state.copy()
-        trial = (first, d, o, r, s, device_node, node_first, size)
-        after = i if force else -1
-        node = _clear(i, low[i], high[i], full[i], after, budget, barred, trial, cost)
+        trial = _copied(at)
+        node = _clear(claim, budget, barred, rows, trial)
         if node < 0:
             return False
-        good = True
-        for j in by_size:
-            if s[j] != _GOING:
-                continue
-            s[j] = _OUT
-            if force:
-                continue
-            if apart[j]:
-                _scatter(j, low[j], high[j], trial)
-            elif _consolidate(j, low[j], high[j], trial) > full[j]:
-                good = False
-                break
-        if good:
-            devices[:], owner[:], room[:], state[:] = d, o, r, s
+        if _rehouse(force, rows, trial):
+            at.devices[:], at.owner[:] = trial.devices, trial.owner
+            at.free[:], at.state[:] = trial.free, trial.state
             return True
         barred[node] = True
     return False
 
 
-@kernel(f"b1(i8, i8, i8, i8, f8, {_BOOKS})")
-def _pack_into_free(
-    i: int, low: int, high: int, full: int, budget: float, books: Occupancy
-) -> bool:
-    """Consolidate row i, which has no devices, in the room that there is. If False, it still has none."""
+@kernel("b1(i8, i8, f8, _Rows, _Occupancy)")
+def _pack_into_free(i: int, most: int, budget: float, rows: _Rows, at: _Occupancy) -> bool:
+    """Put row i, which has no devices, on free ones of at most so many nodes, where the budget is above 0.
+    If False, it still has none."""
     if budget <= 0:
         return False
-    if _consolidate(i, low, high, books) <= full:
+    if _consolidate(i, rows, at) <= most:
         return True
-    _release(i, books)
+    _release(i, at)
     return False
 
 
+@kernel("_Occupancy(PlannedGroups, Devices)")
+def _vacant(plan: PlannedGroups, devices: Devices) -> _Occupancy:
+    """No row has devices."""
+    n, nodes, count = len(plan.group), devices.node[-1] + 1, len(devices.node)
+    first = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        first[i + 1] = first[i] + plan.scale[plan.group[i]]
+    node_first, size = np.full(nodes + 1, count, np.int64), np.zeros(nodes, np.int64)
+    for d in range(count):
+        node = devices.node[d]
+        node_first[node] = min(node_first[node], d)
+        size[node] += devices.works[d]
+    owner = np.where(devices.works, _FREE, _BROKEN)
+    held, state = np.zeros(first[n], np.int64), np.full(n, _OUT)
+    return _Occupancy(
+        first=first,
+        devices=held,
+        owner=owner,
+        free=size.copy(),
+        state=state,
+        device_node=devices.node,
+        node_first=node_first,
+        size=size,
+    )
+
+
+@kernel("_Rows(PlannedGroups, Devices, SlotTypes, i8[:,::1])")
+def _read_rows(plan: PlannedGroups, devices: Devices, slots: SlotTypes, fewest: Ints) -> _Rows:
+    """What each row of the plan is to have."""
+    n, nodes, types = len(plan.group), devices.node[-1] + 1, devices.accelerator[-1] + 1
+    begin, end = np.full(types, nodes, np.int64), np.zeros(types, np.int64)  # nodes of a type
+    for d in range(len(devices.node)):
+        node, of = devices.node[d], devices.accelerator[d]
+        begin[of], end[of] = min(begin[of], node), max(end[of], node + 1)
+    rows = _Rows(
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.bool_),
+        np.empty(n, np.bool_),
+        np.argsort(-plan.scale[plan.group], kind="mergesort"),
+    )
+    for i in range(n):
+        slot = plan.slot[i]
+        of = slots.accelerator[slot]
+        rows.low[i], rows.high[i] = begin[of], end[of]
+        rows.scattered[i], rows.anywhere[i] = slots.scattered[slot], slots.sibling[slot] < 0
+        rows.fewest[i] = fewest[of, plan.scale[plan.group[i]]]
+    return rows
+
+
+@kernel("void(PlannedGroups, PreviousRound, SlotTypes, _Occupancy)")
+def _keep_old(plan: PlannedGroups, before: PreviousRound, slots: SlotTypes, at: _Occupancy) -> None:
+    """Rows that stay on their accelerator type keep the devices of the round before."""
+    was = np.full(len(plan.scale), -1, np.int64)
+    for k in range(len(before.group)):
+        if before.group[k] >= 0:
+            was[before.group[k]] = k
+    for i in range(len(plan.group)):
+        k = was[plan.group[i]]
+        if k >= 0 and slots.accelerator[before.slot[k]] == slots.accelerator[plan.slot[i]]:
+            _keep(i, before.devices[before.first[k] : before.first[k + 1]], at)
+
+
+@kernel("void(_Rows, _Occupancy)")
+def _place_new(rows: _Rows, at: _Occupancy) -> None:
+    """Rows without devices, big ones first, go where they are consolidated or where that does not matter."""
+    for i in rows.by_size:
+        if at.state[i] == _OUT and not rows.scattered[i]:
+            most = len(at.free) if rows.anywhere[i] else rows.fewest[i]
+            _pack_into_free(i, most, 1.0, rows, at)
+
+
+@kernel("void(i8, _Rows, Stakes, _Occupancy)")
+def _improve(i: int, rows: _Rows, stakes: Stakes, at: _Occupancy) -> None:
+    """Consolidate a row that has no devices or is scattered, if that gains more than the moves cost or if it
+    cannot run otherwise; where it is impossible nothing changes."""
+    old = at.devices[at.first[i] : at.first[i + 1]].copy()
+    had, budget = at.state[i], stakes.gain[i]
+    if had != _OUT:
+        budget -= stakes.cost[i] if had == _KEPT else 0.0
+        _release(i, at)
+    done = _pack_into_free(i, rows.fewest[i], budget, rows, at)
+    if not done and budget > 0:
+        done = _make_room(i, budget, False, rows, at, stakes.cost)
+    if not done and stakes.fallback[i] <= 0:
+        done = _make_room(i, np.inf, True, rows, at, stakes.cost)
+    if not done and had != _OUT:
+        _keep(i, old, at)
+        at.state[i] = had
+
+
+@kernel("void(_Rows, Stakes, _Occupancy)")
+def _place_rest(rows: _Rows, stakes: Stakes, at: _Occupancy) -> None:
+    """Rows that are still without devices are consolidated if there is room by now, else scattered if they
+    can run so."""
+    for i in rows.by_size:
+        if at.state[i] != _OUT:
+            continue
+        if not rows.scattered[i] and _pack_into_free(i, rows.fewest[i], 1.0, rows, at):
+            continue
+        if rows.scattered[i] or stakes.fallback[i] > 0:
+            _scatter(i, rows, at)
+
+
 @kernel(
-    f"Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))(i8[::1], i8[::1], b1[::1], i8[::1], {_BOOKS})"
+    "Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))(i8[::1], SlotTypes, _Rows, _Occupancy)"
 )
 def _result(
-    slot: Ints, sibling: Ints, spread: Bools, full: Ints, books: Occupancy
+    slot: Ints, slots: SlotTypes, rows: _Rows, at: _Occupancy
 ) -> tuple[Ints, Ints, Ints, Bools, Ints]:
     """The rows that have devices, in order, as ``fewest_servers`` returns them."""
-    first, devices, _, _, state, _, _, _ = books
-    order = np.flatnonzero(state != _OUT)
+    first, sibling = at.first, slots.sibling
+    order = np.flatnonzero(at.state != _OUT)
     starts = np.zeros(len(order) + 1, np.int64)
     for k in range(len(order)):
         starts[k + 1] = starts[k] + first[order[k] + 1] - first[order[k]]
@@ -303,119 +451,47 @@ def _result(
     real = slot[order]
     for k in range(len(order)):
         i = order[k]
-        held[starts[k] : starts[k + 1]] = devices[first[i] : first[i + 1]]
-        if sibling[slot[i]] >= 0 and spread[slot[i]] != (_servers(i, books) > full[i]):
+        held[starts[k] : starts[k + 1]] = at.devices[first[i] : first[i + 1]]
+        is_scattered = _servers(i, at) > rows.fewest[i]
+        if sibling[slot[i]] >= 0 and slots.scattered[slot[i]] != is_scattered:
             real[k] = sibling[slot[i]]
-    return order, starts, held, state[order] == _KEPT, real
+    return order, starts, held, at.state[order] == _KEPT, real
 
 
 @kernel(
     "Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))"
-    "(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], b1[::1], i8,"
-    " i8[::1], i8[::1], b1[::1], i8[:,::1], f8[::1], f8[::1], f8[::1])"
+    "(PlannedGroups, PreviousRound, Devices, SlotTypes, i8[:,::1], Stakes)"
 )
 def fewest_servers(
-    group: Ints,
-    slot: Ints,
-    scale: Ints,
-    old_group: Ints,
-    old_slot: Ints,
-    old_first: Ints,
-    old_devices: Ints,
-    device_type: Ints,
-    device_node: Ints,
-    works: Bools,
-    groups: int,
-    accelerator_of_slot: Ints,
-    sibling: Ints,
-    spread: Bools,
+    plan: PlannedGroups,
+    before: PreviousRound,
+    devices: Devices,
+    slots: SlotTypes,
     fewest: Ints,
-    fallback: Floats,
-    gain: Floats,
-    cost: Floats,
+    stakes: Stakes,
 ) -> tuple[Ints, Ints, Ints, Bools, Ints]:
-    """Give devices to the job groups of a plan.
+    """Give devices to the job groups of a plan. fewest: as ``Cluster.fewest_servers``.
 
     1. Whoever ran on a type and stays there keeps its devices.
     2. The others, big ones first, go to the fullest server that holds them whole, else to the emptiest
        servers one after the other.
     3. Who should be consolidated and is not takes room from job groups that can be consolidated elsewhere,
-       if that gains more than their moves, and its own, cost. A job group that cannot run spread takes it
-       also from those that come later in the plan; it might wait for ever otherwise.
-    4. The rest, spread, fills servers in part used, and so do job groups whose plan says spread. Who cannot
-       run spread is left out.
-    On a type without a spread slot there is nothing to lose, and the first two steps place everybody.
+       if that gains more than their moves, and its own, cost. A job group that cannot run scattered takes
+       it also from those that come later in the plan; it might wait for ever otherwise.
+    4. The rest, scattered, fills servers in part used, and so do job groups whose plan says scattered. Who
+       cannot run scattered is left out.
+    On a type without a scattered slot there is nothing to lose, and the first two steps place everybody.
 
-    job group, slot: (running,) the plan in order of choice; scale: (groups,); old_*: the round before,
-    old_unit holding rows of today's job groups, -1 where the job group has left; works: (devices,); draws_on,
-    sibling, spread: (slots,) accelerator type, the slot of the other locality (-1 = none), is it the
-    spread one; fewest: as ``Cluster.fewest_servers``. For each row of the plan: fallback, rate on the
-    sibling over rate on the slot; gain, device-seconds won by being consolidated; cost, device-seconds
-    that a move loses.
     Returns (order, first, devices, kept, slot): the rows that run, and for each its devices, whether
     they are those of the round before, and the slot that they make.
     """
-    n, nodes, types = len(group), device_node[-1] + 1, device_type[-1] + 1
-    first = np.zeros(n + 1, np.int64)
-    for i in range(n):
-        first[i + 1] = first[i] + scale[group[i]]
-    node_first = np.full(nodes + 1, len(device_node), np.int64)
-    size = np.zeros(nodes, np.int64)
-    begin, end = np.full(types, nodes, np.int64), np.zeros(types, np.int64)  # nodes of a type
-    for d in range(len(device_node)):
-        node, accelerator_index = device_node[d], device_type[d]
-        node_first[node] = min(node_first[node], d)
-        begin[accelerator_index], end[accelerator_index] = (
-            min(begin[accelerator_index], node),
-            max(end[accelerator_index], node + 1),
-        )
-        size[node] += works[d]
-    owner = np.where(works, _FREE, _BROKEN)
-    devices, state = np.zeros(first[n], np.int64), np.full(n, _OUT)
-    books = (first, devices, owner, size.copy(), state, device_node, node_first, size)
-
-    low, high, full = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    apart, fixed = np.empty(n, np.bool_), np.empty(n, np.bool_)
-    was = np.full(groups, -1, np.int64)
-    for i in range(len(old_group)):
-        if old_group[i] >= 0:
-            was[old_group[i]] = i
-    for i in range(n):
-        accelerator_index, w = accelerator_of_slot[slot[i]], was[group[i]]
-        low[i], high[i] = begin[accelerator_index], end[accelerator_index]
-        apart[i], fixed[i] = spread[slot[i]], sibling[slot[i]] < 0
-        full[i] = fewest[accelerator_index, scale[group[i]]]
-        if w >= 0 and accelerator_of_slot[old_slot[w]] == accelerator_index:
-            _keep(i, old_devices[old_first[w] : old_first[w + 1]], books)
-
-    by_size = np.argsort(-scale[group], kind="mergesort")
-    for i in by_size:
-        if state[i] == _OUT and not apart[i]:
-            everywhere = nodes if fixed[i] else full[i]
-            _pack_into_free(i, low[i], high[i], everywhere, 1.0, books)
-
-    for i in by_size:
-        if apart[i] or fixed[i] or (state[i] != _OUT and _servers(i, books) <= full[i]):
-            continue
-        old = devices[first[i] : first[i + 1]].copy()
-        had, budget = state[i], gain[i]
-        if had != _OUT:
-            budget -= cost[i] if had == _KEPT else 0.0
-            _release(i, books)
-        done = _pack_into_free(i, low[i], high[i], full[i], budget, books)
-        if not done and budget > 0:
-            done = _make_room(i, budget, False, by_size, low, high, full, apart, books, cost)
-        if not done and fallback[i] <= 0:
-            done = _make_room(i, np.inf, True, by_size, low, high, full, apart, books, cost)
-        if not done and had != _OUT:
-            _keep(i, old, books)
-            state[i] = had
-
-    for i in by_size:
-        if state[i] != _OUT:
-            continue
-        if not apart[i] and _pack_into_free(i, low[i], high[i], full[i], 1.0, books):
-            continue
-        if apart[i] or fallback[i] > 0:
-            _scatter(i, low[i], high[i], books)
-    return _result(slot, sibling, spread, full, books)
+    at = _vacant(plan, devices)
+    rows = _read_rows(plan, devices, slots, fewest)
+    _keep_old(plan, before, slots, at)
+    _place_new(rows, at)
+    for i in rows.by_size:
+        is_consolidated = at.state[i] != _OUT and _servers(i, at) <= rows.fewest[i]
+        if not (rows.scattered[i] or rows.anywhere[i] or is_consolidated):
+            _improve(i, rows, stakes, at)
+    _place_rest(rows, stakes, at)
+    return _result(plan.slot, slots, rows, at)

@@ -1,0 +1,49 @@
+"""What a rule of placement is given: the plan, the round before, and the devices there are.
+
+A device id is a position; the devices of a node, and the nodes of a type, are neighbours.
+"""
+
+from typing import NamedTuple
+
+from fairlead.model.jit_records import Bools1, Floats1, Ints1
+
+
+class PlannedGroups(NamedTuple):
+    """The job groups that are to run, in the order in which they were chosen."""
+
+    group: Ints1  # (running,) rows of the ledger's job groups
+    slot: Ints1  # (running,) slot types
+    scale: Ints1  # (groups,) devices of each job group of the ledger
+
+
+class PreviousRound(NamedTuple):
+    """Who ran where: job group i held devices[first[i]:first[i + 1]]."""
+
+    group: Ints1  # (previous,) rows of today's job groups, -1 = the job group has left
+    slot: Ints1  # (previous,)
+    first: Ints1  # (previous + 1,)
+    devices: Ints1  # (devices of all of them,)
+
+
+class Devices(NamedTuple):
+    """The cluster's devices by id."""
+
+    accelerator: Ints1  # (devices,) index of the accelerator type, non-decreasing
+    node: Ints1  # (devices,) non-decreasing
+    works: Bools1  # (devices,)
+
+
+class SlotTypes(NamedTuple):
+    """An accelerator type with a locality each."""
+
+    accelerator: Ints1  # (slots,) index of the accelerator type
+    sibling: Ints1  # (slots,) the slot of the other locality, -1 = locality does not matter
+    scattered: Bools1  # (slots,) is it that of job groups on more servers than they need?
+
+
+class Stakes(NamedTuple):
+    """What each row of the plan wins and loses by a move."""
+
+    fallback: Floats1  # (running,) rate on the sibling over rate on the slot, 0 = cannot run there
+    gain: Floats1  # (running,) device-seconds won by being consolidated
+    cost: Floats1  # (running,) device-seconds that a move loses
