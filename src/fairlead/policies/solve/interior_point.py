@@ -20,7 +20,7 @@ import numpy as np
 
 from fairlead.model.arrays import Floats
 from fairlead.model.jit import kernel
-from fairlead.model.jit_records import Floats1, Floats2, Ints1
+from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1
 from fairlead.policies.solve.dense_linear_algebra import (
     max_step,
     solve_general,
@@ -28,7 +28,7 @@ from fairlead.policies.solve.dense_linear_algebra import (
 )
 
 STEPS = 100
-CENTRING = 5  # steps to the middle of the optimal face ...
+CENTRING = 5  # steps to the analytic centre of the optimal face ...
 CENTRE_FROM = 1e-4  # ... when the gap is this small
 _STEP = 0.99  # part of the way to the boundary
 _FLOOR = 1e-14  # rounding must not put a value on the boundary
@@ -45,7 +45,7 @@ class MaxMinClasses(NamedTuple):
 
 
 class _Iterate(NamedTuple):
-    """A point, a step from it, or what the products are to change by; see the module's layout."""
+    """A point, or a step from it; see the module's layout."""
 
     primal: Floats2  # (classes, slots + 2)
     dual: Floats2  # (classes, slots + 2)
@@ -68,55 +68,88 @@ def _products(point: _Iterate, count: Floats) -> float:
     return total
 
 
-@kernel("f8(MaxMinClasses, _Iterate, f8, f8[:,::1], f8[::1], _Iterate)")
-def _newton(
-    classes: MaxMinClasses,
-    point: _Iterate,
-    t: float,
-    target: Floats,
-    free_target: Floats,
-    step: _Iterate,
-) -> float:
-    """One Newton step, into ``step``; returns that of t. target, free_target: the change wanted of each
-    product, (classes, slots + 2) and (types,)."""
-    worth, count, scale = classes.worth, classes.class_size, classes.scale
-    accelerator_of_slot, capacity = classes.accelerator_of_slot, classes.capacity
-    primal, dual, free, price = point
-    d_primal, d_dual, d_free, d_price = step
-    n_classes, slots = worth.shape
-    types = len(capacity)
-    level, spare = slots, slots + 1  # columns of the two slacks
-    size = types + 1
-    system, right = np.zeros((size, size)), np.zeros(size)
-    solved = np.empty((n_classes, slots, types + 2))  # dx = [0] + [1] dt + sum_k [2 + k] dprice_k
-    residual = np.empty((n_classes, 2))  # of the level and time rows
-    h, along = np.empty((slots, slots)), np.empty(types + 2)
+class _Target(NamedTuple):
+    """What the complementarity products are to change by."""
+
+    products: Floats2  # (classes, slots + 2) of primal and dual variables
+    free: Floats1  # (types,) of unused devices and their price
+
+
+class _System(NamedTuple):
+    """A Newton system: what is eliminated class by class, and the small matrix that is left."""
+
+    target: _Target
+    solved: Floats3  # (classes, slots, types + 2): dx = [0] + [1] dt + sum_k [2 + k] dprice_k
+    residual: Floats2  # (classes, 2) of the level and time rows
+    matrix: Floats2  # (types + 1, types + 1) in the steps of the prices and of t
+    right: Floats1  # (types + 1,)
+    h: Floats2  # (slots, slots) scratch: the matrix of a class
+    along: Floats1  # (types + 2,) scratch: worth times solved
+
+
+@kernel("_System(MaxMinClasses, _Iterate, _Target)")
+def _empty_system(classes: MaxMinClasses, point: _Iterate, target: _Target) -> _System:
+    """The system with no class in it."""
+    n_classes, slots = classes.worth.shape
+    types = len(classes.capacity)
+    matrix, right = np.zeros((types + 1, types + 1)), np.zeros(types + 1)
     right[types] = 1.0
     for k in range(types):
-        system[k, k] = free[k] / price[k]
-        right[k] = free_target[k] / price[k] + free[k] - capacity[k]
-    for c in range(n_classes):
+        matrix[k, k] = point.free[k] / point.price[k]
+        right[k] = target.free[k] / point.price[k] + point.free[k] - classes.capacity[k]
+    return _System(
+        target=target,
+        solved=np.empty((n_classes, slots, types + 2)),
+        residual=np.empty((n_classes, 2)),
+        matrix=matrix,
+        right=right,
+        h=np.empty((slots, slots)),
+        along=np.empty(types + 2),
+    )
+
+
+@kernel("void(f8, MaxMinClasses, _Iterate, _System)")
+def _solve_classes(t: float, classes: MaxMinClasses, point: _Iterate, system: _System) -> None:
+    """The steps of all classes without their level rows, into ``system.solved``."""
+    worth, scale, price = classes.worth, classes.scale, point.price
+    primal, dual, products = point.primal, point.dual, system.target.products
+    solved, residual, h = system.solved, system.residual, system.h
+    accelerator_of_slot, slots = classes.accelerator_of_slot, worth.shape[1]
+    level, spare = slots, slots + 1  # columns of the two slacks
+    for c in range(len(worth)):
         residual[c, 0] = primal[c, level] + t
         residual[c, 1] = primal[c, spare] - 1.0
         for j in range(slots):
             residual[c, 0] -= worth[c, j] * primal[c, j]
             residual[c, 1] += primal[c, j]
-        a, b = dual[c, level] / primal[c, level], dual[c, spare] / primal[c, spare]
-        one = (target[c, level] + dual[c, level] * residual[c, 0]) / primal[c, level]
-        two = (target[c, spare] + dual[c, spare] * residual[c, 1]) / primal[c, spare]
-        # h = diagonal + b 1 1'. The level row adds a w w', by Sherman and Morrison's formula, for a grows
-        # without bound and would cancel.
+        b = dual[c, spare] / primal[c, spare]
+        two = (products[c, spare] + dual[c, spare] * residual[c, 1]) / primal[c, spare]
+        # h = diagonal + b 1 1'
         for j in range(slots):
             cost = dual[c, spare] + scale[c] * price[accelerator_of_slot[j]]
             r_dual = cost - worth[c, j] * dual[c, level] - dual[c, j]
             solved[c, j, :] = 0.0
-            solved[c, j, 0] = target[c, j] / primal[c, j] - r_dual - two
+            solved[c, j, 0] = products[c, j] / primal[c, j] - r_dual - two
             solved[c, j, 1] = worth[c, j]
             solved[c, j, 2 + accelerator_of_slot[j]] = -scale[c]
             for i in range(slots):
                 h[j, i] = b
             h[j, j] += dual[c, j] / primal[c, j]
         solve_spd(h, solved[c])
+
+
+@kernel("void(MaxMinClasses, _Iterate, _System)")
+def _add_level_rows(classes: MaxMinClasses, point: _Iterate, system: _System) -> None:
+    """Add a w w' to the matrix of each class, by Sherman and Morrison's formula, for a grows without bound
+    and would cancel; and to the row of t what it gives."""
+    worth, count, along, solved = classes.worth, classes.class_size, system.along, system.solved
+    primal, dual, products = point.primal, point.dual, system.target.products
+    residual, matrix, right = system.residual, system.matrix, system.right
+    slots, types = worth.shape[1], len(classes.capacity)
+    level = slots
+    for c in range(len(worth)):
+        a = dual[c, level] / primal[c, level]
+        one = (products[c, level] + dual[c, level] * residual[c, 0]) / primal[c, level]
         for q in range(types + 2):
             along[q] = 0.0
             for j in range(slots):
@@ -130,22 +163,39 @@ def _newton(
                 solved[c, j, q] -= alpha * along[q] * z
             solved[c, j, 1] = alpha * z
         right[types] += count[c] * (alpha * along[0] - one / stiff - dual[c, level])
-        system[types, types] += count[c] * alpha
+        matrix[types, types] += count[c] * alpha
         for q in range(types):
-            system[types, q] -= count[c] * alpha * along[2 + q]
+            matrix[types, q] -= count[c] * alpha * along[2 + q]
+
+
+@kernel("void(MaxMinClasses, _Iterate, _System)")
+def _add_devices(classes: MaxMinClasses, point: _Iterate, system: _System) -> None:
+    """Add what the classes use of the devices to the small matrix."""
+    slots, types = classes.worth.shape[1], len(classes.capacity)
+    count, scale, primal = classes.class_size, classes.scale, point.primal
+    solved, matrix, right = system.solved, system.matrix, system.right
+    accelerator_of_slot = classes.accelerator_of_slot
+    for c in range(len(solved)):
         use = count[c] * scale[c]
         for j in range(slots):
             k = accelerator_of_slot[j]
             right[k] += use * (solved[c, j, 0] + primal[c, j])
-            system[k, types] -= use * solved[c, j, 1]
+            matrix[k, types] -= use * solved[c, j, 1]
             for q in range(types):
-                system[k, q] -= use * solved[c, j, 2 + q]
-    solve_general(system, right.reshape(size, 1))
-    dt = right[types]
-    for k in range(types):
-        d_price[k] = right[k]
-        d_free[k] = (free_target[k] - free[k] * d_price[k]) / price[k]
-    for c in range(n_classes):
+                matrix[k, q] -= use * solved[c, j, 2 + q]
+
+
+@kernel("void(f8, MaxMinClasses, _Iterate, _System, _Iterate)")
+def _step_classes(
+    dt: float, classes: MaxMinClasses, point: _Iterate, system: _System, step: _Iterate
+) -> None:
+    """The steps of all classes, those of t and of the prices being known."""
+    worth, solved, residual = classes.worth, system.solved, system.residual
+    primal, dual, products = point.primal, point.dual, system.target.products
+    d_primal, d_dual, d_price = step.primal, step.dual, step.price
+    slots, types = worth.shape[1], len(classes.capacity)
+    level, spare = slots, slots + 1
+    for c in range(len(worth)):
         d_primal[c, level] = -dt - residual[c, 0]
         d_primal[c, spare] = -residual[c, 1]
         for j in range(slots):
@@ -156,7 +206,26 @@ def _newton(
             d_primal[c, level] += worth[c, j] * change
             d_primal[c, spare] -= change
         for i in range(slots + 2):
-            d_dual[c, i] = (target[c, i] - dual[c, i] * d_primal[c, i]) / primal[c, i]
+            d_dual[c, i] = (products[c, i] - dual[c, i] * d_primal[c, i]) / primal[c, i]
+
+
+@kernel("f8(MaxMinClasses, _Iterate, f8, _Target, _Iterate)")
+def _newton(
+    classes: MaxMinClasses, point: _Iterate, t: float, target: _Target, step: _Iterate
+) -> float:
+    """One Newton step, into ``step``; returns that of t."""
+    types, free, price = len(classes.capacity), point.free, point.price
+    system = _empty_system(classes, point, target)
+    _solve_classes(t, classes, point, system)
+    _add_level_rows(classes, point, system)
+    _add_devices(classes, point, system)
+    right = system.right
+    solve_general(system.matrix, right.reshape(types + 1, 1))
+    dt = right[types]
+    for k in range(types):
+        step.price[k] = right[k]
+        step.free[k] = (target.free[k] - free[k] * step.price[k]) / price[k]
+    _step_classes(dt, classes, point, system, step)
     return float(dt)
 
 
@@ -226,9 +295,9 @@ def max_min(classes: MaxMinClasses, tolerance: float) -> tuple[Floats, Floats, F
         mu /= pairs
         if gap < CENTRE_FROM and centred < CENTRING:
             centred += 1
-            target, free_target = mu - primal * dual, mu - free * price
+            target = _Target(mu - primal * dual, mu - free * price)
         else:
-            _newton(classes, point, t, -primal * dual, -free * price, step)
+            _newton(classes, point, t, _Target(-primal * dual, -free * price), step)
             forward, backward = _reach(point, step)
             after = _products(
                 _Iterate(
@@ -240,9 +309,11 @@ def max_min(classes: MaxMinClasses, tolerance: float) -> tuple[Floats, Floats, F
                 count,
             )
             goal = mu * (after / pairs / mu) ** 3
-            target = goal - primal * dual - step.primal * step.dual
-            free_target = goal - free * price - step.free * step.price
-        dt = _newton(classes, point, t, target, free_target, step)
+            target = _Target(
+                goal - primal * dual - step.primal * step.dual,
+                goal - free * price - step.free * step.price,
+            )
+        dt = _newton(classes, point, t, target, step)
         forward, backward = _reach(point, step)
         forward, backward = min(1.0, _STEP * forward), min(1.0, _STEP * backward)
         t += forward * dt

@@ -23,7 +23,7 @@ import numpy as np
 
 from fairlead.model.arrays import Floats
 from fairlead.model.jit import kernel
-from fairlead.model.jit_records import Floats1, Floats2, Ints1
+from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1
 from fairlead.policies.solve.dense_linear_algebra import solve_general
 
 STEPS = 200
@@ -98,26 +98,45 @@ def surplus(jobs: NashMarket, throughput: Floats, price: Floats) -> float:
     return float(rent.sum() + price @ jobs.capacity - weight.sum())
 
 
-@kernel("void(NashMarket, _Iterate, f8, _Iterate)")
-def _newton(market: NashMarket, point: _Iterate, goal: float, step: _Iterate) -> None:
-    """One Newton step as relative changes, into ``step``. goal: what products per unit of weight go to."""
-    rate, weight, count, scale, accelerator_of_slot, capacity = market
-    primal, dual, free, price = point
-    up, up_dual, up_free, up_price = step
-    classes, slots = rate.shape
-    types = len(capacity)
-    made, spare = slots, slots + 1
-    size = slots + 2
-    jobs = count.sum()
-    solved = np.empty((classes, size, types + 1))  # change = [0] + sum_k [1 + k] change of price k
-    matrix = np.empty((size, size))
-    system, right = np.zeros((types, types)), np.zeros((types, 1))
+class _System(NamedTuple):
+    """A Newton system: what is eliminated class by class, and the small matrix that is left."""
+
+    solved: (
+        Floats3  # (classes, slots + 2, types + 1): change = [0] + sum_k [1 + k] change of price k
+    )
+    aim: Floats1  # (classes,) what the products of a class go to
+    prices: Floats2  # (types, types) in the changes of the prices
+    right: Floats2  # (types, 1)
+    matrix: Floats2  # (slots + 2, slots + 2) scratch: that of a class
+
+
+@kernel("_System(NashMarket, _Iterate, f8)")
+def _empty_system(market: NashMarket, point: _Iterate, goal: float) -> _System:
+    """The system with no class in it."""
+    classes, slots = market.rate.shape
+    types = len(market.capacity)
+    prices, right = np.zeros((types, types)), np.zeros((types, 1))
     for k in range(types):
-        system[k, k] = free[k] * price[k]
-        right[k, 0] = goal / types - price[k] * capacity[k]
-    for c in range(classes):
-        side = solved[c]
-        aim = goal / weight[c] / jobs
+        prices[k, k] = point.free[k] * point.price[k]
+        right[k, 0] = goal / types - point.price[k] * market.capacity[k]
+    return _System(
+        solved=np.empty((classes, slots + 2, types + 1)),
+        aim=goal / market.weight / market.class_size.sum(),
+        prices=prices,
+        right=right,
+        matrix=np.empty((slots + 2, slots + 2)),
+    )
+
+
+@kernel("void(NashMarket, _Iterate, _System)")
+def _solve_classes(market: NashMarket, point: _Iterate, system: _System) -> None:
+    """The changes of all classes, into ``system.solved``."""
+    rate, weight, scale = market.rate, market.weight, market.scale
+    primal, dual, price, matrix = point.primal, point.dual, point.price, system.matrix
+    accelerator_of_slot, slots = market.accelerator_of_slot, rate.shape[1]
+    made, spare = slots, slots + 1
+    for c in range(len(rate)):
+        side, aim = system.solved[c], system.aim[c]
         side[:] = 0.0
         matrix[:] = 0.0
         throughput = time = 0.0
@@ -142,19 +161,33 @@ def _newton(market: NashMarket, point: _Iterate, goal: float, step: _Iterate) ->
         side[made, 0] = 1.0 - dual[c, made] * throughput
         side[spare, 0] = aim - dual[c, spare] * (1.0 - time)
         solve_general(matrix, side)
-        for j in range(slots):
+
+
+@kernel("void(NashMarket, _Iterate, _System)")
+def _add_devices(market: NashMarket, point: _Iterate, system: _System) -> None:
+    """Add what the classes pay for devices to the matrix of prices."""
+    count, scale, primal, price = market.class_size, market.scale, point.primal, point.price
+    accelerator_of_slot, types = market.accelerator_of_slot, len(market.capacity)
+    solved, right, prices = system.solved, system.right, system.prices
+    for c in range(len(count)):
+        for j in range(market.rate.shape[1]):
             k = accelerator_of_slot[j]
             pays = count[c] * scale[c] * price[k] * primal[c, j]
-            right[k, 0] += pays * (1.0 + side[j, 0])
+            right[k, 0] += pays * (1.0 + solved[c, j, 0])
             for q in range(types):
-                system[k, q] -= pays * side[j, 1 + q]
-    solve_general(system, right)
-    for k in range(types):
-        up_price[k] = right[k, 0]
-        up_free[k] = goal / types / (free[k] * price[k]) - 1.0 - up_price[k]
+                prices[k, q] -= pays * solved[c, j, 1 + q]
+
+
+@kernel("void(NashMarket, _Iterate, _System, _Iterate)")
+def _step_classes(market: NashMarket, point: _Iterate, system: _System, step: _Iterate) -> None:
+    """The steps of all classes, those of the prices being known."""
+    primal, dual, solved, aims = point.primal, point.dual, system.solved, system.aim
+    up, up_dual, up_price, rate = step.primal, step.dual, step.price, market.rate
+    classes, slots = rate.shape
+    types = len(market.capacity)
     for c in range(classes):
-        aim = goal / weight[c] / jobs
-        for i in range(size):
+        aim = aims[c]
+        for i in range(slots + 2):
             change = solved[c, i, 0]
             for q in range(types):
                 change += solved[c, i, 1 + q] * up_price[q]
@@ -164,8 +197,22 @@ def _newton(market: NashMarket, point: _Iterate, goal: float, step: _Iterate) ->
                     up_dual[c, i] = aim / (primal[c, i] * dual[c, i]) - 1.0 - change
             else:
                 up_dual[c, i] = change
-                target = 1.0 if i == made else aim
+                target = 1.0 if i == slots else aim
                 up[c, i] = target / (primal[c, i] * dual[c, i]) - 1.0 - change
+
+
+@kernel("void(NashMarket, _Iterate, f8, _Iterate)")
+def _newton(market: NashMarket, point: _Iterate, goal: float, step: _Iterate) -> None:
+    """One Newton step as relative changes, into ``step``. goal: what products per unit of weight go to."""
+    types, free, price = len(market.capacity), point.free, point.price
+    system = _empty_system(market, point, goal)
+    _solve_classes(market, point, system)
+    _add_devices(market, point, system)
+    solve_general(system.prices, system.right)
+    for k in range(types):
+        step.price[k] = system.right[k, 0]
+        step.free[k] = goal / types / (free[k] * price[k]) - 1.0 - step.price[k]
+    _step_classes(market, point, system, step)
 
 
 @kernel("f8(f8[::1])")
@@ -179,6 +226,7 @@ def _reach(up: Floats) -> float:
 
 @kernel("void(f8[::1], f8[::1], f8)")
 def _move(value: Floats, up: Floats, part: float) -> None:
+    """Make a part of a step of relative changes ``up``, in place, within the boundary."""
     for i in range(len(value)):
         value[i] = max(_FLOOR, value[i] * (1.0 + part * up[i]))
 
