@@ -1,91 +1,117 @@
-"""Book what a round did. One pass in a fixed order, so that every sum is the same to the last bit."""
+"""Enter what a round did in the ledger. One pass in a fixed order, so that every sum is the same to the last
+bit."""
 
-from fairlead.model.arrays import Floats, Ints
+from typing import NamedTuple
+
 from fairlead.model.commands import JobEnd
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Floats2, Ints1, Ints2
 
 _FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(RoundOutcome.ENDED)
 _COMPLETED, _DROPPED, _KILLED = int(JobEnd.COMPLETED), int(JobEnd.DROPPED), int(JobEnd.KILLED)
 
 
-@kernel(
-    "b1(i8[::1], i8[::1], i8[::1], f8[::1], f8[:,::1], f8[::1], i8[:,::1], f8, i8[:,::1], f8[::1], f8[::1],"
-    " i8[::1], f8[::1], i8, f8[:,::1], f8[::1], i8[::1], f8[::1], f8[::1], f8[::1])",
-)
-def apply_round_report(
-    order: Ints,
-    group: Ints,
-    slot: Ints,
-    worth: Floats,
-    steps: Floats,
-    finish_s: Floats,
-    outcome: Ints,
-    from_s: float,
-    group_members: Ints,
-    total: Floats,
-    done: Floats,
-    fails: Ints,
-    ran_s: Floats,
-    max_failures: int,
-    received_s: Floats,
-    allocated_s: Floats,
-    end: Ints,
-    end_s: Floats,
-    start_s: Floats,
-    limit_s: Floats,
-) -> bool:
-    """Book a round in place; True if an attempt failed.
+class RowsReported(NamedTuple):
+    """A round as it was planned, and what is reported of it, row by row."""
 
-    order, job group, slot, worth, finish_s: (running,), job group -1 where a job group has left meanwhile,
-    slot as it
-    was planned, -1 where there is no such slot any more (then steps count, and time is booked nowhere),
-    worth a second of the way it ran over one as planned; steps, outcome: (running, width);
-    group_members: (groups, width); total, done, fails, ran_s, end, end_s: (jobs,); received_s: (groups,
-    slots);
-    handed_out_s: (slots,); start_s: (running,) seconds of a start, which do not count; limit_s: (jobs,)
-    run time above which a job counts as completed. A job group is booked whole or, when an attempt failed or
-    its node was lost, not at all.
+    group: Ints1  # (running,) row of the ledger's job groups, -1 = it has left meanwhile
+    slot: Ints1  # (running,) as planned; -1 = there is no such slot any more: steps count, time does not
+    worth: Floats1  # (running,) a second on the slot where it ran, in seconds on the planned one
+    steps: Floats2  # (running, width)
+    outcome: Ints2  # (running, width) of ``RoundOutcome``
+    finish_s: Floats1  # (running,)
+    start_s: Floats1  # (running,) seconds that a start took and that do not count
+
+
+class GroupAccounts(NamedTuple):
+    """Job groups of the ledger, and the time that they and the slots have been given."""
+
+    members: Ints2  # (groups, width) rows of jobs, -1 = none
+    received_s: Floats2  # (groups, slots)
+    allocated_s: Floats1  # (slots,)
+
+
+class JobAccounts(NamedTuple):
+    """Jobs of the ledger, and how they end."""
+
+    total: Floats1  # (jobs,) steps
+    done: Floats1  # (jobs,) steps
+    ran_s: Floats1  # (jobs,)
+    limit_s: Floats1  # (jobs,) run time above which a job counts as completed
+    fails: Ints1  # (jobs,) failed attempts in a row
+    end: Ints1  # (jobs,) of ``JobEnd``, 0 = it goes on
+    end_s: Floats1  # (jobs,)
+
+
+@kernel("b1(i8, i8, i8, RowsReported, GroupAccounts)")
+def _has(outcome: int, i: int, u: int, rows: RowsReported, groups: GroupAccounts) -> bool:
+    """Does row i report this outcome of a member of job group u?"""
+    found = False
+    for k in range(groups.members.shape[1]):
+        if groups.members[u, k] >= 0:
+            found = found or rows.outcome[i, k] == outcome
+    return found
+
+
+@kernel("void(i8, f8, i8, JobAccounts)")
+def _count_failure(j: int, finish_s: float, max_failures: int, jobs: JobAccounts) -> None:
+    """An attempt of job j alone failed."""
+    jobs.fails[j] += 1
+    if jobs.fails[j] >= max_failures:  # with no steps left it can do none
+        jobs.end[j] = _DROPPED if jobs.total[j] > jobs.done[j] else _COMPLETED
+        jobs.end_s[j] = finish_s
+
+
+@kernel("void(i8, i8, i8, f8, RowsReported, JobAccounts)")
+def _add_run(j: int, i: int, k: int, ran_s: float, rows: RowsReported, jobs: JobAccounts) -> None:
+    """Job j, member k of row i, ran so long."""
+    jobs.ran_s[j] += ran_s
+    jobs.done[j] += rows.steps[i, k]
+    if jobs.total[j] - jobs.done[j] <= 0 or jobs.ran_s[j] > jobs.limit_s[j]:
+        jobs.end[j] = _COMPLETED
+        jobs.end_s[j] = rows.finish_s[i]
+    elif rows.outcome[i, k] == _ENDED:
+        jobs.end[j] = _KILLED
+        jobs.end_s[j] = rows.finish_s[i]
+
+
+@kernel("b1(i8[::1], f8, i8, RowsReported, GroupAccounts, JobAccounts)")
+def apply_round_report(
+    order: Ints1,
+    from_s: float,
+    max_failures: int,
+    rows: RowsReported,
+    groups: GroupAccounts,
+    jobs: JobAccounts,
+) -> bool:
+    """Enter a round in the accounts, in place; True if an attempt failed.
+
+    order: (running,) in which rows are entered; from_s: when the round began; max_failures: failed attempts
+    in a row that drop a job. A job group is entered whole or, when an attempt failed or its node was lost,
+    not at all.
     """
+    members = groups.members
     failure = False
     for i in order:
-        u = group[i]
-        if u < 0:
+        u = rows.group[i]
+        if u < 0 or _has(_LOST, i, u, rows, groups):
             continue
-        failed = False
-        lost = False
-        for k in range(group_members.shape[1]):
-            if group_members[u, k] >= 0:
-                failed = failed or outcome[i, k] == _FAILED
-                lost = lost or outcome[i, k] == _LOST
-        alone = group_members.shape[1] == 1 or group_members[u, 1] < 0
-        if lost:
-            continue
-        if failed:
+        alone = members.shape[1] == 1 or members[u, 1] < 0
+        if _has(_FAILED, i, u, rows, groups):
             failure = True
             if alone:
-                j = group_members[u, 0]
-                fails[j] += 1
-                if fails[j] >= max_failures:  # with no steps left it can do none
-                    end[j] = _DROPPED if total[j] > done[j] else _COMPLETED
-                    end_s[j] = finish_s[i]
+                _count_failure(members[u, 0], rows.finish_s[i], max_failures, jobs)
             continue
-        lasted = finish_s[i] - from_s - start_s[i]
-        for k in range(group_members.shape[1]):
-            j = group_members[u, k]
+        lasted_s = rows.finish_s[i] - from_s - rows.start_s[i]
+        for k in range(members.shape[1]):
+            j = members[u, k]
             if j < 0:
                 continue
             if alone:
-                fails[j] = 0
-            ran_s[j] += lasted
-            done[j] += steps[i, k]
-            if total[j] - done[j] <= 0 or ran_s[j] > limit_s[j]:
-                end[j] = _COMPLETED
-                end_s[j] = finish_s[i]
-            elif outcome[i, k] == _ENDED:
-                end[j] = _KILLED
-                end_s[j] = finish_s[i]
-        if slot[i] >= 0:
-            received_s[u, slot[i]] += lasted * worth[i]
-            allocated_s[slot[i]] += lasted
+                jobs.fails[j] = 0
+            _add_run(j, i, k, lasted_s, rows, jobs)
+        if rows.slot[i] >= 0:
+            groups.received_s[u, rows.slot[i]] += lasted_s * rows.worth[i]
+            groups.allocated_s[rows.slot[i]] += lasted_s
     return failure

@@ -53,7 +53,12 @@ from fairlead.scheduler.core.paused_jobs import (
     retire_paused,
 )
 from fairlead.scheduler.core.rate_beliefs import RateBeliefs
-from fairlead.scheduler.core.round_reports import apply_round_report
+from fairlead.scheduler.core.round_reports import (
+    GroupAccounts,
+    JobAccounts,
+    RowsReported,
+    apply_round_report,
+)
 from fairlead.scheduler.core.running import ActiveRound
 from fairlead.scheduler.core.snapshots import make_snapshot
 from fairlead.scheduler.mechanism.settings import MechanismSettings
@@ -280,27 +285,32 @@ class Scheduler:
         from_s = self.started_s
         if self.settings.charge_idle_gaps:
             from_s = 0.0 if self.last_end_s is None else self.last_end_s
+        uncharged_s = event.restart_s
+        if self.settings.charge_startup:
+            uncharged_s = np.zeros(len(event.finish_s))
         failed = apply_round_report(
             np.argsort(-event.finish_s, kind="stable"),
-            self.running.job_group,
-            self.running.planned,
-            self.running.worth,
-            event.steps,
-            event.finish_s,
-            event.outcome,
             from_s,
-            groups.members,
-            jobs.total,
-            jobs.done,
-            jobs.fails,
-            jobs.ran_s,
             self.settings.max_failures,
-            groups.received_s,
-            self.ledger.allocated_s,
-            end,
-            end_s,
-            np.zeros(len(event.finish_s)) if self.settings.charge_startup else event.restart_s,
-            jobs.limit_s,
+            RowsReported(
+                group=self.running.job_group,
+                slot=self.running.planned,
+                worth=self.running.worth,
+                steps=event.steps,
+                outcome=event.outcome,
+                finish_s=event.finish_s,
+                start_s=uncharged_s,
+            ),
+            GroupAccounts(groups.members, groups.received_s, self.ledger.allocated_s),
+            JobAccounts(
+                total=jobs.total,
+                done=jobs.done,
+                ran_s=jobs.ran_s,
+                limit_s=jobs.limit_s,
+                fails=jobs.fails,
+                end=end,
+                end_s=end_s,
+            ),
         )
         if failed:
             self.changed |= Change.JOBS
