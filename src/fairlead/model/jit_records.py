@@ -19,6 +19,7 @@ Floats3: TypeAlias = Annotated[Floats, "f8[:,:,::1]"]
 Ints1: TypeAlias = Annotated[Ints, "i8[::1]"]
 Ints2: TypeAlias = Annotated[Ints, "i8[:,::1]"]
 Bools1: TypeAlias = Annotated[Bools, "b1[::1]"]
+Bools2: TypeAlias = Annotated[Bools, "b1[:,::1]"]
 
 _SCALARS = {int: "i8", float: "f8", bool: "b1"}
 

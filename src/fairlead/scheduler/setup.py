@@ -15,8 +15,8 @@ from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.core.restore import restore_into
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.mechanism.checking import check_traits
+from fairlead.scheduler.mechanism.make_planner import make_planner
 from fairlead.scheduler.mechanism.settings import MechanismSettings
-from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def planner_of(
     check_policy(policy, name)
     if isinstance(policy, Policy):
         shuffler = random.Random(seed + 5)  # Gavel's stream for the order of types
-        return SharesPlanner(policy, profile, shuffler)
+        return make_planner(policy, profile, shuffler)
     raise ConfigError(f"{name!r} is neither a policy nor a planner")
 
 

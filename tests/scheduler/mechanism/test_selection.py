@@ -4,7 +4,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
 
-from fairlead.scheduler.mechanism.selection import select
+from fairlead.scheduler.mechanism.gavel_reference.type_by_type import select_type_by_type
+from fairlead.scheduler.mechanism.selection import Candidates, Entries, select
 
 
 def by_sorting(
@@ -56,19 +57,9 @@ def test_selection_equals_a_stable_sort(seed: int, type_by_type: bool, packed: b
     eligible = rng.random((len(table), slots)) < 0.8
     capacity = rng.integers(0, 12, slots)
     order = rng.permutation(slots)
-    first, second, third = keys
-    group, slot = select(
-        first,
-        second,
-        third,
-        eligible,
-        table,
-        scale,
-        capacity,
-        np.arange(slots),
-        order,
-        type_by_type,
-        jobs,
-    )
+    entries = Entries(keys[0], keys[1], keys[2], eligible)
+    candidates = Candidates(table, scale, np.arange(slots))
+    rule = select_type_by_type if type_by_type else select
+    group, slot = rule(entries, candidates, capacity, order, jobs)
     expected = by_sorting(keys, eligible, table, scale, capacity, order, type_by_type)
     assert list(zip(group.tolist(), slot.tolist(), strict=True)) == expected

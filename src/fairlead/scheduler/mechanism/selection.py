@@ -1,30 +1,73 @@
 """Choose who runs: the best entries first, until the devices are gone.
 
-An entry is a (group, slot). Sorting all of them costs more than needed, for the devices run out long
-before the entries do; a heap per queue yields them in the order of a full stable sort.
+An entry is a job group on a slot type. Sorting all of them costs more than needed, for the devices run out
+long before the entries do; a heap yields them in the order of a full stable sort.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.arrays import Bools, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Bools1, Bools2, Floats1, Floats2, Ints1, Ints2
 
 
-@kernel("b1(i8, i8, f8[::1], f8[::1], f8[::1])", inline="always")
-def _before(a: int, b: int, first: Floats, second: Floats, third: Floats) -> bool:
+class Entries(NamedTuple):
+    """The order in which entries are chosen: by falling keys, ``first`` before ``second`` and ``third``."""
+
+    first: Floats2  # (groups, slots)
+    second: Floats2  # (groups, slots)
+    third: Floats2  # (groups, slots)
+    eligible: Bools2  # (groups, slots) may the job group run there?
+
+
+class Candidates(NamedTuple):
+    """What the job groups need, and where their devices come from."""
+
+    members: Ints2  # (groups, width) rows of jobs, -1 = none
+    scale: Ints1  # (groups,) devices
+    accelerator_of_slot: Ints1  # (slots,)
+
+
+class Chosen(NamedTuple):
+    """What has been chosen so far, and what is left. Filled in place."""
+
+    left: Ints1  # (types,) free devices
+    taken: Bools1  # (jobs,) is the job in a job group that runs?
+    group: Ints1  # (jobs,) job groups in the order in which they were chosen
+    slot: Ints1  # (jobs,) where
+
+
+class _Queue(NamedTuple):
+    """Entries by number, and the heap of those that wait. Next to each other, for reading them by job group
+    and slot would cost most of the time."""
+
+    heap: Ints1  # (entries,) numbers of entries, the best in front
+    group: Ints1  # (entries,)
+    slot: Ints1  # (entries,)
+    first: Floats1  # (entries,)
+    second: Floats1  # (entries,)
+    third: Floats1  # (entries,)
+    waiting: Ints2  # (types, largest scale + 1) entries in the heap
+
+
+@kernel("b1(i8, i8, _Queue)", inline="always")
+def _before(a: int, b: int, queue: _Queue) -> bool:
     """Does entry a come before entry b? Larger keys first, then the lower entry number."""
-    if first[a] != first[b]:
-        return first[a] > first[b]  # type: ignore[no-any-return]
-    if second[a] != second[b]:
-        return second[a] > second[b]  # type: ignore[no-any-return]
-    if third[a] != third[b]:
-        return third[a] > third[b]  # type: ignore[no-any-return]
+    if queue.first[a] != queue.first[b]:
+        return queue.first[a] > queue.first[b]  # type: ignore[no-any-return]
+    if queue.second[a] != queue.second[b]:
+        return queue.second[a] > queue.second[b]  # type: ignore[no-any-return]
+    if queue.third[a] != queue.third[b]:
+        return queue.third[a] > queue.third[b]  # type: ignore[no-any-return]
     return a < b
 
 
-@kernel("void(i8[::1], i8, i8, f8[::1], f8[::1], f8[::1])")
-def _sift(heap: Ints, start: int, size: int, first: Floats, second: Floats, third: Floats) -> None:
-    """Restore the heap below a position."""
+@kernel("void(_Queue, i8, i8)")
+def _sift(queue: _Queue, start: int, size: int) -> None:
+    """Restore the heap, of so many entries, below a position."""
+    heap = queue.heap
     i = start
     entry = heap[i]
     while True:
@@ -32,110 +75,143 @@ def _sift(heap: Ints, start: int, size: int, first: Floats, second: Floats, thir
         if child >= size:
             break
         right = child + 1
-        if right < size and _before(heap[right], heap[child], first, second, third):
+        if right < size and _before(heap[right], heap[child], queue):
             child = right
-        if not _before(heap[child], entry, first, second, third):
+        if not _before(heap[child], entry, queue):
             break
         heap[i] = heap[child]
         i = child
     heap[i] = entry
 
 
-@kernel(
-    "Tuple((i8[::1], i8[::1]))"
-    "(f8[:,::1], f8[:,::1], f8[:,::1], b1[:,::1], i8[:,::1], i8[::1], i8[::1], i8[::1], i8[::1],"
-    " b1, i8)",
-)
-def select(
-    first: Floats,
-    second: Floats,
-    third: Floats,
-    eligible: Bools,
-    group_members: Ints,
-    scale: Ints,
-    capacity: Ints,
-    accelerator_of_slot: Ints,
-    order: Ints,
-    type_by_type: bool,
-    jobs: int,
-) -> tuple[Ints, Ints]:
-    """The (group, slot) entries that run, in the order in which they were chosen.
+@kernel("b1(i8, i8[:,::1], b1[::1])")
+def _is_free(u: int, members: Ints, taken: Bools) -> bool:
+    """Is no member of the job group chosen already?"""
+    free = True
+    for k in range(members.shape[1]):
+        if members[u, k] >= 0 and taken[members[u, k]]:
+            free = False
+    return free
 
-    first, second, third: (groups, slots) keys, larger first; eligible: (groups, slots); member:
-    (groups, width) rows of jobs; scale: (groups,) devices; capacity: (types,) free devices; draws_on:
-    (slots,) type of each slot; order: slots in the order in which they are filled, or in which ties
-    are broken when there is one queue for all (type_by_type False).
-    """
-    groups, slots = eligible.shape
-    left = capacity.copy()
-    taken = np.zeros(jobs, np.bool_)
-    out_unit = np.empty(jobs, np.int64)
-    out_slot = np.empty(jobs, np.int64)
-    count = 0
-    untaken = jobs
+
+@kernel("_Queue(Candidates, i8, i8)")
+def _empty_queue(candidates: Candidates, slots: int, types: int) -> _Queue:
+    """Room for the entries of all job groups on so many slots."""
     largest = 1
-    for u in range(groups):
-        largest = max(largest, scale[u])
-    queues = slots if type_by_type else 1
-    most = groups if type_by_type else groups * slots
-    heap = np.empty(most, np.int64)
-    # Of the entries of a queue, side by side: reading them by job group and slot would cost most of the time.
-    group, slot = np.empty(most, np.int64), np.empty(most, np.int64)
-    key, tie, last = np.empty(most), np.empty(most), np.empty(most)
-    waiting = np.empty((len(capacity), largest + 1), np.int64)
-    for queue in range(queues):
-        size = 0
-        waiting[:] = 0
-        for position in range(queue if type_by_type else 0, queue + 1 if type_by_type else slots):
-            t = order[position]
-            room = left[accelerator_of_slot[t]]
-            if room == 0:
+    for u in range(len(candidates.scale)):
+        largest = max(largest, candidates.scale[u])
+    most = len(candidates.scale) * slots
+    return _Queue(
+        heap=np.empty(most, np.int64),
+        group=np.empty(most, np.int64),
+        slot=np.empty(most, np.int64),
+        first=np.empty(most),
+        second=np.empty(most),
+        third=np.empty(most),
+        waiting=np.zeros((types, largest + 1), np.int64),
+    )
+
+
+@kernel("i8(_Queue, i8[::1], Entries, Candidates, Chosen)")
+def _enqueue(
+    queue: _Queue, order: Ints, entries: Entries, candidates: Candidates, chosen: Chosen
+) -> int:
+    """Put in order those entries on the slots of ``order`` for which there are devices; how many they are."""
+    size = 0
+    for t in order:
+        accelerator = candidates.accelerator_of_slot[t]
+        free = chosen.left[accelerator]
+        if free == 0:
+            continue
+        for u in range(len(candidates.scale)):
+            scale = candidates.scale[u]
+            if not entries.eligible[u, t] or scale > free:
                 continue
-            for u in range(groups):
-                if not eligible[u, t] or scale[u] > room:
-                    continue
-                free = True
-                for k in range(group_members.shape[1]):
-                    if group_members[u, k] >= 0 and taken[group_members[u, k]]:
-                        free = False
-                if free:
-                    heap[size], group[size], slot[size] = size, u, t
-                    key[size], tie[size], last[size] = first[u, t], second[u, t], third[u, t]
-                    waiting[accelerator_of_slot[t], scale[u]] += 1
-                    size += 1
-        for i in range(size // 2 - 1, -1, -1):
-            _sift(heap, i, size, key, tie, last)
-        while size > 0:
-            entry = heap[0]
-            size -= 1
-            if size > 0:
-                heap[0] = heap[size]
-                _sift(heap, 0, size, key, tie, last)
-            u, t = group[entry], slot[entry]
-            accelerator_index = accelerator_of_slot[t]
-            waiting[accelerator_index, scale[u]] -= 1
-            free = True
-            for k in range(group_members.shape[1]):
-                if group_members[u, k] >= 0 and taken[group_members[u, k]]:
-                    free = False
-            if free and scale[u] <= left[accelerator_index]:
-                left[accelerator_index] -= scale[u]
-                for k in range(group_members.shape[1]):
-                    if group_members[u, k] >= 0:
-                        taken[group_members[u, k]] = True
-                        untaken -= 1
-                out_unit[count] = u
-                out_slot[count] = t
-                count += 1
-            elif scale[u] <= left[accelerator_index]:
+            if _is_free(u, candidates.members, chosen.taken):
+                queue.heap[size], queue.group[size], queue.slot[size] = size, u, t
+                queue.first[size], queue.second[size] = entries.first[u, t], entries.second[u, t]
+                queue.third[size] = entries.third[u, t]
+                queue.waiting[accelerator, scale] += 1
+                size += 1
+    for i in range(size // 2 - 1, -1, -1):
+        _sift(queue, i, size)
+    return size
+
+
+@kernel("b1(i8[:,::1], i8[::1])")
+def _any_fits(waiting: Ints, left: Ints) -> bool:
+    """Are there devices for an entry that waits?"""
+    largest = waiting.shape[1] - 1
+    for q in range(len(left)):
+        for s in range(1, min(largest, left[q]) + 1):
+            if waiting[q, s] > 0:
+                return True
+    return False
+
+
+@kernel("i8(i8, i8, i8[:,::1], Chosen, i8)")
+def _choose(u: int, t: int, members: Ints, chosen: Chosen, count: int) -> int:
+    """Enter a job group as number ``count`` of those that run; how many of its jobs that takes."""
+    jobs = 0
+    for k in range(members.shape[1]):
+        if members[u, k] >= 0:
+            chosen.taken[members[u, k]] = True
+            jobs += 1
+    chosen.group[count], chosen.slot[count] = u, t
+    return jobs
+
+
+@kernel("i8(i8[::1], i8, Entries, Candidates, Chosen)")
+def choose(
+    order: Ints, count: int, entries: Entries, candidates: Candidates, chosen: Chosen
+) -> int:
+    """Choose the best entries on the slots of ``order``, which breaks ties, until nothing fits. count: job
+    groups that run already; returns it after this."""
+    left = chosen.left
+    queue = _empty_queue(candidates, len(order), len(left))
+    size = _enqueue(queue, order, entries, candidates, chosen)
+    untaken = len(chosen.taken) - np.sum(chosen.taken)
+    while size > 0:
+        entry = queue.heap[0]
+        size -= 1
+        if size > 0:
+            queue.heap[0] = queue.heap[size]
+            _sift(queue, 0, size)
+        u, t = queue.group[entry], queue.slot[entry]
+        accelerator, scale = candidates.accelerator_of_slot[t], candidates.scale[u]
+        queue.waiting[accelerator, scale] -= 1
+        if scale <= left[accelerator]:
+            if not _is_free(u, candidates.members, chosen.taken):
                 continue
-            # Stop when nothing that is left fits, instead of emptying the queue.
-            fits = False
-            if untaken > 0:
-                for q in range(len(left)):
-                    for s in range(1, min(largest, left[q]) + 1):
-                        if waiting[q, s] > 0:
-                            fits = True
-            if not fits:
-                break
-    return out_unit[:count].copy(), out_slot[:count].copy()
+            left[accelerator] -= scale
+            untaken -= _choose(u, t, candidates.members, chosen, count)
+            count += 1
+        # Stop when nothing that is left fits, instead of emptying the queue.
+        if untaken == 0 or not _any_fits(queue.waiting, left):
+            break
+    return count
+
+
+@kernel("Chosen(i8[::1], i8)")
+def nothing_chosen(capacity: Ints, jobs: int) -> Chosen:
+    """All devices are free. capacity: (types,)."""
+    return Chosen(
+        left=capacity.copy(),
+        taken=np.zeros(jobs, np.bool_),
+        group=np.empty(jobs, np.int64),
+        slot=np.empty(jobs, np.int64),
+    )
+
+
+@kernel("Tuple((i8[::1], i8[::1]))(Entries, Candidates, i8[::1], i8[::1], i8)")
+def select(
+    entries: Entries, candidates: Candidates, capacity: Ints, order: Ints, jobs: int
+) -> tuple[Ints, Ints]:
+    """The job groups that run and their slots, in the order in which they were chosen: one queue for all.
+
+    capacity: (types,) free devices; order: (slots,) slots, the first one wins a tie; jobs: how many there
+    are.
+    """
+    chosen = nothing_chosen(capacity, jobs)
+    count = choose(order, 0, entries, candidates, chosen)
+    return chosen.group[:count].copy(), chosen.slot[:count].copy()

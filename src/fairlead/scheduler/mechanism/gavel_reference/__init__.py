@@ -1,0 +1,1 @@
+"""Rounds as Gavel's released simulator fills them, for the profiles that imitate it."""

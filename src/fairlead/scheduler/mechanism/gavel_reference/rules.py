@@ -1,0 +1,99 @@
+"""The rules of Gavel's mechanism (its release's scheduler), each a switch of ``MechanismSettings``."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fairlead.model.arrays import Ints
+from fairlead.model.plan import Accounts, Policy
+from fairlead.model.snapshot import Snapshot
+from fairlead.scheduler.mechanism.gavel_reference.type_by_type import (
+    gavel_priorities,
+    select_type_by_type,
+)
+from fairlead.scheduler.mechanism.rules import FillingRule, Selected, candidates_of
+from fairlead.scheduler.mechanism.selection import Entries, select
+
+
+class Shuffler(Protocol):
+    """A source of permutations: ``random.Random`` is one."""
+
+    def shuffle(self, x: list[int]) -> None:
+        """Permute in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeByType:
+    """Gavel's round: one accelerator type is filled after the other, by its own priorities. The types
+    come in a random order where the policy is agnostic of them."""
+
+    shuffler: Shuffler
+
+    def order(self, slots: Ints, policy: Policy) -> Ints:
+        """As they are, or shuffled."""
+        if policy.heterogeneity_aware or policy.space_sharing:
+            return slots
+        order = slots.tolist()
+        self.shuffler.shuffle(order)
+        return np.array(order, np.int64)
+
+    def entries(self, snapshot: Snapshot, elapsed_s: float) -> Entries:  # noqa: ARG002
+        """Gavel's priorities."""
+        return gavel_priorities(snapshot)
+
+    def select(self, entries: Entries, snapshot: Snapshot, order: Ints, policy: Policy) -> Selected:
+        """The best entries type by type; in one queue for policies recorded with Gavel's option
+        --enable_global_queue, and then put in order of the slots."""
+        free, candidates = snapshot.capacity.astype(np.int64), candidates_of(snapshot)
+        if not getattr(policy, "global_queue", False):
+            return select_type_by_type(entries, candidates, free, order, len(snapshot.jobs))
+        group, slot = select(entries, candidates, free, order, len(snapshot.jobs))
+        by_slot = np.argsort(slot, kind="stable")
+        return group[by_slot], slot[by_slot]
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyAllocated:
+    """Another rule, but jobs that arrived after the last solve do not run, even where they were chosen."""
+
+    rule: FillingRule
+
+    def order(self, slots: Ints, policy: Policy) -> Ints:
+        """The other rule's."""
+        return self.rule.order(slots, policy)
+
+    def entries(self, snapshot: Snapshot, elapsed_s: float) -> Entries:
+        """The other rule's."""
+        return self.rule.entries(snapshot, elapsed_s)
+
+    def select(self, entries: Entries, snapshot: Snapshot, order: Ints, policy: Policy) -> Selected:
+        """The other rule's, without job groups that are in no allocation."""
+        group, slot = self.rule.select(entries, snapshot, order, policy)
+        known = snapshot.allocated[group]
+        return group[known], slot[known]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetAccounts:
+    """Time received is forgotten at each solve: every job group starts at half a round again."""
+
+    round_s: float
+    clear_when_stalled: (
+        bool  # a last solve counts as none where nothing runs and nothing is to come
+    )
+
+    def settle(self, snapshot: Snapshot, elapsed_s: float) -> Accounts:
+        """What is owed grows by what is due less what was received above half a round."""
+        half = self.round_s / 2
+        due = np.where(snapshot.allocated[:, None], snapshot.share * elapsed_s, 0.0)
+        deficit = snapshot.deficit_s + (due - (snapshot.received_s - half))
+        received = np.full_like(deficit, half)
+        allocated_s = np.zeros_like(snapshot.allocated_s)
+        if len(received):  # one after the other, as Gavel adds them up
+            allocated_s = np.cumsum(received, axis=0)[-1]
+        return Accounts(received, deficit, allocated_s)
+
+    def settled_when_stalled(self, settled_s: float) -> float:
+        """At time 0, which Gavel reads as never."""
+        return 0.0 if self.clear_when_stalled else settled_s

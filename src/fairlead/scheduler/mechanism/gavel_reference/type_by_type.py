@@ -1,0 +1,76 @@
+"""Gavel's round: its priorities, and one accelerator type filled after the other."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead.model.arrays import Ints
+from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Bools1, Floats1, Floats2, Floats3, Ints2
+from fairlead.model.snapshot import Snapshot
+from fairlead.scheduler.mechanism.priorities import can_run
+from fairlead.scheduler.mechanism.selection import (
+    Candidates,
+    Entries,
+    choose,
+    nothing_chosen,
+)
+
+
+class _Received(NamedTuple):
+    """Shares, and the time that was given. Arrays as in ``Snapshot``."""
+
+    members: Ints2  # (groups, width)
+    rate: Floats3  # (groups, slots, width)
+    share: Floats2  # (groups, slots)
+    received_s: Floats2  # (groups, slots)
+    allocated_s: Floats1  # (slots,)
+    allocated: Bools1  # (groups,)
+    deficit_s: Floats2  # (groups, slots)
+
+
+def gavel_priorities(snapshot: Snapshot) -> Entries:
+    """Gavel's keys: the share over the fraction of the slot's time that the job group has received, then
+    the time owed from before, then the share."""
+    return _priorities(
+        _Received(
+            members=snapshot.group_members,
+            rate=snapshot.rate,
+            share=snapshot.share,
+            received_s=snapshot.received_s,
+            allocated_s=snapshot.allocated_s,
+            allocated=snapshot.allocated,
+            deficit_s=snapshot.deficit_s,
+        )
+    )
+
+
+@kernel("Entries(_Received)")
+def _priorities(given: _Received) -> Entries:
+    share, received_s, allocated_s = given.share, given.received_s, given.allocated_s
+    groups, slots = share.shape
+    first = np.zeros((groups, slots))
+    runs = np.zeros((groups, slots), np.bool_)
+    for u in range(groups):
+        for t in range(slots):
+            if not can_run(given.members, given.rate, u, t):
+                continue
+            runs[u, t] = True
+            if not given.allocated[u] or share[u, t] == 0:
+                continue
+            fraction = received_s[u, t] / allocated_s[t] if allocated_s[t] != 0 else 0.0
+            first[u, t] = share[u, t] / fraction if fraction > 0 else share[u, t] * 1e9
+    return Entries(first, given.deficit_s, share, runs)
+
+
+@kernel("Tuple((i8[::1], i8[::1]))(Entries, Candidates, i8[::1], i8[::1], i8)")
+def select_type_by_type(
+    entries: Entries, candidates: Candidates, capacity: Ints, order: Ints, jobs: int
+) -> tuple[Ints, Ints]:
+    """As ``selection.select``, but the slots are filled one after the other in this order, each from a queue
+    of its own."""
+    chosen = nothing_chosen(capacity, jobs)
+    count = 0
+    for q in range(len(order)):
+        count = choose(order[q : q + 1], count, entries, candidates, chosen)
+    return chosen.group[:count].copy(), chosen.slot[:count].copy()

@@ -1,0 +1,96 @@
+"""How rounds are filled, and how accounts are kept: the rules that a ``SharesPlanner`` goes by."""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.plan import Accounts, Policy
+from fairlead.model.snapshot import Snapshot
+from fairlead.scheduler.mechanism.priorities import JobsToRun, claims_of, deficit_priorities
+from fairlead.scheduler.mechanism.selection import Candidates, Entries, select
+
+Selected: TypeAlias = tuple[Ints, Ints]  # job groups and their slots, in the order of choice
+
+
+class FillingRule(Protocol):
+    """Who runs in a round."""
+
+    def order(self, slots: Ints, policy: Policy) -> Ints:
+        """(slots,) slots as they are filled in this round. slots: the same by name."""
+
+    def entries(self, snapshot: Snapshot, elapsed_s: float) -> Entries:
+        """The keys by which entries are chosen. elapsed_s: since the accounts were settled."""
+
+    def select(self, entries: Entries, snapshot: Snapshot, order: Ints, policy: Policy) -> Selected:
+        """The job groups that run."""
+
+
+class AccountingRule(Protocol):
+    """What a solve makes of the time that job groups have received."""
+
+    def settle(self, snapshot: Snapshot, elapsed_s: float) -> Accounts:
+        """The accounts from here on. elapsed_s: since they were settled last."""
+
+    def settled_when_stalled(self, settled_s: float) -> float:
+        """When the accounts count as settled, where nothing runs and nothing will happen by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class MostOwedFirst:
+    """One queue for all slots: whoever is owed most by the end of the round runs."""
+
+    round_s: float
+    preemption_hysteresis: float
+
+    def order(self, slots: Ints, policy: Policy) -> Ints:  # noqa: ARG002
+        """As they are."""
+        return slots
+
+    def entries(self, snapshot: Snapshot, elapsed_s: float) -> Entries:
+        """Device-seconds owed, runs there now, relative speed."""
+        jobs = JobsToRun(snapshot.restart_s, snapshot.steps_left, snapshot.total_steps)
+        return deficit_priorities(
+            claims_of(snapshot), jobs, elapsed_s + self.round_s, self.preemption_hysteresis
+        )
+
+    def select(
+        self,
+        entries: Entries,
+        snapshot: Snapshot,
+        order: Ints,
+        policy: Policy,  # noqa: ARG002
+    ) -> Selected:
+        """The best entries for which there are devices."""
+        free = snapshot.capacity.astype(np.int64)
+        return select(entries, candidates_of(snapshot), free, order, len(snapshot.jobs))
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedAccounts:
+    """Time owed is carried on from solve to solve, and time received too much up to a round's length."""
+
+    round_s: float
+
+    def settle(self, snapshot: Snapshot, elapsed_s: float) -> Accounts:
+        """What is owed by the shares less what was received."""
+        deficit = _deficits(snapshot, elapsed_s)
+        np.maximum(deficit, -self.round_s, out=deficit)
+        return Accounts(np.zeros_like(deficit), deficit, np.zeros_like(snapshot.allocated_s))
+
+    def settled_when_stalled(self, settled_s: float) -> float:
+        """The time since they were settled must stay known."""
+        return settled_s
+
+
+def candidates_of(snapshot: Snapshot) -> Candidates:
+    """The snapshot's job groups, views of its arrays."""
+    return Candidates(snapshot.group_members, snapshot.scale, snapshot.accelerator_of_slot)
+
+
+def _deficits(snapshot: Snapshot, elapsed_s: float) -> Floats:
+    """(groups, slots) seconds owed: due by the shares less received, from the last settling on; time
+    on slots without a share was left over by others and is not held against the job group."""
+    owed = snapshot.deficit_s + snapshot.share * elapsed_s - snapshot.received_s
+    return np.where(snapshot.share > 0, owed, 0.0)
