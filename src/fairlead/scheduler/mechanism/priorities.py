@@ -53,62 +53,61 @@ def can_run(members: Ints, rate: Floats, u: int, t: int) -> bool:
     return runs
 
 
-@kernel("Tuple((f8, b1))(i8, Claims, JobsToRun, f8)")
-def _start_worth(
-    u: int, claims: Claims, jobs: JobsToRun, preemption_hysteresis: float
-) -> tuple[float, bool]:
-    """The seconds that must be owed to somebody for job group u to be stopped, and whether a member of it
-    has done nothing yet."""
-    worth_s, new = 0.0, False
-    for k in range(claims.members.shape[1]):
-        j = claims.members[u, k]
-        if j >= 0:
-            worth_s = max(worth_s, preemption_hysteresis * jobs.restart_s[j])
-            new = new or jobs.steps_left[j] >= jobs.total_steps[j]
-    return worth_s, new
-
-
-@kernel("f8(i8, i8, Claims, JobsToRun)")
-def _left_s(u: int, t: int, claims: Claims, jobs: JobsToRun) -> float:
-    """Seconds until the last member of job group u is done, if it runs on slot t."""
-    left_s = 0.0
-    for k in range(claims.members.shape[1]):
-        j = claims.members[u, k]
-        if j >= 0:
-            left_s = max(left_s, jobs.steps_left[j] / claims.rate[u, t, k])
-    return left_s
-
-
-@kernel("void(i8, f8, f8, JobsToRun, Claims, Entries)")
-def _enter_group(
-    u: int, until_s: float, hysteresis: float, jobs: JobsToRun, claims: Claims, into: Entries
-) -> None:
-    """The keys of a job group on all slots. until_s: from the last settling to the end of the round."""
-    members, share, relative = claims.members, claims.share, into.third
-    slots = share.shape[1]
-    worth_s, new = _start_worth(u, claims, jobs, hysteresis)
-    best = 0.0
-    for t in range(slots):
-        if not can_run(members, claims.rate, u, t):
-            continue
-        if share[u, t] == 0 and members.shape[1] > 1 and members[u, 1] >= 0:
-            continue  # jobs that fill up what is left over do so alone
-        into.eligible[u, t] = True
-        for k in range(members.shape[1]):
-            relative[u, t] += claims.rate[u, t, k]
-        best = max(best, relative[u, t])
-        if share[u, t] > 0:
-            owed = claims.deficit_s[u, t] + share[u, t] * until_s - claims.received_s[u, t]
-            into.first[u, t] = max(owed, 0.0) * claims.scale[u]
-        if claims.running_on[u] == t:
-            into.second[u, t] = 1.0
-            done_soon = _left_s(u, t, claims, jobs) < worth_s
-            into.first[u, t] += np.inf if done_soon else worth_s
-        elif new and share[u, t] > 0:
-            into.first[u, t] += worth_s
-    if best > 0:
+@kernel("void(Claims, f8, Entries)")
+def _enter_owed(claims: Claims, until_s: float, into: Entries) -> None:
+    """Where job groups can run, the device-seconds that they are owed there, and their relative speeds.
+    until_s: from the last settling of accounts to the end of the round."""
+    members, scale, rate, share, received_s, deficit_s, _ = claims
+    first, _, relative, eligible = into
+    groups, slots = share.shape
+    for u in range(groups):
+        best = 0.0
         for t in range(slots):
-            relative[u, t] /= best
+            if not can_run(members, rate, u, t):
+                continue
+            if share[u, t] == 0 and members.shape[1] > 1 and members[u, 1] >= 0:
+                continue  # jobs that fill up what is left over do so alone
+            eligible[u, t] = True
+            for k in range(members.shape[1]):
+                relative[u, t] += rate[u, t, k]
+            best = max(best, relative[u, t])
+            if share[u, t] > 0:
+                owed = deficit_s[u, t] + share[u, t] * until_s - received_s[u, t]
+                first[u, t] = max(owed, 0.0) * scale[u]
+        if best > 0:
+            for t in range(slots):
+                relative[u, t] /= best
+
+
+@kernel("void(Claims, JobsToRun, f8, Entries)")
+def _add_start_worth(
+    claims: Claims, jobs: JobsToRun, preemption_hysteresis: float, into: Entries
+) -> None:
+    """Add what the start of another job group is worth to the claims of those that run, and of those of
+    which a member has done nothing yet."""
+    members, rate, share, running_on = claims.members, claims.rate, claims.share, claims.running_on
+    restart_s, steps_left, total_steps = jobs
+    first, here, _, eligible = into
+    groups, slots = share.shape
+    for u in range(groups):
+        worth_s, new = 0.0, False
+        for k in range(members.shape[1]):
+            j = members[u, k]
+            if j >= 0:
+                worth_s = max(worth_s, preemption_hysteresis * restart_s[j])
+                new = new or steps_left[j] >= total_steps[j]
+        for t in range(slots):
+            if not eligible[u, t]:
+                continue
+            if running_on[u] == t:
+                here[u, t] = 1.0
+                left_s = 0.0  # until the last member is done
+                for k in range(members.shape[1]):
+                    if members[u, k] >= 0:
+                        left_s = max(left_s, steps_left[members[u, k]] / rate[u, t, k])
+                first[u, t] += np.inf if left_s < worth_s else worth_s
+            elif new and share[u, t] > 0:
+                first[u, t] += worth_s
 
 
 @kernel("Entries(Claims, JobsToRun, f8, f8)")
@@ -132,6 +131,6 @@ def deficit_priorities(
         third=np.zeros((groups, slots)),
         eligible=np.zeros((groups, slots), np.bool_),
     )
-    for u in range(groups):
-        _enter_group(u, until_s, preemption_hysteresis, jobs, claims, entries)
+    _enter_owed(claims, until_s, entries)
+    _add_start_worth(claims, jobs, preemption_hysteresis, entries)
     return entries

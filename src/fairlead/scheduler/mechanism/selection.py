@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.model.arrays import Bools, Ints
+from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Bools2, Floats1, Floats2, Ints1, Ints2
 
@@ -52,22 +52,21 @@ class _Queue(NamedTuple):
     waiting: Ints2  # (types, largest scale + 1) entries in the heap
 
 
-@kernel("b1(i8, i8, _Queue)", inline="always")
-def _before(a: int, b: int, queue: _Queue) -> bool:
+@kernel("b1(i8, i8, f8[::1], f8[::1], f8[::1])", inline="always")
+def _before(a: int, b: int, first: Floats, second: Floats, third: Floats) -> bool:
     """Does entry a come before entry b? Larger keys first, then the lower entry number."""
-    if queue.first[a] != queue.first[b]:
-        return queue.first[a] > queue.first[b]  # type: ignore[no-any-return]
-    if queue.second[a] != queue.second[b]:
-        return queue.second[a] > queue.second[b]  # type: ignore[no-any-return]
-    if queue.third[a] != queue.third[b]:
-        return queue.third[a] > queue.third[b]  # type: ignore[no-any-return]
+    if first[a] != first[b]:
+        return first[a] > first[b]  # type: ignore[no-any-return]
+    if second[a] != second[b]:
+        return second[a] > second[b]  # type: ignore[no-any-return]
+    if third[a] != third[b]:
+        return third[a] > third[b]  # type: ignore[no-any-return]
     return a < b
 
 
-@kernel("void(_Queue, i8, i8)")
-def _sift(queue: _Queue, start: int, size: int) -> None:
-    """Restore the heap, of so many entries, below a position."""
-    heap = queue.heap
+@kernel("void(i8[::1], i8, i8, f8[::1], f8[::1], f8[::1])")
+def _sift(heap: Ints, start: int, size: int, first: Floats, second: Floats, third: Floats) -> None:
+    """Restore a heap of so many entries below a position."""
     i = start
     entry = heap[i]
     while True:
@@ -75,9 +74,9 @@ def _sift(queue: _Queue, start: int, size: int) -> None:
         if child >= size:
             break
         right = child + 1
-        if right < size and _before(heap[right], heap[child], queue):
+        if right < size and _before(heap[right], heap[child], first, second, third):
             child = right
-        if not _before(heap[child], entry, queue):
+        if not _before(heap[child], entry, first, second, third):
             break
         heap[i] = heap[child]
         i = child
@@ -117,24 +116,26 @@ def _enqueue(
     queue: _Queue, order: Ints, entries: Entries, candidates: Candidates, chosen: Chosen
 ) -> int:
     """Put in order those entries on the slots of ``order`` for which there are devices; how many they are."""
+    heap, group, slot, key, tie, last, waiting = queue
+    first, second, third, eligible = entries
+    members, scale, accelerator_of_slot = candidates
+    left, taken = chosen.left, chosen.taken
     size = 0
     for t in order:
-        accelerator = candidates.accelerator_of_slot[t]
-        free = chosen.left[accelerator]
+        accelerator = accelerator_of_slot[t]
+        free = left[accelerator]
         if free == 0:
             continue
-        for u in range(len(candidates.scale)):
-            scale = candidates.scale[u]
-            if not entries.eligible[u, t] or scale > free:
+        for u in range(len(scale)):
+            if not eligible[u, t] or scale[u] > free:
                 continue
-            if _is_free(u, candidates.members, chosen.taken):
-                queue.heap[size], queue.group[size], queue.slot[size] = size, u, t
-                queue.first[size], queue.second[size] = entries.first[u, t], entries.second[u, t]
-                queue.third[size] = entries.third[u, t]
-                queue.waiting[accelerator, scale] += 1
+            if _is_free(u, members, taken):
+                heap[size], group[size], slot[size] = size, u, t
+                key[size], tie[size], last[size] = first[u, t], second[u, t], third[u, t]
+                waiting[accelerator, scale[u]] += 1
                 size += 1
     for i in range(size // 2 - 1, -1, -1):
-        _sift(queue, i, size)
+        _sift(heap, i, size, key, tie, last)
     return size
 
 
@@ -149,15 +150,14 @@ def _any_fits(waiting: Ints, left: Ints) -> bool:
     return False
 
 
-@kernel("i8(i8, i8, i8[:,::1], Chosen, i8)")
-def _choose(u: int, t: int, members: Ints, chosen: Chosen, count: int) -> int:
-    """Enter a job group as number ``count`` of those that run; how many of its jobs that takes."""
+@kernel("i8(i8, i8[:,::1], b1[::1])")
+def _take(u: int, members: Ints, taken: Bools) -> int:
+    """Mark the jobs of a job group as taken; how many they are."""
     jobs = 0
     for k in range(members.shape[1]):
         if members[u, k] >= 0:
-            chosen.taken[members[u, k]] = True
+            taken[members[u, k]] = True
             jobs += 1
-    chosen.group[count], chosen.slot[count] = u, t
     return jobs
 
 
@@ -167,27 +167,30 @@ def choose(
 ) -> int:
     """Choose the best entries on the slots of ``order``, which breaks ties, until nothing fits. count: job
     groups that run already; returns it after this."""
-    left = chosen.left
+    left, taken, out_group, out_slot = chosen
+    members, scale, accelerator_of_slot = candidates
     queue = _empty_queue(candidates, len(order), len(left))
+    heap, group, slot, first, second, third, waiting = queue
     size = _enqueue(queue, order, entries, candidates, chosen)
-    untaken = len(chosen.taken) - np.sum(chosen.taken)
+    untaken = len(taken) - np.sum(taken)
     while size > 0:
-        entry = queue.heap[0]
+        entry = heap[0]
         size -= 1
         if size > 0:
-            queue.heap[0] = queue.heap[size]
-            _sift(queue, 0, size)
-        u, t = queue.group[entry], queue.slot[entry]
-        accelerator, scale = candidates.accelerator_of_slot[t], candidates.scale[u]
-        queue.waiting[accelerator, scale] -= 1
-        if scale <= left[accelerator]:
-            if not _is_free(u, candidates.members, chosen.taken):
+            heap[0] = heap[size]
+            _sift(heap, 0, size, first, second, third)
+        u, t = group[entry], slot[entry]
+        accelerator = accelerator_of_slot[t]
+        waiting[accelerator, scale[u]] -= 1
+        if scale[u] <= left[accelerator]:
+            if not _is_free(u, members, taken):
                 continue
-            left[accelerator] -= scale
-            untaken -= _choose(u, t, candidates.members, chosen, count)
+            left[accelerator] -= scale[u]
+            untaken -= _take(u, members, taken)
+            out_group[count], out_slot[count] = u, t
             count += 1
         # Stop when nothing that is left fits, instead of emptying the queue.
-        if untaken == 0 or not _any_fits(queue.waiting, left):
+        if untaken == 0 or not _any_fits(waiting, left):
             break
     return count
 

@@ -34,13 +34,11 @@ class _Dispatch(NamedTuple):
 @kernel("_Dispatch(PlannedGroups, PreviousRound, Devices)")
 def _nothing_given(plan: PlannedGroups, before: PreviousRound, devices: Devices) -> _Dispatch:
     """No row has been dispatched."""
-    n, total = len(plan.group), 0
-    for i in range(n):
-        total += plan.scale[plan.group[i]]
+    n, old_group = len(plan.group), before.group
     was = np.full(len(plan.scale), -1, np.int64)
-    for k in range(len(before.group)):
-        if before.group[k] >= 0:
-            was[before.group[k]] = k
+    for k in range(len(old_group)):
+        if old_group[k] >= 0:
+            was[old_group[k]] = k
     return _Dispatch(
         plan=plan,
         before=before,
@@ -48,7 +46,7 @@ def _nothing_given(plan: PlannedGroups, before: PreviousRound, devices: Devices)
         was=was,
         order=np.empty(n, np.int64),
         first=np.zeros(n + 1, np.int64),
-        given=np.empty(total, np.int64),
+        given=np.empty(np.sum(plan.scale[plan.group]), np.int64),
         kept=np.zeros(n, np.bool_),
         placed=np.zeros(n, np.bool_),
         used=np.zeros(len(devices.accelerator), np.bool_),
@@ -58,11 +56,11 @@ def _nothing_given(plan: PlannedGroups, before: PreviousRound, devices: Devices)
 @kernel("i8(PlannedGroups, i8, i8, i8)")
 def _largest(plan: PlannedGroups, begin: int, end: int, below: int) -> int:
     """The most devices, fewer than ``below``, that one of the rows begin .. end-1 needs; 0 = none."""
+    group, scale = plan.group, plan.scale
     size = 0
     for i in range(begin, end):
-        scale = plan.scale[plan.group[i]]
-        if scale < below:
-            size = max(size, scale)
+        if scale[group[i]] < below:
+            size = max(size, scale[group[i]])
     return size
 
 
@@ -79,20 +77,22 @@ def _are_free(old: Ints, works: Bools, used: Bools) -> bool:
 def _keep_old(begin: int, end: int, size: int, out: int, to: _Dispatch) -> int:
     """Dispatch those of the rows begin .. end-1 with so many devices that can keep theirs of the round
     before. out: rows dispatched so far; returns it after this."""
-    plan, before = to.plan, to.before
+    group, slot, scale = to.plan
+    _, old_slot, old_first, old_devices = to.before
+    works, was, first, given, used = to.devices.works, to.was, to.first, to.given, to.used
+    order, kept, placed = to.order, to.kept, to.placed
     for i in range(begin, end):
-        u = plan.group[i]
-        k = to.was[u]
-        if plan.scale[u] != size or k < 0 or before.slot[k] != plan.slot[i]:
+        k = was[group[i]]
+        if scale[group[i]] != size or k < 0 or old_slot[k] != slot[i]:
             continue
-        old = before.devices[before.first[k] : before.first[k + 1]]
-        if not _are_free(old, to.devices.works, to.used):
+        old = old_devices[old_first[k] : old_first[k + 1]]
+        if not _are_free(old, works, used):
             continue
-        to.order[out], to.kept[out], to.placed[i] = i, True, True
+        order[out], kept[out], placed[i] = i, True, True
         for n in range(len(old)):
-            to.used[old[n]] = True
-            to.given[to.first[out] + n] = old[n]
-        to.first[out + 1] = to.first[out] + size
+            used[old[n]] = True
+            given[first[out] + n] = old[n]
+        first[out + 1] = first[out] + size
         out += 1
     return out
 
@@ -103,19 +103,21 @@ def _give_lowest(
 ) -> tuple[int, int]:
     """Dispatch the others of the rows begin .. end-1 with so many devices to the lowest free ids from
     ``device`` on. out: rows dispatched so far; returns it and the next device to look at."""
-    plan, works, used = to.plan, to.devices.works, to.used
+    group, _, scale = to.plan
+    works, first, given, used = to.devices.works, to.first, to.given, to.used
+    order, placed = to.order, to.placed
     for i in range(begin, end):
-        if plan.scale[plan.group[i]] != size or to.placed[i]:
+        if scale[group[i]] != size or placed[i]:
             continue
-        to.order[out], to.placed[i] = i, True
+        order[out], placed[i] = i, True
         got = 0
         while got < size:
             if not used[device] and works[device]:
                 used[device] = True
-                to.given[to.first[out] + got] = device
+                given[first[out] + got] = device
                 got += 1
             device += 1
-        to.first[out + 1] = to.first[out] + size
+        first[out + 1] = first[out] + size
         out += 1
     return out, device
 

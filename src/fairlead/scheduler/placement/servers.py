@@ -79,20 +79,20 @@ def are_scattered(
 @kernel("void(i8, _Occupancy)")
 def _release(i: int, at: _Occupancy) -> None:
     """Take its devices from row i."""
-    at.state[i] = _OUT
-    for k in range(at.first[i], at.first[i + 1]):
-        device = at.devices[k]
-        at.owner[device] = _FREE
-        at.free[at.device_node[device]] += 1
+    first, devices, owner, free, state, device_node, _, _ = at
+    state[i] = _OUT
+    for k in range(first[i], first[i + 1]):
+        owner[devices[k]] = _FREE
+        free[device_node[devices[k]]] += 1
 
 
 @kernel("i8(i8, i8, i8, i8, _Occupancy)")
 def _take(i: int, position: int, node: int, most: int, at: _Occupancy) -> int:
     """Give row i up to ``most`` free devices of a node, entered in ``at.devices`` from ``position`` on.
     Returns the position after the last one."""
-    owner, free, devices = at.owner, at.free, at.devices
-    at.state[i] = _NEW
-    d = at.node_first[node]
+    _, devices, owner, free, state, _, node_first, _ = at
+    state[i] = _NEW
+    d = node_first[node]
     while most > 0 and free[node] > 0:
         if owner[d] == _FREE:
             owner[d] = i
@@ -107,14 +107,15 @@ def _take(i: int, position: int, node: int, most: int, at: _Occupancy) -> int:
 @kernel("b1(i8, i8[::1], _Occupancy)")
 def _keep(i: int, old: Ints, at: _Occupancy) -> bool:
     """Give row i these devices if they are free."""
+    first, devices, owner, free, state, device_node, _, _ = at
     for d in old:
-        if at.owner[d] != _FREE:
+        if owner[d] != _FREE:
             return False
-    at.devices[at.first[i] : at.first[i + 1]] = old
-    at.state[i] = _KEPT
+    devices[first[i] : first[i + 1]] = old
+    state[i] = _KEPT
     for d in old:
-        at.owner[d] = i
-        at.free[at.device_node[d]] -= 1
+        owner[d] = i
+        free[device_node[d]] -= 1
     return True
 
 
@@ -133,12 +134,12 @@ def _servers(i: int, at: _Occupancy) -> int:
 def _consolidate(i: int, rows: _Rows, at: _Occupancy) -> int:
     """Put row i on the fullest of its nodes that holds it whole, else on the emptiest, one after the other.
     Returns how many nodes that takes. There must be as many free devices as it needs."""
-    free = at.free
+    free, low, high = at.free, rows.low[i], rows.high[i]
     position, stop, count = at.first[i], at.first[i + 1], 0
     while position < stop:
         need = stop - position
         best = -1
-        for node in range(rows.low[i], rows.high[i]):
+        for node in range(low, high):
             if free[node] > 0:
                 if best < 0:
                     best = node
@@ -157,13 +158,13 @@ def _consolidate(i: int, rows: _Rows, at: _Occupancy) -> int:
 @kernel("void(i8, _Rows, _Occupancy)")
 def _scatter(i: int, rows: _Rows, at: _Occupancy) -> None:
     """Put row i on the fullest of its nodes, so that whole ones stay free, and on two at least."""
-    free = at.free
+    free, low, high = at.free, rows.low[i], rows.high[i]
     position, stop = at.first[i], at.first[i + 1]
     most = max(stop - position - 1, 1)
     last = -1
     while position < stop:
         best = -1
-        for node in range(rows.low[i], rows.high[i]):
+        for node in range(low, high):
             if free[node] > 0 and node != last and (best < 0 or free[node] < free[best]):
                 best = node
         last = best if best >= 0 else last
@@ -175,17 +176,17 @@ def _scatter(i: int, rows: _Rows, at: _Occupancy) -> None:
 def _cheapest(node: int, claim: _Claim, at: _Occupancy) -> int:
     """The row on a node that costs least to move for a claim; of equals the one with the fewest devices
     there. -1 = none."""
-    owner, state = at.owner, at.state
+    owner, state, cost, after = at.owner, at.state, claim.cost, claim.after
     begin, end = at.node_first[node], at.node_first[node + 1]
     best, best_cost, best_here = -1, np.inf, 0
     for d in range(begin, end):
         j = owner[d]
-        if j <= claim.after or j < 0 or j == claim.row or state[j] == _GOING:
+        if j <= after or j < 0 or j == claim.row or state[j] == _GOING:
             continue
         here = 0
         for e in range(begin, end):
             here += owner[e] == j
-        price = claim.cost[j] if state[j] == _KEPT else 0.0
+        price = cost[j] if state[j] == _KEPT else 0.0
         if price < best_cost or (price == best_cost and here < best_here):
             best, best_cost, best_here = j, price, here
     return best
@@ -198,18 +199,19 @@ def _call_out(
     """Mark rows as _GOING, cheapest first, until a node has so many devices for a claim. Returns what their
     moves cost, inf = it cannot be done, and how many they are; called: (2, rows) is filled with them and
     their states before."""
-    state, owner = at.state, at.owner
+    state, owner, cost = at.state, at.owner, claim.cost
+    begin, end = at.node_first[node], at.node_first[node + 1]
     free, total, count = at.free[node], 0.0, 0
     while free < need:
         j = _cheapest(node, claim, at)
         if j < 0:
             total = np.inf
             break
-        total += claim.cost[j] if state[j] == _KEPT else 0.0
+        total += cost[j] if state[j] == _KEPT else 0.0
         called[0, count], called[1, count] = j, state[j]
         count += 1
         state[j] = _GOING
-        for d in range(at.node_first[node], at.node_first[node + 1]):
+        for d in range(begin, end):
             free += owner[d] == j
     return total, count
 
@@ -333,16 +335,17 @@ def _pack_into_free(i: int, most: int, budget: float, rows: _Rows, at: _Occupanc
 @kernel("_Occupancy(PlannedGroups, Devices)")
 def _vacant(plan: PlannedGroups, devices: Devices) -> _Occupancy:
     """No row has devices."""
-    n, nodes, count = len(plan.group), devices.node[-1] + 1, len(devices.node)
+    group, scale, device_node, works = plan.group, plan.scale, devices.node, devices.works
+    n, nodes, count = len(group), device_node[-1] + 1, len(device_node)
     first = np.zeros(n + 1, np.int64)
     for i in range(n):
-        first[i + 1] = first[i] + plan.scale[plan.group[i]]
+        first[i + 1] = first[i] + scale[group[i]]
     node_first, size = np.full(nodes + 1, count, np.int64), np.zeros(nodes, np.int64)
     for d in range(count):
-        node = devices.node[d]
+        node = device_node[d]
         node_first[node] = min(node_first[node], d)
-        size[node] += devices.works[d]
-    owner = np.where(devices.works, _FREE, _BROKEN)
+        size[node] += works[d]
+    owner = np.where(works, _FREE, _BROKEN)
     held, state = np.zeros(first[n], np.int64), np.full(n, _OUT)
     return _Occupancy(
         first=first,
@@ -350,7 +353,7 @@ def _vacant(plan: PlannedGroups, devices: Devices) -> _Occupancy:
         owner=owner,
         free=size.copy(),
         state=state,
-        device_node=devices.node,
+        device_node=device_node,
         node_first=node_first,
         size=size,
     )
@@ -359,47 +362,49 @@ def _vacant(plan: PlannedGroups, devices: Devices) -> _Occupancy:
 @kernel("_Rows(PlannedGroups, Devices, SlotTypes, i8[:,::1])")
 def _read_rows(plan: PlannedGroups, devices: Devices, slots: SlotTypes, fewest: Ints) -> _Rows:
     """What each row of the plan is to have."""
-    n, nodes, types = len(plan.group), devices.node[-1] + 1, devices.accelerator[-1] + 1
+    group, slot, scale = plan
+    accelerator, node, _ = devices
+    n, nodes, types = len(group), node[-1] + 1, accelerator[-1] + 1
     begin, end = np.full(types, nodes, np.int64), np.zeros(types, np.int64)  # nodes of a type
-    for d in range(len(devices.node)):
-        node, of = devices.node[d], devices.accelerator[d]
-        begin[of], end[of] = min(begin[of], node), max(end[of], node + 1)
-    rows = _Rows(
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n, np.bool_),
-        np.empty(n, np.bool_),
-        np.argsort(-plan.scale[plan.group], kind="mergesort"),
-    )
+    for d in range(len(node)):
+        of = accelerator[d]
+        begin[of], end[of] = min(begin[of], node[d]), max(end[of], node[d] + 1)
+    of_slot = slots.accelerator[slot]
+    full = np.empty(n, np.int64)
     for i in range(n):
-        slot = plan.slot[i]
-        of = slots.accelerator[slot]
-        rows.low[i], rows.high[i] = begin[of], end[of]
-        rows.scattered[i], rows.anywhere[i] = slots.scattered[slot], slots.sibling[slot] < 0
-        rows.fewest[i] = fewest[of, plan.scale[plan.group[i]]]
-    return rows
+        full[i] = fewest[of_slot[i], scale[group[i]]]
+    return _Rows(
+        low=begin[of_slot],
+        high=end[of_slot],
+        fewest=full,
+        scattered=slots.scattered[slot],
+        anywhere=slots.sibling[slot] < 0,
+        by_size=np.argsort(-scale[group], kind="mergesort"),
+    )
 
 
 @kernel("void(PlannedGroups, PreviousRound, SlotTypes, _Occupancy)")
 def _keep_old(plan: PlannedGroups, before: PreviousRound, slots: SlotTypes, at: _Occupancy) -> None:
     """Rows that stay on their accelerator type keep the devices of the round before."""
+    group, slot, accelerator = plan.group, plan.slot, slots.accelerator
+    old_group, old_slot, first, devices = before
     was = np.full(len(plan.scale), -1, np.int64)
-    for k in range(len(before.group)):
-        if before.group[k] >= 0:
-            was[before.group[k]] = k
-    for i in range(len(plan.group)):
-        k = was[plan.group[i]]
-        if k >= 0 and slots.accelerator[before.slot[k]] == slots.accelerator[plan.slot[i]]:
-            _keep(i, before.devices[before.first[k] : before.first[k + 1]], at)
+    for k in range(len(old_group)):
+        if old_group[k] >= 0:
+            was[old_group[k]] = k
+    for i in range(len(group)):
+        k = was[group[i]]
+        if k >= 0 and accelerator[old_slot[k]] == accelerator[slot[i]]:
+            _keep(i, devices[first[k] : first[k + 1]], at)
 
 
 @kernel("void(_Rows, _Occupancy)")
 def _place_new(rows: _Rows, at: _Occupancy) -> None:
     """Rows without devices, big ones first, go where they are consolidated or where that does not matter."""
+    state, scattered, anywhere, fewest = at.state, rows.scattered, rows.anywhere, rows.fewest
     for i in rows.by_size:
-        if at.state[i] == _OUT and not rows.scattered[i]:
-            most = len(at.free) if rows.anywhere[i] else rows.fewest[i]
+        if state[i] == _OUT and not scattered[i]:
+            most = len(at.free) if anywhere[i] else fewest[i]
             _pack_into_free(i, most, 1.0, rows, at)
 
 
@@ -423,15 +428,27 @@ def _improve(i: int, rows: _Rows, stakes: Stakes, at: _Occupancy) -> None:
 
 
 @kernel("void(_Rows, Stakes, _Occupancy)")
+def _improve_all(rows: _Rows, stakes: Stakes, at: _Occupancy) -> None:
+    """``_improve`` those that have something to gain, big ones first."""
+    state, scattered, anywhere, fewest = at.state, rows.scattered, rows.anywhere, rows.fewest
+    for i in rows.by_size:
+        if scattered[i] or anywhere[i]:
+            continue
+        if state[i] == _OUT or _servers(i, at) > fewest[i]:
+            _improve(i, rows, stakes, at)
+
+
+@kernel("void(_Rows, Stakes, _Occupancy)")
 def _place_rest(rows: _Rows, stakes: Stakes, at: _Occupancy) -> None:
     """Rows that are still without devices are consolidated if there is room by now, else scattered if they
     can run so."""
+    state, scattered = at.state, rows.scattered
     for i in rows.by_size:
-        if at.state[i] != _OUT:
+        if state[i] != _OUT:
             continue
-        if not rows.scattered[i] and _pack_into_free(i, rows.fewest[i], 1.0, rows, at):
+        if not scattered[i] and _pack_into_free(i, rows.fewest[i], 1.0, rows, at):
             continue
-        if rows.scattered[i] or stakes.fallback[i] > 0:
+        if scattered[i] or stakes.fallback[i] > 0:
             _scatter(i, rows, at)
 
 
@@ -442,7 +459,7 @@ def _result(
     slot: Ints, slots: SlotTypes, rows: _Rows, at: _Occupancy
 ) -> tuple[Ints, Ints, Ints, Bools, Ints]:
     """The rows that have devices, in order, as ``fewest_servers`` returns them."""
-    first, sibling = at.first, slots.sibling
+    first, devices, sibling, fewest = at.first, at.devices, slots.sibling, rows.fewest
     order = np.flatnonzero(at.state != _OUT)
     starts = np.zeros(len(order) + 1, np.int64)
     for k in range(len(order)):
@@ -451,8 +468,8 @@ def _result(
     real = slot[order]
     for k in range(len(order)):
         i = order[k]
-        held[starts[k] : starts[k + 1]] = at.devices[first[i] : first[i + 1]]
-        is_scattered = _servers(i, at) > rows.fewest[i]
+        held[starts[k] : starts[k + 1]] = devices[first[i] : first[i + 1]]
+        is_scattered = _servers(i, at) > fewest[i]
         if sibling[slot[i]] >= 0 and slots.scattered[slot[i]] != is_scattered:
             real[k] = sibling[slot[i]]
     return order, starts, held, at.state[order] == _KEPT, real
@@ -489,9 +506,6 @@ def fewest_servers(
     rows = _read_rows(plan, devices, slots, fewest)
     _keep_old(plan, before, slots, at)
     _place_new(rows, at)
-    for i in rows.by_size:
-        is_consolidated = at.state[i] != _OUT and _servers(i, at) <= rows.fewest[i]
-        if not (rows.scattered[i] or rows.anywhere[i] or is_consolidated):
-            _improve(i, rows, stakes, at)
+    _improve_all(rows, stakes, at)
     _place_rest(rows, stakes, at)
     return _result(plan.slot, slots, rows, at)
