@@ -60,3 +60,17 @@ def test_what_is_kept_is_not_compiled_again(program: Path) -> None:
     first = said(program, "assert jit.prepare() == 2")
     assert first == "fairlead: compiling 2 kernels (once per installation) ...\n"
     assert said(program, f"assert jit.prepare() == 0; {FOUND}") == ""
+
+
+def test_what_names_a_record_that_is_gone_is_compiled_again(tmp_path: Path) -> None:
+    """An index of kept kernels refers to records by module and name."""
+    records, kernels = tmp_path / "records.py", tmp_path / "kernels.py"
+    record = "from typing import NamedTuple\nfrom fairlead.model.jit_records import Floats1\n\n"
+    record += "class {0}(NamedTuple):\n    value: Floats1\n"
+    use = "import sys\nimport numpy as np\nfrom fairlead.model import jit\nfrom records import {0}\n\n"
+    use += '@jit.kernel("f8({0})")\ndef total(of):\n    return of.value.sum()\n\n'
+    use += "exec(sys.argv[1])\n"
+    for name in ("Old", "New"):
+        records.write_text(record.format(name))
+        kernels.write_text(use.format(name))
+        assert said(kernels, f"assert total({name}(np.ones(3))) == 3.0") == ""

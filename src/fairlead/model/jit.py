@@ -81,7 +81,14 @@ class _Kernel:
         known.update({name: one.compiled() for name, one in kernels.items()})
         try:
             for signature in self.signatures:
-                made.compile(resolve_signature(signature, known))
+                resolved = resolve_signature(signature, known)
+                try:
+                    made.compile(resolved)
+                except (AttributeError, ImportError):
+                    if self.kept():
+                        raise
+                    made._cache._cache_file.flush()  # it names a record that is gone
+                    made.compile(resolved)
         finally:
             known.update(kernels)
         made.disable_compile()
