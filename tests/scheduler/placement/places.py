@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.arrays import Ints
-from fairlead.scheduler.placement.by_device_id import by_device_id
+from fairlead.scheduler.placement.gavel_reference.by_device_id import by_device_id
 from fairlead.scheduler.placement.records import (
-    Devices,
     PlannedGroups,
     PreviousRound,
-    SlotTypes,
+    Site,
     Stakes,
 )
 from fairlead.scheduler.placement.servers import fewest_servers
@@ -48,14 +47,26 @@ def _ints(values: Any) -> Ints:
     return np.array(values, np.int64)
 
 
+def site(works: Any = None, apart: bool = False) -> Site:
+    """The cluster above. With ``apart``, slots 0 and 1 are its first type, consolidated and scattered; else
+    its two types."""
+    return Site(
+        device_type=TYPES,
+        device_node=NODES,
+        works=np.ones(12, np.bool_) if works is None else works,
+        fewest=FEWEST,
+        accelerator_of_slot=_ints([0, 0] if apart else [0, 1]),
+        sibling=_ints([1, 0] if apart else [-1, -1]),
+        scattered=np.array([False, apart]),
+    )
+
+
 def by_number(group: Any, slot: Any, scale: Any, old: PreviousRound, works: Any = None) -> Placed:
     """``by_device_id`` on the cluster above; slot 0 and 1 are its two types."""
-    works = np.ones(12, np.bool_) if works is None else works
     plan = PlannedGroups(_ints(group), _ints(slot), _ints(scale))
-    order, first, devices, kept = by_device_id(
-        plan, old, Devices(TYPES, NODES, works), np.arange(2)
-    )
-    return _placed(plan.group, order, first, devices, kept, plan.slot[order])
+    nothing = np.zeros(len(plan.group))
+    found = by_device_id(plan, old, site(works), Stakes(nothing, nothing, nothing))
+    return _placed(plan.group, *found)
 
 
 def on_servers(
@@ -70,21 +81,12 @@ def on_servers(
 ) -> Placed:
     """``fewest_servers`` on the cluster above. Without ``fallback``, slots 0 and 1 are its two types;
     with it, the first type consolidated and spread. Numbers count for every row of the plan alike."""
-    works = np.ones(12, np.bool_) if works is None else works
     plan = PlannedGroups(_ints(group), _ints(slot), _ints(scale))
     apart = fallback is not None
-    slots = SlotTypes(
-        _ints([0, 0] if apart else [0, 1]),
-        _ints([1, 0] if apart else [-1, -1]),
-        np.array([False, apart]),
-    )
     stakes = Stakes(
         *(
             np.broadcast_to(np.asarray(x, np.float64), len(plan.group)).copy()
             for x in (0.0 if fallback is None else fallback, gain, cost)
         )
     )
-    order, first, devices, kept, real = fewest_servers(
-        plan, old, Devices(TYPES, NODES, works), slots, FEWEST, stakes
-    )
-    return _placed(plan.group, order, first, devices, kept, real)
+    return _placed(plan.group, *fewest_servers(plan, old, site(works, apart), stakes))

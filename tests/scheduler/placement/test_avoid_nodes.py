@@ -2,20 +2,17 @@
 
 import numpy as np
 from tests.scheduler.placement.places import (
-    FEWEST,
-    NODES,
-    TYPES,
+    site,
 )
 
 from fairlead.model.arrays import Bools
 from fairlead.scheduler.placement.avoid_nodes import (
     Placement,
-    Site,
     move_away,
 )
 
-SITE = Site(TYPES, NODES, np.ones(12, np.bool_), FEWEST, np.full(2, -1))
-STRICT = Site(TYPES, NODES, np.ones(12, np.bool_), FEWEST, np.array([1, 0]))
+SITE = site()
+STRICT = SITE._replace(sibling=np.array([1, 0]))
 
 
 def barred(*nodes: int) -> Bools:
@@ -87,5 +84,4 @@ def test_a_gang_may_take_the_emptiest_nodes_where_it_does_not() -> None:
 def test_broken_devices_are_no_refuge() -> None:
     works = np.ones(12, np.bool_)
     works[4:8] = False
-    site = Site(TYPES, NODES, works, FEWEST, np.full(2, -1))
-    assert rows(move_away(placed([0]), {0: barred(0)}, site)) == [[0]]
+    assert rows(move_away(placed([0]), {0: barred(0)}, site(works))) == [[0]]

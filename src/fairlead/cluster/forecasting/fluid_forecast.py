@@ -47,14 +47,14 @@ def fluid_jobs(s: Scheduler) -> FluidJobs:
     rate, share = np.zeros((jobs.n, types)), np.zeros((jobs.n, types))
     running_on = np.full(jobs.n, -1)
     steps = s.throughputs.rate[jobs.row]
-    for slot, type_ in enumerate(s.running.accelerator_of_slot.tolist()):
+    for slot, type_ in enumerate(s.running.site.accelerator_of_slot.tolist()):
         rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
         for member in units.members.T:
             there = member >= 0
             np.add.at(share[:, type_], member[there], units.share[there, slot])
     for member in units.members.T:
         runs = (member >= 0) & (units.running_on >= 0)
-        running_on[member[runs]] = s.running.accelerator_of_slot[units.running_on[runs]]
+        running_on[member[runs]] = s.running.site.accelerator_of_slot[units.running_on[runs]]
     capacity = s.capacity
     rate[capacity[None, :] < jobs.scale[:, None]] = 0.0
     return FluidJobs(

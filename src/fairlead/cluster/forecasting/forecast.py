@@ -232,7 +232,7 @@ class _ToCome:
         rows = [s.throughputs.row(one.job.job_type) or 0 for one in found]
         steps = s.throughputs.rate[np.array(rows, np.int64)]
         rate = np.zeros((len(found), len(s.capacity)))
-        for slot, type_ in enumerate(s.running.accelerator_of_slot.tolist()):
+        for slot, type_ in enumerate(s.running.site.accelerator_of_slot.tolist()):
             rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
         return FluidJobs(
             job=np.array([one.job.id for one in found], np.int64),

@@ -102,7 +102,7 @@ def _load_core(engine: "ServerLoop") -> None:
     engine.backend.lost_nodes = {
         node.name
         for i, node in enumerate(core.cluster.nodes)
-        if not core.running.works[core.cluster.device_node == i].all()
+        if not core.running.site.works[core.cluster.device_node == i].all()
     }
     for job, row in engine.book.jobs.items():
         if JobId(job) in core.ledger:

@@ -358,7 +358,7 @@ class ServerLoop:
     def _tell_lost_nodes(self, now: float) -> None:
         """Nodes that were lost before the core knew them."""
         assert self.scheduler is not None
-        works = self.scheduler.running.works
+        works = self.scheduler.running.site.works
         for index, node in enumerate(self.scheduler.cluster.nodes):
             mine = works[self.scheduler.cluster.device_node == index]
             if node.name in self.backend.lost_nodes and mine.any():

@@ -105,7 +105,7 @@ def take_checkpoint(s: Scheduler) -> SchedulerCheckpoint:
     """What a scheduler knows now; it is not changed, and shares no memory with the result. The answer to
     a ``Solve`` that is under way is no part of it."""
     job_types = _job_types_of(s)
-    node, works = s.cluster.device_node, s.running.works
+    node, works = s.cluster.device_node, s.running.site.works
     lost = sorted(set(node[~works].tolist()))
     pair = s.undominated.colocated_rate if s.planner.space_sharing else None
     planner = s.planner

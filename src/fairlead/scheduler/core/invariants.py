@@ -29,12 +29,12 @@ def _check_devices(s: Scheduler) -> None:
         mine = devices[s.running.first[i] : s.running.first[i + 1]]
         if len(mine) != s.ledger.groups.scale[group]:
             raise InvariantError(f"round {s.round}: job group {group} holds {len(mine)} devices")
-        accelerator_index = s.running.accelerator_of_slot[s.running.slot[i]]
+        accelerator_index = s.running.site.accelerator_of_slot[s.running.slot[i]]
         if (s.cluster.device_type[mine] != accelerator_index).any():
             raise InvariantError(
                 f"round {s.round}: job group {group} holds devices of another type"
             )
-    if s.running.scattered.any():
+    if s.running.site.scattered.any():
         _check_locality(s)
 
 
@@ -44,8 +44,8 @@ def _check_locality(s: Scheduler) -> None:
     slot = s.running.slot[rows]
     first = np.append(s.running.first[rows], len(s.running.devices))
     places = (first, s.running.devices, cluster.device_type, cluster.device_node)
-    spread = are_scattered(*places, s.running.fewest)
-    wrong = (spread != s.running.scattered[slot]) & (s.throughputs.sibling[slot] >= 0)
+    spread = are_scattered(*places, s.running.site.fewest)
+    wrong = (spread != s.running.site.scattered[slot]) & (s.throughputs.sibling[slot] >= 0)
     if wrong.any():
         raise InvariantError(f"round {s.round}: a job group is not where its slot type says")
 

@@ -250,8 +250,8 @@ def _locate(s: Scheduler) -> None:
     sizes = np.diff(running.first)[rows]
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     places = (first, running.devices, cluster.device_type, cluster.device_node)
-    spread = are_scattered(*places, running.fewest)
+    spread = are_scattered(*places, running.site.fewest)
     slot = running.slot[rows]
     other = s.throughputs.sibling[slot]
-    wrong = (spread != running.scattered[slot]) & (other >= 0)
+    wrong = (spread != running.site.scattered[slot]) & (other >= 0)
     running.slot[rows] = np.where(wrong, other, slot)

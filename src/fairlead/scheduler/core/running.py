@@ -14,16 +14,15 @@ from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.avoid_nodes import (
     OtherTypes,
     Placement,
-    Site,
     change_types,
     move_away,
 )
-from fairlead.scheduler.placement.by_device_id import by_device_id
+from fairlead.scheduler.placement.gavel_reference.by_device_id import by_device_id
 from fairlead.scheduler.placement.records import (
-    Devices,
+    PlacementRule,
     PlannedGroups,
     PreviousRound,
-    SlotTypes,
+    Site,
     Stakes,
 )
 from fairlead.scheduler.placement.servers import fewest_servers
@@ -65,18 +64,29 @@ class ActiveRound:
     """The job groups of a round, row by row as in ``StartRound``. A job group whose job has left is -1."""
 
     def __init__(
-        self, cluster: Cluster, throughputs: Throughputs, profile: MechanismSettings, ledger: Ledger
+        self,
+        cluster: Cluster,
+        throughputs: Throughputs,
+        settings: MechanismSettings,
+        ledger: Ledger,
     ) -> None:
         self.cluster = cluster
-        self.learn(throughputs)
-        self.settings = profile
+        self.throughputs = throughputs
+        self.settings = settings
         self.ledger = ledger
         slots = throughputs.slots
-        self.accelerator_of_slot: Ints = np.array(
-            [cluster.accelerators.index(s.accelerator) for s in slots]
+        self.site = Site(
+            device_type=cluster.device_type,
+            device_node=cluster.device_node,
+            works=np.ones(len(cluster.device_type), np.bool_),
+            fewest=_fewest_servers(cluster, throughputs),
+            accelerator_of_slot=np.array(
+                [cluster.accelerators.index(s.accelerator) for s in slots]
+            ),
+            sibling=throughputs.sibling,
+            scattered=np.array([s.locality is Locality.SCATTERED for s in slots]),
         )
-        self.scattered: Bools = np.array([s.locality is Locality.SCATTERED for s in slots])
-        self.works: Bools = np.ones(len(cluster.device_type), np.bool_)
+        self.rule: PlacementRule = by_device_id if settings.place_by_device_id else fewest_servers
         none: Ints = np.zeros(0, np.int64)
         self.job_group, self.slot, self.devices = none, none, none
         self.planned = none  # the slot before placement
@@ -84,9 +94,7 @@ class ActiveRound:
         self.first: Ints = np.zeros(1, np.int64)  # job group u holds devices[first[u]:first[u + 1]]
         self.report_mapping: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
-        self.left: dict[
-            int, tuple[int, Ints]
-        ] = {}  # paused job -> slot and devices that it had alone
+        self.left: dict[int, Old] = {}  # paused job -> slot and devices that it had alone
 
     def reported(self) -> int:
         """How many rows the report of the round has."""
@@ -103,8 +111,8 @@ class ActiveRound:
     def learn(self, throughputs: Throughputs) -> None:
         """Another table, of the same slot types."""
         self.throughputs = throughputs
-        self.fewest = self.cluster.fewest_servers(
-            max(one.scale_factor for one in throughputs.job_types)
+        self.site = self.site._replace(
+            fewest=_fewest_servers(self.cluster, throughputs), sibling=throughputs.sibling
         )
 
     def renumber(self, row: Ints | None) -> None:
@@ -114,37 +122,29 @@ class ActiveRound:
 
     def place(self, plan: RoundPlan) -> Bools:
         """Choose devices and take note of who runs where; (groups,) who stays on its devices."""
-        groups, cluster = self.ledger.groups, self.cluster
+        before, stakes = self._before(plan), self._stakes(plan)
+        rows = PlannedGroups(plan.job_group, plan.slot, self.ledger.groups.scale)
+        order, first, devices, kept, slot = self.rule(rows, before, self.site, stakes)
+        group, planned = plan.job_group[order], plan.slot[order]
+        placed = Placement(first, devices, kept, slot)
+        if self.settings.preemption_hysteresis > 0:
+            placed = self._go_back(group, placed, before)
+        if self.avoids:
+            placed = self._move_away(group, placed, before)
+        worth = np.where(slot == planned, 1.0, stakes.fallback[order])
+        self.worth = self._worth(group, slot, placed.slot, worth)
+        self.job_group, self.planned = group, planned
+        self.slot, self.first, self.devices = placed.slot, first, placed.devices
+        self.report_mapping = None
+        return placed.kept
+
+    def _before(self, plan: RoundPlan) -> PreviousRound:
+        """Who ran where, and may go on there."""
         group = self.job_group
         if self.report_mapping is not None:  # who has lost its devices in between holds none
             group = np.where(self.slot >= 0, group, -1)
         before = PreviousRound(group, self.slot, self.first, self.devices)
-        if self.left:
-            before = self._with_returned(plan, before)
-        rows = PlannedGroups(plan.job_group, plan.slot, groups.scale)
-        site = Devices(cluster.device_type, cluster.device_node, self.works)
-        if self.settings.place_by_device_id:
-            order, first, devices, kept = by_device_id(rows, before, site, self.accelerator_of_slot)
-            slot, worth = plan.slot[order], np.ones(len(order))
-        else:
-            stakes = self._stakes(plan)
-            slots = SlotTypes(self.accelerator_of_slot, self.throughputs.sibling, self.scattered)
-            order, first, devices, kept, slot = fewest_servers(
-                rows, before, site, slots, self.fewest, stakes
-            )
-            worth = np.where(slot == plan.slot[order], 1.0, stakes.fallback[order])
-        placed = Placement(first, devices, kept, slot)
-        if self.settings.preemption_hysteresis > 0:
-            placed = self._go_back(plan.job_group[order], placed, before)
-        if self.avoids:
-            placed = self._move_away(plan.job_group[order], placed, before)
-        worth = self._worth(plan.job_group[order], slot, placed.slot, worth)
-        slot, devices, kept = placed.slot, placed.devices, placed.kept
-        self.job_group, self.planned = plan.job_group[order], plan.slot[order]
-        self.slot, self.worth = slot, worth
-        self.first, self.devices = first, devices
-        self.report_mapping = None
-        return kept
+        return self._with_returned(plan, before) if self.left else before
 
     def forget(self, jobs: Ints) -> None:
         """Jobs have left: (jobs,) ids."""
@@ -201,10 +201,11 @@ class ActiveRound:
 
     def _could_stay(self, group: int, was: Old) -> bool:
         slot, devices = was
-        return bool(self.ledger.groups.share[group, slot] > 0 and self.works[devices].all())
+        return bool(self.ledger.groups.share[group, slot] > 0 and self.site.works[devices].all())
 
     def _other_type(self, one: int, other: int) -> bool:
-        return bool(self.accelerator_of_slot[one] != self.accelerator_of_slot[other])
+        of_slot = self.site.accelerator_of_slot
+        return bool(of_slot[one] != of_slot[other])
 
     def _were_on(self, group: Ints, before: PreviousRound) -> dict[int, Old]:
         """Row of a plan -> slot and devices of its job group in the round before. group: ledger rows."""
@@ -241,18 +242,8 @@ class ActiveRound:
             nodes = np.array([node.name in names for node in cluster.nodes], np.bool_)
             for row in np.flatnonzero((ids == job).any(axis=1)).tolist():
                 barred[row] = barred[row] | nodes if row in barred else nodes
-        site = Site(
-            cluster.device_type,
-            cluster.device_node,
-            self.works,
-            self.fewest,
-            self.throughputs.sibling,
-        )
-        speed = self._speed(group).min(axis=2)
-        others = OtherTypes(
-            speed, self.accelerator_of_slot, self.scattered, self._were_on(group, before)
-        )
-        return move_away(change_types(placed, barred, site, others), barred, site)
+        others = OtherTypes(self._speed(group).min(axis=2), self._were_on(group, before))
+        return move_away(change_types(placed, barred, self.site, others), barred, self.site)
 
     def _stakes(self, plan: RoundPlan) -> Stakes:
         """For each row of the plan: the rate on the other slot of its type over that on its own; the
@@ -295,3 +286,8 @@ class ActiveRound:
                 table.colocated_rate[two, one, at],
             )
         return rate
+
+
+def _fewest_servers(cluster: Cluster, throughputs: Throughputs) -> Ints:
+    """As ``Cluster.fewest_servers``, for the largest jobs of the table."""
+    return cluster.fewest_servers(max(one.scale_factor for one in throughputs.job_types))

@@ -199,7 +199,7 @@ class Scheduler:
         """(slots,) where a job of this scale factor may be offered devices; None = everywhere."""
         if self.settings.allow_undersized:
             return None
-        return np.asarray(self.cluster.capacity[self.running.accelerator_of_slot] >= scale)
+        return np.asarray(self.cluster.capacity[self.running.site.accelerator_of_slot] >= scale)
 
     def _limit_s(self, job: Job) -> float:
         """Run time after which a job counts as completed, whatever it has left."""
@@ -254,8 +254,8 @@ class Scheduler:
         index = next((i for i, n in enumerate(self.cluster.nodes) if n.name == name), None)
         if index is None:
             raise ProtocolError(f"node {name!r}: not in the cluster")
-        self.running.works[self.cluster.device_node == index] = works
-        accelerator_index = self.cluster.device_type[self.running.works]
+        self.running.site.works[self.cluster.device_node == index] = works
+        accelerator_index = self.cluster.device_type[self.running.site.works]
         self.capacity = np.bincount(accelerator_index, minlength=len(self.capacity)).astype(
             np.float64
         )
@@ -470,7 +470,7 @@ class Scheduler:
         """(slots,) devices in all, where a job may be offered no slot type with fewer than it needs."""
         if self.settings.allow_undersized:
             return None
-        return self.cluster.capacity[self.running.accelerator_of_slot]
+        return self.cluster.capacity[self.running.site.accelerator_of_slot]
 
     def follow_table(self) -> None:
         """Bring the rates of all job groups up to the table."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.scheduler.placement.records import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +27,10 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """What there is to place on."""
-
-    device_type: Ints  # (devices,)
-    device_node: Ints  # (devices,)
-    works: Bools  # (devices,)
-    fewest: Ints  # as ``Cluster.fewest_servers``
-    sibling: Ints  # (slots,) the slot of the other locality, -1 = locality does not matter
-
-
-@dataclass(frozen=True, slots=True)
 class OtherTypes:
     """What rows may change to another accelerator type by."""
 
     speed: Floats  # (rows, slots) 0 = the row cannot run there
-    accelerator_of_slot: Ints  # (slots,) accelerator type
-    spread: Bools  # (slots,) is it one of job groups on more servers than needed?
     before: Mapping[int, tuple[int, Ints]]  # row -> slot and devices of the round before
 
 
@@ -77,7 +65,7 @@ def _elsewhere(
     placed: Placement, row: int, free: Bools, barred: Bools, site: Site, others: OtherTypes
 ) -> tuple[int, Ints] | None:
     """Slot and free devices of another type for a row; None = there are none."""
-    own, speed = others.accelerator_of_slot[placed.slot[row]], others.speed[row]
+    own, speed = site.accelerator_of_slot[placed.slot[row]], others.speed[row]
     before = others.before.get(row)
     if before is not None and speed[before[0]] > 0:
         good = free[before[1]] & ~barred[site.device_node[before[1]]]
@@ -85,15 +73,15 @@ def _elsewhere(
             return before
     need = len(placed.of(row))
     for slot in np.argsort(-speed, kind="stable").tolist():
-        accelerator = int(others.accelerator_of_slot[slot])
+        accelerator = int(site.accelerator_of_slot[slot])
         if speed[slot] <= 0 or accelerator == own:
             continue
         usable = free & (site.device_type == accelerator) & ~barred[site.device_node]
         nodes = _fullest(usable, need, site, len(barred))
         if nodes is None:
             continue
-        apart = len(nodes) > site.fewest[accelerator, need]
-        if site.sibling[slot] < 0 or apart == bool(others.spread[slot]):
+        is_scattered = len(nodes) > site.fewest[accelerator, need]
+        if site.sibling[slot] < 0 or is_scattered == bool(site.scattered[slot]):
             return slot, _some_of(usable, need, nodes, site)
     return None
 
@@ -153,14 +141,14 @@ def _free_devices(
 def _fullest(usable: Bools, need: int, site: Site, count: int) -> Ints | None:
     """The fullest node with so many usable devices, else the emptiest ones together; None where there are
     not enough. count: of all nodes."""
-    room = np.bincount(site.device_node[usable], minlength=count)
-    if room.sum() < need:
+    free = np.bincount(site.device_node[usable], minlength=count)
+    if free.sum() < need:
         return None
-    whole = np.flatnonzero(room >= need)
+    whole = np.flatnonzero(free >= need)
     if len(whole):
-        return np.asarray(whole[[np.argmin(room[whole])]])
-    nodes = np.argsort(-room, kind="stable")
-    return np.asarray(nodes[: np.searchsorted(np.cumsum(room[nodes]), need) + 1])
+        return np.asarray(whole[[np.argmin(free[whole])]])
+    nodes = np.argsort(-free, kind="stable")
+    return np.asarray(nodes[: np.searchsorted(np.cumsum(free[nodes]), need) + 1])
 
 
 def _some_of(usable: Bools, need: int, nodes: Ints, site: Site) -> Ints:

@@ -3,9 +3,11 @@
 A device id is a position; the devices of a node, and the nodes of a type, are neighbours.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
-from fairlead.model.jit_records import Bools1, Floats1, Ints1
+from fairlead.model.arrays import Bools, Ints
+from fairlead.model.jit_records import Bools1, Floats1, Ints1, Ints2
 
 
 class PlannedGroups(NamedTuple):
@@ -25,18 +27,14 @@ class PreviousRound(NamedTuple):
     devices: Ints1  # (devices of all of them,)
 
 
-class Devices(NamedTuple):
-    """The cluster's devices by id."""
+class Site(NamedTuple):
+    """What there is to place on. A slot type is an accelerator type with a locality."""
 
-    accelerator: Ints1  # (devices,) index of the accelerator type, non-decreasing
-    node: Ints1  # (devices,) non-decreasing
+    device_type: Ints1  # (devices,) index of the accelerator type, non-decreasing
+    device_node: Ints1  # (devices,) non-decreasing
     works: Bools1  # (devices,)
-
-
-class SlotTypes(NamedTuple):
-    """An accelerator type with a locality each."""
-
-    accelerator: Ints1  # (slots,) index of the accelerator type
+    fewest: Ints2  # as ``Cluster.fewest_servers``
+    accelerator_of_slot: Ints1  # (slots,) index of the accelerator type
     sibling: Ints1  # (slots,) the slot of the other locality, -1 = locality does not matter
     scattered: Bools1  # (slots,) is it that of job groups on more servers than they need?
 
@@ -47,3 +45,9 @@ class Stakes(NamedTuple):
     fallback: Floats1  # (running,) rate on the sibling over rate on the slot, 0 = cannot run there
     gain: Floats1  # (running,) device-seconds won by being consolidated
     cost: Floats1  # (running,) device-seconds that a move loses
+
+
+# (order, first, devices, kept, slot): rows of the plan that run, and for each its devices
+# devices[first[k]:first[k + 1]], whether they are those of the round before, and the slot that they make
+Placed: TypeAlias = tuple[Ints, Ints, Ints, Bools, Ints]
+PlacementRule: TypeAlias = Callable[[PlannedGroups, PreviousRound, Site, Stakes], Placed]

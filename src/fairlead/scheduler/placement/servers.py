@@ -12,10 +12,10 @@ from fairlead.model.arrays import Bools, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Floats1, Ints1
 from fairlead.scheduler.placement.records import (
-    Devices,
+    Placed,
     PlannedGroups,
     PreviousRound,
-    SlotTypes,
+    Site,
     Stakes,
 )
 
@@ -332,10 +332,10 @@ def _pack_into_free(i: int, most: int, budget: float, rows: _Rows, at: _Occupanc
     return False
 
 
-@kernel("_Occupancy(PlannedGroups, Devices)")
-def _vacant(plan: PlannedGroups, devices: Devices) -> _Occupancy:
+@kernel("_Occupancy(PlannedGroups, Site)")
+def _vacant(plan: PlannedGroups, site: Site) -> _Occupancy:
     """No row has devices."""
-    group, scale, device_node, works = plan.group, plan.scale, devices.node, devices.works
+    group, scale, device_node, works = plan.group, plan.scale, site.device_node, site.works
     n, nodes, count = len(group), device_node[-1] + 1, len(device_node)
     first = np.zeros(n + 1, np.int64)
     for i in range(n):
@@ -359,17 +359,17 @@ def _vacant(plan: PlannedGroups, devices: Devices) -> _Occupancy:
     )
 
 
-@kernel("_Rows(PlannedGroups, Devices, SlotTypes, i8[:,::1])")
-def _read_rows(plan: PlannedGroups, devices: Devices, slots: SlotTypes, fewest: Ints) -> _Rows:
+@kernel("_Rows(PlannedGroups, Site)")
+def _read_rows(plan: PlannedGroups, site: Site) -> _Rows:
     """What each row of the plan is to have."""
     group, slot, scale = plan
-    accelerator, node, _ = devices
+    accelerator, node, fewest = site.device_type, site.device_node, site.fewest
     n, nodes, types = len(group), node[-1] + 1, accelerator[-1] + 1
     begin, end = np.full(types, nodes, np.int64), np.zeros(types, np.int64)  # nodes of a type
     for d in range(len(node)):
         of = accelerator[d]
         begin[of], end[of] = min(begin[of], node[d]), max(end[of], node[d] + 1)
-    of_slot = slots.accelerator[slot]
+    of_slot = site.accelerator_of_slot[slot]
     full = np.empty(n, np.int64)
     for i in range(n):
         full[i] = fewest[of_slot[i], scale[group[i]]]
@@ -377,16 +377,16 @@ def _read_rows(plan: PlannedGroups, devices: Devices, slots: SlotTypes, fewest: 
         low=begin[of_slot],
         high=end[of_slot],
         fewest=full,
-        scattered=slots.scattered[slot],
-        anywhere=slots.sibling[slot] < 0,
+        scattered=site.scattered[slot],
+        anywhere=site.sibling[slot] < 0,
         by_size=np.argsort(-scale[group], kind="mergesort"),
     )
 
 
-@kernel("void(PlannedGroups, PreviousRound, SlotTypes, _Occupancy)")
-def _keep_old(plan: PlannedGroups, before: PreviousRound, slots: SlotTypes, at: _Occupancy) -> None:
+@kernel("void(PlannedGroups, PreviousRound, Site, _Occupancy)")
+def _keep_old(plan: PlannedGroups, before: PreviousRound, site: Site, at: _Occupancy) -> None:
     """Rows that stay on their accelerator type keep the devices of the round before."""
-    group, slot, accelerator = plan.group, plan.slot, slots.accelerator
+    group, slot, accelerator = plan.group, plan.slot, site.accelerator_of_slot
     old_group, old_slot, first, devices = before
     was = np.full(len(plan.scale), -1, np.int64)
     for k in range(len(old_group)):
@@ -452,14 +452,10 @@ def _place_rest(rows: _Rows, stakes: Stakes, at: _Occupancy) -> None:
             _scatter(i, rows, at)
 
 
-@kernel(
-    "Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))(i8[::1], SlotTypes, _Rows, _Occupancy)"
-)
-def _result(
-    slot: Ints, slots: SlotTypes, rows: _Rows, at: _Occupancy
-) -> tuple[Ints, Ints, Ints, Bools, Ints]:
+@kernel("Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))(i8[::1], Site, _Rows, _Occupancy)")
+def _result(slot: Ints, site: Site, rows: _Rows, at: _Occupancy) -> Placed:
     """The rows that have devices, in order, as ``fewest_servers`` returns them."""
-    first, devices, sibling, fewest = at.first, at.devices, slots.sibling, rows.fewest
+    first, devices, sibling, fewest = at.first, at.devices, site.sibling, rows.fewest
     order = np.flatnonzero(at.state != _OUT)
     starts = np.zeros(len(order) + 1, np.int64)
     for k in range(len(order)):
@@ -470,24 +466,19 @@ def _result(
         i = order[k]
         held[starts[k] : starts[k + 1]] = devices[first[i] : first[i + 1]]
         is_scattered = _servers(i, at) > fewest[i]
-        if sibling[slot[i]] >= 0 and slots.scattered[slot[i]] != is_scattered:
+        if sibling[slot[i]] >= 0 and site.scattered[slot[i]] != is_scattered:
             real[k] = sibling[slot[i]]
     return order, starts, held, at.state[order] == _KEPT, real
 
 
 @kernel(
     "Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))"
-    "(PlannedGroups, PreviousRound, Devices, SlotTypes, i8[:,::1], Stakes)"
+    "(PlannedGroups, PreviousRound, Site, Stakes)"
 )
 def fewest_servers(
-    plan: PlannedGroups,
-    before: PreviousRound,
-    devices: Devices,
-    slots: SlotTypes,
-    fewest: Ints,
-    stakes: Stakes,
-) -> tuple[Ints, Ints, Ints, Bools, Ints]:
-    """Give devices to the job groups of a plan. fewest: as ``Cluster.fewest_servers``.
+    plan: PlannedGroups, before: PreviousRound, site: Site, stakes: Stakes
+) -> Placed:
+    """Give devices to the job groups of a plan.
 
     1. Whoever ran on a type and stays there keeps its devices.
     2. The others, big ones first, go to the fullest server that holds them whole, else to the emptiest
@@ -499,13 +490,11 @@ def fewest_servers(
        cannot run scattered is left out.
     On a type without a scattered slot there is nothing to lose, and the first two steps place everybody.
 
-    Returns (order, first, devices, kept, slot): the rows that run, and for each its devices, whether
-    they are those of the round before, and the slot that they make.
     """
-    at = _vacant(plan, devices)
-    rows = _read_rows(plan, devices, slots, fewest)
-    _keep_old(plan, before, slots, at)
+    at = _vacant(plan, site)
+    rows = _read_rows(plan, site)
+    _keep_old(plan, before, site, at)
     _place_new(rows, at)
     _improve_all(rows, stakes, at)
     _place_rest(rows, stakes, at)
-    return _result(plan.slot, slots, rows, at)
+    return _result(plan.slot, site, rows, at)

@@ -10,7 +10,7 @@ import numpy as np
 from fairlead.model.arrays import Bools, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Ints1
-from fairlead.scheduler.placement.records import Devices, PlannedGroups, PreviousRound
+from fairlead.scheduler.placement.records import Placed, PlannedGroups, PreviousRound, Site, Stakes
 
 _ANY_SIZE = 2**62  # more devices than a job group can need
 
@@ -21,7 +21,7 @@ class _Dispatch(NamedTuple):
 
     plan: PlannedGroups
     before: PreviousRound
-    devices: Devices
+    site: Site
     was: Ints1  # (groups,) position of a job group in the round before, -1 = it did not run
     order: Ints1  # (running,) rows of the plan
     first: Ints1  # (running + 1,)
@@ -31,8 +31,8 @@ class _Dispatch(NamedTuple):
     used: Bools1  # (devices of the cluster,)
 
 
-@kernel("_Dispatch(PlannedGroups, PreviousRound, Devices)")
-def _nothing_given(plan: PlannedGroups, before: PreviousRound, devices: Devices) -> _Dispatch:
+@kernel("_Dispatch(PlannedGroups, PreviousRound, Site)")
+def _nothing_given(plan: PlannedGroups, before: PreviousRound, site: Site) -> _Dispatch:
     """No row has been dispatched."""
     n, old_group = len(plan.group), before.group
     was = np.full(len(plan.scale), -1, np.int64)
@@ -42,14 +42,14 @@ def _nothing_given(plan: PlannedGroups, before: PreviousRound, devices: Devices)
     return _Dispatch(
         plan=plan,
         before=before,
-        devices=devices,
+        site=site,
         was=was,
         order=np.empty(n, np.int64),
         first=np.zeros(n + 1, np.int64),
         given=np.empty(np.sum(plan.scale[plan.group]), np.int64),
         kept=np.zeros(n, np.bool_),
         placed=np.zeros(n, np.bool_),
-        used=np.zeros(len(devices.accelerator), np.bool_),
+        used=np.zeros(len(site.device_type), np.bool_),
     )
 
 
@@ -79,7 +79,7 @@ def _keep_old(begin: int, end: int, size: int, out: int, to: _Dispatch) -> int:
     before. out: rows dispatched so far; returns it after this."""
     group, slot, scale = to.plan
     _, old_slot, old_first, old_devices = to.before
-    works, was, first, given, used = to.devices.works, to.was, to.first, to.given, to.used
+    works, was, first, given, used = to.site.works, to.was, to.first, to.given, to.used
     order, kept, placed = to.order, to.kept, to.placed
     for i in range(begin, end):
         k = was[group[i]]
@@ -104,7 +104,7 @@ def _give_lowest(
     """Dispatch the others of the rows begin .. end-1 with so many devices to the lowest free ids from
     ``device`` on. out: rows dispatched so far; returns it and the next device to look at."""
     group, _, scale = to.plan
-    works, first, given, used = to.devices.works, to.first, to.given, to.used
+    works, first, given, used = to.site.works, to.first, to.given, to.used
     order, placed = to.order, to.placed
     for i in range(begin, end):
         if scale[group[i]] != size or placed[i]:
@@ -122,31 +122,33 @@ def _give_lowest(
     return out, device
 
 
-@kernel(
-    "Tuple((i8[::1], i8[::1], i8[::1], b1[::1]))(PlannedGroups, PreviousRound, Devices, i8[::1])"
-)
-def by_device_id(
-    plan: PlannedGroups, before: PreviousRound, devices: Devices, accelerator_of_slot: Ints
-) -> tuple[Ints, Ints, Ints, Bools]:
-    """Gavel's rule (its worker assignment): big job groups first; of one size, first those that keep the
-    devices which they had, then the others on the lowest free ids after the last one given.
-
-    The plan comes slot by slot. accelerator_of_slot: (slots,).
-    Returns (order, first, devices, kept): the plan's rows in order of dispatch, and for each its devices.
-    """
-    to = _nothing_given(plan, before, devices)
-    n = len(plan.group)
+@kernel("Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))(PlannedGroups, PreviousRound, Site)")
+def _by_device_id(plan: PlannedGroups, before: PreviousRound, site: Site) -> Placed:
+    to = _nothing_given(plan, before, site)
+    slot = plan.slot
     out = begin = 0
-    while begin < n:
+    while begin < len(slot):  # the plan comes slot by slot
         end = begin
-        while end < n and plan.slot[end] == plan.slot[begin]:
+        while end < len(slot) and slot[end] == slot[begin]:
             end += 1
-        accelerator_index = accelerator_of_slot[plan.slot[begin]]
-        device = np.searchsorted(devices.accelerator, accelerator_index)
+        accelerator_index = site.accelerator_of_slot[slot[begin]]
+        device = np.searchsorted(site.device_type, accelerator_index)
         size = _largest(plan, begin, end, _ANY_SIZE)
         while size > 0:
             out = _keep_old(begin, end, size, out, to)
             out, device = _give_lowest(begin, end, size, out, device, to)
             size = _largest(plan, begin, end, size)
         begin = end
-    return to.order, to.first, to.given, to.kept
+    return to.order, to.first, to.given, to.kept, slot[to.order]
+
+
+def by_device_id(
+    plan: PlannedGroups,
+    before: PreviousRound,
+    site: Site,
+    stakes: Stakes,  # noqa: ARG001
+) -> Placed:
+    """Gavel's rule (its worker assignment): big job groups first; of one size, first those that keep the
+    devices which they had, then the others on the lowest free ids after the last one given. Everybody of
+    the plan, which comes slot by slot, gets devices, whatever is at stake."""
+    return _by_device_id(plan, before, site)

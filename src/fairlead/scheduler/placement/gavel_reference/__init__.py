@@ -1,0 +1,1 @@
+"""Placement as in Gavel's release, for the profiles that imitate it."""
