@@ -144,88 +144,173 @@ class _CentreProgram(NamedTuple):
     count_of_row: Floats1  # (rows,)
 
 
+class _Iterate(NamedTuple):
+    """A point, or a step from it. w is the dual of x >= 0, and y, the price of a row, that of its slack s."""
+
+    x: Floats1  # (columns,)
+    w: Floats1  # (columns,)
+    s: Floats1  # (rows,)
+    y: Floats1  # (rows,)
+
+
+class _Residuals(NamedTuple):
+    """What the linear conditions lack at a point."""
+
+    primal: Floats1  # (rows,) of A x + s = b
+    dual: Floats1  # (columns,) of A' y - w = c
+
+
+@kernel("void(_CentreProgram, _Iterate, _Residuals)")
+def _measure(program: _CentreProgram, point: _Iterate, lacks: _Residuals) -> None:
+    """The residuals at a point, into ``lacks``."""
+    start, index, value, b, c, copies, count = program
+    x, w, s, y = point
+    primal, dual = lacks
+    primal[:] = b - s
+    for k in range(len(c)):
+        total = -c[k] - w[k]
+        for e in range(start[k], start[k + 1]):
+            primal[index[e]] -= copies[k] / count[index[e]] * (value[e] * x[k])
+            total += value[e] * y[index[e]]
+        dual[k] = -total
+
+
+@kernel("void(_CentreProgram, _Iterate, f8[:,::1])")
+def _factor_at(program: _CentreProgram, point: _Iterate, matrix: Floats) -> None:
+    """The factor of the normal equations in the step of y, into ``matrix``, (rows, rows)."""
+    start, index, value, _, c, copies, count = program
+    x, w, s, y = point
+    matrix[:] = 0.0
+    for k in range(len(c)):
+        d = copies[k] * (x[k] / w[k])
+        for e in range(start[k], start[k + 1]):
+            row = matrix[index[e]]
+            for f in range(e, start[k + 1]):
+                row[index[f]] += d * value[f] * value[e]
+    for i in range(len(s)):
+        matrix[i, i] += count[i] * (s[i] / y[i])
+    _factor(matrix)
+
+
+@kernel("void(_CentreProgram, _Iterate, _Residuals, _Residuals, f8[:,::1], _Iterate)")
+def _solve_step(
+    program: _CentreProgram,
+    point: _Iterate,
+    lacks: _Residuals,
+    target: _Residuals,
+    factor: Floats,
+    step: _Iterate,
+) -> None:
+    """The step, into ``step``, that removes the residuals and changes the products by ``target``: its dual
+    part is of x w, its primal part of s y."""
+    start, index, value, _, _, copies, count = program
+    x, w, s, y = point
+    dx, dw, ds, dy = step
+    # dw = A'dy - r_dual;  x dw + w dx = target;  s dy + y ds = target;  A dx + ds = r_primal
+    dy[:] = count * (target.primal / y - lacks.primal)
+    of_columns, r_dual = target.dual, lacks.dual
+    for k in range(len(x)):
+        along = copies[k] * ((of_columns[k] + x[k] * r_dual[k]) / w[k])
+        for e in range(start[k], start[k + 1]):
+            dy[index[e]] += value[e] * along
+    _back(factor, dy)
+    for k in range(len(x)):
+        total = -r_dual[k]
+        for e in range(start[k], start[k + 1]):
+            total += value[e] * dy[index[e]]
+        dw[k] = total
+        dx[k] = (of_columns[k] - x[k] * total) / w[k]
+    ds[:] = (target.primal - s * dy) / y
+
+
+@kernel("Tuple((f8, f8))(_Iterate, _Iterate)")
+def _reach(point: _Iterate, step: _Iterate) -> tuple[float, float]:
+    """The largest parts of a step, of x and s and of w and y, that stay above 0."""
+    forward = min(max_step(point.x, step.x), max_step(point.s, step.s))
+    backward = min(max_step(point.w, step.w), max_step(point.y, step.y))
+    return forward, backward
+
+
+@kernel("f8(_CentreProgram, _Iterate)")
+def _products(program: _CentreProgram, point: _Iterate) -> float:
+    """The sum of all complementarity products."""
+    by_column = _dot(point.x, point.w, program.copies)
+    return by_column + _dot(point.s, point.y, program.count_of_row)
+
+
+@kernel("_Residuals(_CentreProgram, _Iterate, _Iterate, f8, f8)")
+def _corrected(
+    program: _CentreProgram, point: _Iterate, step: _Iterate, mu: float, all_products: float
+) -> _Residuals:
+    """Mehrotra's corrector: what the products are to change by after a step that would make them 0. mu:
+    their mean; all_products: how many they are."""
+    x, w, s, y = point
+    dx, dw, ds, dy = step
+    forward, backward = _reach(point, step)
+    after = _products(
+        program,
+        _Iterate(x + forward * dx, w + backward * dw, s + forward * ds, y + backward * dy),
+    )
+    goal = mu * (after / all_products / mu) ** 3
+    return _Residuals(goal - s * y - ds * dy, goal - x * w - dx * dw)
+
+
+@kernel("_Iterate(_Iterate, _Iterate)")
+def _moved(point: _Iterate, step: _Iterate) -> _Iterate:
+    """The point after most of a step."""
+    forward, backward = _reach(point, step)
+    forward, backward = min(1.0, _STEP * forward), min(1.0, _STEP * backward)
+    return _Iterate(
+        np.maximum(point.x + forward * step.x, 1e-300),
+        np.maximum(point.w + backward * step.w, 1e-300),
+        np.maximum(point.s + forward * step.s, 1e-300),
+        np.maximum(point.y + backward * step.y, 1e-300),
+    )
+
+
+@kernel("_Iterate(i8, i8, f8)")
+def _filled(columns: int, rows: int, value: float) -> _Iterate:
+    """The same value everywhere."""
+    return _Iterate(
+        np.full(columns, value),
+        np.full(columns, value),
+        np.full(rows, value),
+        np.full(rows, value),
+    )
+
+
 @kernel("Tuple((f8[::1], f8[::1], f8, f8))(_CentreProgram, f8)")
 def _centre(program: _CentreProgram, tolerance: float) -> tuple[Floats, Floats, float, float]:
     """x, prices of the rows, the gap of the products relative to the objective, and the largest residual
     relative to b, c."""
-    start, index, value, b, c, copies, count = program
+    b, c, copies = program.b, program.c, program.copies
     columns, rows = len(c), len(b)
-    all_products = copies.sum() + count.sum()
-    x, w = np.ones(columns), np.ones(columns)
-    s, y = np.ones(rows), np.ones(rows)
-    dx, dw, ds, dy = np.zeros(columns), np.zeros(columns), np.zeros(rows), np.zeros(rows)
-    r_primal, r_dual = np.empty(rows), np.empty(columns)
-    target_x, target_s = np.empty(columns), np.empty(rows)
+    all_products = copies.sum() + program.count_of_row.sum()
+    point, step = _filled(columns, rows, 1.0), _filled(columns, rows, 0.0)
+    lacks = _Residuals(np.empty(rows), np.empty(columns))
     matrix = np.empty((rows, rows))
-    largest_b = 1.0 + np.abs(b).max()
-    largest_c = 1.0 + np.abs(c).max()
+    largest_b, largest_c = 1.0 + np.abs(b).max(), 1.0 + np.abs(c).max()
     gap = residual = np.inf
     centred = 0
     for _ in range(STEPS):
-        r_primal[:] = b - s
-        for k in range(columns):
-            total = -c[k] - w[k]
-            for e in range(start[k], start[k + 1]):
-                r_primal[index[e]] -= copies[k] / count[index[e]] * (value[e] * x[k])
-                total += value[e] * y[index[e]]
-            r_dual[k] = -total  # A'y - w = c
-        residual = max(np.abs(r_primal).max() / largest_b, np.abs(r_dual).max() / largest_c)
-        products = _dot(x, w, copies) + _dot(s, y, count)
+        _measure(program, point, lacks)
+        residual = max(np.abs(lacks.primal).max() / largest_b, np.abs(lacks.dual).max() / largest_c)
+        products = _products(program, point)
         mu = products / all_products
-        gap = products / (1.0 + abs(_dot(c, x, copies)))
+        gap = products / (1.0 + abs(_dot(c, point.x, copies)))
         if gap < tolerance and residual < 100 * tolerance:  # rounding keeps it from falling further
             break
-        # dw = A'dy - r_dual;  x dw + w dx = target;  s dy + y ds = target;  A dx + ds = r_primal
-        matrix[:] = 0.0
-        for k in range(columns):
-            d = copies[k] * (x[k] / w[k])
-            for e in range(start[k], start[k + 1]):
-                row = matrix[index[e]]
-                for f in range(e, start[k + 1]):
-                    row[index[f]] += d * value[f] * value[e]
-        for i in range(rows):
-            matrix[i, i] += count[i] * (s[i] / y[i])
-        _factor(matrix)
-        near = gap < CENTRE_FROM and residual < 1e-6 and centred < CENTRING
-        if near:
+        _factor_at(program, point, matrix)
+        x, w, s, y = point
+        if gap < CENTRE_FROM and residual < 1e-6 and centred < CENTRING:
             centred += 1
-        for phase in range(2):
-            if phase == 0:
-                if near:
-                    continue
-                target_x[:] = -x * w
-                target_s[:] = -s * y
-            elif near:
-                target_x[:] = mu - x * w
-                target_s[:] = mu - s * y
-            else:
-                forward = min(max_step(x, dx), max_step(s, ds))
-                backward = min(max_step(w, dw), max_step(y, dy))
-                after = _dot(x + forward * dx, w + backward * dw, copies)
-                after += _dot(s + forward * ds, y + backward * dy, count)
-                goal = mu * (after / all_products / mu) ** 3
-                target_x[:] = goal - x * w - dx * dw
-                target_s[:] = goal - s * y - ds * dy
-            dy[:] = count * (target_s / y - r_primal)
-            for k in range(columns):
-                along = copies[k] * ((target_x[k] + x[k] * r_dual[k]) / w[k])
-                for e in range(start[k], start[k + 1]):
-                    dy[index[e]] += value[e] * along
-            _back(matrix, dy)
-            for k in range(columns):
-                total = -r_dual[k]
-                for e in range(start[k], start[k + 1]):
-                    total += value[e] * dy[index[e]]
-                dw[k] = total
-                dx[k] = (target_x[k] - x[k] * total) / w[k]
-            ds[:] = (target_s - s * dy) / y
-        forward = min(1.0, _STEP * min(max_step(x, dx), max_step(s, ds)))
-        backward = min(1.0, _STEP * min(max_step(w, dw), max_step(y, dy)))
-        x = np.maximum(x + forward * dx, 1e-300)
-        s = np.maximum(s + forward * ds, 1e-300)
-        w = np.maximum(w + backward * dw, 1e-300)
-        y = np.maximum(y + backward * dy, 1e-300)
-    return x, y, gap, residual
+            target = _Residuals(mu - s * y, mu - x * w)
+        else:
+            _solve_step(program, point, lacks, _Residuals(-s * y, -x * w), matrix, step)
+            target = _corrected(program, point, step, mu, all_products)
+        _solve_step(program, point, lacks, target, matrix, step)
+        point = _moved(point, step)
+    return point.x, point.y, gap, residual
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
