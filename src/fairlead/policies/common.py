@@ -73,7 +73,7 @@ def centre_with_pairs(
         scale=snapshot.job_scale,
         accelerator_of_slot=snapshot.accelerator_of_slot,
         capacity=snapshot.capacity,
-        kind=snapshot.job_type,
+        job_type=snapshot.job_type,
         colocated_rate=snapshot.colocated_rate if space_sharing else None,
         worth=worth,
     )

@@ -331,7 +331,7 @@ def central_shares(
     scale: Ints,
     accelerator_of_slot: Ints,
     capacity: Floats,
-    kind: Ints,
+    job_type: Ints,
     colocated_rate: Floats | None,
     worth: Floats,
 ) -> CentralShares | None:
@@ -343,50 +343,57 @@ def central_shares(
     rate: (jobs, slots); worth: (jobs,), 0 = no row; colocated_rate: (job types, job types, slots) or None =
     no pairs.
     """
-    _, first, of = np.unique(
-        np.column_stack([kind, scale, worth, rate]), axis=0, return_index=True, return_inverse=True
-    )
+    keys = np.column_stack([job_type, scale, worth, rate])
+    _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     of = of.reshape(-1)
-    count = np.bincount(of).astype(np.float64)
-    classes, slots = len(first), rate.shape[1]
-    one, two = np.arange(classes), np.arange(classes)
-    if colocated_rate is not None:
-        i, j = np.triu_indices(classes)
-        both = (scale[first][i] == scale[first][j]) & ((i != j) | (count[i] > 1))
-        one, two = np.concatenate([one, i[both]]), np.concatenate([two, j[both]])
-    pair = np.arange(len(one)) >= classes
-    table = np.zeros((0, 0, slots)) if colocated_rate is None else colocated_rate
     programme = _Programme(
         rate=rate[first],
         scale=scale[first],
-        kind=kind[first],
+        job_type=job_type[first],
         worth=worth[first],
-        count=count,
-        colocated_rate=table,
+        count=np.bincount(of).astype(np.float64),
+        colocated_rate=colocated_rate,
     )
-    centre = _central(programme, one, two, pair, accelerator_of_slot, capacity)
+    groups = programme.groups()
+    centre = _central(programme, groups, accelerator_of_slot, capacity)
     if centre is None:
         return None
-    found = centre.x[:-1].reshape(len(one), slots)
+    found = centre.x[:-1].reshape(len(groups.one), rate.shape[1])
     found[:, capacity[accelerator_of_slot] <= 0] = 0.0
-    left, right = np.zeros((2, 0), np.int64)
-    of_pairs = np.zeros((0, slots))
-    if colocated_rate is not None:
-        left, right = np.triu_indices(len(rate), 1)
-        alike = scale[left] == scale[right]
-        left, right = left[alike], right[alike]
-        unit = np.zeros((classes, classes), np.int64)
-        unit[one[pair], two[pair]] = unit[two[pair], one[pair]] = np.flatnonzero(pair)
-        of_pairs = found[unit[of[left], of[right]]]
+    pairs = np.zeros((0, 2), np.int64) if colocated_rate is None else _equal_pairs(scale)
+    classes = len(first)
     of_worth, of_time, of_type = np.split(centre.price, [classes, 2 * classes])
     return CentralShares(
         share=found[of],
-        pairs=np.column_stack([left, right]),
-        of_pairs=of_pairs,
+        pairs=pairs,
+        of_pairs=found[groups.of_pairs(of[pairs], classes)],
         value=(of_worth * programme.scaled)[of],
         time_price=of_time[of],
         device_price=of_type / np.maximum(capacity, 1.0),
     )
+
+
+def _equal_pairs(scale: Ints) -> Ints:
+    """(pairs, 2) positions of all jobs of equal scale factor, the first below the second."""
+    left, right = np.triu_indices(len(scale), 1)
+    alike = scale[left] == scale[right]
+    return np.column_stack([left[alike], right[alike]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """A job of class ``one`` alone or, where ``pair``, with a job of class ``two``."""
+
+    one: Ints  # (groups,)
+    two: Ints  # (groups,)
+    pair: Bools  # (groups,)
+
+    def of_pairs(self, pairs: Ints, classes: int) -> Ints:
+        """(pairs,) the groups of pairs of classes, (pairs, 2)."""
+        one, two = self.one[self.pair], self.two[self.pair]
+        at = np.zeros((classes, classes), np.int64)
+        at[one, two] = at[two, one] = np.flatnonzero(self.pair)
+        return np.asarray(at[pairs[:, 0], pairs[:, 1]])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -395,10 +402,30 @@ class _Programme:
 
     rate: Floats  # (classes, slots)
     scale: Ints  # (classes,)
-    kind: Ints  # (classes,)
+    job_type: Ints  # (classes,)
     worth: Floats  # (classes,)
     count: Floats  # (classes,) jobs
-    colocated_rate: Floats  # (job types, job types, slots)
+    colocated_rate: Floats | None  # (job types, job types, slots), None = no pairs
+
+    def groups(self) -> "_Groups":
+        """A job of each class alone, and pairs of jobs of equal scale factor."""
+        alone = np.arange(len(self.rate))
+        if self.colocated_rate is None:
+            return _Groups(alone, alone, np.zeros(len(alone), np.bool_))
+        i, j = np.triu_indices(len(alone))
+        both = (self.scale[i] == self.scale[j]) & ((i != j) | (self.count[i] > 1))
+        one, two = np.concatenate([alone, i[both]]), np.concatenate([alone, j[both]])
+        return _Groups(one, two, np.arange(len(one)) >= len(alone))
+
+    def rates(self, groups: "_Groups") -> tuple[Floats, Floats]:
+        """(groups, slots) rates of the first job of each group, and of the second, 0 where there is none."""
+        one, two, pair = groups.one, groups.two, groups.pair
+        mine, yours = self.rate[one], np.zeros((len(one), self.rate.shape[1]))
+        if self.colocated_rate is not None:
+            first, second = self.job_type[one[pair]], self.job_type[two[pair]]
+            mine[pair] = self.colocated_rate[first, second]
+            yours[pair] = self.colocated_rate[second, first]
+        return mine, yours
 
     @property
     def largest(self) -> Floats:
@@ -413,15 +440,13 @@ class _Programme:
 
 
 def _central(
-    of: _Programme, one: Ints, two: Ints, pair: Bools, accelerator_of_slot: Ints, capacity: Floats
+    of: _Programme, groups: _Groups, accelerator_of_slot: Ints, capacity: Floats
 ) -> AnalyticCentre | None:
     """The analytic centre of the best shares of one group of each class of groups on each slot type, with the
-    level as the last column. A group is a job of class ``one`` alone or, where ``pair``, in a pair with one
-    of class ``two``."""
+    level as the last column."""
+    one, two, pair = groups.one, groups.two, groups.pair
     n, slots, units, count = len(of.rate), len(accelerator_of_slot), len(one), of.count
-    mine, yours = of.rate[one], np.zeros((units, slots))
-    mine[pair] = of.colocated_rate[of.kind[one[pair]], of.kind[two[pair]]]
-    yours[pair] = of.colocated_rate[of.kind[two[pair]], of.kind[one[pair]]]
+    mine, yours = of.rates(groups)
     same = pair & (one == two)  # both jobs have their rows in one
     other = pair & ~same
     largest, worth = of.largest, of.scaled
