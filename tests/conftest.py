@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("FAIRLEAD_CHECK_RECORDS", "1")  # read when fairlead.model.jit is imported
+
 # The same examples each time, so that a change is to blame when a test fails; scripts/explore looks further.
 # How fast a machine draws them is no test of ours.
 settings.register_profile(

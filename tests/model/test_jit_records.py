@@ -3,10 +3,17 @@
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 from fairlead.model.arrays import Floats
 from fairlead.model.jit import kernel
-from fairlead.model.jit_records import Floats1, Floats2, Ints1, resolve_signature
+from fairlead.model.jit_records import (
+    Floats1,
+    Floats2,
+    Ints1,
+    resolve_signature,
+    takes_records_alone,
+)
 
 
 class Inner(NamedTuple):
@@ -54,3 +61,25 @@ def test_a_signature_without_records_stays_the_text_that_numba_reads() -> None:
 def test_two_modules_may_have_records_of_one_name() -> None:
     signature = resolve_signature("void(Inner)", {"Inner": Inner})
     assert signature.args[0].instance_class is Inner
+
+
+def test_the_tests_compare_arrays_in_records_with_the_signature() -> None:
+    wrong = Inner(sums=np.zeros(2, np.float32), table=np.ones((2, 3)), offset=0, factor=1.0)
+    with pytest.raises(TypeError, match="No matching definition"):
+        _add_row(wrong, 0)
+
+
+def test_without_the_comparison_a_kernel_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead.model.jit.CHECK_RECORDS", False)
+    unchecked = kernel("void(Inner, i8)")(_add_row.function)  # type: ignore[attr-defined]
+    inner = Inner(sums=np.zeros(2), table=np.ones((2, 3)), offset=1, factor=2.0)
+    unchecked(inner, 1)
+    assert inner.sums.tolist() == [0.0, 7.0]
+    assert unchecked._entry is not unchecked._compiled
+
+
+def test_arrays_beside_records_are_always_compared() -> None:
+    known = {"Inner": Inner, "Outer": Outer}
+    assert takes_records_alone("f8(Inner, Outer, i8)", known)
+    assert not takes_records_alone("f8(Inner, f8[::1])", known)
+    assert not takes_records_alone("f8(Tuple((f8[::1], i8[::1])))", known)

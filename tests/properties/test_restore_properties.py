@@ -239,7 +239,7 @@ class Owners:
         done = relay.watch.done[job] / 2
         relay.watch.done[job] = done
         jobs = relay.backend._jobs
-        jobs.done[jobs.index.find(np.array([[job]]))[0, 0]] = done
+        jobs.arrays.steps_done[jobs.index.find(np.array([[job]]))[0, 0]] = done
         return [ProgressCorrected(time_s, np.array([job, 10_000]), np.array([done, 5.0]))]
 
 

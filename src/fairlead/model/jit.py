@@ -22,6 +22,8 @@ _PACKAGES = (
     "scheduler",
     "simulator",
 )  # have kernels
+# Are the types of arrays in records compared with the signature at each call? They are in the tests.
+CHECK_RECORDS = bool(os.environ.get("FAIRLEAD_CHECK_RECORDS"))
 _kernels: list["_Kernel"] = []
 _lock = threading.RLock()
 _announced = True  # has somebody been told that code is compiled, or is nobody to be told?
@@ -34,11 +36,14 @@ class _Kernel:
         self.function, self.signatures, self.inline = function, signatures, inline
         self._dispatcher: Any = None  # numba's, not compiled yet
         self._compiled: Any = None
+        self._entry: Any = None  # what a call from Python goes to
         update_wrapper(self, function)
         _kernels.append(self)
 
     def __call__(self, *args: Any) -> Any:
-        return (self._compiled or self.compiled())(*args)
+        if self._entry is None:
+            self.compiled()
+        return self._entry(*args)
 
     @property
     def dispatcher(self) -> Any:
@@ -93,6 +98,17 @@ class _Kernel:
             known.update(kernels)
         made.disable_compile()
         self._compiled = made
+        self._entry = made if CHECK_RECORDS else self._unchecked(known)
+
+    def _unchecked(self, known: dict[str, Any]) -> Any:
+        """The machine code itself where all arrays come in records: to look at the types of their fields
+        costs numba more than many a kernel does."""
+        from fairlead.model.jit_records import takes_records_alone
+
+        if len(self.signatures) > 1 or not takes_records_alone(self.signatures[0], known):
+            return self._compiled
+        (overload,) = self._compiled.overloads.values()
+        return overload.entry_point
 
     def _announce(self) -> None:
         global _announced

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
+import numpy as np
+
 from fairlead.model.arrays import Bools, Floats, Ints
 
 # C-contiguous arrays of one, two and three dimensions
@@ -18,10 +20,17 @@ Floats2: TypeAlias = Annotated[Floats, "f8[:,::1]"]
 Floats3: TypeAlias = Annotated[Floats, "f8[:,:,::1]"]
 Ints1: TypeAlias = Annotated[Ints, "i8[::1]"]
 Ints2: TypeAlias = Annotated[Ints, "i8[:,::1]"]
+ShortInts1: TypeAlias = Annotated[Ints, "i4[::1]"]  # 32 bits
+ShortInts2: TypeAlias = Annotated[Ints, "i4[:,::1]"]
 Bools1: TypeAlias = Annotated[Bools, "b1[::1]"]
 Bools2: TypeAlias = Annotated[Bools, "b1[:,::1]"]
 
 _SCALARS = {int: "i8", float: "f8", bool: "b1"}
+
+
+def doubled(column: Any) -> Any:
+    """Return a copy of an array with twice as many rows, zero behind the old ones."""
+    return np.concatenate([column, np.zeros_like(column)])
 
 
 def resolve_signature(signature: str, known: Mapping[str, Any]) -> Any:
@@ -32,6 +41,13 @@ def resolve_signature(signature: str, known: Mapping[str, Any]) -> Any:
     if not records:
         return signature
     return _evaluate(signature, records)
+
+
+def takes_records_alone(signature: str, known: Mapping[str, Any]) -> bool:
+    """Return whether a kernel takes records and scalars, and no arrays besides."""
+    _, _, arguments = signature.rpartition("(")
+    kinds = [one.strip() for one in arguments.rstrip(")").split(",")]
+    return all(one in _SCALARS.values() or _is_record(known.get(one)) for one in kinds)
 
 
 def _is_record(one: Any) -> bool:

@@ -92,7 +92,16 @@ class _GavelJobs:
             weight = 5.0
         steps = duration_s * self.reference.rate[JobType.parse(family, scale)]
         slo_s = self._slo_multiple() * duration_s if self.options.slos else None
-        return Job(job, family, scale, steps, weight, "", slo_s, duration_s)
+        return Job(
+            id=job,
+            family=family,
+            scale_factor=scale,
+            total_steps=steps,
+            weight=weight,
+            tenant="",
+            slo_s=slo_s,
+            duration_s=duration_s,
+        )
 
     def _scale(self) -> int:
         """1, 2, 4, 8 devices with 70, 10, 15, 5 %; drawn even where it is not used."""

@@ -33,9 +33,18 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.placement.servers import are_scattered
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.round_kernels import begin, finish
+from fairlead.simulator.round_kernels import (
+    RoundEnd,
+    RoundForecast,
+    RoundStart,
+    RoundUnits,
+    TrueRates,
+    begin,
+    finish,
+)
 from fairlead.simulator.shockwave_reference.round_rules import (
     SPARED_S,
+    ReleasedEnd,
     ReleasedRules,
     finish_released,
 )
@@ -43,7 +52,6 @@ from fairlead.simulator.stages import Stages, follow
 from fairlead.simulator.true_jobs import Adopted, TrueJobs
 
 _NO_PAIRS: Floats = np.zeros((0, 0, 0))
-_NO_BIAS: Floats = np.zeros((0, 0))
 _Report: TypeAlias = tuple[Floats, Floats, Ints, Floats]  # of ``RoundEnded``
 
 
@@ -119,6 +127,8 @@ class SimBackend:
         self._fewest = cluster.fewest_servers(
             max(one.scale_factor for one in throughputs.job_types)
         )
+        pair = self.throughputs.colocated_rate
+        self._rates = TrueRates(self.throughputs.rate, _NO_PAIRS if pair is None else pair)
         self._jobs = TrueJobs(len(slots))
         self._stages = Stages(self.throughputs)
         self._released = ReleasedRules(self.throughputs) if released else None
@@ -206,18 +216,11 @@ class SimBackend:
         return JobsSubmitted(first.time_s, tuple(batch))
 
     def _add(self, job: Job, steps_done: float = 0.0) -> None:
-        kind = self.throughputs.row(job.job_type)
-        if kind is None:
+        row = self.throughputs.row(job.job_type)
+        if row is None:
             raise SimulationError(f"job {job.id}: no rate for {job.job_type}")
-        self._jobs.add(
-            job.id,
-            kind,
-            job.total_steps,
-            self.ground_truth.last_step(job),
-            self.ground_truth.restart_costs.of(job),
-            self.ground_truth.bias(job, len(self.cluster.accelerators))[self._type],
-        )
-        self._jobs.started[self._jobs.n - 1] = self.ground_truth.first_starts_cost
+        bias = self.ground_truth.bias(job, len(self.cluster.accelerators))[self._type]
+        self._jobs.add(job, table_row=row, truth=self.ground_truth, bias=bias)
         self._stages.add(job, self._released is None, steps_done)
         if self._released is not None:
             self._released.add(job)
@@ -261,41 +264,35 @@ class SimBackend:
             self._round = None
             return
         self._stalled = False
-        jobs, ground_truth = self._jobs, self.ground_truth
+        jobs = self._jobs
         index = jobs.index.find(command.job_groups)
-        noise = jobs.ones[: len(index)]
-        if ground_truth.rate_noise > 0:
-            noise = ground_truth.noise(command.round, len(index))
-        pair = self.throughputs.colocated_rate
-        column = self._columns(command)
-        work = begin(
-            index,
-            column,
-            command.kept,
-            command.time_s,
-            command.length_s,
-            self.whole_steps,
-            self.throughputs.rate,
-            _NO_PAIRS if pair is None else pair,
-            jobs.bias if ground_truth.rate_bias > 0 else _NO_BIAS,
-            noise,
-            jobs.kind,
-            jobs.total,
-            jobs.last,
-            jobs.done,
-            jobs.restart_s if self._released is None else jobs.nothing,
-            jobs.owes_s,
-            jobs.started,
-            self._stages.table,
+        noise = np.ones(len(index))
+        if self.ground_truth.rate_noise > 0:
+            noise = self.ground_truth.noise(command.round, len(index))
+        units = RoundUnits(
+            job=index,
+            slot=self._columns(command),
+            kept=command.kept,
+            noise=noise,
+            first=command.first,
+            devices=command.devices,
         )
-        self._round = _Round(command, index, column, *work)
+        start = RoundStart(
+            time_s=command.time_s,
+            length_s=command.length_s,
+            whole_steps=self.whole_steps,
+            startup_owed=self._released is None,
+        )
+        forecast = begin(units, jobs.arrays, self._rates, self._stages.table, start)
+        self._round = _Round(command, units, forecast, float(forecast.finish_s.max()))
         if self.early_s < np.inf and command.active > int((command.job_groups >= 0).sum()):
             self._end_early(self._round)
 
     def _end_early(self, current: "_Round") -> None:
         """Jobs wait: the round ends when the first of its units has, but not before its age for that."""
         command = current.command
-        over = current.finish_s[current.finish_s < command.time_s + command.length_s - 1e-9]
+        finish_s = current.forecast.finish_s
+        over = finish_s[finish_s < command.time_s + command.length_s - 1e-9]
         if len(over):
             first_s = max(float(over.min()), command.time_s + self.early_s)
             current.end_s = min(current.end_s, first_s)
@@ -326,62 +323,36 @@ class SimBackend:
         if changed is None or not changed.any():
             return told
         self._report = told
-        jobs, where = self._jobs, now.index[changed]
+        jobs, where = self._jobs.arrays, now.units.job[changed]
         batch = self._stages.batch(where) if self._released is None else self._released.of(where)
         ids = now.command.job_groups[changed]
-        return RequirementsChanged(time_s, ids, batch, jobs.total[where], jobs.done[where])
+        return RequirementsChanged(
+            time_s, ids, batch, jobs.total_steps[where], jobs.steps_done[where]
+        )
 
     def _finish(self, now: "_Round", time_s: float) -> tuple[_Report, Bools | None]:
-        jobs, command, stages = self._jobs, now.command, self._stages
-        report = finish(
-            now.index,
-            command.first,
-            command.devices,
-            command.time_s,
-            time_s,
-            self.whole_steps,
-            self._lost,
-            now.rate,
-            now.left,
-            now.setup_s,
-            now.steps,
-            now.finish_s,
-            jobs.total,
-            jobs.last,
-            jobs.done,
-            jobs.owes_s,
-            now.column,
-            self.throughputs.rate,
-            stages.table,
+        jobs, stages = self._jobs.arrays, self._stages
+        end = RoundEnd(
+            start_s=now.command.time_s, end_s=time_s, whole_steps=self.whole_steps, lost=self._lost
         )
+        report = finish(now.units, now.forecast, jobs, self._rates, stages.table, end)
         if not stages.used:
             return report, None
-        return report, follow(now.index, jobs.total, jobs.last, jobs.done, jobs.kind, stages.table)
+        return report, follow(now.units.job, jobs, stages.table)
 
     def _finish_released(
         self, now: "_Round", time_s: float, rules: ReleasedRules
     ) -> tuple[_Report, Bools]:
-        jobs, command = self._jobs, now.command
-        report = finish_released(
-            now.index,
-            command.first,
-            command.devices,
-            command.round,
-            self._last_end_s,
-            time_s,
-            command.length_s - SPARED_S,
-            self._lost,
-            now.rate,
-            now.steps,
-            now.finish_s,
-            jobs.total,
-            jobs.last,
-            jobs.done,
-            jobs.restart_s,
-            jobs.ran_in,
+        jobs, command = self._jobs.arrays, now.command
+        end = ReleasedEnd(
+            round=command.round,
+            from_s=self._last_end_s,
+            end_s=time_s,
+            least_s=command.length_s - SPARED_S,
+            lost=self._lost,
         )
-        changed = rules.follow(now.index, report[2], jobs.total, jobs.last, jobs.done, jobs.kind)
-        return report, changed
+        report = finish_released(now.units, now.forecast, jobs, end)
+        return report, rules.follow(now.units.job, report[2], jobs)
 
     # --- nodes -----------------------------------------------------------------------------------
 
@@ -406,17 +377,9 @@ class SimBackend:
 
 @dataclass(slots=True)
 class _Round:
-    """The round in force. Arrays are (units, width) or (units,)."""
+    """The round in force."""
 
     command: StartRound
-    index: Ints
-    column: Ints  # of the table of rates
-    rate: Floats
-    left: Floats
-    setup_s: Floats
-    steps: Floats
-    finish_s: Floats
-    end_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.end_s = float(self.finish_s.max())
+    units: RoundUnits
+    forecast: RoundForecast
+    end_s: float

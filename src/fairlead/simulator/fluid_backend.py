@@ -77,10 +77,10 @@ class FluidBackend(SimBackend):
         flow = self._flow
         assert flow is not None
         flow.told_s = time_s
-        total = self._jobs.total[flow.index]
+        total = self._jobs.arrays.total_steps[flow.index]
         done = np.minimum(flow.done + flow.rate * (time_s - flow.from_s), total)
         done[flow.finish_s <= time_s] = total[flow.finish_s <= time_s]
-        self._jobs.done[flow.index] = done
+        self._jobs.arrays.steps_done[flow.index] = done
         return ProgressCorrected(time_s, flow.jobs, done)
 
     def _answer(self) -> Solved:
@@ -97,13 +97,21 @@ class FluidBackend(SimBackend):
             return None
         jobs = snapshot.jobs.copy()
         index = self._jobs.index.find(jobs[:, None])[:, 0]
-        rate = self._rate(snapshot, made, self._jobs.kind[index])
-        done = self._jobs.done[index]
-        left = self._jobs.total[index] - done
+        rate = self._rate(snapshot, made, self._jobs.arrays.table_row[index])
+        done = self._jobs.arrays.steps_done[index]
+        left = self._jobs.arrays.total_steps[index] - done
         lasts_s = np.divide(left, rate, out=np.full(len(jobs), np.inf), where=rate > 0)
         if rate.any():
             self._stalled = False
-        return _Flow(self.now_s, self.now_s, jobs, index, done, rate, self.now_s + lasts_s)
+        return _Flow(
+            from_s=self.now_s,
+            told_s=self.now_s,
+            jobs=jobs,
+            index=index,
+            done=done,
+            rate=rate,
+            finish_s=self.now_s + lasts_s,
+        )
 
     def _rate(self, snapshot: Snapshot, made: Allocation, kind: Ints) -> Floats:
         """(jobs,) true steps/s. kind: (jobs,) rows of the true table."""

@@ -101,13 +101,13 @@ class Input:
             else:
                 by_family[first] = value
         return GroundTruth(
-            RestartCosts(default, by_family),
-            self.rate_noise,
-            self.rate_bias,
-            None if self.mtbf_h is None else self.mtbf_h * 3600,
-            self.mttr_h * 3600,
-            self.early_termination,
-            self.seed,
+            restart_costs=RestartCosts(default, by_family),
+            rate_noise=self.rate_noise,
+            rate_bias=self.rate_bias,
+            mtbf_s=None if self.mtbf_h is None else self.mtbf_h * 3600,
+            mttr_s=self.mttr_h * 3600,
+            early_termination=self.early_termination,
+            seed=self.seed,
         )
 
 

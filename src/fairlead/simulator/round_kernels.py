@@ -1,189 +1,217 @@
 """The arithmetic of a simulated round, one pass each over the running units."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
-from fairlead.simulator.stages import (
-    TABLE,
-    Table,
-    advance,
-)
+from fairlead.model.jit_records import Bools1, Floats1, Floats2, Floats3, Ints1, Ints2
+from fairlead.simulator.stages import SoloRun, StageTable, advance
+from fairlead.simulator.true_jobs import JobArrays
 
 _FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(RoundOutcome.ENDED)
 
 
+class RoundUnits(NamedTuple):
+    """What runs in a round: single jobs and packed pairs."""
+
+    job: Ints2  # (units, width) positions of jobs, -1 = none
+    slot: Ints1  # (units,) column of the throughput table
+    kept: Bools1  # (units,) do they stay on their devices?
+    noise: Floats1  # (units,) factor of their rates in this round
+    first: Ints1  # (units + 1,) where the devices of each begin
+    devices: Ints1  # of all units, one after the other
+
+
+class TrueRates(NamedTuple):
+    """Steps/s before noise."""
+
+    alone: Floats2  # (rows, slots)
+    paired: (
+        Floats3  # (rows, rows, slots) of the first beside the second; empty where nothing is packed
+    )
+
+
+class RoundStart(NamedTuple):
+    """How a round begins."""
+
+    time_s: float
+    length_s: float
+    whole_steps: bool  # are steps of a round cut to integers?
+    startup_owed: bool  # do starts take their time out of the round?
+
+
+class RoundForecast(NamedTuple):
+    """What a round will do if nothing cuts it short."""
+
+    rate: Floats2  # (units, width) steps/s
+    left: Floats2  # (units, width) steps until the job ends
+    setup_s: Floats1  # (units,) spent on starting
+    steps: Floats2  # (units, width)
+    finish_s: Floats1  # (units,)
+
+
+class RoundEnd(NamedTuple):
+    """How a round ends."""
+
+    start_s: float
+    end_s: float
+    whole_steps: bool
+    lost: Bools1  # (devices of the cluster,)
+
+
 @kernel("b1(i8[::1], i8, i8, b1[::1])", inline="always")
 def any_lost(devices: Ints, start: int, stop: int, lost: Bools) -> bool:
-    """Is one of devices[start:stop] lost? lost: (devices of the cluster,)."""
+    """Return whether one of devices[start:stop] is lost. lost: (devices of the cluster,)."""
     gone = False
     for d in range(start, stop):
         gone = gone or lost[devices[d]]
     return gone
 
 
-@kernel(
-    "Tuple((f8[:,::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1]))"
-    "(i8[:,::1], i8[::1], b1[::1], f8, f8, b1, f8[:,::1], f8[:,:,::1], f8[:,::1], f8[::1], i8[::1],"
-    f" f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], b1[::1], {TABLE})",
-)
+@kernel("RoundForecast(RoundUnits, JobArrays, TrueRates, StageTable, RoundStart)")
 def begin(
-    index: Ints,
-    slot: Ints,
-    kept: Bools,
-    now_s: float,
-    length_s: float,
-    whole_steps: bool,
-    table: Floats,
-    pair: Floats,
-    bias: Floats,
-    noise: Floats,
-    kind: Ints,
-    total: Floats,
-    last: Floats,
-    done: Floats,
-    restart_s: Floats,
-    owes_s: Floats,
-    started: Bools,
-    stages: Table,
-) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """What a round will do if nothing cuts it short; books start-up time owed in place.
-
-    index: (units, width) positions of jobs, -1 = none; slot, kept, noise: (units,); table: (kinds,
-    slots) and pair: (kinds, kinds, slots) steps/s, pair empty where nothing is packed; bias: (jobs,
-    slots), empty = none; kind, total, last, done, restart_s, owes_s, started: (jobs,).
-    Returns rate, left, setup_s, steps, finish_s: (units, width) or (units,).
-    """
-    n, width = index.shape
-    rate = np.zeros((n, width))
-    left = np.zeros((n, width))
-    setup_s = np.zeros(n)
-    steps = np.zeros((n, width))
-    finish_s = np.empty(n)
+    units: RoundUnits, jobs: JobArrays, rates: TrueRates, stages: StageTable, start: RoundStart
+) -> RoundForecast:
+    """Return what a round will do if nothing cuts it short; book start-up time owed in place."""
+    n, width = units.job.shape
+    forecast = RoundForecast(
+        np.zeros((n, width)), np.zeros((n, width)), np.zeros(n), np.zeros((n, width)), np.empty(n)
+    )
     for i in range(n):
-        for k in range(width):
-            j = index[i, k]
-            if j < 0:
-                continue
-            if not kept[i]:
-                owes_s[j] = restart_s[j] if started[j] else 0.0
-                started[j] = True
-            setup_s[i] = max(setup_s[i], owes_s[j])
-        room_s = max(length_s - setup_s[i], 0.0)
+        setup_s = _owed_s(units, i, jobs, start.startup_owed)
+        forecast.setup_s[i] = setup_s
+        room_s = max(start.length_s - setup_s, 0.0)
         work_s = 0.0
         for k in range(width):
-            j = index[i, k]
+            j = units.job[i, k]
             if j < 0:
                 continue
-            other = index[i, 1 - k] if width == 2 else -1
-            if other >= 0:
-                rate[i, k] = pair[kind[j], kind[other], slot[i]]
+            rate = _rate(units, i, k, jobs, rates)
+            left = min(jobs.total_steps[j], jobs.last_step[j]) - jobs.steps_done[j]
+            forecast.rate[i, k] = rate
+            forecast.left[i, k] = left
+            if stages.behind[j] > 0 and (width == 1 or units.job[i, 1 - k] < 0) and rate > 0:
+                run = SoloRun(j, units.slot[i], jobs.steps_done[j], rate)
+                steps, took_s = advance(run, room_s, left, rates.alone, stages)
+                if start.whole_steps and steps < left:
+                    steps = np.floor(steps)
+                    took_s = advance(run, room_s, steps, rates.alone, stages)[1]
             else:
-                rate[i, k] = table[kind[j], slot[i]]
-            if len(bias):
-                rate[i, k] *= bias[j, slot[i]]
-            rate[i, k] *= noise[i]
-            left[i, k] = min(total[j], last[j]) - done[j]
-            if stages[1][j] > 0 and other < 0 and rate[i, k] > 0:
-                steps[i, k], took_s = advance(
-                    j, done[j], room_s, left[i, k], rate[i, k], slot[i], table, stages
-                )
-                if whole_steps and steps[i, k] < left[i, k]:
-                    steps[i, k] = np.floor(steps[i, k])
-                    took_s = advance(
-                        j, done[j], room_s, steps[i, k], rate[i, k], slot[i], table, stages
-                    )[1]
-                work_s = max(work_s, took_s)
-                continue
-            possible = rate[i, k] * room_s
-            if whole_steps:
-                possible = np.floor(possible)
-            steps[i, k] = min(possible, left[i, k])
-            # where it cannot run, and nobody knew, it is in the way for the whole round
-            took_s = steps[i, k] / rate[i, k] if rate[i, k] > 0 else room_s
+                possible = rate * room_s
+                if start.whole_steps:
+                    possible = np.floor(possible)
+                steps = min(possible, left)
+                # where it cannot run, and nobody knew, it is in the way for the whole round
+                took_s = steps / rate if rate > 0 else room_s
+            forecast.steps[i, k] = steps
             work_s = max(work_s, took_s)
-        finish_s[i] = now_s + (min(setup_s[i], length_s) + work_s)
-    return rate, left, setup_s, steps, finish_s
+        forecast.finish_s[i] = start.time_s + (min(setup_s, start.length_s) + work_s)
+    return forecast
+
+
+@kernel("f8(RoundUnits, i8, JobArrays, b1)", inline="always")
+def _owed_s(units: RoundUnits, i: int, jobs: JobArrays, startup_owed: bool) -> float:
+    """Return the start-up time that unit i spends; book what its jobs owe if they start."""
+    setup_s = 0.0
+    for k in range(units.job.shape[1]):
+        j = units.job[i, k]
+        if j < 0:
+            continue
+        if not units.kept[i]:
+            jobs.owed_s[j] = jobs.restart_s[j] if startup_owed and jobs.started[j] else 0.0
+            jobs.started[j] = True
+        setup_s = max(setup_s, jobs.owed_s[j])
+    return setup_s
+
+
+@kernel("f8(RoundUnits, i8, i8, JobArrays, TrueRates)", inline="always")
+def _rate(units: RoundUnits, i: int, k: int, jobs: JobArrays, rates: TrueRates) -> float:
+    """Return the true steps/s of job k of unit i in this round."""
+    j, slot = units.job[i, k], units.slot[i]
+    other = units.job[i, 1 - k] if units.job.shape[1] == 2 else -1
+    if other >= 0:
+        rate = rates.paired[jobs.table_row[j], jobs.table_row[other], slot]
+    else:
+        rate = rates.alone[jobs.table_row[j], slot]
+    return float(rate * jobs.bias[j, slot] * units.noise[i])
 
 
 @kernel(
     "Tuple((f8[:,::1], f8[::1], i8[:,::1], f8[::1]))"
-    "(i8[:,::1], i8[::1], i8[::1], f8, f8, b1, b1[::1], f8[:,::1], f8[:,::1], f8[::1], f8[:,::1],"
-    f" f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[:,::1], {TABLE})",
+    "(RoundUnits, RoundForecast, JobArrays, TrueRates, StageTable, RoundEnd)"
 )
 def finish(
-    index: Ints,
-    first: Ints,
-    devices: Ints,
-    start_s: float,
-    end_s: float,
-    whole_steps: bool,
-    lost: Bools,
-    rate: Floats,
-    left: Floats,
-    setup_s: Floats,
-    steps: Floats,
-    finish_s: Floats,
-    total: Floats,
-    last: Floats,
-    done: Floats,
-    owes_s: Floats,
-    slot: Ints,
-    table: Floats,
-    stages: Table,
+    units: RoundUnits,
+    forecast: RoundForecast,
+    jobs: JobArrays,
+    rates: TrueRates,
+    stages: StageTable,
+    end: RoundEnd,
 ) -> tuple[Floats, Floats, Ints, Floats]:
-    """What a round has done by end_s; books steps and start-up time in place.
+    """Return steps, finish_s, outcome and restart_s of what a round has done by its end; book steps and
+    start-up time in place.
 
-    lost: (devices of the cluster,). A unit counts whole or not at all: not when a device was lost, nor
-    where it cannot run, nor (with whole_steps) when a device got no step. Returns steps, finish_s,
-    outcome, restart_s.
+    A unit counts whole or not at all: not when a device was lost, nor where it cannot run, nor (with
+    whole_steps) when a device got no step.
     """
-    n, width = index.shape
+    n, width = units.job.shape
     did = np.zeros((n, width))
     until = np.empty(n)
     outcome = np.zeros((n, width), np.int64)
     restart = np.empty(n)
     for i in range(n):
-        until[i] = min(finish_s[i], end_s)
-        restart[i] = min(setup_s[i], until[i] - start_s)
-        scale = first[i + 1] - first[i]
-        gone = any_lost(devices, first[i], first[i + 1], lost)
+        until[i] = min(forecast.finish_s[i], end.end_s)
+        restart[i] = min(forecast.setup_s[i], until[i] - end.start_s)
+        gone = any_lost(units.devices, units.first[i], units.first[i + 1], end.lost)
         good = not gone
         for k in range(width):
-            if index[i, k] < 0:
-                continue
-            did[i, k] = steps[i, k]
-            if finish_s[i] > end_s:
-                work_s = max(end_s - start_s - setup_s[i], 0.0)
-                possible = rate[i, k] * work_s
-                j = index[i, k]
-                if stages[1][j] > 0 and (width == 1 or index[i, 1 - k] < 0) and rate[i, k] > 0:
-                    possible = advance(
-                        j, done[j], work_s, steps[i, k], rate[i, k], slot[i], table, stages
-                    )[0]
-                if whole_steps:
-                    possible = np.floor(possible)
-                did[i, k] = min(min(possible, left[i, k]), steps[i, k])
-            if gone:
-                outcome[i, k] = _LOST
-            elif rate[i, k] <= 0:
-                outcome[i, k] = _FAILED
-                good = False
-            elif whole_steps:
-                each = did[i, k] // scale
-                if (scale > 1 and each <= 0) or did[i, k] - (scale - 1) * each <= 0:
-                    outcome[i, k] = _FAILED
-                    good = False
-        for k in range(width):
-            j = index[i, k]
+            j = units.job[i, k]
             if j < 0:
                 continue
-            owes_s[j] = max(owes_s[j] - restart[i], 0.0)
+            steps, rate = forecast.steps[i, k], forecast.rate[i, k]
+            if forecast.finish_s[i] > end.end_s:
+                work_s = max(end.end_s - end.start_s - forecast.setup_s[i], 0.0)
+                possible = rate * work_s
+                if stages.behind[j] > 0 and (width == 1 or units.job[i, 1 - k] < 0) and rate > 0:
+                    run = SoloRun(j, units.slot[i], jobs.steps_done[j], rate)
+                    possible = advance(run, work_s, steps, rates.alone, stages)[0]
+                if end.whole_steps:
+                    possible = np.floor(possible)
+                steps = min(min(possible, forecast.left[i, k]), steps)
+            did[i, k] = steps
+            if gone:
+                outcome[i, k] = _LOST
+            elif _failed(units, i, rate, steps, end.whole_steps):
+                outcome[i, k] = _FAILED
+                good = False
+        for k in range(width):
+            j = units.job[i, k]
+            if j < 0:
+                continue
+            jobs.owed_s[j] = max(jobs.owed_s[j] - restart[i], 0.0)
             if not good:
                 did[i, k] = 0.0
                 continue
-            done[j] += did[i, k]
-            if last[j] < total[j] and done[j] >= last[j]:
+            if book_steps(jobs, j, did[i, k]):
                 outcome[i, k] = _ENDED
     return did, until, outcome, restart
+
+
+@kernel("b1(RoundUnits, i8, f8, f8, b1)", inline="always")
+def _failed(units: RoundUnits, i: int, rate: float, steps: float, whole_steps: bool) -> bool:
+    """Return whether unit i cannot run, or a device of it got no step."""
+    scale = units.first[i + 1] - units.first[i]
+    each = steps // scale
+    none = (scale > 1 and each <= 0) or steps - (scale - 1) * each <= 0
+    return rate <= 0 or (whole_steps and none)
+
+
+@kernel("b1(JobArrays, i8, f8)", inline="always")
+def book_steps(jobs: JobArrays, j: int, steps: float) -> bool:
+    """Book the steps of job j in place; return whether it ends early by them."""
+    jobs.steps_done[j] += steps
+    early = jobs.last_step[j] < jobs.total_steps[j]
+    return bool(early and jobs.steps_done[j] >= jobs.last_step[j])

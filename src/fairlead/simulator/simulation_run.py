@@ -103,7 +103,15 @@ class SimulationRun:
             raise ConfigError(
                 f"policy {label!r} plans rounds itself and has no shares: there is no ideal without rounds"
             )
-        return SimulationRun(jobs, machines, rates, label, made, profile, options)
+        return SimulationRun(
+            jobs=jobs,
+            cluster=machines,
+            throughputs=rates,
+            policy=label,
+            made=made,
+            profile=profile,
+            options=options,
+        )
 
     @property
     def n_measured(self) -> int | None:
@@ -182,23 +190,33 @@ class SimulationRun:
         if log is not None:
             metrics["journal_sha256"] = log.sha256
         notes = (*self.jobs.notes, *summarise(self.jobs.skipped))
-        return Result(self.config(), metrics, jobs, rounds, placement_intervals, complete, notes)
+        return Result(
+            config=self.config(),
+            metrics=metrics,
+            jobs=jobs,
+            rounds=rounds,
+            placement_intervals=placement_intervals,
+            complete=complete,
+            skipped=notes,
+        )
 
     def setup(self) -> Setup:
         """What the scheduler is made of."""
         options, ground_truth = self.options, self.ground_truth
         costs = options.believed_costs
         return Setup(
-            __version__,
-            self.cluster,
+            version=__version__,
+            cluster=self.cluster,
             # Where the table was read from is no part of what was run: it may be named otherwise later.
-            replace(self.throughputs.on(self.cluster, self.profile.scattered), origin="journal"),
-            getattr(self.made, "spec", self.policy),
-            self.profile,
-            options.seed,
-            ground_truth.restart_costs if costs is None else costs,
-            options.solve_s > 0,
-            None if isinstance(self.made, Planner) else traits_of(self.made),
+            throughputs=replace(
+                self.throughputs.on(self.cluster, self.profile.scattered), origin="journal"
+            ),
+            policy=getattr(self.made, "spec", self.policy),
+            settings=self.profile,
+            seed=options.seed,
+            restart_costs=ground_truth.restart_costs if costs is None else costs,
+            overlap_solves=options.solve_s > 0,
+            traits=None if isinstance(self.made, Planner) else traits_of(self.made),
         )
 
     def start(self, solve: Solve) -> tuple[Scheduler, SimBackend]:
@@ -225,13 +243,13 @@ class SimulationRun:
         if self.options.ideal:
             return FluidRecorder(self.cluster, self.throughputs, setup.throughputs.slots)
         return Recorder(
-            self.cluster,
-            self.throughputs,
-            self.profile.charge_idle_gaps,
-            setup.traits is not None,
-            self.profile.charge_startup,
-            self.profile.released_world,
-            keep_intervals,
+            cluster=self.cluster,
+            throughputs=self.throughputs,
+            charge_idle_gaps=self.profile.charge_idle_gaps,
+            solves=setup.traits is not None,
+            charge_startup=self.profile.charge_startup,
+            released_world=self.profile.released_world,
+            keep_intervals=keep_intervals,
         )
 
     def _with_estimator(self, backend: Backend, setup: Setup) -> Backend:

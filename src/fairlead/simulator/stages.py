@@ -6,7 +6,7 @@ are still counted in the old ones. The change is told at the end of the round. A
 round at the rates of its beginning. The part of a job that is done is never changed by a change.
 """
 
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,14 +14,23 @@ from fairlead.errors import SimulationError
 from fairlead.model.adaptation import Adaptation, steps_per_epoch
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Ints1, doubled
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.true_jobs import JobArrays
 
-# What the kernels see: (jobs,) first stage, stage behind the last, stage in force, all as positions in
-# the (stages,) arrays that follow: first epoch, batch size, row of the throughput table, steps per epoch.
-# A job that never changes has no stages.
-Table: TypeAlias = tuple[Ints, Ints, Ints, Floats, Ints, Ints, Floats]
-TABLE = "Tuple((i8[::1], i8[::1], i8[::1], f8[::1], i8[::1], i8[::1], f8[::1]))"
+
+class StageTable(NamedTuple):
+    """What kernels see. Stages are positions in the (stages,) arrays; a job that never changes has none."""
+
+    first: Ints1  # (jobs,) first stage
+    behind: Ints1  # (jobs,) stage behind the last, 0 = the job has no stages
+    current: Ints1  # (jobs,) stage in force
+    first_epoch: Floats1  # (stages,)
+    batch_size: Ints1  # (stages,)
+    table_row: Ints1  # (stages,) of the throughput table
+    steps_per_epoch: Floats1  # (stages,)
+
 
 _NEAR = 1e-9  # epochs before its beginning at which a stage counts as reached
 
@@ -33,51 +42,40 @@ class Stages:
         self.throughputs = throughputs
         self.jobs = 0
         self.used = False  # has any job several stages?
-        self._first: Ints = np.zeros(64, np.int64)
-        self._behind: Ints = np.zeros(64, np.int64)
-        self._now: Ints = np.zeros(64, np.int64)
         self._stages = 0
-        self._epoch: Floats = np.zeros(64)
-        self._batch: Ints = np.zeros(64, np.int64)
-        self._kind: Ints = np.zeros(64, np.int64)
-        self._per_epoch: Floats = np.zeros(64)
-        self._view()
-
-    def _view(self) -> None:
-        self.table: Table = (
-            self._first,
-            self._behind,
-            self._now,
-            self._epoch,
-            self._batch,
-            self._kind,
-            self._per_epoch,
+        self.table = StageTable(
+            first=np.zeros(64, np.int64),
+            behind=np.zeros(64, np.int64),
+            current=np.zeros(64, np.int64),
+            first_epoch=np.zeros(64),
+            batch_size=np.zeros(64, np.int64),
+            table_row=np.zeros(64, np.int64),
+            steps_per_epoch=np.zeros(64),
         )
 
     def batch(self, jobs: Ints) -> Ints:
         """(jobs,) batch size in force of jobs that have stages; jobs: positions."""
-        return self._batch[self._now[jobs]]
+        return self.table.batch_size[self.table.current[jobs]]
 
     def add(self, job: Job, follows: bool = True, steps_done: float = 0.0) -> None:
         """A job at the end; follows: if not, it goes by other rules than its profile; steps_done: at the
         batch size of its family, where it has begun before. It has no stages either where that is not the
         batch size of the stage which it has then reached: it goes its own way."""
-        if self.jobs == len(self._first):
-            for name in ("_first", "_behind", "_now"):
-                setattr(self, name, _doubled(getattr(self, name)))
-            self._view()
+        if self.jobs == len(self.table.first):
+            self._double("first", "behind", "current")
         adaptation = job.adaptation if follows else None
         stage = 0 if adaptation is None else _stage(job, adaptation, steps_done)
         if adaptation is not None and len(adaptation.schedule) > 1 and stage is not None:
             samples, schedule = adaptation.samples, adaptation.schedule
             at = self._room_for(len(schedule))
-            self._epoch[at] = [epoch for epoch, _ in schedule]
-            self._batch[at] = [batch for _, batch in schedule]
-            self._kind[at] = [self._row(job, batch) for _, batch in schedule]
-            self._per_epoch[at] = [steps_per_epoch(samples, batch) for _, batch in schedule]
-            self._first[self.jobs] = at.start
-            self._now[self.jobs] = at.start + stage
-            self._behind[self.jobs] = at.stop
+            table = self.table
+            table.first_epoch[at] = [epoch for epoch, _ in schedule]
+            table.batch_size[at] = [batch for _, batch in schedule]
+            table.table_row[at] = [self._row(job, batch) for _, batch in schedule]
+            table.steps_per_epoch[at] = [steps_per_epoch(samples, batch) for _, batch in schedule]
+            table.first[self.jobs] = at.start
+            table.current[self.jobs] = at.start + stage
+            table.behind[self.jobs] = at.stop
             self.used = True
         self.jobs += 1
 
@@ -92,12 +90,14 @@ class Stages:
         return row
 
     def _room_for(self, stages: int) -> slice:
-        while self._stages + stages > len(self._epoch):
-            for name in ("_epoch", "_batch", "_kind", "_per_epoch"):
-                setattr(self, name, _doubled(getattr(self, name)))
-            self._view()
+        while self._stages + stages > len(self.table.first_epoch):
+            self._double("first_epoch", "batch_size", "table_row", "steps_per_epoch")
         self._stages += stages
         return slice(self._stages - stages, self._stages)
+
+    def _double(self, *names: str) -> None:
+        columns = self.table._asdict()
+        self.table = self.table._replace(**{name: doubled(columns[name]) for name in names})
 
 
 def _stage(job: Job, adaptation: Adaptation, steps_done: float) -> int | None:
@@ -110,36 +110,35 @@ def _stage(job: Job, adaptation: Adaptation, steps_done: float) -> int | None:
     return stage if adaptation.schedule[stage][1] == batch else None
 
 
-def _doubled(old: Any) -> Any:
-    return np.concatenate([old, np.zeros_like(old)])
+class SoloRun(NamedTuple):
+    """A job that runs alone, as a round begins."""
+
+    job: int  # position
+    slot: int  # column of the throughput table
+    steps_done: float
+    rate: float  # its true steps/s in the stage in force
 
 
-@kernel(f"UniTuple(f8, 2)(i8, f8, f8, f8, f8, i8, f8[:,::1], {TABLE})")
+@kernel("UniTuple(f8, 2)(SoloRun, f8, f8, f8[:,::1], StageTable)")
 def advance(
-    j: int,
-    done: float,
-    room_s: float,
-    most: float,
-    rate: float,
-    slot: int,
-    rates: Floats,
-    table: Table,
+    run: SoloRun, room_s: float, most: float, rates: Floats, table: StageTable
 ) -> tuple[float, float]:
-    """(steps, seconds) that a job alone does in a time, stage by stage, and at most ``most`` steps; both
-    counted at the batch size in force. Where it comes to a stage that cannot run here, it stays before it,
-    in the way for all of the time.
+    """Return (steps, seconds) that a job alone does in ``room_s``, stage by stage, and at most ``most``
+    steps; both counted at the batch size in force. Where it comes to a stage that cannot run here, it stays
+    before it, in the way for all of the time.
 
-    rate: its true steps/s in the stage in force; rates: (kinds, slots), to which the true ones of the
-    other stages have the same ratio.
+    rates: (rows, slots), to which the true ones of the other stages have the same ratio.
     """
-    _, behind, now, epoch, _, kind, per_epoch = table
-    stage = now[j]
-    factor = rate / rates[kind[stage], slot] * per_epoch[stage]
+    rate, slot = run.rate, run.slot
+    behind = table.behind[run.job]
+    stage = table.current[run.job]
+    began_per_epoch = table.steps_per_epoch[stage]
+    factor = rate / rates[table.table_row[stage], slot] * began_per_epoch
     steps = 0.0
     spent_s = 0.0
     length = np.inf
-    if stage + 1 < behind[j]:
-        length = max(epoch[stage + 1] * per_epoch[stage] - done, 0.0)
+    if stage + 1 < behind:
+        length = max(table.first_epoch[stage + 1] * began_per_epoch - run.steps_done, 0.0)
     while True:
         wanted = min(length, most - steps)
         possible = rate * (room_s - spent_s)
@@ -148,47 +147,46 @@ def advance(
         steps += wanted
         spent_s += wanted / rate
         stage += 1
-        if length > wanted or stage >= behind[j] or steps >= most:
+        if length > wanted or stage >= behind or steps >= most:
             return steps, spent_s
-        rate = rates[kind[stage], slot] * factor / per_epoch[stage]
+        rate = rates[table.table_row[stage], slot] * factor / table.steps_per_epoch[stage]
         if rate <= 0:
             return steps, room_s
         length = np.inf
-        if stage + 1 < behind[j]:
-            length = (epoch[stage + 1] - epoch[stage]) * per_epoch[now[j]]
+        if stage + 1 < behind:
+            length = (table.first_epoch[stage + 1] - table.first_epoch[stage]) * began_per_epoch
 
 
-@kernel(f"b1[:,::1](i8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], {TABLE})")
-def follow(
-    index: Ints, total: Floats, last: Floats, done: Floats, kind: Ints, table: Table
-) -> Bools:
-    """Bring jobs into the stages that they have reached, in place; who has changed its batch size.
+@kernel("b1[:,::1](i8[:,::1], JobArrays, StageTable)")
+def follow(index: Ints, jobs: JobArrays, table: StageTable) -> Bools:
+    """Bring jobs into the stages that they have reached, in place, and rescale their steps so that the part
+    of the job that is done stays the same. Return (units, width): whose batch size has changed.
 
-    index: (units, width) positions of jobs, -1 = none; total, last, done, kind: (jobs,), rescaled so
-    that the part of the job that is done stays the same.
+    index: (units, width) positions of jobs, -1 = none.
     """
-    _, behind, now, epoch, batch, kinds, per_epoch = table
     changed = np.zeros(index.shape, np.bool_)
     for i in range(len(index)):
         for k in range(index.shape[1]):
             j = index[i, k]
-            if j < 0 or behind[j] == 0 or done[j] >= min(total[j], last[j]):
+            if j < 0 or table.behind[j] == 0:
                 continue
-            old = now[j]
-            progress = done[j] / per_epoch[old] + _NEAR
+            if jobs.steps_done[j] >= min(jobs.total_steps[j], jobs.last_step[j]):
+                continue
+            old = table.current[j]
+            progress = jobs.steps_done[j] / table.steps_per_epoch[old] + _NEAR
             new = old
-            while new + 1 < behind[j] and epoch[new + 1] <= progress:
+            while new + 1 < table.behind[j] and table.first_epoch[new + 1] <= progress:
                 new += 1
             if new == old:
                 continue
-            now[j] = new
-            if batch[new] == batch[old]:
+            table.current[j] = new
+            if table.batch_size[new] == table.batch_size[old]:
                 continue
-            scale = per_epoch[new] / per_epoch[old]
-            ends_early = last[j] < total[j]
-            total[j] *= scale
-            done[j] *= scale
-            last[j] = last[j] * scale if ends_early else total[j]
-            kind[j] = kinds[new]
+            scale = table.steps_per_epoch[new] / table.steps_per_epoch[old]
+            ends_early = jobs.last_step[j] < jobs.total_steps[j]
+            jobs.total_steps[j] *= scale
+            jobs.steps_done[j] *= scale
+            jobs.last_step[j] = jobs.last_step[j] * scale if ends_early else jobs.total_steps[j]
+            jobs.table_row[j] = table.table_row[new]
             changed[i, k] = True
     return changed

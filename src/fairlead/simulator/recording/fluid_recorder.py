@@ -51,7 +51,7 @@ class FluidRecorder(Recorder):
 
     def _share_out(self, units: Ints, share: Floats) -> None:
         """Other shares from now on. units: (units, width) ids; share: (units, slots)."""
-        col, types = self.columns, len(self.busy_s)
+        col, types = self.columns.arrays, len(self.busy_s)
         member = self._index.find(units)
         devices = share * col.scale[member[:, 0]][:, None]
         by_slot = devices.sum(axis=0)
@@ -59,7 +59,7 @@ class FluidRecorder(Recorder):
         self._spread = _sums(self._accelerator_of_slot, by_slot * self._apart, types)
         here = member >= 0
         row, job = np.nonzero(here)[0], member[here]
-        n = col.n
+        n = self.columns.n
         dollars = devices @ self.cluster.price[self._accelerator_of_slot] / 3600.0
         self._flowing = self._index.positions()
         self._time = _sums(job, share.sum(axis=1)[row], n)[self._flowing]
@@ -72,7 +72,7 @@ class FluidRecorder(Recorder):
         self._rounds["waiting"][-1] = len(self._flowing) - len(runs)
 
     def _progress(self, event: ProgressCorrected) -> None:
-        col, rounds = self.columns, self._rounds
+        col, rounds = self.columns.arrays, self._rounds
         lasted_s = event.time_s - rounds["time_s"][-1]
         seconds = lasted_s - rounds["seconds"][-1]
         rounds["seconds"][-1] = lasted_s
@@ -85,7 +85,7 @@ class FluidRecorder(Recorder):
         col.steps_done[self._index.find(event.jobs[:, None])[:, 0]] = event.steps_done
 
     def _served(self) -> Floats:
-        col, n = self.columns, self.columns.n
+        col, n = self.columns.arrays, self.columns.n
         there_s = np.where(col.end[:n] > 0, col.end_s[:n], self.now_s) - col.arrival_s[:n]
         none = np.full(n, np.nan)
         return np.asarray(np.divide(col.run_s[:n], there_s, out=none, where=there_s > 0))

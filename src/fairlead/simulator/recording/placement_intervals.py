@@ -5,32 +5,32 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from fairlead.model.arrays import Floats, Ints
+from fairlead.model.arrays import Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
+from fairlead.simulator.recording.recorder_kernels import IntervalBlock
 
 _ROWS = 4096  # of a block: the table is made block by block, or it would be in memory several times
 
 
-class _Block:
-    """Room for placement intervals, filled by ``recorder_kernels.begin``. 32 bits are enough, and there may
-    be millions of rows."""
+def _block(rows: int, devices: int) -> IntervalBlock:
+    return IntervalBlock(
+        units=np.empty((rows, 4), np.int32),
+        times=np.empty((rows, 2)),
+        devices=np.empty(devices, np.int32),
+        used=np.zeros(2, np.int64),
+    )
 
-    def __init__(self, rows: int, devices: int) -> None:
-        # Positions of the first job and of the last, accelerator type, number of devices.
-        self.units: Ints = np.empty((rows, 4), np.int32)
-        self.times: Floats = np.empty((rows, 2))  # begin, end
-        self.devices: Ints = np.empty(
-            devices, np.int32
-        )  # of all placement intervals, one after the other
-        self.used: Ints = np.zeros(2, np.int64)  # rows of units and times, and of devices
 
-    def trimmed(self) -> "_Block":
-        """Itself, without the room that is left."""
-        rows, devices = self.used.tolist()
-        self.units, self.times = self.units[:rows].copy(), self.times[:rows].copy()
-        self.devices = self.devices[:devices].copy()
-        return self
+def _trimmed(block: IntervalBlock) -> IntervalBlock:
+    """Return a copy without the room that is left."""
+    rows, devices = block.used.tolist()
+    return IntervalBlock(
+        block.units[:rows].copy(),
+        block.times[:rows].copy(),
+        block.devices[:devices].copy(),
+        block.used,
+    )
 
 
 class PlacementIntervals:
@@ -39,10 +39,10 @@ class PlacementIntervals:
     def __init__(self, keep: bool = True) -> None:
         """keep: if not, they are thrown away, and the table stays empty."""
         self.keep = keep
-        self._full: list[_Block] = []
-        self._block = _Block(_ROWS, _ROWS)
+        self._full: list[IntervalBlock] = []
+        self._block = _block(_ROWS, _ROWS)
 
-    def room(self, rows: int, devices: int) -> _Block:
+    def room(self, rows: int, devices: int) -> IntervalBlock:
         """A block with room for so many placement intervals, with so many devices in all."""
         block = self._block
         if not self.keep:
@@ -50,8 +50,8 @@ class PlacementIntervals:
         row, device = block.used.tolist()
         if row + rows > len(block.units) or device + devices > len(block.devices):
             if row:
-                self._full.append(block.trimmed())
-            self._block = block = _Block(max(_ROWS, rows), max(_ROWS, 2 * devices))
+                self._full.append(_trimmed(block))
+            self._block = block = _block(max(_ROWS, rows), max(_ROWS, 2 * devices))
         return block
 
     def table(self, cluster: Cluster, jobs: Sequence[Job]) -> pl.DataFrame:
@@ -59,16 +59,16 @@ class PlacementIntervals:
         shares devices. To be called once."""
         blocks, self._full = self._full, []
         if self.keep and self._block.used[0]:
-            blocks.append(self._block.trimmed())
+            blocks.append(_trimmed(self._block))
         ids = np.array([job.id for job in jobs] + [-1], np.int64)
         tables = []
         for i, block in enumerate(blocks):
             tables.append(_some(block, cluster, ids))
-            blocks[i] = _Block(0, 0)
-        return pl.concat(tables or [_some(_Block(0, 0), cluster, ids)])
+            blocks[i] = _block(0, 0)
+        return pl.concat(tables or [_some(_block(0, 0), cluster, ids)])
 
 
-def _some(block: _Block, cluster: Cluster, ids: Ints) -> pl.DataFrame:
+def _some(block: IntervalBlock, cluster: Cluster, ids: Ints) -> pl.DataFrame:
     """A part of the table."""
     first, last, kind, scale = block.units.T
     packed = (last >= 0) & (last != first)

@@ -36,7 +36,14 @@ from fairlead.simulator.recording.adaptation_columns import adaptation_columns
 from fairlead.simulator.recording.contention import contention, running_alone_s
 from fairlead.simulator.recording.job_columns import JobColumns
 from fairlead.simulator.recording.placement_intervals import PlacementIntervals
-from fairlead.simulator.recording.recorder_kernels import begin, book
+from fairlead.simulator.recording.recorder_kernels import (
+    Charging,
+    RoundReport,
+    UnitsBefore,
+    UnitsNow,
+    begin,
+    book,
+)
 
 _ROUND = ("time_s", "seconds", "active", "running", "started", "preempted", "moved")
 
@@ -153,7 +160,7 @@ class Recorder:
     def _isolated(self) -> None:
         """Gavel's accumulated isolated time: what was done since the last such moment, at the rate
         that an isolated share of the cluster gave then."""
-        col = self.columns
+        col = self.columns.arrays
         i = self._index.positions()
         self._add_isolated(i)
         col.isolated_rate[i] = self._isolated_rate(i)
@@ -161,13 +168,13 @@ class Recorder:
 
     def _isolated_rate(self, i: Ints) -> Floats:
         """(jobs,) steps/s on an n-th of the cluster as it is now."""
-        col = self.columns
+        col = self.columns.arrays
         share = self._capacity / max(len(self._index), 1) / col.scale[i][:, None]
         share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
         return np.asarray((col.rate[i] * share).sum(axis=1))
 
     def _add_isolated(self, i: Ints) -> None:
-        col = self.columns
+        col = self.columns.arrays
         did, rate = col.steps_done[i] - col.steps_then[i], col.isolated_rate[i]
         col.isolated_s[i] += np.divide(did, rate, out=np.zeros(len(i)), where=rate > 0)
         col.steps_then[i] = col.steps_done[i]
@@ -177,7 +184,7 @@ class Recorder:
         allocation = event.allocation
         if allocation is None:
             return
-        col, every = self.columns, self._index.positions()
+        col, every = self.columns.arrays, self._index.positions()
         self._add_promised(every, np.full(len(every), self.now_s))
         col.promised_share[every] = 0.0
         member, share = self._index.find(allocation.job_groups), allocation.share.sum(axis=1)
@@ -186,7 +193,7 @@ class Recorder:
         self._promises = True
 
     def _add_promised(self, i: Ints, until_s: Floats) -> None:
-        col = self.columns
+        col = self.columns.arrays
         lasted_s = np.maximum(until_s - col.promised_from_s[i], 0.0)
         col.promised_s[i] += col.promised_share[i] * lasted_s
         col.promised_from_s[i] = until_s
@@ -195,7 +202,7 @@ class Recorder:
         """Take over other batch sizes, when the round is over whose steps count at the old ones."""
         if self._in_force:
             return
-        col = self.columns
+        col = self.columns.arrays
         for event in self._adapting:
             i = self._index.find(event.jobs[:, None])[:, 0]
             there = np.flatnonzero(i >= 0)
@@ -227,34 +234,18 @@ class Recorder:
     def _switch(self, member: Ints, kept: Bools, time_s: float) -> tuple[int, int, int, int]:
         """Who ran until now gives way to others: counts of jobs that run, start, are preempted, move.
         member: (units, width) positions of jobs."""
-        col, before = self.columns, self._now
-        if before is None:
-            before = _Running.nothing(member)
+        before = self._now or _Running.nothing(member)
         first, devices = before.start.first, before.start.devices
-        intervals = self._intervals.room(len(before.member), len(devices))
-        return begin(
-            member,
-            kept,
-            before.member,
-            before.kind,
-            before.stopped_s,
-            first,
-            devices,
-            len(self._rounds["time_s"]),
-            time_s,
-            col.end,
-            col.kept_in,
-            col.runs_in,
-            col.rounds,
-            col.start_s,
-            col.interval_s,
-            col.restarts,
-            col.moves,
-            intervals.units,
-            intervals.times,
-            intervals.devices,
-            intervals.used,
+        units = UnitsBefore(
+            job=before.member,
+            accelerator=before.kind,
+            end_s=before.stopped_s,
+            first=first,
+            devices=devices,
         )
+        now = UnitsNow(job=member, kept=kept, round=len(self._rounds["time_s"]), time_s=time_s)
+        block = self._intervals.room(len(before.member), len(devices))
+        return begin(now, units, self.columns.arrays, block)
 
     def _add_round(self, row: tuple[float, ...], solved: bool) -> None:
         """row: in the order of ``_ROUND``."""
@@ -279,31 +270,30 @@ class Recorder:
         return _Running(start, member, kind, spread)
 
     def _round_ended(self, event: RoundEnded) -> None:
-        now, col = self._now, self.columns
+        now = self._now
         assert now is not None
         start_s = now.start.time_s
         now.end_s = event.finish_s
         busy = np.zeros(len(self.busy_s))
-        lost_s = book(
-            now.member,
-            now.kind,
-            now.start.first,
-            event.steps,
-            event.finish_s,
-            event.outcome,
-            event.restart_s,
-            start_s,
-            self._last_end_s if self.charge_idle_gaps else start_s,
-            self.charge_idle_gaps,
-            self.charge_startup,
-            self.cluster.price,
-            busy,
-            self.charged_s,
-            col.run_s,
-            col.cost,
-            col.restart_lost_s,
-            col.steps_done,
+        report = RoundReport(
+            job=now.member,
+            slot=now.kind,
+            first=now.start.first,
+            steps=event.steps,
+            finish_s=event.finish_s,
+            outcome=event.outcome,
+            restart_s=event.restart_s,
+            start_s=start_s,
         )
+        charging = Charging(
+            price=self.cluster.price,
+            busy_s=busy,
+            charged_s=self.charged_s,
+            from_s=self._last_end_s if self.charge_idle_gaps else start_s,
+            only_good=self.charge_idle_gaps,
+            with_starts=self.charge_startup,
+        )
+        lost_s = book(report, self.columns.arrays, charging)
         self.busy_s += busy
         if now.spread.any():
             used_s = (event.finish_s - start_s) * np.diff(now.start.first) * now.spread
@@ -318,9 +308,9 @@ class Recorder:
 
     def _end_jobs(self, command: EndJobs) -> None:
         i = np.array([self._index.pop(j) for j in command.jobs.tolist()], np.int64)
-        self.columns.end[i] = command.end
-        self.columns.end_s[i] = command.end_s
-        self.columns.end_round[i] = len(self._rounds["time_s"])
+        self.columns.arrays.end[i] = command.end
+        self.columns.arrays.end_s[i] = command.end_s
+        self.columns.arrays.end_round[i] = len(self._rounds["time_s"])
         self._add_isolated(i)
         self._add_promised(i, command.end_s)
         self._changed = True
@@ -342,7 +332,7 @@ class Recorder:
 
     def job_table(self) -> pl.DataFrame:
         """One row per submitted job."""
-        col, n, jobs = self.columns, self.columns.n, self.jobs
+        col, n, jobs = self.columns.arrays, self.columns.n, self.jobs
         names = {0: "unfinished"} | {int(end): end.name.lower() for end in JobEnd}
         end = col.end[:n]
         done = end == JobEnd.COMPLETED
@@ -398,7 +388,7 @@ class Recorder:
 
     def _rounds_of_jobs(self) -> tuple[Ints, Ints]:
         """(jobs,) the first round that each job might have run in, and the one behind the last."""
-        col, n = self.columns, self.columns.n
+        col, n = self.columns.arrays, self.columns.n
         behind = np.where(col.end[:n] > 0, col.end_round[:n], len(self._rounds["time_s"]))
         return col.first_round[:n], behind
 
@@ -412,12 +402,12 @@ class Recorder:
         """(jobs,) part of the rounds that it might have run in in which it ran."""
         first, behind = self._rounds_of_jobs()
         none = np.full(len(first), np.nan)
-        ran = self.columns.rounds[: len(first)]
+        ran = self.columns.arrays.rounds[: len(first)]
         return np.asarray(np.divide(ran, behind - first, out=none, where=behind > first))
 
     def _steps_done(self, total: Floats) -> Floats:
         """(jobs,) steps done, counted like the total, at the first batch size: the same part of it."""
-        col, n = self.columns, self.columns.n
+        col, n = self.columns.arrays, self.columns.n
         done, now = col.steps_done[:n], col.total_steps[:n]
         return np.where(now == total, done, done / now * total)
 
@@ -467,7 +457,17 @@ class _Running:
         """Before the first round. member: has the width of units."""
         none: Ints = np.zeros(0, np.int64)
         first, kept = np.zeros(1, np.int64), np.zeros(0, np.bool_)
-        start = StartRound(0.0, -1, 0.0, member[:0], none, none, first, kept, 0)
+        start = StartRound(
+            time_s=0.0,
+            round=-1,
+            length_s=0.0,
+            job_groups=member[:0],
+            slot=none,
+            devices=none,
+            first=first,
+            kept=kept,
+            active=0,
+        )
         return _Running(start, member[:0], none, kept)
 
 

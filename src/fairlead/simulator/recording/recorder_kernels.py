@@ -1,149 +1,165 @@
 """The recorder's arithmetic, one pass each over the running units."""
 
+from typing import NamedTuple
+
 import numpy as np
 
-from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import (
+    Bools1,
+    Floats1,
+    Floats2,
+    Ints1,
+    Ints2,
+    ShortInts1,
+    ShortInts2,
+)
+from fairlead.simulator.recording.job_columns import RecordedJobs
 
 _FAILED, _LOST = int(RoundOutcome.FAILED), int(RoundOutcome.LOST)
 
 
-@kernel(
-    "UniTuple(i8, 4)(i8[:,::1], b1[::1], i8[:,::1], i8[::1], f8[::1], i8[::1], i8[::1], i8, f8, i8[::1],"
-    " i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], i8[::1], i8[::1], i4[:,::1], f8[:,::1], i4[::1],"
-    " i8[::1])",
-)
-def begin(
-    member: Ints,
-    kept: Bools,
-    before: Ints,
-    before_type: Ints,
-    before_end_s: Floats,
-    before_first: Ints,
-    before_devices: Ints,
-    number: int,
-    time_s: float,
-    end: Ints,
-    kept_in: Ints,
-    runs_in: Ints,
-    rounds: Ints,
-    start_s: Floats,
-    interval_s: Floats,
-    restarts: Ints,
-    moves: Ints,
-    intervals: Ints,
-    interval_times: Floats,
-    interval_devices: Ints,
-    used: Ints,
-) -> tuple[int, int, int, int]:
-    """Book in place who starts, stays, moves and stops.
+class UnitsBefore(NamedTuple):
+    """The units of the round before."""
 
-    member, before: (units, width) positions of jobs in this round and in the one before, -1 = none;
-    kept: (units,); before_type, before_end_s: (units,) accelerator type, and when the unit stopped; its
-    devices are before_devices[before_first[u]:before_first[u + 1]]; number: of this round; end, kept_in,
-    runs_in, rounds, start_s, interval_s, restarts, moves: (jobs,). Placement intervals that are over are
-    added as rows of ``intervals``, interval_times and interval_devices (see ``PlacementIntervals``); used:
-    rows of the first two, and of the last.
-    Returns counts of jobs that run, start, are preempted and move.
-    """
-    width = member.shape[1]
-    for i in range(len(member)):
-        if kept[i]:
+    job: Ints2  # (units, width) positions of jobs, -1 = none
+    accelerator: Ints1  # (units,)
+    end_s: Floats1  # (units,) when each stopped
+    first: Ints1  # (units + 1,) where the devices of each begin
+    devices: Ints1  # of all units, one after the other
+
+
+class UnitsNow(NamedTuple):
+    """The units of a round that begins."""
+
+    job: Ints2  # (units, width) positions of jobs, -1 = none
+    kept: Bools1  # (units,) do they stay on their devices?
+    round: int
+    time_s: float
+
+
+class IntervalBlock(NamedTuple):
+    """Room for placement intervals. 32 bits are enough, and there may be millions of rows."""
+
+    units: ShortInts2  # (rows, 4) position of the first job and of the last, accelerator, number of devices
+    times: Floats2  # (rows, 2) begin, end
+    devices: ShortInts1  # of all placement intervals, one after the other
+    used: Ints1  # (2,) rows of units and times, and of devices
+
+
+class RoundReport(NamedTuple):
+    """What a round did."""
+
+    job: Ints2  # (units, width) positions of jobs, -1 = none
+    slot: Ints1  # (units,) accelerator
+    first: Ints1  # (units + 1,) where the devices of each begin
+    steps: Floats2  # (units, width)
+    finish_s: Floats1  # (units,)
+    outcome: Ints2  # (units, width)
+    restart_s: Floats1  # (units,)
+    start_s: float
+
+
+class Charging(NamedTuple):
+    """What is charged of the device-seconds of a round, and to whom."""
+
+    price: Floats1  # (slots,) $ per device-hour
+    busy_s: Floats1  # (slots,) device-seconds in use
+    charged_s: Floats1  # (slots,) device-seconds charged
+    from_s: float  # from which on time is charged
+    only_good: bool  # only of what counts?
+    with_starts: bool  # also what went into starting?
+
+
+@kernel("UniTuple(i8, 4)(UnitsNow, UnitsBefore, RecordedJobs, IntervalBlock)")
+def begin(
+    now: UnitsNow, before: UnitsBefore, jobs: RecordedJobs, intervals: IntervalBlock
+) -> tuple[int, int, int, int]:
+    """Book in place who starts, stays, moves and stops; add the placement intervals that are over.
+    Return counts of jobs that run, start, are preempted and move."""
+    width = now.job.shape[1]
+    for i in range(len(now.job)):
+        if now.kept[i]:
             for k in range(width):
-                if member[i, k] >= 0:
-                    kept_in[member[i, k]] = number
-    row, device = used[0], used[1]
-    for i in range(len(before)):
-        if kept_in[before[i, 0]] == number:
-            continue
-        intervals[row, 0], intervals[row, 1] = before[i, 0], before[i, before.shape[1] - 1]
-        intervals[row, 2] = before_type[i]
-        intervals[row, 3] = before_first[i + 1] - before_first[i]
-        interval_times[row, 0], interval_times[row, 1] = interval_s[before[i, 0]], before_end_s[i]
-        row += 1
-        for d in range(before_first[i], before_first[i + 1]):
-            interval_devices[device] = before_devices[d]
-            device += 1
-    used[0], used[1] = row, device
+                if now.job[i, k] >= 0:
+                    jobs.kept_in[now.job[i, k]] = now.round
+    _close_intervals(now.round, before, jobs, intervals)
     running = started = preempted = moved = 0
-    for i in range(len(member)):
+    for i in range(len(now.job)):
         for k in range(width):
-            j = member[i, k]
+            j = now.job[i, k]
             if j < 0:
                 continue
             running += 1
-            rounds[j] += 1
-            if not kept[i]:
+            jobs.rounds[j] += 1
+            if not now.kept[i]:
                 started += 1
-                interval_s[j] = time_s
-                if np.isnan(start_s[j]):
-                    start_s[j] = time_s
+                jobs.interval_s[j] = now.time_s
+                if np.isnan(jobs.start_s[j]):
+                    jobs.start_s[j] = now.time_s
                 else:
-                    restarts[j] += 1
-                    if runs_in[j] == number - 1:
-                        moves[j] += 1
+                    jobs.restarts[j] += 1
+                    if jobs.runs_in[j] == now.round - 1:
+                        jobs.moves[j] += 1
                         moved += 1
-            runs_in[j] = number
-    for i in range(len(before)):
-        for k in range(before.shape[1]):
-            j = before[i, k]
-            if j >= 0 and end[j] == 0 and runs_in[j] != number:
+            jobs.runs_in[j] = now.round
+    for i in range(len(before.job)):
+        for k in range(before.job.shape[1]):
+            j = before.job[i, k]
+            if j >= 0 and jobs.end[j] == 0 and jobs.runs_in[j] != now.round:
                 preempted += 1
     return running, started, preempted, moved
 
 
-@kernel(
-    "f8(i8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1], i8[:,::1], f8[::1], f8, f8, b1, b1,"
-    " f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])",
-)
-def book(
-    member: Ints,
-    slot: Ints,
-    first: Ints,
-    steps: Floats,
-    finish_s: Floats,
-    outcome: Ints,
-    restart_s: Floats,
-    start_s: float,
-    from_s: float,
-    only_good: bool,
-    with_starts: bool,
-    price: Floats,
-    busy_s: Floats,
-    charged_s: Floats,
-    run_s: Floats,
-    cost: Floats,
-    lost_s: Floats,
-    done: Floats,
-) -> float:
-    """Book in place what a round used and did. Returns the device-seconds that went into starting, and
-    those of units whose work does not count.
+@kernel("void(i8, UnitsBefore, RecordedJobs, IntervalBlock)")
+def _close_intervals(
+    number: int, before: UnitsBefore, jobs: RecordedJobs, intervals: IntervalBlock
+) -> None:
+    """Add a row for each unit of the round before that does not stay in round ``number``."""
+    row, device = intervals.used[0], intervals.used[1]
+    for i in range(len(before.job)):
+        first = before.job[i, 0]
+        if jobs.kept_in[first] == number:
+            continue
+        intervals.units[row, 0] = first
+        intervals.units[row, 1] = before.job[i, before.job.shape[1] - 1]
+        intervals.units[row, 2] = before.accelerator[i]
+        intervals.units[row, 3] = before.first[i + 1] - before.first[i]
+        intervals.times[row, 0] = jobs.interval_s[first]
+        intervals.times[row, 1] = before.end_s[i]
+        row += 1
+        for d in range(before.first[i], before.first[i + 1]):
+            intervals.devices[device] = before.devices[d]
+            device += 1
+    intervals.used[0], intervals.used[1] = row, device
 
-    busy_s, charged_s, price: (slots,) device-seconds in use; device-seconds charged, from from_s on and, if
-    only_good, only for what counts, and with_starts or without what went into starting; $ per
-    device-hour. run_s, cost, lost_s, done: (jobs,).
-    """
+
+@kernel("f8(RoundReport, RecordedJobs, Charging)")
+def book(report: RoundReport, jobs: RecordedJobs, charging: Charging) -> float:
+    """Book in place what a round used and did. Return the device-seconds that went into starting, and
+    those of units whose work does not count."""
     wasted_s = 0.0
-    for i in range(len(member)):
-        scale = first[i + 1] - first[i]
-        used_s = finish_s[i] - start_s
-        busy_s[slot[i]] += used_s * scale
+    for i in range(len(report.job)):
+        slot, scale = report.slot[i], report.first[i + 1] - report.first[i]
+        used_s = report.finish_s[i] - report.start_s
+        charging.busy_s[slot] += used_s * scale
         good = True
-        for k in range(member.shape[1]):
-            if member[i, k] >= 0 and (outcome[i, k] == _FAILED or outcome[i, k] == _LOST):
+        for k in range(report.job.shape[1]):
+            outcome = report.outcome[i, k]
+            if report.job[i, k] >= 0 and outcome in (_FAILED, _LOST):
                 good = False
-        wasted_s += scale * (restart_s[i] if good else used_s)
-        pay_s = finish_s[i] - from_s if good or not only_good else 0.0
-        if not with_starts and pay_s > 0:
-            pay_s -= restart_s[i]
-        charged_s[slot[i]] += pay_s * scale
-        for k in range(member.shape[1]):
-            j = member[i, k]
+        wasted_s += scale * (report.restart_s[i] if good else used_s)
+        pay_s = report.finish_s[i] - charging.from_s if good or not charging.only_good else 0.0
+        if not charging.with_starts and pay_s > 0:
+            pay_s -= report.restart_s[i]
+        charging.charged_s[slot] += pay_s * scale
+        for k in range(report.job.shape[1]):
+            j = report.job[i, k]
             if j < 0:
                 continue
-            run_s[j] += used_s
-            lost_s[j] += restart_s[i]
-            done[j] += steps[i, k]
-            cost[j] += price[slot[i]] * pay_s / 3600.0 * scale
+            jobs.run_s[j] += used_s
+            jobs.restart_lost_s[j] += report.restart_s[i]
+            jobs.steps_done[j] += report.steps[i, k]
+            jobs.cost[j] += charging.price[slot] * pay_s / 3600.0 * scale
     return wasted_s

@@ -7,19 +7,23 @@ Source: Shockwave (NSDI'23), the
 released simulator.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Bools1
 from fairlead.model.job import Job, RestartCosts
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.round_kernels import any_lost
+from fairlead.simulator.round_kernels import RoundForecast, RoundUnits, any_lost, book_steps
 from fairlead.simulator.shockwave_reference.rescaling import (
     RunRules,
     rescaled,
     run_rule,
 )
+from fairlead.simulator.true_jobs import JobArrays
 
 LOSS = RestartCosts(20.0)  # unless others are named
 SPARED_S = 5.0  # a job that runs for no longer than the round less this loses nothing
@@ -72,103 +76,101 @@ class ReleasedRules:
             new[: len(old), : old.shape[1]] = old
             setattr(self, name, new)
 
-    def follow(
-        self, index: Ints, outcome: Ints, total: Floats, last: Floats, done: Floats, kind: Ints
-    ) -> Bools:
-        """After a round: jobs with a flag change in place, then all of the round are flagged anew; who
-        has changed. index, outcome: (units, width); total, last, done, kind: (jobs,)."""
+    def follow(self, index: Ints, outcome: Ints, jobs: JobArrays) -> Bools:
+        """After a round: jobs with a flag change in place, then all of the round are flagged anew. Return
+        (units, width): who has changed. index, outcome: (units, width)."""
         has_rule = (index >= 0) & (self.rule[index] >= 0) & (outcome != _LOST)
-        has_rule &= done[index] < np.minimum(total, last)[index]
+        has_rule &= jobs.steps_done[index] < np.minimum(jobs.total_steps, jobs.last_step)[index]
         changed = has_rule & (self.wanted[index] != self.position[index])
         if changed.any():
-            self._rescale(index[changed], total, last, done, kind)
-        jobs = index[has_rule]
-        position = self.position[jobs]
-        per_epoch = np.ceil(self.samples[jobs] / self.batch[jobs, position])
-        epoch = np.ceil(done[jobs] / per_epoch).astype(np.int64)
-        self.wanted[jobs] = self.rules.wanted(self.rule[jobs], position, epoch)
+            self._rescale(index[changed], jobs)
+        running = index[has_rule]
+        position = self.position[running]
+        per_epoch = np.ceil(self.samples[running] / self.batch[running, position])
+        epoch = np.ceil(jobs.steps_done[running] / per_epoch).astype(np.int64)
+        self.wanted[running] = self.rules.wanted(self.rule[running], position, epoch)
         return np.asarray(changed)
 
-    def _rescale(self, jobs: Ints, total: Floats, last: Floats, done: Floats, kind: Ints) -> None:
-        position = self.wanted[jobs]
-        old, new = self.batch[jobs, self.position[jobs]], self.batch[jobs, position]
-        early = last[jobs] / total[jobs]
-        total[jobs], done[jobs] = rescaled(total[jobs], done[jobs], self.samples[jobs], old, new)
-        last[jobs] = np.where(early < 1, early * total[jobs], total[jobs])
-        kind[jobs] = self.kind[jobs, position]
-        self.position[jobs] = position
+    def _rescale(self, changed: Ints, jobs: JobArrays) -> None:
+        position = self.wanted[changed]
+        old, new = self.batch[changed, self.position[changed]], self.batch[changed, position]
+        total, last = jobs.total_steps, jobs.last_step
+        early = last[changed] / total[changed]
+        total[changed], jobs.steps_done[changed] = rescaled(
+            total[changed], jobs.steps_done[changed], self.samples[changed], old, new
+        )
+        last[changed] = np.where(early < 1, early * total[changed], total[changed])
+        jobs.table_row[changed] = self.kind[changed, position]
+        self.position[changed] = position
+
+
+class ReleasedEnd(NamedTuple):
+    """How a round ends."""
+
+    round: int
+    from_s: float  # the end of the last round that was not empty, from which on time counts
+    end_s: float
+    least_s: float  # a round must take more for a loss
+    lost: Bools1  # (devices of the cluster,)
 
 
 @kernel(
     "Tuple((f8[:,::1], f8[::1], i8[:,::1], f8[::1]))"
-    "(i8[:,::1], i8[::1], i8[::1], i8, f8, f8, f8, b1[::1], f8[:,::1], f8[:,::1], f8[::1],"
-    " f8[::1], f8[::1], f8[::1], f8[::1], i8[::1])",
+    "(RoundUnits, RoundForecast, JobArrays, ReleasedEnd)"
 )
 def finish_released(
-    index: Ints,
-    first: Ints,
-    devices: Ints,
-    number: int,
-    from_s: float,
-    end_s: float,
-    least_s: float,
-    lost: Bools,
-    rate: Floats,
-    steps: Floats,
-    finish_s: Floats,
-    total: Floats,
-    last: Floats,
-    done: Floats,
-    loss_s: Floats,
-    ran_in: Ints,
+    units: RoundUnits, forecast: RoundForecast, jobs: JobArrays, end: ReleasedEnd
 ) -> tuple[Floats, Floats, Ints, Floats]:
-    """What a round has done by end_s; books steps in place.
-
-    number: of the round; from_s: the end of the last round that was not empty, from which on time
-    counts; least_s: a round must take more for a loss; lost: (devices of the cluster,); loss_s, ran_in:
-    (jobs,) seconds lost by who did not run in the round before, and the last round of each. An attempt
-    fails where a device got no step in no time. Returns steps, finish_s, outcome, seconds lost.
-    """
-    n, width = index.shape
+    """Return steps, finish_s, outcome and seconds lost of what a round has done by its end; book steps in
+    place. An attempt fails where a device got no step in no time."""
+    n, width = units.job.shape
     did = np.zeros((n, width))
     until = np.empty(n)
     outcome = np.zeros((n, width), np.int64)
     lost_s = np.zeros(n)
     for i in range(n):
-        until[i] = min(finish_s[i], end_s)
-        took_s = until[i] - from_s
-        scale = first[i + 1] - first[i]
-        gone = any_lost(devices, first[i], first[i + 1], lost)
-        for k in range(width):
-            j = index[i, k]
-            if j >= 0 and number > 0 and ran_in[j] != number - 1 and took_s > least_s:
-                lost_s[i] = max(lost_s[i], min(loss_s[j], took_s))
+        until[i] = min(forecast.finish_s[i], end.end_s)
+        took_s = until[i] - end.from_s
+        scale = units.first[i + 1] - units.first[i]
+        gone = any_lost(units.devices, units.first[i], units.first[i + 1], end.lost)
+        lost_s[i] = _lost_s(units, i, jobs, end, took_s)
         part = (took_s - lost_s[i]) / took_s if lost_s[i] > 0 else 1.0
         good = not gone
         for k in range(width):
-            j = index[i, k]
+            j = units.job[i, k]
             if j < 0:
                 continue
-            ran_in[j] = number
-            did[i, k] = steps[i, k]
-            if finish_s[i] > end_s:
-                did[i, k] = min(np.floor(rate[i, k] * max(end_s - from_s, 0.0)), steps[i, k])
+            jobs.ran_in[j] = end.round
+            did[i, k] = forecast.steps[i, k]
+            if forecast.finish_s[i] > end.end_s:
+                possible = np.floor(forecast.rate[i, k] * max(end.end_s - end.from_s, 0.0))
+                did[i, k] = min(possible, forecast.steps[i, k])
             did[i, k] = np.trunc(did[i, k] * part)
             each = did[i, k] // scale
             least = min(each, did[i, k] - (scale - 1) * each)
             if gone:
                 outcome[i, k] = _LOST
-            elif rate[i, k] <= 0 or (least <= 0 and took_s - lost_s[i] <= 0):
+            elif forecast.rate[i, k] <= 0 or (least <= 0 and took_s - lost_s[i] <= 0):
                 outcome[i, k] = _FAILED
                 good = False
         for k in range(width):
-            j = index[i, k]
+            j = units.job[i, k]
             if j < 0:
                 continue
             if not good:
                 did[i, k] = 0.0
                 continue
-            done[j] += did[i, k]
-            if last[j] < total[j] and done[j] >= last[j]:
+            if book_steps(jobs, j, did[i, k]):
                 outcome[i, k] = _ENDED
     return did, until, outcome, lost_s
+
+
+@kernel("f8(RoundUnits, i8, JobArrays, ReleasedEnd, f8)", inline="always")
+def _lost_s(units: RoundUnits, i: int, jobs: JobArrays, end: ReleasedEnd, took_s: float) -> float:
+    """Return the seconds that unit i loses because a job of it did not run in the round before."""
+    lost_s = 0.0
+    for k in range(units.job.shape[1]):
+        j = units.job[i, k]
+        if j >= 0 and end.round > 0 and jobs.ran_in[j] != end.round - 1 and took_s > end.least_s:
+            lost_s = max(lost_s, min(jobs.restart_s[j], took_s))
+    return lost_s

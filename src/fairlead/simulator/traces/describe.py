@@ -75,19 +75,21 @@ def describe(trace: Trace, throughputs: Throughputs) -> TraceDescription:
     asked = np.array(trace.devices or [job.scale_factor for job in jobs], np.int64)
     stated, duration_s = _durations(trace, throughputs)
     return TraceDescription(
-        trace.name,
-        trace.format,
-        len(jobs),
-        len(trace.skipped),
-        trace.notes,
-        _duration_figures(stated, duration_s),
-        _demand(asked, duration_s),
-        int(asked.max(initial=0)),
-        _arrivals(np.array([arrival.time_s for arrival in trace.arrivals], np.float64)),
-        _counted([job.family for job in jobs]),
-        _counted([job.tenant for job in jobs if job.tenant]),
-        sum(job.slo_s is not None for job in jobs),
-        _counted([job.adaptation.mode.value for job in jobs if job.adaptation is not None]),
+        name=trace.name,
+        format=trace.format,
+        jobs=len(jobs),
+        skipped=len(trace.skipped),
+        notes=trace.notes,
+        durations=_duration_figures(stated, duration_s),
+        demand=_demand(asked, duration_s),
+        largest_demand=int(asked.max(initial=0)),
+        arrivals=_arrivals(np.array([arrival.time_s for arrival in trace.arrivals], np.float64)),
+        families=_counted([job.family for job in jobs]),
+        tenants=_counted([job.tenant for job in jobs if job.tenant]),
+        with_deadline=sum(job.slo_s is not None for job in jobs),
+        adapting=_counted(
+            [job.adaptation.mode.value for job in jobs if job.adaptation is not None]
+        ),
     )
 
 
@@ -145,15 +147,23 @@ def _range(low: float, high: float) -> str:
 def _arrivals(time_s: Floats) -> Arrivals:
     span_s = float(time_s[-1] - time_s[0]) if time_s.size else 0.0
     if span_s == 0:
-        return Arrivals(span_s, None, None, None, None, None, None)
+        return Arrivals(
+            span_s=span_s,
+            jobs_per_hour=None,
+            gap_cv=None,
+            same_second=None,
+            within_10_s=None,
+            hourly_fano=None,
+            peak_hour=None,
+        )
     gaps = np.diff(time_s)
     per_hour = np.bincount(((time_s - time_s[0]) // HOUR_S).astype(np.int64))
     return Arrivals(
-        span_s,
-        len(time_s) / span_s * HOUR_S,
-        float(gaps.std() / gaps.mean()),
-        float((gaps < 1).mean()),
-        float((gaps <= SWEEP_S).mean()),
-        float(per_hour.var() / per_hour.mean()),
-        float(per_hour.max() / per_hour.mean()),
+        span_s=span_s,
+        jobs_per_hour=len(time_s) / span_s * HOUR_S,
+        gap_cv=float(gaps.std() / gaps.mean()),
+        same_second=float((gaps < 1).mean()),
+        within_10_s=float((gaps <= SWEEP_S).mean()),
+        hourly_fano=float(per_hour.var() / per_hour.mean()),
+        peak_hour=float(per_hour.max() / per_hour.mean()),
     )

@@ -69,8 +69,24 @@ def _wall_clock_s(source: Source, line: int, name: str, text: str) -> float:
     return time_s
 
 
-PHILLY = _Wording("Philly", "timestamp", "duration", "num_gpus", "cluster", None, _wall_clock_s)
-ITP = _Wording("ITP", "submission_time", "duration", "num_gpu", None, "job_id", seconds)
+PHILLY = _Wording(
+    name="Philly",
+    submitted="timestamp",
+    duration="duration",
+    devices="num_gpus",
+    tenant="cluster",
+    job=None,
+    time_s=_wall_clock_s,
+)
+ITP = _Wording(
+    name="ITP",
+    submitted="submission_time",
+    duration="duration",
+    devices="num_gpu",
+    tenant=None,
+    job="job_id",
+    time_s=seconds,
+)
 
 
 def _format(wording: _Wording) -> Format:
@@ -203,11 +219,11 @@ def _with_families(
             "rounded down to its next scale factor"
         )
     return Trace(
-        str(source.path),
-        wording.name,
-        arrivals,
-        tuple(skipped),
-        tuple(notes),
-        tuple(row.line for row in kept),
-        tuple(row.devices for row in kept),
+        name=str(source.path),
+        format=wording.name,
+        arrivals=arrivals,
+        skipped=tuple(skipped),
+        notes=tuple(notes),
+        lines=tuple(row.line for row in kept),
+        devices=tuple(row.devices for row in kept),
     )

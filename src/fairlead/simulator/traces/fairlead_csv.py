@@ -139,14 +139,14 @@ def _arrival(
     source = checks.source
     time_s = seconds(source, line, "arrival_s", arrival_s)
     made = Job(
-        JobId(checks.id(line, "job", whole(source, line, "job", job, least=0))),
-        checks.family(line, "family", family),
-        whole(source, line, "scale_factor", scale_factor, least=1),
-        above_zero(source, line, "total_steps", total_steps),
-        1.0 if weight is None else checked_weight(source, line, "weight", weight),
-        "" if tenant is None else str(tenant),
-        None if slo_s is None else seconds_above_zero(source, line, "slo_s", slo_s),
-        None if duration_s is None else seconds(source, line, "duration_s", duration_s),
+        id=JobId(checks.id(line, "job", whole(source, line, "job", job, least=0))),
+        family=checks.family(line, "family", family),
+        scale_factor=whole(source, line, "scale_factor", scale_factor, least=1),
+        total_steps=above_zero(source, line, "total_steps", total_steps),
+        weight=1.0 if weight is None else checked_weight(source, line, "weight", weight),
+        tenant="" if tenant is None else str(tenant),
+        slo_s=None if slo_s is None else seconds_above_zero(source, line, "slo_s", slo_s),
+        duration_s=None if duration_s is None else seconds(source, line, "duration_s", duration_s),
     )
     if adaptation is not None:
         size = None if samples is None else whole(source, line, "samples", samples, least=1)

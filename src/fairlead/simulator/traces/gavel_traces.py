@@ -121,7 +121,16 @@ def _tab_arrival(checks: Checks, line: int, cells: list[str], layout: TraceLayou
             slo_s = None if nominal_s is None else multiple * nominal_s
     arrival_s = seconds(source, line, "arrival_time", cells[layout.arrival])
     # The line number is the id, as in Gavel.
-    job = Job(JobId(line - 1), family, scale, steps, weight, "", slo_s, duration_s)
+    job = Job(
+        id=JobId(line - 1),
+        family=family,
+        scale_factor=scale,
+        total_steps=steps,
+        weight=weight,
+        tenant="",
+        slo_s=slo_s,
+        duration_s=duration_s,
+    )
     if layout.mode is not None:
         job = adapting(checks, line, "mode", job, cells[layout.mode])
     return Arrival(checks.arrival(line, "arrival_time", arrival_s), job)
@@ -172,14 +181,14 @@ def _job_arrivals(checks: Checks, jobs: list[GeneratedJob]) -> Iterator[Arrival]
         multiple = None if one.SLO is None else _slo_multiple(source, row, one.SLO)
         slo_s = None if multiple is None else multiple * duration_s
         job = Job(
-            JobId(checks.id(row, "id", one.id)),
-            checks.family(row, "job_type", one.job_type),
-            whole(source, row, "scale_factor", one.scale_factor, least=1),
-            above_zero(source, row, "total_steps", one.total_steps),
-            checked_weight(source, row, "priority", one.priority),
-            "",
-            slo_s,
-            duration_s,
+            id=JobId(checks.id(row, "id", one.id)),
+            family=checks.family(row, "job_type", one.job_type),
+            scale_factor=whole(source, row, "scale_factor", one.scale_factor, least=1),
+            total_steps=above_zero(source, row, "total_steps", one.total_steps),
+            weight=checked_weight(source, row, "priority", one.priority),
+            tenant="",
+            slo_s=slo_s,
+            duration_s=duration_s,
         )
         arrival_s = seconds(source, row, "arrival", one.arrival)
         yield Arrival(checks.arrival(row, "arrival", arrival_s), job)

@@ -198,14 +198,16 @@ def _jobs(source: Source, line: int, record: _InstanceRecord) -> list[InstanceJo
         seen.add(job.id)
         rows.append(
             InstanceJob(
-                job.id,
-                job.job_type,
-                whole(source, line, f"{where}scale_factor", job.scale_factor, 1),
-                weight(source, line, f"{where}priority", job.priority),
-                above_zero(source, line, f"{where}num_steps_remaining", job.num_steps_remaining),
-                seconds(source, line, f"{where}time_since_start", job.time_since_start),
-                job.tenant,
-                np.inf
+                id=job.id,
+                family=job.job_type,
+                scale_factor=whole(source, line, f"{where}scale_factor", job.scale_factor, 1),
+                weight=weight(source, line, f"{where}priority", job.priority),
+                steps_left=above_zero(
+                    source, line, f"{where}num_steps_remaining", job.num_steps_remaining
+                ),
+                age_s=seconds(source, line, f"{where}time_since_start", job.time_since_start),
+                tenant=job.tenant,
+                deadline_s=np.inf
                 if job.deadline_s is None
                 else seconds_above_zero(source, line, f"{where}deadline_s", job.deadline_s),
             )

@@ -97,7 +97,15 @@ class _Checked:
         left_s = self._column("R", inst.R, len(inst.nw), zero=True)
         weight = self._weights(record, left_s)
         jobs = len(inst.nw)
-        utility = utility_table(done, epochs, epoch_s, round_s, rounds, bases, logs)
+        utility = utility_table(
+            done=done,
+            epochs=epochs,
+            epoch_s=epoch_s,
+            round_s=round_s,
+            rounds=rounds,
+            bases=bases,
+            logs=logs,
+        )
         problem = PlanningProblem(
             devices=np.array([devices]),
             rounds=rounds,
@@ -165,7 +173,15 @@ class _Checked:
         most = above_zero(self.source, self.line, "inst.rhomax", inst.rhomax)
         exponent = at_least_zero(self.source, self.line, "inst.lam", inst.lam)
         share = min(1.0, inst.G / max(jobs, 1))
-        return relaxed_weights(start * inst.T, left_s, share, target_s, inst.T, most, exponent)
+        return relaxed_weights(
+            now_s=start * inst.T,
+            left_s=left_s,
+            share=share,
+            target_s=target_s,
+            round_s=inst.T,
+            most=most,
+            exponent=exponent,
+        )
 
     def _column(
         self,

@@ -222,7 +222,15 @@ def _read_gavel(source: Source) -> Throughputs:
     for column, by_kind in table.items():
         for text, partners in by_kind.items():
             beside = pair[row[kind[text]], :, slot[_gavel_slot(column)]]
-            _gavel_partners(source, column, text, partners, kind, row, beside)
+            _gavel_partners(
+                source=source,
+                column=column,
+                text=text,
+                partners=partners,
+                kind=kind,
+                row=row,
+                beside=beside,
+            )
     return Throughputs(
         rates.slots, rates.job_types, rates.rate, pair if pair.any() else None, origin=rates.origin
     )
