@@ -64,13 +64,15 @@ class Day:
             early_round_end=False,
         )
         options = replace(options, segment_records=given.segment)
-        self.service = Service(directory, options)
+        self.service = Service(
+            directory,
+            options,
+            clock=Clock(lambda: "a boot", lambda: self.now_s, lambda: self.now_s),
+            monotonic=lambda: self.now_s,
+            pace_s=0.0,
+        )
         engine = self.service.engine
-        engine.clock = Clock(lambda: "a boot", lambda: self.now_s, lambda: self.now_s)
-        engine.backend.now_s = engine.clock.now_s
-        engine.backend.pace_s = 0.0
-        engine.fleet.monotonic = lambda: self.now_s
-        self.front = LocalFront(engine.fleet)
+        self.front = LocalFront(engine.state.fleet)
         self.names = families()
         self.rates = rates_of(self.names)
         self.random = np.random.default_rng(0)
@@ -111,7 +113,7 @@ class Day:
 
     def _round(self) -> None:
         """The time of a round, heartbeat by heartbeat."""
-        open_jobs = len(self.service.engine.book.jobs)
+        open_jobs = len(self.service.engine.state.registry.jobs)
         if open_jobs < 2 * DEVICES * self.given.nodes:
             self._submit(int(self.random.poisson(self.given.arrivals)))
         until = self.now_s + self.given.round
@@ -139,7 +141,7 @@ class Day:
         end = time.monotonic() + 60.0
         while True:
             engine.call(_nothing).result(60.0)
-            if not engine.backend.solving and not engine.fleet.unpublished:
+            if not engine.state.solving and not engine.state.fleet.unpublished:
                 return
             if time.monotonic() > end:
                 raise SystemExit("the driver did not settle within a minute")
@@ -175,9 +177,9 @@ class Day:
             starts = one("SELECT count(*) FROM stints")
         db.close()
         values = (
-            f"{0 if engine.scheduler is None else engine.scheduler.round}",
-            f"{len(engine.book.jobs)}",
-            f"{sum(engine.ended_counts.values())}",
+            f"{0 if engine.state.scheduler is None else engine.state.scheduler.round}",
+            f"{len(engine.state.registry.jobs)}",
+            f"{sum(engine.state.ended_counts.values())}",
             f"{starts}",
             f"{self.process.memory_info().rss / 1e6:.1f}",
             f"{traced / 1e6:.2f}",

@@ -91,7 +91,7 @@ class EngineNodes:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.front = LocalFront(service.engine.fleet)
+        self.front = LocalFront(service.engine.state.fleet)
         self.nodes: list[PlayedNode] = []  # that report while a test waits
 
     def node(self, name: str, incarnation: str = "one.1", devices: int = 1) -> PlayedNode:

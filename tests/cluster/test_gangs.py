@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.cluster.server_parts import AttemptParts, cluster_state
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
@@ -13,10 +14,8 @@ from fairlead.cluster.protocol.messages import (
 )
 from fairlead.cluster.server.attempts import (
     Attempt,
-    JobRegistry,
     ranks_on,
 )
-from fairlead.cluster.server.backend import LiveBackend
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.store.rows import AttemptRow, JobRow
@@ -31,19 +30,10 @@ class Server:
         self.noticed: list[str] = []
         self.fleet = Fleet(10.0, 0.01, lambda: 100.0, self.noticed.append)
         self.front = LocalFront(self.fleet)
-        self.book = JobRegistry()
+        state = cluster_state(self.fleet, lambda: 50.0)
+        self.registry = state.registry
         self.stopped: list[tuple[Attempt, str]] = []
-        self.backend = LiveBackend(
-            self.book,
-            self.fleet,
-            lambda: 50.0,
-            lambda: None,
-            lambda _: None,
-            lambda _: 60.0,
-            lambda *_: 1.0,
-            lambda *_: None,
-            lambda start, why: self.stopped.append((start, why)),
-        )
+        self.parts = AttemptParts(state, (self,))
         for name in "ab":
             self.fleet.add(name, "v100", 1)
             self.fleet.register(_register(name))
@@ -52,15 +42,19 @@ class Server:
             id=7, name="", tenant="t", user="u", spec=spec, submitted_s=0.0, total_steps=100.0,
             state="running", epoch=1,
         )  # fmt: skip
-        self.book.jobs[7] = row
+        self.registry.jobs[7] = row
         stint = AttemptRow(
             job=7, epoch=1, node="a,b", accelerator="v100", devices=(0, 0), began_s=1.0
         )
         self.start = Attempt(row, stint, ranks_on({"a": (0,), "b": (0,)}), 1.0, 0.0)
-        self.book.add(self.start)
-        self.backend.order(self.start)
+        self.registry.add(self.start)
+        self.parts.orders.order(self.start)
         self.fleet.publish()
         self._seq = 0
+
+    def ended(self, attempt: Attempt, failure: str) -> None:
+        """An attempt is over and booked."""
+        self.stopped.append((attempt, failure))
 
     def says(self, node: str, *holds: AttemptStatus) -> None:
         """A report of a node that follows its orders."""
@@ -69,7 +63,7 @@ class Server:
         self.front.report(
             NodeReport(node=node, incarnation="one", seq=self._seq, holds=holds, orders_seq=orders)
         )
-        self.backend._fold(node)
+        self.parts.intake.take(node)
         self.fleet.publish()
 
     def orders(self, node: str) -> tuple[list[int], tuple[tuple[int, int], ...]]:
@@ -99,7 +93,7 @@ def test_where_the_ranks_of_one_node_end_the_others_are_told_to_stop() -> None:
     assert server.stopped == []
     server.says("a", _held("ended", exit_code=75, loaded_step=0, step=5))
     assert [why for _, why in server.stopped] == ["killed"]
-    assert 7 not in server.book.live
+    assert 7 not in server.registry.live
 
 
 def test_a_node_forgets_an_end_only_when_the_start_is_booked() -> None:

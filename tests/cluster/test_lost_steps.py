@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.cluster.server_parts import AttemptParts, cluster_state
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
@@ -18,11 +19,10 @@ from fairlead.cluster.protocol.messages import (
 )
 from fairlead.cluster.server.attempts import (
     Attempt,
-    JobRegistry,
     ranks_on,
 )
-from fairlead.cluster.server.backend import LiveBackend, LiveRound
 from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.model.events import ProgressCorrected, RoundEnded
@@ -122,26 +122,24 @@ class Account(RuleBasedStateMachine):
         self.fleet.add("a", "v100", 1)
         self.run += 1
         self.fleet.count_from(self.run << 32)
-        self.book = JobRegistry()
-        self.backend = LiveBackend(
-            self.book, self.fleet, lambda: self.now, lambda: None, lambda _: None, lambda _: 60.0,
-            lambda *_: 1.0, lambda *_: None, lambda *_: None,
-        )  # fmt: skip
+        self.state = cluster_state(self.fleet, lambda: self.now)
+        self.registry = self.state.registry
+        self.parts = AttemptParts(self.state)
         self.row = row
-        self.book.jobs[JOB] = row
+        self.registry.jobs[JOB] = row
         for stint in stints:
             start = Attempt(row, stint, ranks_on({"a": (0,)}), 1.0, row.steps, ordered=True)
-            self.book.add(start)
+            self.registry.add(start)
             if stint is not stints[-1]:
                 start.stopping = "moved"
-        for start in self.book.live.get(JOB, ()):
-            self.backend.order(start)
-        self.backend.correct(row, row.steps)
+        for start in self.registry.live.get(JOB, ()):
+            self.parts.orders.order(start)
+        self.parts.steps.correct(row, row.steps)
         self.fleet.publish()
 
     def _register(self) -> None:
         holds = [*self.truth.ended.values(), *([self.truth.process] if self.truth.process else [])]
-        self.backend.hear("a")
+        self.parts.intake.take("a")
         message = Register(
             protocol=PROTOCOL, version="0", node="a", incarnation=f"i.{self.incarnation}", host="h",
             accelerator="v100", devices=1, holds=tuple(one.held() for one in holds),
@@ -150,10 +148,12 @@ class Account(RuleBasedStateMachine):
         self.followed = -1
         held = {one.epoch for one in holds}
         gone = [
-            s for s in self.book.on_node.get("a", {}).values() if s.key[1] not in held and s.ordered
+            s
+            for s in self.registry.on_node.get("a", {}).values()
+            if s.key[1] not in held and s.ordered
         ]
         if self.incarnation != self.known_incarnation:
-            self.backend.abandon("a", gone, "the agent restarted")
+            self.parts.ends.abandon("a", gone, "the agent restarted")
         self.known_incarnation = self.incarnation
         self._publish()
 
@@ -161,8 +161,8 @@ class Account(RuleBasedStateMachine):
 
     def _publish(self) -> None:
         self.fleet.publish()
-        while self.backend.events:
-            event = self.backend.events.popleft()
+        while self.state.events:
+            event = self.state.events.popleft()
             if isinstance(event, ProgressCorrected):
                 self.core = float(event.steps_done[0])
             elif isinstance(event, RoundEnded):
@@ -224,7 +224,7 @@ class Account(RuleBasedStateMachine):
             )
         )
         if fold:
-            self.backend._fold("a")
+            self.parts.intake.take("a")
             self._publish()
 
     @rule(saves=st.booleans())
@@ -243,21 +243,21 @@ class Account(RuleBasedStateMachine):
 
     @rule()
     def begins_a_round(self) -> None:
-        if self.backend.round is None and self.core < TOTAL:
-            start = self.backend._run(JOB, {"a": (0,)}, "v100", self.now)
-            self.backend.round = LiveRound(0, self.now, 10.0, np.array([[JOB]]), {JOB: start})
+        if self.state.round is None and self.core < TOTAL:
+            start = self.parts.orders.assign(JOB, {"a": (0,)}, "v100", self.now)
+            self.state.round = LiveRound(0, self.now, 10.0, np.array([[JOB]]), {JOB: start})
             self.row.state = "running"
             self._publish()
 
     @rule()
     def ends_the_round(self) -> None:
-        self.backend.end_round(self.now)
+        self.parts.clock.end_round(self.now)
         self._publish()
 
     @rule()
     def preempts(self) -> None:
         self.ends_the_round()
-        self.backend._stop(JOB, "preempted")
+        self.parts.orders.stop(JOB, "preempted")
         self._publish()
 
     @rule()
@@ -266,7 +266,7 @@ class Account(RuleBasedStateMachine):
         if self.truth.process is not None:
             self.truth.process = None
         self.truth.ended.clear()
-        self.backend.lose("a", "node lost")
+        self.parts.nodes.lose("a", "node lost")
         self.incarnation += 1
         self.seq = 0
         self._register()
@@ -274,7 +274,7 @@ class Account(RuleBasedStateMachine):
     @rule()
     def server_is_killed(self) -> None:
         """All that is in memory beside the rows is gone; every change was committed."""
-        stints = [s.stint for s in self.book.live.get(JOB, ())]
+        stints = [s.stint for s in self.registry.live.get(JOB, ())]
         copies: Any = [msgspec.json.decode(msgspec.json.encode(s), type=AttemptRow) for s in stints]
         row = msgspec.json.decode(msgspec.json.encode(self.row), type=JobRow)
         row.credited = self.core

@@ -20,7 +20,7 @@ def test_a_cordoned_node_is_given_no_jobs_and_says_why(tmp_path: Path) -> None:
         one, two = cluster.node("one"), cluster.node("two")
         one.register()
         two.register()
-        watch = cluster.service.engine.membership
+        watch = cluster.service.engine.parts.service
         cluster.do(lambda: watch.cordon("one", "3 jobs failed there"))
         view = cluster.view("one")
         assert (view.state, view.reason) == ("unhealthy", "3 jobs failed there")
@@ -36,7 +36,7 @@ def test_a_cordoned_node_is_given_no_jobs_and_says_why(tmp_path: Path) -> None:
 def test_a_cordon_outlives_the_server_and_an_administrator_ends_it(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         cluster.node("one").register()
-        cluster.do(lambda: cluster.service.engine.membership.cordon("one", "it eats jobs"))
+        cluster.do(lambda: cluster.service.engine.parts.service.cordon("one", "it eats jobs"))
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one", "one.2")
         one.register()
@@ -60,7 +60,7 @@ def _take_over(cluster: EngineNodes, old: PlayedNode, **more: object) -> PlayedN
     """Another agent registers under the name of one that has fallen silent."""
     cluster.silence(old)
     new = cluster.node("one", "b.1")
-    silence_s = cluster.service.engine.fleet.silence_s
+    silence_s = cluster.service.engine.state.fleet.silence_s
     cluster.nodes.remove(new)
     cluster.until(lambda: cluster.view("one").last_seen_s > silence_s)  # type: ignore[operator]
     cluster.nodes.append(new)
@@ -116,11 +116,11 @@ def test_a_node_whose_checks_fail_is_unhealthy_until_they_pass(tmp_path: Path) -
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one")
         one.register()
-        recovery = cluster.service.engine.membership.recovery
+        recovery = cluster.service.engine.parts.service.recovery
         recovery.first_s = 3.0
         one.report(problems=("the disk is full",))
         cluster.nodes.remove(one)  # it says no more, and is not silent for long
-        node = cluster.service.engine.fleet.nodes["one"]
+        node = cluster.service.engine.state.fleet.nodes["one"]
         cluster.until(lambda: node.noted == "unhealthy")
         assert cluster.view("one").reason == "the disk is full"
         cluster.nodes.append(one)
@@ -148,7 +148,7 @@ def test_an_agent_that_was_started_anew_and_has_checked_nothing_yet_makes_no_nod
         one.register()
         cluster.silence(one)
         one.report(problems=("the disk is full",), dead=(0,))
-        node = cluster.service.engine.fleet.nodes["one"]
+        node = cluster.service.engine.state.fleet.nodes["one"]
         cluster.until(lambda: node.noted == "unhealthy")
         new = cluster.node("one", "one.2")
         cluster.silence(new)
@@ -167,7 +167,7 @@ def test_an_administrator_may_trust_a_node_that_relapsed(tmp_path: Path) -> None
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one")
         one.register()
-        cluster.service.engine.membership.recovery.first_s = 1000.0
+        cluster.service.engine.parts.service.recovery.first_s = 1000.0
         cluster.nodes.remove(one)  # it says what is said here
         full = ("the disk is full",)
         cluster.until(lambda: one.report(problems=full) and _noted(cluster) == "unhealthy")
@@ -183,14 +183,14 @@ def test_an_administrator_may_trust_a_node_that_relapsed(tmp_path: Path) -> None
 
 
 def _noted(cluster: EngineNodes) -> str:
-    return cluster.service.engine.fleet.nodes["one"].noted
+    return cluster.service.engine.state.fleet.nodes["one"].noted
 
 
 def test_a_cordoned_node_comes_back_by_a_test_start_that_works(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one")
         one.register()
-        membership = cluster.service.engine.membership
+        membership = cluster.service.engine.parts.service
         membership.recovery.first_s = 0.5
         cluster.do(lambda: membership.cordon("one", "3 jobs failed there"))
         cluster.nodes.remove(one)

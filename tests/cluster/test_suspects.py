@@ -43,7 +43,7 @@ def test_a_silent_node_gets_nothing_new_and_loses_nothing_by_a_hiccup(tmp_path: 
         _begin(cluster, two, other)
         cluster.silence(one)
         cluster.until(_state(cluster, "one", "suspect"))
-        cluster.until(lambda: "one" in cluster.service.engine.backend.lost_nodes)
+        cluster.until(lambda: "one" in cluster.service.engine.state.lost_nodes)
         more = cluster.submit()
         rounds = cluster.service.status(ADMIN).round
         cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
@@ -126,7 +126,7 @@ def test_what_waits_for_a_silent_node_says_so_until_that_is_over(tmp_path: Path)
         _begin(cluster, one, job)
         cluster.silence(one)
         cluster.service.pause(ADMIN, job)  # so that it is told to stop, and does not hear of it
-        cluster.until(lambda: "one" in cluster.service.engine.backend.lost_nodes)
+        cluster.until(lambda: "one" in cluster.service.engine.state.lost_nodes)
         cluster.service.resume(ADMIN, job)
         found = cluster.until(
             lambda: cluster.job(job).reason if "waits for" in cluster.job(job).reason else ""
@@ -163,10 +163,10 @@ def test_what_runs_on_an_unhealthy_node_runs_on_and_nothing_follows_it(tmp_path:
         one.register()
         job = cluster.submit()
         _begin(cluster, one, job)
-        cluster.do(lambda: cluster.service.engine.membership.cordon("one", "it eats jobs"))
+        cluster.do(lambda: cluster.service.engine.parts.service.cordon("one", "it eats jobs"))
         other = cluster.submit()
-        rounds = cluster.service.engine.fleet.monotonic()
-        cluster.until(lambda: cluster.service.engine.fleet.monotonic() > rounds + 3 * LEASE_S)
+        rounds = cluster.service.engine.state.fleet.monotonic()
+        cluster.until(lambda: cluster.service.engine.state.fleet.monotonic() > rounds + 3 * LEASE_S)
         view = cluster.job(job)
         assert (view.state, view.epoch) == ("running", 1)
         assert view.reason == "its node one is unhealthy: it eats jobs"
@@ -203,7 +203,7 @@ def test_a_start_that_its_node_cannot_begin_says_why_and_goes_elsewhere(
         assert said == [f"node one cannot start job {job}: {why}"]
         two = cluster.node("two")
         two.register()
-        cluster.do(lambda: cluster.service.engine.membership.cordon("one", "its disk is full"))
+        cluster.do(lambda: cluster.service.engine.parts.service.cordon("one", "its disk is full"))
         cluster.until(lambda: job in two.jobs, "the start on the other node")
         cluster.until(lambda: "cannot start" not in cluster.view("one").reason)
         assert "cannot start" not in cluster.job(job).reason
@@ -217,8 +217,8 @@ def test_all_jobs_of_a_node_that_was_silent_for_a_while_run_on(tmp_path: Path) -
         for job in jobs:
             _begin(cluster, one, job)
         cluster.silence(one)
-        cluster.until(lambda: "one" in cluster.service.engine.backend.lost_nodes)
-        detained = cluster.service.engine.membership.detained
+        cluster.until(lambda: "one" in cluster.service.engine.state.lost_nodes)
+        detained = cluster.service.engine.parts.detained
         cluster.until(lambda: set(detained.nodes) == set(jobs))
         cluster.nodes.append(one)
         cluster.until(_state(cluster, "one", "up"))
@@ -236,12 +236,14 @@ def test_who_is_let_go_shares_no_device_with_who_was_given_it_before_the_next_so
         one.register()
         job = cluster.submit()
         _begin(cluster, one, job)
-        cluster.do(lambda: engine.membership.cordon("one", "it eats jobs"))
+        cluster.do(lambda: engine.parts.service.cordon("one", "it eats jobs"))
         two = cluster.node("two")
         two.register()
         others = {cluster.submit(weight=50.0) for _ in range(2)}
         cluster.until(lambda: all(cluster.job(other).epoch for other in others), "turns on two")
-        cluster.do(lambda: setattr(engine.backend, "ask", lambda _: None))  # no solve ever ends now
+        cluster.do(
+            lambda: setattr(engine.parts.solves, "ask", lambda _: None)
+        )  # no solve ever ends now
         cluster.service.undrain(ADMIN, "one")
 
         def wanted() -> list[int]:
@@ -268,9 +270,9 @@ def test_a_job_that_fails_on_a_cordoned_node_is_tried_on_another(tmp_path: Path)
         cluster.nodes.append(two)
         other = cluster.submit()  # its round goes on all the while
         _begin(cluster, two, other)
-        engine.retries.backoff = Backoff(2.0, 2.0)
-        cluster.do(lambda: engine.membership.cordon("one", "it eats jobs"))
-        detained = engine.membership.detained
+        engine.parts.retries.backoff = Backoff(2.0, 2.0)
+        cluster.do(lambda: engine.parts.service.cordon("one", "it eats jobs"))
+        detained = engine.parts.detained
         cluster.until(lambda: job in detained.nodes)
         one.end(job, 1, exit_code=1, reason="exit code 1")
         cluster.until(lambda: cluster.job(job).retry_in_s is not None)

@@ -39,7 +39,7 @@ def _until(node: PlayedNode, holds: Callable[[], object]) -> None:
 def _pause_and_resume(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
     """The old start still ends when the next one is decided on."""
     cluster.service.pause(ADMIN, job)
-    live = cluster.service.engine.book.live
+    live = cluster.service.engine.state.registry.live
     _until(node, lambda: live[job][0].stopping == "paused")
     cluster.service.resume(ADMIN, job)
     _until(node, lambda: len(live[job]) == 2)
@@ -67,7 +67,7 @@ def test_a_start_that_is_taken_back_before_its_order_is_none(tmp_path: Path) -> 
         node, job = _finishing(cluster)
         _pause_and_resume(cluster, node, job)
         cluster.service.pause(ADMIN, job)
-        live = cluster.service.engine.book.live
+        live = cluster.service.engine.state.registry.live
         _until(node, lambda: len(live[job]) == 1)
         node.end(job, 1, step=TOTAL, loaded_step=0, exit_code=1)
         _until(node, lambda: job not in live)

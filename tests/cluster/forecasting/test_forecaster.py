@@ -180,7 +180,7 @@ def test_a_question_compares_forecasts_of_one_kind(
     latest = Latest(0.0, asked.state.time_s, asked, jobs, (told,), 1.0, final, coarse)
     outlooks = server.server.service.outlooks
     monkeypatch.setattr(outlooks.forecaster, "recent", lambda until: latest)
-    monkeypatch.setattr(outlooks.engine, "setup", asked.setup)
+    monkeypatch.setattr(server.server.service.engine.state, "setup", asked.setup)
     monkeypatch.setattr(outlooks, "_questions", process)
     monkeypatch.setattr("fairlead.cluster.server.forecasting.WITHIN_S", within_s)
     monkeypatch.setattr("fairlead.cluster.server.forecasting.QUESTION_CPU_S", np.inf)

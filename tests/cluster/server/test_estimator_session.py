@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.cluster.cluster import running, until
@@ -81,8 +82,13 @@ def test_rates_are_measured_by_the_clock_of_the_agent_not_by_when_reports_come()
     )  # fmt: skip
     book = JobRegistry()
     book.jobs[1] = row
-    engine = SimpleNamespace(book=book, fleet=SimpleNamespace(heartbeat_s=2.0))
-    mine = EstimatorSession(engine, "fairlead")  # type: ignore[arg-type]
+    state: Any = SimpleNamespace(
+        registry=book,
+        fleet=SimpleNamespace(heartbeat_s=2.0),
+        options=SimpleNamespace(estimator="fairlead"),
+    )
+    backend: Any = None
+    mine = EstimatorSession(state, backend)
     stint = AttemptRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
     start = Attempt(row, stint, ranks_on({"a": (0,)}), 20.0, 0.0, ordered=True)
     book.add(start)

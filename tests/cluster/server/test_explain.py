@@ -46,20 +46,16 @@ class State:
         self.now = 1_000.0
         self.fleet = Fleet(30.0, 0.01, lambda: self.now, lambda _: None)
         self.front = LocalFront(self.fleet)
-        self.book = JobRegistry()
+        self.registry = JobRegistry()
         self.standing = DecidedShares()
         self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
         self.policy = "las"
         self.scheduler = object()
-        self.clock = SimpleNamespace(now_s=lambda: self.now)
         self.admission = SimpleNamespace(outside=lambda _: False)
-        self.solving = SimpleNamespace(state="ok", began_s=None)
-        self.backend = SimpleNamespace(
-            round=SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0),
-            early_s=10.0,
-            heeds_costs=lambda: True,
-            death_s=lambda _: 32.0,
-        )
+        self.solves = SimpleNamespace(state="ok", began_s=None)
+        self.round = SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
+        self.options = SimpleNamespace(early_s=10.0)
+        self.costs = SimpleNamespace(heeded=lambda: True)
         self._reports = 0
         for name, devices in (nodes or {"a": 2}).items():
             self.fleet.add(name, "v100", devices)
@@ -71,25 +67,34 @@ class State:
                 )
             )  # fmt: skip
 
+    def now_s(self) -> float:
+        """The cluster's time."""
+        return self.now
+
+    @property
+    def state(self) -> "State":
+        """As what explanations are read from has it."""
+        return self
+
     def job(self, job: int, tenant: str = "t") -> JobRow:
         """A job in the system."""
         spec = JobSpec(command=("true",), total_steps=1_000)
         row = JobRow(
             id=job, name="", tenant=tenant, user="u", spec=spec, submitted_s=0.0, total_steps=1e3
         )
-        self.book.jobs[job] = row
+        self.registry.jobs[job] = row
         return row
 
     def start(self, job: int, devices: tuple[int, ...], node: str = "a", **held: Any) -> Attempt:
         """A start of it, and what its node says of that: nothing without fields."""
-        row = self.book.jobs.get(job) or self.job(job)
+        row = self.registry.jobs.get(job) or self.job(job)
         row.epoch += 1
         stint = AttemptRow(
             job=job, epoch=row.epoch, node=node, accelerator="v100", devices=devices,
             began_s=self.now - 20.0,
         )  # fmt: skip
         start = Attempt(row, stint, ranks_on({node: devices}), 1.0, 0.0, ordered=True)
-        self.book.add(start)
+        self.registry.add(start)
         if held:
             said = AttemptStatus(job=job, epoch=row.epoch, **held)
             self._say(node, said)
@@ -105,7 +110,7 @@ class State:
 
     def decided(self, share: dict[int, float], packed: bool = False, **table: Any) -> None:
         """What the core decided last: job -> share of the time on v100."""
-        jobs = sorted(self.book.jobs)
+        jobs = sorted(self.registry.jobs)
         n, slots = len(jobs), (SlotType("v100"),)
         kinds = tuple((f"k{job}", 1) for job in jobs)
         self.standing = DecidedShares(
@@ -233,7 +238,7 @@ def test_free_devices_are_said_to_be_free() -> None:
     told = state.told()
     assert "2 devices of v100 are free, and no other job holds any" in told
     assert "or earlier, for there is room" in told
-    state.backend.early_s = float("inf")
+    state.options.early_s = float("inf")
     assert "in 1 min 30 s." in state.told()
 
 
@@ -242,7 +247,7 @@ def test_a_job_that_starts_is_named_where_a_round_waits_for_it() -> None:
     state.job(MINE)
     state.start(OTHER, (0,), state="starting")
     assert "or earlier, for there is room" in state.told()
-    state.backend.heeds_costs = lambda: False
+    state.costs.heeded = lambda: False
     assert "in 1 min 30 s, or earlier, once job 2 has trained for as long as its start took" in (
         state.told()
     )
@@ -287,7 +292,7 @@ def test_why_there_is_no_share_yet(solve: str, began_s: float | None, words: str
     state.start(OTHER, (0,), **TRAINS)
     state.decided({OTHER: 1.0})
     state.job(MINE)
-    state.solving.state, state.solving.began_s = solve, began_s
+    state.solves.state, state.solves.began_s = solve, began_s
     assert words in state.told()
 
 
@@ -305,7 +310,7 @@ def test_a_round_that_waits_for_starts_says_so() -> None:
     state = State()
     state.job(MINE)
     state.start(OTHER, (0,))
-    state.backend.round.end_s = state.now - 12.0
+    state.round.end_s = state.now - 12.0
     assert "has been over for 12 s and has not ended yet: job 2 still starting" in state.told()
 
 
@@ -330,7 +335,7 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
     assert told.startswith(
         "It ran on 1 x v100 of a when that was last heard of: node a has been silent"
     )
-    assert "its leases are over, and unless it is back its jobs start elsewhere in 32 s" in told
+    assert "its leases are over, and unless it is back its jobs start elsewhere in 31 s" in told
     state = State()
     state.start(MINE, (0,), **TRAINS | {"step_age_s": 100.0})
     told = state.told("running", **place)
@@ -348,7 +353,7 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
 def test_a_job_that_is_not_tried_again_yet_says_so_whatever_is_free() -> None:
     state = State()
     state.job(MINE)
-    state.book.jobs[MINE].avoids = ("b",)
+    state.registry.jobs[MINE].avoids = ("b",)
     told = state.told(retry_in_s=12.0, reason="failed: exit code 3")
     assert "failed: exit code 3" in told
     assert "free" not in told

@@ -1,6 +1,8 @@
 """What is told of a start whose agent was killed is what was known of it, and no more is measured by it."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
@@ -11,8 +13,8 @@ LONG_S = 600.0
 
 
 def _lose(cluster: EngineNodes, node: PlayedNode) -> None:
-    backend = cluster.service.engine.backend
-    cluster.do(lambda: backend.lose(node.name, "node lost"))
+    watch = cluster.service.engine.parts.watch
+    cluster.do(lambda: watch.lose(node.name, "node lost"))
 
 
 def _first(cluster: EngineNodes, job: int) -> AttemptView:
@@ -46,13 +48,15 @@ def test_an_agent_that_was_away_does_not_make_the_start_longer(tmp_path: Path) -
     with engine_nodes(tmp_path, LONG_S) as cluster:
         node, job = _begun(cluster)
         began_s = _first(cluster, job).began_s
-        engine = cluster.service.engine
+        state = cluster.service.engine.state
         shift_s = 42.0  # the report comes so long after the order
-        before, engine.backend.now_s = engine.backend.now_s, lambda: engine.clock.now_s() + shift_s
+        clock = state.clock
+        later: Any = SimpleNamespace(now_s=lambda: clock.now_s() + shift_s, to_meta=clock.to_meta)
+        state.clock = later
         node.run(job, 1, loaded_step=0, step=57, saved_step=40, start_s=0.1, ran_s=shift_s - 1.0)
         cluster.until(lambda: cluster.job(job).steps == 57)
         trained_s = cluster.until(lambda: _first(cluster, job).trained_s)
-        engine.backend.now_s = before
+        state.clock = clock
         assert trained_s - began_s < 20.0
 
 
@@ -81,6 +85,6 @@ def test_a_start_that_never_trained_is_not_measured(
         assert stint.trained_s is None
         assert stint.start_s == -1.0
         assert cluster.job(job).overhead_s == 0.0
-        assert not cluster.service.engine.restarts
+        assert not cluster.service.engine.parts.starts.seconds
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
         assert "start 1 node lost at step 0, not seen to train" in told

@@ -11,13 +11,15 @@ class Watched(PublishedViews):
     """Nodes are all unknown, so what is shown of each is that it is not there."""
 
     def __init__(self, names: list[str]) -> None:
-        engine: Any = SimpleNamespace(
+        state: Any = SimpleNamespace(
             fleet=SimpleNamespace(monotonic=lambda: 0.5, nodes=dict.fromkeys(names)),
-            book=SimpleNamespace(jobs={}),
+            registry=SimpleNamespace(jobs={}),
+            touched_nodes=set(),
         )
-        super().__init__(engine)
+        self.state = state
+        viewer: Any = None  # no node is known, so nothing is made a view of
+        super().__init__(state, viewer, self._note)
         self.told: list[str] = []
-        self.tell = self._note
 
     def _note(self, message: ShownNode | ShownStatus) -> None:
         assert isinstance(message, ShownNode)
@@ -52,7 +54,7 @@ def test_few_nodes_are_shown_before_whoever_waits_is_answered() -> None:
 
 def test_many_nodes_are_shown_with_the_commits_that_follow() -> None:
     views = begun()
-    views.touch(NAMES[-1])  # drained, say
+    views.state.touched_nodes.add(NAMES[-1])  # drained, say
     views.publish([], NAMES, waits=True)
     assert views.take() == [NAMES[-1], "status"], "nobody waits for the others"
     for part in range(3):

@@ -5,7 +5,7 @@ import pytest
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.attempts import Attempt, ranks_on
-from fairlead.cluster.server.backend import EndedAttempt, LiveRound
+from fairlead.cluster.server.live_round import EndedAttempt, LiveRound
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.model.events import RoundOutcome

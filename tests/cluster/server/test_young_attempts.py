@@ -32,10 +32,10 @@ def _where(cluster: EngineNodes, job: int) -> PlayedNode:
 def _fill(cluster: EngineNodes, jobs: set[int]) -> None:
     """The one node begins these jobs, and no round is cut any more."""
     (one,) = cluster.nodes
-    backend = cluster.service.engine.backend
+    state, clock = cluster.service.engine.state, cluster.service.engine.parts.clock
     cluster.until(lambda: one.jobs)
     if one.jobs != jobs:  # they did not come at once
-        cluster.do(lambda: backend.end_round(backend.now_s()))
+        cluster.do(lambda: clock.end_round(state.now_s()))
     cluster.until(lambda: one.jobs == jobs)
 
 
@@ -79,7 +79,7 @@ def test_a_start_is_left_alone_until_it_has_trained_for_as_long_as_it_took(tmp_p
             """The job that has its place then."""
             cluster.service.pause(ADMIN, job)
             (new,) = cluster.until(lambda: one.jobs - {young, job}, "another job")
-            cluster.until(lambda: not cluster.service.engine.backend.solving)
+            cluster.until(lambda: not cluster.service.engine.state.solving)
             return int(new)
 
         holder = cut_by_pausing(first)
@@ -91,9 +91,9 @@ def test_a_start_is_left_alone_until_it_has_trained_for_as_long_as_it_took(tmp_p
         _trains(one, young, step=1)
         cluster.until(lambda: cluster.job(young).reason == "" and time.monotonic() > began + 0.3)
         engine = cluster.service.engine
-        start = engine.book.newest(young)
+        start = engine.state.registry.newest(young)
         assert start is not None
-        cluster.until(lambda: not start.is_young(engine.clock.now_s(), 5 * LONG_S))
+        cluster.until(lambda: not start.is_young(engine.state.clock.now_s(), 5 * LONG_S))
         cluster.service.pause(ADMIN, holder)
         cluster.until(lambda: cluster.job(young).state == "preempted")
         cluster.until(lambda: one.jobs <= set(urgent))
@@ -122,15 +122,15 @@ def test_a_job_that_comes_while_a_round_is_decided_is_looked_at(tmp_path: Path) 
         one.register()
         job = cluster.submit()
         cluster.until(lambda: one.jobs == {job})
-        backend = cluster.service.engine.backend
+        state, clock = cluster.service.engine.state, cluster.service.engine.parts.clock
 
         def end_then_submit() -> None:
-            now = backend.now_s()
-            backend.chance = False
-            backend.end_round(now)
-            backend.events.append(JobsSubmitted(now, ()))
+            now = state.now_s()
+            state.room_changed = False
+            clock.end_round(now)
+            state.emit(JobsSubmitted(now, ()))
 
         then = cluster.service.status(ADMIN).round
         cluster.do(end_then_submit)
         cluster.until(lambda: cluster.service.status(ADMIN).round > then)
-        assert cluster.do(lambda: backend.chance)
+        assert cluster.do(lambda: state.room_changed)

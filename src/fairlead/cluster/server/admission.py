@@ -1,12 +1,13 @@
 """Which jobs the core knows, and under which rates: those that fit the cluster, as kinds of its table."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import usable
 from fairlead.cluster.protocol.read_job_spec import colocates
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.detained_jobs import DetainedJobs
+from fairlead.cluster.server.held_jobs import HeldJobs
 from fairlead.cluster.server.rates import (
     colocated,
     extended,
@@ -23,15 +24,14 @@ from fairlead.model.events import (
 from fairlead.model.job import Job, JobId
 from fairlead.model.job_type import JobType
 
-if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import ServerLoop
-
 
 class Admission:
-    """Part of the engine, on the driver's thread; ``rates`` may be called from any."""
+    """On the driver's thread; ``rates`` may be called from any."""
 
-    def __init__(self, engine: "ServerLoop") -> None:
-        self.engine = engine
+    def __init__(self, state: ClusterState, detained: DetainedJobs, held: HeldJobs) -> None:
+        self._state = state
+        self._held = held
+        self._detained = detained
         self.unplaced: set[int] = set()  # jobs that fit nowhere, and that the core does not know
         self.unfit: set[int] = set()  # jobs that fit nowhere any more; the core holds them aside
         self.learning: set[JobType] = set()  # kinds that the core is about to be told of
@@ -46,12 +46,12 @@ class Admission:
         if not any(free.values()):
             return False
         fitting: dict[JobType, bool] = {}
-        for row in self.engine.book.jobs.values():
+        for row in self._state.registry.jobs.values():
             kind = job_type_of_row(row)
             waits = row.state in ("waiting", "preempted") and row.retry_s is None
             if not waits or self.outside(row.id):
                 continue
-            if self.engine.backend.detained(row.id):
+            if self._detained.has(row.id):
                 continue
             if kind not in fitting:
                 able = {name for name, rate in self.rates(row).items() if rate > 0}
@@ -63,11 +63,11 @@ class Admission:
     def _free(self) -> dict[str, int]:
         """Accelerator type -> devices of nodes in use, less those of jobs of the round that go on."""
         free: dict[str, int] = {}
-        now = self.engine.fleet.monotonic()
-        for node in self.engine.fleet.nodes.values():
+        now = self._state.fleet.monotonic()
+        for node in self._state.fleet.nodes.values():
             if usable(node, now):
                 free[node.accelerator] = free.get(node.accelerator, 0) + node.devices
-        current = self.engine.backend.round
+        current = self._state.round
         if current is None:
             return free
         for unit in current.units.tolist():
@@ -77,30 +77,34 @@ class Admission:
                 free[stint.accelerator] = free.get(stint.accelerator, 0) - len(stint.devices)
         return free
 
+    def forget_learning(self) -> None:
+        """The core is another one: what it was about to be told is in its table, or is to be told anew."""
+        self.learning = set()
+
     def refit(self, now: float) -> None:
         """Jobs that fit the cluster now join, or go on; those that no longer do are held aside."""
-        assert self.engine.setup is not None
-        for job, row in sorted(self.engine.book.jobs.items()):
-            if not row.open or row.state == "paused" or self.engine.backend.detained(job):
+        assert self._state.setup is not None
+        for job, row in sorted(self._state.registry.jobs.items()):
+            if not row.open or row.state == "paused" or self._detained.has(job):
                 continue
-            good = fits(self.rates(row), row.spec, self.engine.setup.cluster)
+            good = fits(self.rates(row), row.spec, self._state.setup.cluster)
             if job in self.unplaced and good:
                 self.admit([row], now)
             elif job in self.unfit and good:
                 self.unfit.discard(job)
-                if not self.engine.retries.keep_held(job):
-                    self.engine.backend.events.append(JobsPaused(now, np.array([job]), False))
+                if not self._held.keep_held(job):
+                    self._state.emit(JobsPaused(now, np.array([job]), False))
             elif not good and job not in self.unplaced and job not in self.unfit:
                 self.unfit.add(job)
                 row.reason = no_room(row)
-                self.engine.backend.events.append(JobsPaused(now, np.array([job]), True))
+                self._state.emit(JobsPaused(now, np.array([job]), True))
 
     def admit(self, rows: list[JobRow], now: float) -> None:
         """Hand jobs to the core, if they fit the cluster; else they wait for one that they fit."""
         jobs = []
         for row in rows:
-            if self.engine.setup is None or not fits(
-                self.rates(row), row.spec, self.engine.setup.cluster
+            if self._state.setup is None or not fits(
+                self.rates(row), row.spec, self._state.setup.cluster
             ):
                 row.reason = no_room(row)
                 self.unplaced.add(row.id)
@@ -110,16 +114,16 @@ class Admission:
             row.reason = ""
             jobs.append(job_of(row))
         if jobs:
-            self.engine.backend.events.append(JobsSubmitted(now, tuple(jobs)))
+            self._state.emit(JobsSubmitted(now, tuple(jobs)))
 
     def rates(self, row: JobRow) -> dict[str, float]:
         """Accelerator type of the cluster -> steps/s believed of a job, side by side where that matters."""
-        if self.engine.scheduler is None:
+        if self._state.scheduler is None:
             return {}
-        table = self.engine.scheduler.throughputs
+        table = self._state.scheduler.throughputs
         kind = table.row(job_type_of_row(row))
         rate = own_rates(row.spec, table.slots) if kind is None else table.rate[kind]
-        learned = self.engine.estimating.rate.get(row.id)
+        learned = self._state.learned_rates.get(row.id)
         if learned is not None and len(learned) == len(table.slots):
             rate = learned
         best: dict[str, float] = {}
@@ -128,25 +132,25 @@ class Admission:
         return best
 
     def _learn_kind(self, row: JobRow, now: float) -> None:
-        assert self.engine.scheduler is not None
-        table, kind = self.engine.scheduler.throughputs, job_type_of_row(row)
+        assert self._state.scheduler is not None
+        table, kind = self._state.scheduler.throughputs, job_type_of_row(row)
         if table.row(kind) is not None or kind in self.learning:
             return
         self.learning.add(kind)
         rate = own_rates(row.spec, table.slots)
-        self.engine.backend.events.append(JobTypesLearned(now, (kind,), table.slots, rate[None, :]))
+        self._state.emit(JobTypesLearned(now, (kind,), table.slots, rate[None, :]))
         self._learn_pairs(row, now)
 
     def _learn_pairs(self, row: JobRow, now: float) -> None:
         """How fast jobs of a new kind are beside others, where its job says so."""
         if not colocates(row.spec):
             return
-        assert self.engine.scheduler is not None
-        known = self.engine.scheduler.beliefs.known
-        jobs, specs = self.engine.book.jobs, dict[JobType, JobSpec]()
+        assert self._state.scheduler is not None
+        known = self._state.scheduler.beliefs.known
+        jobs, specs = self._state.registry.jobs, dict[JobType, JobSpec]()
         for other in jobs.values():
             kind = job_type_of_row(other)
-            if self.engine.options.catalogue.row(kind) is None:
+            if self._state.options.catalogue.row(kind) is None:
                 specs[kind] = other.spec
         new = {kind: own_rates(specs[kind], known.slots) for kind in self.learning if kind in specs}
         mine = job_type_of_row(row)
@@ -156,37 +160,37 @@ class Admission:
             kinds, beside, pair = found
             rate = own_rates(row.spec, table.slots)[None, :]
             event = JobTypesLearned(now, kinds, table.slots, rate, beside, pair)
-            self.engine.backend.events.append(event)
+            self._state.emit(event)
 
     def learn_batch(self, row: JobRow) -> None:
         """Where the table does not have a family at the batch size that a job now uses: as many samples a
         second as before."""
-        assert self.engine.scheduler is not None
+        assert self._state.scheduler is not None
         before = job_type_of_row(row)
         kind = before.with_batch_size(row.batch)
         row.kind = kind.name
-        table = self.engine.scheduler.throughputs
+        table = self._state.scheduler.throughputs
         old = table.row(before)
         if kind == before or table.row(kind) is not None or kind in self.learning:
             return
         self.learning.add(kind)
         samples = before.batch_size or row.batch
         rate = np.zeros(len(table.slots)) if old is None else table.rate[old] * samples / row.batch
-        now = self.engine.clock.now_s()
-        self.engine.backend.events.append(JobTypesLearned(now, (kind,), table.slots, rate[None, :]))
+        now = self._state.now_s()
+        self._state.emit(JobTypesLearned(now, (kind,), table.slots, rate[None, :]))
 
 
 def job_of(row: JobRow) -> Job:
     """A job as the core is told of it."""
     spec = row.spec
     return Job(
-        JobId(row.id),
-        row.kind,
-        spec.scale_factor,
-        row.total_steps,
-        row.weight,
-        row.tenant,
-        spec.slo_s,
+        id=JobId(row.id),
+        family=row.kind,
+        scale_factor=spec.scale_factor,
+        total_steps=row.total_steps,
+        weight=row.weight,
+        tenant=row.tenant,
+        slo_s=spec.slo_s,
     )
 
 

@@ -3,37 +3,32 @@
 import base64
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairlead.cluster.server.attempts import KNOWN_S
+from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.rates import own_rates, table_for
 from fairlead.estimation.estimating_backend import EstimatingBackend
 from fairlead.estimation.estimator import CheckpointableEstimator, Estimator, make_estimator
 from fairlead.model.arrays import Floats
 from fairlead.model.events import RatesLearned
 from fairlead.model.job import Job, JobId
+from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.driver import Backend
-
-if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import ServerLoop
-    from fairlead.scheduler.core.scheduler import Scheduler
 
 INEXACT = 0.1  # of a round's seconds that reports may be late for it to count as a measurement
 KEEP_S = 60.0  # between two times that what was learned is written down
 
 
 class EstimatorSession:
-    """Part of the engine, on the driver's thread; ``rate`` may be read from any."""
+    """On the driver's thread."""
 
-    def __init__(self, engine: "ServerLoop", spec: str) -> None:
-        self.engine = engine
-        self.spec = spec
+    def __init__(self, state: ClusterState, backend: Backend) -> None:
+        self._state = state
+        self._backend = backend
+        self.spec = state.options.estimator
         self.feed: EstimatingBackend | None = None
-        self.rate: dict[
-            int, Floats
-        ] = {}  # (slots,) steps/s believed of jobs alone, if not their kind's
         self._beliefs: dict[int, Floats] = {}  # by number
         self._marks: dict[int, tuple[int, float, float]] = {}  # job -> start, step, seconds trained
         self._written_s = 0.0
@@ -46,9 +41,9 @@ class EstimatorSession:
     @property
     def backend(self) -> Backend:
         """What the core is driven by."""
-        return self.engine.backend if self.feed is None else self.feed
+        return self._backend if self.feed is None else self.feed
 
-    def take_over(self, core: "Scheduler", now: float) -> None:
+    def take_over(self, core: Scheduler, now: float) -> None:
         """The core is another one, with the beliefs of the one before it."""
         known = core.beliefs.known
         if self.feed is None:
@@ -57,20 +52,20 @@ class EstimatorSession:
                 return
             estimator.table(known)
             self.feed = EstimatingBackend(
-                self.engine.backend, estimator, known, self._claims, self._measured
+                self._backend, estimator, known, self._claims, self._measured
             )
             self.feed.adopt(now, self._there(core), core.in_force)
         else:
             self.feed.move(now, known, core.in_force)
         self._know(core)
 
-    def _make(self, core: "Scheduler") -> Estimator | None:
+    def _make(self, core: Scheduler) -> Estimator | None:
         """With the catalogue alone, as long as no job has run: rates that jobs bring are claims."""
-        options, setup = self.engine.options, self.engine.setup
+        options, setup = self._state.options, self._state.setup
         assert setup is not None
         catalogue = table_for(options.catalogue, setup.cluster, {}).columns(core.slots)
         made = make_estimator(self.spec, catalogue, setup.cluster, options.seed)
-        kept = self.engine.store.meta("estimator")
+        kept = self._state.store.meta("estimator")
         if isinstance(made, CheckpointableEstimator) and kept is not None:
             spec, _, text = kept.partition(" ")
             if spec == self.spec:
@@ -78,14 +73,14 @@ class EstimatorSession:
                     made.load_state_dict({name: arrays[name] for name in arrays.files})
         return made
 
-    def _there(self, core: "Scheduler") -> list[tuple[Job, float]]:
+    def _there(self, core: Scheduler) -> list[tuple[Job, float]]:
         """Jobs that the core has, with their steps done."""
         found = []
         for books in (core.ledger, core.paused_jobs):
             columns = (books.jobs.id, books.jobs.job_type, books.jobs.total, books.jobs.done)
             for job, kind, total, done in zip(*(c.tolist() for c in columns), strict=True):
                 job_type = core.throughputs.job_types[kind]
-                row = self.engine.book.jobs.get(job)
+                row = self._state.registry.jobs.get(job)
                 tenant = "" if row is None else row.tenant
                 known_as = (job_type.name, job_type.scale_factor)
                 found.append((Job(JobId(job), *known_as, total, tenant=tenant), done))
@@ -97,7 +92,7 @@ class EstimatorSession:
         slots = self.feed.throughputs.slots
         claimed = np.full((len(jobs), len(slots)), np.nan)
         for i, job in enumerate(jobs):
-            row = self.engine.book.jobs.get(job.id)
+            row = self._state.registry.jobs.get(job.id)
             if row is not None and row.spec.rates:
                 claimed[i] = own_rates(row.spec, slots)
         return claimed
@@ -106,10 +101,10 @@ class EstimatorSession:
         """Steps of a job since it was measured last, and the seconds that they took by its agent's clock.
         What a round reports is off by as much as reports are late, which is much in a round of seconds.
         Those of an unmanaged job are only guessed by its rate."""
-        row, start = self.engine.book.jobs.get(job), self.engine.book.newest(job)
+        row, start = self._state.registry.jobs.get(job), self._state.registry.newest(job)
         if row is None or (row.spec.unmanaged and not row.tells_steps):
             return None
-        late_s = self.engine.fleet.heartbeat_s
+        late_s = self._state.fleet.heartbeat_s
         if start is None or start.leader is None:  # it ended in this round
             if row.spec.unmanaged:  # with steps that were done and do not count
                 return None
@@ -135,22 +130,22 @@ class EstimatorSession:
             self._beliefs[number] = rate
         told = dict(zip(event.jobs.tolist(), event.name.tolist(), strict=True))
         rate_of = {job: self._beliefs[number] for job, number in told.items() if number >= 0}
-        rest = {job: rate for job, rate in self.rate.items() if job not in told}
-        self.rate = rest | rate_of
+        rest = {job: rate for job, rate in self._state.learned_rates.items() if job not in told}
+        self._state.learned_rates = rest | rate_of
 
-    def _know(self, core: "Scheduler") -> None:
+    def _know(self, core: Scheduler) -> None:
         believed = core.beliefs
         self._beliefs = {n: believed.table.rate[row] for n, row in believed.row.items()}
-        self.rate = {}
+        self._state.learned_rates = {}
         for books in (core.ledger, core.paused_jobs):
             for job, row in zip(books.jobs.id.tolist(), books.jobs.row.tolist(), strict=True):
                 if believed.of_row(row) >= 0:
-                    self.rate[job] = believed.table.rate[row]
+                    self._state.learned_rates[job] = believed.table.rate[row]
 
     def forget(self, jobs: Sequence[int]) -> None:
         """They have left."""
         for job in jobs:
-            self.rate.pop(job, None)
+            self._state.learned_rates.pop(job, None)
             self._marks.pop(job, None)
 
     # --- what lasts ----------------------------------------------------------------------------------------
@@ -164,4 +159,4 @@ class EstimatorSession:
             file = io.BytesIO()
             np.savez_compressed(file, allow_pickle=False, **self.feed.estimator.state_dict())
             text = f"{self.spec} {base64.b64encode(file.getvalue()).decode()}"
-            self.engine.write(lambda t: t.set_meta("estimator", text))
+            self._state.write(lambda t: t.set_meta("estimator", text))

@@ -6,19 +6,21 @@ Read from any thread without waiting for the driver: what the core decided is co
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.node_states import condition
 from fairlead.cluster.protocol.read_job_spec import colocates
+from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.pairing import why_unpaired
+from fairlead.cluster.server.recent_results import RecentResults
+from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
 from fairlead.cluster.server.silence import silence
+from fairlead.cluster.server.solve_coordinator import SolveCoordinator
 from fairlead.cluster.store.job_views import cannot_start
 from fairlead.model.duration_text import duration
-
-if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import ServerLoop
 
 WORTH_SAYING = 0.1  # relative difference of a stated rate from the measured one
 STUCK_S = 30.0  # without a step, and
@@ -51,10 +53,21 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplanationSource:
+    """What explanations are read from."""
+
+    state: ClusterState
+    admission: Admission
+    solves: SolveCoordinator
+    costs: RestartCostsOfJobs
+    device_uses: RecentResults[DeviceUse]
+
+
+@dataclass(frozen=True, slots=True)
 class Reader:
     """For whom it is told: jobs of other tenants are not named to users."""
 
-    engine: "ServerLoop"
+    source: ExplanationSource
     tenant: str | None  # None = sees all
 
     def names(self, jobs: Iterable[int]) -> str:
@@ -68,24 +81,24 @@ class Reader:
         return f"{names} and {more} more" if more else names
 
     def _sees(self, job: int) -> bool:
-        row = self.engine.book.jobs.get(job)
+        row = self.source.state.registry.jobs.get(job)
         return self.tenant is None or (row is not None and row.tenant == self.tenant)
 
 
 def explanation_facts(
-    engine: "ServerLoop",
+    source: ExplanationSource,
     job: JobView,
     stints: Sequence[AttemptView] = (),
     tenant: str | None = None,
 ) -> list[str]:
     """Sentences, the most important first, for a job in any state. tenant: of the user who is told, None =
     may see all jobs."""
-    reader = Reader(engine, tenant)
+    reader = Reader(source, tenant)
     return [sentence for sentence in _facts(reader, job, stints) if sentence]
 
 
 def _facts(reader: Reader, job: JobView, stints: Sequence[AttemptView]) -> Iterator[str]:
-    engine = reader.engine
+    source = reader.source
     if job.state in ("completed", "cancelled"):
         yield f"It is {job.state}."
         yield stated(job)
@@ -98,23 +111,23 @@ def _facts(reader: Reader, job: JobView, stints: Sequence[AttemptView]) -> Itera
         return
     if job.retry_in_s is not None:
         yield f"It waits without holding devices: {job.reason}."
-        row = engine.book.jobs.get(job.id)
+        row = source.state.registry.jobs.get(job.id)
         if row is not None and row.avoids:
             yield f"It is placed off {', '.join(row.avoids)} if it can be."
         return
-    if engine.admission.outside(job.id):
+    if source.admission.outside(job.id):
         yield f"It waits: there is {job.reason or 'no room for it'}."
         return
-    start = engine.book.newest(job.id)
+    start = source.state.registry.newest(job.id)
     if start is not None and not start.stopping:
         yield from _placed(reader, job, start)
     else:
         yield from _waiting(reader, job, start)
-    yield _share(engine, job)
+    yield _share(source, job)
     yield _pair(reader, job)
     yield starts_over(job)
     yield stated(job)
-    yield past(job, stints, engine.clock.now_s())
+    yield past(job, stints, source.state.now_s())
 
 
 def starts_over(job: JobView) -> str:
@@ -147,17 +160,17 @@ def past(job: JobView, stints: Sequence[AttemptView], now_s: float) -> str:
 
 def _placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
     """Where it is, and what it does there."""
-    engine = reader.engine
+    source = reader.source
     place = f"{len(start.stint.devices)} x {start.stint.accelerator} of {start.stint.node}"
-    now = engine.fleet.monotonic()
-    doing = what_it_does(engine, start)
-    if quiet := silence(engine, start):
+    now = source.state.fleet.monotonic()
+    doing = what_it_does(source, start)
+    if quiet := silence(source.state, start):
         began = start.stint.trained_s is not None or doing != "starting"
         did = "ran" if began else "was to run"
         yield f"It {did} on {place} when that was last heard of: {quiet}."
         return
     if doing == "stuck":
-        yield f"It stands still, and may hang: {_standstill(engine, start)}."
+        yield f"It stands still, and may hang: {_standstill(source, start)}."
         yield f"It holds {place}."
     elif doing == "training":
         yield f"It runs on {place}{_faster(job)}."
@@ -168,62 +181,62 @@ def _placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
         yield f"It is to run on {place}, and has not begun to train."
         yield _start_up(reader, job, start)
     for name in start.nodes:
-        node = engine.fleet.nodes.get(name)
+        node = source.state.fleet.nodes.get(name)
         state = None if node is None else condition(node, now)
         if state is not None and state.state != "up":
             yield f"Node {name} is {state.state}: {state.reason}."
 
 
-def _standstill(engine: "ServerLoop", start: Attempt) -> str:
+def _standstill(source: ExplanationSource, start: Attempt) -> str:
     """For how long it has come no further, and where its ranks are, if its agents say so."""
-    held = engine.fleet.held(start.first_node, start.key)
+    held = source.state.fleet.held(start.first_node, start.key)
     if held is None or not held.stall:
         return f"no step for {duration(0.0 if held is None else held.step_age_s)}"
     others = [start.held[node].stall for node in start.nodes if node in start.held]
     return "; ".join(dict.fromkeys([held.stall, *filter(None, others)]))
 
 
-def stands_still(engine: "ServerLoop", job: int) -> bool:
+def stands_still(source: ExplanationSource, job: int) -> bool:
     """Does the start of a job hang, as far as can be told? Nothing can be said of its end then."""
-    start = engine.book.newest(job)
-    return start is not None and what_it_does(engine, start) == "stuck"
+    start = source.state.registry.newest(job)
+    return start is not None and what_it_does(source, start) == "stuck"
 
 
 def _start_up(reader: Reader, job: JobView, start: Attempt) -> str:
     """How far a start has come that does not train yet."""
-    engine = reader.engine
-    earlier = [one for one in engine.book.live.get(job.id, ()) if one is not start]
+    source = reader.source
+    earlier = [one for one in source.state.registry.live.get(job.id, ()) if one is not start]
     if earlier:
         return f"Its start {earlier[0].stint.epoch} has not ended yet ({earlier[0].stopping})."
-    begun_s = duration(max(engine.clock.now_s() - start.stint.since_s, 0.0))
-    held = engine.fleet.held(start.first_node, start.key)
+    begun_s = duration(max(source.state.now_s() - start.stint.since_s, 0.0))
+    held = source.state.fleet.held(start.first_node, start.key)
     if held is None:
         return f"It was ordered {begun_s} ago, and {start.first_node} has not taken it up yet."
     if start.obstacles:
         told = cannot_start(start.obstacles)
         return f"{told[0].upper()}{told[1:]}. It is tried again until it can be."
-    others = _sharers(engine, start)
-    if waits_for_devices(engine, start) and others:
+    others = _sharers(source, start)
+    if waits_for_devices(source, start) and others:
         return f"It waits for devices {_list(_by(reader, jobs, doing) for doing, jobs in others.items())}."
     return f"It was ordered {begun_s} ago and is starting."
 
 
-def _sharers(engine: "ServerLoop", start: Attempt) -> dict[Doing, list[int]]:
+def _sharers(source: ExplanationSource, start: Attempt) -> dict[Doing, list[int]]:
     """Other jobs that hold devices of a start, by what they do."""
     found: dict[Doing, list[int]] = {}
     for node, devices in start.placement().items():
-        for other in list(engine.book.on_node.get(node, {}).values()):
+        for other in list(source.state.registry.on_node.get(node, {}).values()):
             mine = other.placement().get(node, ())
             if other.ordered and other.row.id != start.row.id and set(devices) & set(mine):
-                found.setdefault(what_it_does(engine, other), []).append(other.row.id)
+                found.setdefault(what_it_does(source, other), []).append(other.row.id)
     return found
 
 
-def what_it_does(engine: "ServerLoop", start: Attempt) -> Doing:
+def what_it_does(source: ExplanationSource, start: Attempt) -> Doing:
     """A start that has not ended, by what its node said last."""
     if start.stopping:
         return "stopping"
-    held = engine.fleet.held(start.first_node, start.key)
+    held = source.state.fleet.held(start.first_node, start.key)
     if held is None:
         return "starting"
     if held.state == "ended" or held.completed or held.finishing:
@@ -245,9 +258,9 @@ def what_it_does(engine: "ServerLoop", start: Attempt) -> Doing:
     return "training"
 
 
-def waits_for_devices(engine: "ServerLoop", start: Attempt) -> bool:
+def waits_for_devices(source: ExplanationSource, start: Attempt) -> bool:
     """Has the node of rank 0 not said yet that the devices of a start are free for it?"""
-    held = engine.fleet.held(start.first_node, start.key)
+    held = source.state.fleet.held(start.first_node, start.key)
     return held is None or (held.state == "starting" and held.wait_s < 0)
 
 
@@ -267,12 +280,14 @@ def _faster(job: JobView) -> str:
 
 def _waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[str]:
     """What is in its way."""
-    engine = reader.engine
+    source = reader.source
     if start is not None:
         yield f"Its start {start.stint.epoch} is being stopped ({start.stopping})."
     usable = sorted(name for name, rate in job.rates.items() if rate > 0)
-    own = job.id if engine.book.live.get(job.id) else -1  # the same for all that have no starts
-    found = engine.device_uses.of((*usable, own), lambda: devices(engine, set(usable), own))
+    own = (
+        job.id if source.state.registry.live.get(job.id) else -1
+    )  # the same for all that have no starts
+    found = source.device_uses.of((*usable, own), lambda: devices(source, set(usable), own))
     yield _occupied(reader, found, usable)
     if found.away:
         parts = ", ".join(f"{_many(n)} on nodes that are {why}" for why, n in found.away.items())
@@ -280,17 +295,17 @@ def _waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[st
     yield _next_chance(reader, job, found)
 
 
-def devices(engine: "ServerLoop", types: set[str], job: int) -> DeviceUse:
+def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:
     """Those of these accelerator types. job: whose own starts do not count as others."""
-    now = engine.fleet.monotonic()
+    now = source.state.fleet.monotonic()
     found = DeviceUse(0, {}, {}, {})
     free = 0
-    for node in list(engine.fleet.nodes.values()):
+    for node in list(source.state.fleet.nodes.values()):
         if node.accelerator not in types:
             continue
-        starts = _by_device(engine, node.name)
+        starts = _by_device(source, node.name)
         for those in starts.values():
-            _hold(engine, found, those, job)
+            _hold(source, found, those, job)
         state, left = condition(node, now).state, node.devices - len(starts)
         if state == "up":
             free += left
@@ -299,25 +314,25 @@ def devices(engine: "ServerLoop", types: set[str], job: int) -> DeviceUse:
     return replace(found, free=free)
 
 
-def _by_device(engine: "ServerLoop", node: str) -> dict[int, list[Attempt]]:
+def _by_device(source: ExplanationSource, node: str) -> dict[int, list[Attempt]]:
     """Index of a device of a node -> starts that have it or wait for it; those of free ones are left out."""
     found: dict[int, list[Attempt]] = {}
-    for start in list(engine.book.on_node.get(node, {}).values()):
+    for start in list(source.state.registry.on_node.get(node, {}).values()):
         for device in start.placement().get(node, ()) if start.ordered else ():
             found.setdefault(device, []).append(start)
     return found
 
 
-def _hold(engine: "ServerLoop", found: DeviceUse, starts: list[Attempt], job: int) -> None:
+def _hold(source: ExplanationSource, found: DeviceUse, starts: list[Attempt], job: int) -> None:
     """Count a device that these starts have or wait for. It is held by those that have it, while there are
     any: a start that it is passed on to has yet to get it."""
-    have = [start for start in starts if not waits_for_devices(engine, start) or start.stopping]
+    have = [start for start in starts if not waits_for_devices(source, start) or start.stopping]
     others = [start for start in have or starts if start.row.id != job]
     passed = {start.row.id for start in starts if start not in others and start.row.id != job}
-    doing = {start.row.id: what_it_does(engine, start) for start in others}
+    doing = {start.row.id: what_it_does(source, start) for start in others}
     for start in starts:
         if start.row.id in passed:
-            found.jobs.setdefault(start.row.id, what_it_does(engine, start))
+            found.jobs.setdefault(start.row.id, what_it_does(source, start))
     found.jobs.update(doing)
     if not doing:
         return
@@ -369,66 +384,68 @@ def _by(reader: Reader, jobs: list[int], doing: Doing) -> str:
 
 def _next_chance(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """When it is decided anew, and what that waits for."""
-    engine = reader.engine
-    current = engine.backend.round
-    if engine.fleet.is_held:
-        left_s = engine.fleet.hold_until - engine.fleet.monotonic()
-        return f"Nothing is started for {duration(max(left_s, 0.0))}: {engine.fleet.hold_reason}."
+    source = reader.source
+    current = source.state.round
+    if source.state.fleet.is_held:
+        left_s = source.state.fleet.hold_until - source.state.fleet.monotonic()
+        return f"Nothing is started for {duration(max(left_s, 0.0))}: {source.state.fleet.hold_reason}."
     if current is None:
         return (
-            "No round is in force." if engine.scheduler is not None else "No node has come up yet."
+            "No round is in force."
+            if source.state.scheduler is not None
+            else "No node has come up yet."
         )
-    left_s = current.end_s - engine.clock.now_s()
+    left_s = current.end_s - source.state.now_s()
     if left_s > 0:
         return f"Who runs is decided anew in {duration(left_s)}{_early(reader, job, found)}."
-    late = [one for one, doing in found.jobs.items() if _begins(engine, one, doing)]
+    late = [one for one, doing in found.jobs.items() if _begins(source, one, doing)]
     waits = f": {_by(reader, late, 'starting').removeprefix(_HELD)}" if late else ""
     return f"The round has been over for {duration(-left_s)} and has not ended yet{waits}."
 
 
 def _early(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """What may end the round before its time; "" where nothing is free, or rounds run to their end."""
-    backend = reader.engine.backend
-    if found.free < job.scale_factor or backend.early_s == float("inf"):
+    source = reader.source
+    if found.free < job.scale_factor or source.state.options.early_s == float("inf"):
         return ""
     late = [one for one, doing in found.jobs.items() if doing == "starting"]
-    if backend.heeds_costs() or not late:
+    if source.costs.heeded() or not late:
         return " or earlier, for there is room"
     have = "has" if len(late) == 1 else "have"
     whose = "its start" if len(late) == 1 else "their starts"
     return f", or earlier, once {reader.names(late)} {have} trained for as long as {whose} took"
 
 
-def _begins(engine: "ServerLoop", job: int, doing: Doing) -> bool:
+def _begins(source: ExplanationSource, job: int, doing: Doing) -> bool:
     """Has it not begun to train, whether it still starts or hangs in doing so?"""
-    start = engine.book.newest(job)
+    start = source.state.registry.newest(job)
     if doing != "stuck" or start is None:
         return doing == "starting"
-    held = engine.fleet.held(start.first_node, start.key)
+    held = source.state.fleet.held(start.first_node, start.key)
     return held is None or held.loaded_step < 0
 
 
 # --- what was decided -----------------------------------------------------------------------------------
 
 
-def _share(engine: "ServerLoop", job: JobView) -> str:
+def _share(source: ExplanationSource, job: JobView) -> str:
     """Its share of the time, or why it has none."""
-    standing, solve = engine.standing, engine.solving.state
+    standing, solve = source.state.standing, source.solves.state
     shares = standing.shares(job.id)
     failed = f" (the last solve {solve})" if solve.startswith("failed") else ""
     if shares:
         given = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
-        return f"Policy {engine.policy} gives it {given}{failed}."
+        return f"Policy {source.state.policy} gives it {given}{failed}."
     if failed:
         return f"It has no share of the time yet: the solve {solve}."
-    if engine.solving.began_s is not None:
+    if source.solves.began_s is not None:
         return f"It has no share of the time yet: a solve is {solve}."
     if standing.at(job.id) is None and job.state in ("running", "finishing"):
         return ""  # it has been decided on before the server was started
     if standing.at(job.id) is None:
         return "It joined after the last decision, and takes part in the next."
     if standing.answered(job.id):
-        return f"Policy {engine.policy} gives it no share of the time now."
+        return f"Policy {source.state.policy} gives it no share of the time now."
     if not standing.allocated.any():
         return ""  # a policy without shares, or one that has not answered yet
     return "It joined after the last solve, and is part of the next."
@@ -436,13 +453,13 @@ def _share(engine: "ServerLoop", job: JobView) -> str:
 
 def _pair(reader: Reader, job: JobView) -> str:
     """With whom it shares devices, or why with nobody."""
-    standing = reader.engine.standing
+    standing = reader.source.state.standing
     partners = standing.partners(job.id)
     if partners:
         return f"It has a share of the time on the same devices as {reader.names(partners)}."
-    row = reader.engine.book.jobs.get(job.id)
+    row = reader.source.state.registry.jobs.get(job.id)
     states = row is not None and colocates(row.spec)
-    return why_unpaired(standing, job.id, reader.engine.policy, states)
+    return why_unpaired(standing, job.id, reader.source.state.policy, states)
 
 
 def _many(count: int) -> str:

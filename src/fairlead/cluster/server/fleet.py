@@ -133,7 +133,7 @@ class LiveNode:
 
 
 class Fleet:
-    """See the module. ``tell`` is given what the front shall know."""
+    """See the module."""
 
     def __init__(
         self,
@@ -142,16 +142,17 @@ class Fleet:
         monotonic: Callable[[], float],
         notice: Callable[[str], None],
         shortest_s: float = 0.0,
+        tell: Callable[[NodeNotices], None] = _tell_nobody,
     ) -> None:
         """notice: called with a node's name, under no lock, when what it holds has changed in kind;
-        shortest_s: between two heartbeats of a node."""
+        shortest_s: between two heartbeats of a node; tell: given what the front shall know."""
         self.lease_s = lease_s
         self.rate_bound = rate_bound
         self.monotonic = monotonic
         self.notice = notice
         self.shortest_s = shortest_s
         self.nodes: dict[str, LiveNode] = {}
-        self.tell: Callable[[NodeNotices], None] = _tell_nobody
+        self.tell = tell
         self.lock = threading.RLock()
         self.hold_until = 0.0  # monotonic; no node is given a job before
         self.hold_reason = ""
@@ -164,6 +165,10 @@ class Fleet:
         self._given_up: set[str] = (
             set()
         )  # nodes that the front has given up, and the driver not yet
+
+    def connect(self, tell: Callable[[NodeNotices], None]) -> None:
+        """From now on another front is told what it shall know."""
+        self.tell = tell
 
     @property
     def heartbeat_s(self) -> float:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,7 +36,12 @@ from fairlead.cluster.protocol.api_models import (
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.admission import job_of
-from fairlead.cluster.server.explain import explanation_facts, stands_still
+from fairlead.cluster.server.explain import (
+    DeviceUse,
+    ExplanationSource,
+    explanation_facts,
+    stands_still,
+)
 from fairlead.cluster.server.rates import (
     extended,
     fits,
@@ -47,6 +51,8 @@ from fairlead.cluster.server.rates import (
     table_for,
     with_kinds_of,
 )
+from fairlead.cluster.server.recent_results import RecentResults
+from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.server.turns import QuestionQueue
 from fairlead.cluster.store.job_views import story
 from fairlead.errors import ConfigError
@@ -57,9 +63,6 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
 from fairlead.scheduler.setup import Setup
-
-if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import ServerLoop
 
 HORIZON_S = 30 * 86_400.0
 COPY_S = 120.0  # that the driver may take until it copies the state; it may be writing
@@ -91,20 +94,28 @@ class Present:
 class Forecasting:
     """Answers questions about what will be. Any thread may ask."""
 
-    def __init__(self, engine: "ServerLoop", directory: Path) -> None:
-        self.engine = engine
+    def __init__(self, loop: ServerLoop, directory: Path) -> None:
+        self._loop = loop
+        self._state = loop.state
+        self._source = ExplanationSource(
+            state=loop.state,
+            admission=loop.parts.admission,
+            solves=loop.parts.solves,
+            costs=loop.parts.costs,
+            device_uses=RecentResults[DeviceUse](loop.state.fleet.monotonic),
+        )
         self._outcomes = Outcomes(directory / "forecasts.db")
-        self.forecaster = Forecaster(self._task, engine.options.profile.round_s, self._outcomes)
+        self.forecaster = Forecaster(self._task, loop.state.options.profile.round_s, self._outcomes)
         self._questions = ForecastProcess("what-if", niceness=0)
         self._turns = QuestionQueue()
 
     def start(self) -> None:
         """Take up what is known of earlier jobs and forecasts; before the driver starts."""
-        store, engine = self.engine.store, self.engine
+        store = self._state.store
         for row in store.jobs(after=store.last_job() - HISTORY, limit=HISTORY):
-            engine.recent.submitted(row.submitted_s, [job_of(row)])
+            self._loop.recent.submitted(row.submitted_s, [job_of(row)])
         self._outcomes.open()
-        engine.at_ends = self.forecaster.ended
+        self._loop.listen_to_ends(self.forecaster.ended)
         self.forecaster.start()
 
     def close(self) -> None:
@@ -115,16 +126,16 @@ class Forecasting:
 
     def explain(self, caller: Caller, job: JobView, stints: list[AttemptView]) -> Explanation:
         """The story of a job."""
-        still = stands_still(self.engine, job.id)
+        still = stands_still(self._source, job.id)
         known = job.state in ("running", "finishing", "waiting", "preempted") and not still
         told: JobForecast | None = None
         kind = ""
-        if known and job.retry_in_s is None and not self.engine.admission.outside(job.id):
+        if known and job.retry_in_s is None and not self._loop.parts.admission.outside(job.id):
             told = self.forecaster.of(job.id, WAIT_S)
             kind = "none yet" if told is None else told.kind
         given = None if told is None or told.given is None else _bounded(told.given, job)
         found = explanation_facts(
-            self.engine, job, stints, None if caller.role == "admin" else caller.tenant
+            self._source, job, stints, None if caller.role == "admin" else caller.tenant
         )
         return Explanation(
             job=job,
@@ -145,7 +156,7 @@ class Forecasting:
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be, beside what will be."""
-        if self.engine.setup is None:
+        if self._state.setup is None:
             raise ConflictError(NO_NODES)
         asked_at = time.monotonic()
         with self._turns.of(caller.user) as waiting:
@@ -204,7 +215,7 @@ class Forecasting:
             steps_done=present.steps_done,
             restart_costs=RestartCosts(present.restart_s),
             history=present.history,
-            early_s=self.engine.options.early_s,
+            early_s=self._state.options.early_s,
         )
         setup = replace(present.setup, throughputs=_measured(present))
         return present.now_s, ForecastTask(setup, present.state, asked, tuple(range(SEEDS)), CPU_S)
@@ -212,33 +223,35 @@ class Forecasting:
     def present(self) -> Present:
         """The live state, copied on the driver's thread: arrays, and what has moved since the core heard of
         it. What can be worked out later is."""
-        engine = self.engine
+        loop, state = self._loop, self._state
 
         def copy() -> Present:
-            if engine.scheduler is None or engine.setup is None:
+            if state.scheduler is None or state.setup is None:
                 raise ConflictError(NO_NODES)
-            starts = [s for starts in engine.book.live.values() for s in starts if not s.stopping]
-            believed = engine.scheduler.beliefs.known
+            starts = [
+                s for starts in state.registry.live.values() for s in starts if not s.stopping
+            ]
+            believed = state.scheduler.beliefs.known
             return Present(
-                engine.clock.now_s(),
-                replace(engine.setup, throughputs=believed),
-                take_checkpoint(engine.scheduler),
-                {s.row.id: s.progress() for s in starts},
-                engine.restart_s(),
-                engine.recent.history(),
-                () if engine.estimating.on else self._rates(),
+                now_s=state.now_s(),
+                setup=replace(state.setup, throughputs=believed),
+                state=take_checkpoint(state.scheduler),
+                steps_done={s.row.id: s.progress() for s in starts},
+                restart_s=loop.parts.starts.restart_s(),
+                history=loop.recent.history(),
+                measured=() if loop.parts.estimating.on else self._rates(),
             )
 
-        return engine.call(copy).result(COPY_S)
+        return loop.call(copy).result(COPY_S)
 
     def _rates(self) -> tuple[tuple[JobType, str, float], ...]:
         """What jobs were measured to do. Where there is an estimator it is in the state: beliefs."""
         found = []
-        for row in self.engine.book.jobs.values():
+        for row in self._state.registry.jobs.values():
             if not row.starts:
                 continue
             rate, where = row.measured_rate, row.measured_on
-            start = self.engine.book.newest(row.id)
+            start = self._state.registry.newest(row.id)
             if start is not None and (now := start.measured()) is not None:
                 rate, where = now, start.stint.accelerator
             if rate is not None and rate > 0:
@@ -267,7 +280,10 @@ class Forecasting:
         prices = {a: p for a, p in setup.cluster.prices.items() if a in left}
         cluster = Cluster(tuple(nodes), prices)
         table = table_for(
-            self.engine.options.catalogue, cluster, self.engine.book.jobs.copy(), setup.throughputs
+            self._state.options.catalogue,
+            cluster,
+            self._state.registry.jobs.copy(),
+            setup.throughputs,
         )
         table = with_kinds_of(table, setup.throughputs)
         here = table.columns(cluster.slots)
@@ -291,7 +307,7 @@ class Forecasting:
         jobs, notes, kinds = [], [], {}
         table = setup.throughputs
         for number, spec in enumerate(specs):
-            kind = job_type_of(spec, self.engine.options.catalogue)
+            kind = job_type_of(spec, self._state.options.catalogue)
             row = table.row(kind)
             rate = own_rates(spec, table.slots) if row is None else table.rate[row]
             by_type = {s.accelerator: r for s, r in zip(table.slots, rate.tolist(), strict=True)}
@@ -300,18 +316,18 @@ class Forecasting:
                 continue
             if row is None:
                 kinds[kind] = rate
-            id_ = JobId(self.engine.next_job + number)
+            id_ = JobId(self._state.next_job + number)
             notes.append(f"job {number + 1} of those to be added is called {id_} here")
             tenant = caller.tenant or "default"
             jobs.append(
                 Job(
-                    id_,
-                    kind.name,
-                    kind.scale_factor,
-                    float(spec.total_steps),
-                    spec.weight,
-                    tenant,
-                    spec.slo_s,
+                    id=id_,
+                    family=kind.name,
+                    scale_factor=kind.scale_factor,
+                    total_steps=float(spec.total_steps),
+                    weight=spec.weight,
+                    tenant=tenant,
+                    slo_s=spec.slo_s,
                 )
             )
         return replace(setup, throughputs=extended(table, kinds)), jobs, notes

@@ -29,7 +29,7 @@ class LocalFront:
             self._forward,
             fleet.shortest_s,
         )
-        fleet.tell = self._take
+        fleet.connect(self._take)
 
     def _forward(self, message: Reported | NodeStanding) -> None:
         if isinstance(message, Reported):

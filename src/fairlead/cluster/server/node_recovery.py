@@ -5,13 +5,10 @@ A node that relapses within an hour waits twice as long each time.
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fairlead.cluster.protocol.messages import StartCheck
+from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import LiveNode
-
-if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import ServerLoop
 
 FIRST_S = 30.0  # from a cordon to the first test start, and between tests that fail
 LONGEST_S = 3600.0
@@ -32,26 +29,27 @@ class _History:
 
 
 class NodeRecovery:
-    """Part of the engine, on the driver's thread."""
+    """On the driver's thread."""
 
-    def __init__(self, engine: "ServerLoop") -> None:
-        self.engine = engine
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
         self.first_s = FIRST_S
         self._history: dict[str, _History] = {}
         self._number = 0  # of the last test start that was asked for
 
-    def look(self, node: LiveNode) -> None:
-        """Ask for a test start that is due, and put a node back that has passed. Called twice a second."""
+    def look(self, node: LiveNode) -> bool:
+        """Ask for a test start that is due. Returns whether the node has passed one, and may be put back.
+        Called twice a second."""
         if not (node.problems or node.cordoned or node.name in self._history):
-            return
-        now, known = self.engine.fleet.monotonic(), self._history.setdefault(node.name, _History())
+            return False
+        now, known = self._state.fleet.monotonic(), self._history.setdefault(node.name, _History())
         self._look_problems(node, known, now)
         if node.cordoned:
-            self._look_cordon(node, known, now)
-        else:
-            known.due = None
-            if node.check is not None:
-                self.engine.fleet.ask_check(node.name, None)
+            return self._look_cordon(node, known, now)
+        known.due = None
+        if node.check is not None:
+            self._state.fleet.ask_check(node.name, None)
+        return False
 
     def trust(self, node: LiveNode) -> None:
         """An administrator takes it back into use: what was the matter before no longer counts."""
@@ -69,31 +67,32 @@ class NodeRecovery:
             node.well_from = now + (self._wait_s(known.relapses - 1) if known.relapses else 0.0)
             known.well_since = node.well_from
 
-    def _look_cordon(self, node: LiveNode, known: _History, now: float) -> None:
+    def _look_cordon(self, node: LiveNode, known: _History, now: float) -> bool:
         if known.due is None:
             self._fell_ill(known, now)
             known.tests = 0
             known.due = now + self._wait_s(known.relapses)
         if not node.registered or node.suspect or node.problems:
-            return
+            return False
         if node.check is not None and node.checked == node.check.number:
-            self._judge(node, known, now)
-        elif node.check is None and now >= known.due:
+            return self._passes(node, known, now)
+        if node.check is None and now >= known.due:
             self._number = max(self._number, node.checked) + 1
             check = StartCheck(number=self._number, programs=self._programs(node.name))
-            self.engine.fleet.ask_check(node.name, check)
+            self._state.fleet.ask_check(node.name, check)
+        return False
 
-    def _judge(self, node: LiveNode, known: _History, now: float) -> None:
-        """A test start was made."""
-        self.engine.fleet.ask_check(node.name, None)
+    def _passes(self, node: LiveNode, known: _History, now: float) -> bool:
+        """A test start was made: did it go well?"""
+        self._state.fleet.ask_check(node.name, None)
         if node.check_problem:
             known.tests += 1
             known.due = now + self._wait_s(known.relapses + known.tests)
             _log.info("node %s: %s; the next test start in %.0f s", node.name, node.check_problem,
                       known.due - now)  # fmt: skip
-            return
+            return False
         known.well_since, known.due = now, None
-        self.engine.membership.uncordon(node.name)
+        return True
 
     def _fell_ill(self, known: _History, now: float) -> None:
         if not known.well_since or now - known.well_since > GOOD_S:
@@ -107,7 +106,7 @@ class NodeRecovery:
     def _programs(self, name: str) -> tuple[str, ...]:
         """What jobs that failed on the node wanted to run."""
         found: dict[str, None] = {}
-        for row in self.engine.book.jobs.values():
+        for row in self._state.registry.jobs.values():
             if row.spec.command and any(r.node == name for r in row.recent_failures):
                 found[row.spec.command[0]] = None
         return tuple(found)[:PROGRAMS]

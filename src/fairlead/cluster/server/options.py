@@ -1,19 +1,43 @@
 """The options of a server, read and checked."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairlead.cluster.front.transport import Tls
-from fairlead.cluster.server.recovery import DEFAULT_POLICY
-from fairlead.cluster.server.server_loop import LiveOptions
 from fairlead.errors import ConfigError
 from fairlead.estimation.estimator import check_spec
+from fairlead.model.cluster import Node
+from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
-from fairlead.scheduler.mechanism.settings import PROFILES
+from fairlead.scheduler.mechanism.settings import PROFILES, MechanismSettings
 from fairlead.simulator.traces.cluster_files import DEFAULT_PRICES, parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
+DEFAULT_POLICY = "max_min_fairness_perf"  # of a new cluster: LAS with regard to types
 EARLY = 36  # a round may end after this part of it, where devices are free and jobs wait
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """How a live cluster works; all times in seconds."""
+
+    policy: str
+    profile: MechanismSettings
+    catalogue: Throughputs
+    nodes: tuple[Node, ...] | None = None  # None: whatever agents register
+    prices: dict[str, float] = field(default_factory=dict)
+    seed: int = 0
+    lease_s: float = 30.0
+    heartbeat_s: float = 2.0  # the shortest; see Fleet
+    rate_bound: float = 0.01  # drift between the clocks of two machines, relative
+    mtbf_s: float = 86400.0  # of a node, as long as nothing is known of it
+    solve_limit_s: float = 60.0
+    early_s: float = float("inf")  # a round of this age ends where devices are free and jobs wait
+    restart_s: float | None = None  # that a start costs, until it is known; None = a guess by round
+    checkpoints: str = ""  # directory for those of all jobs; "" = each agent its own
+    estimator: str = "oracle"  # of rates; oracle = the catalogue, and what jobs bring along
+    segment_records: int = 20_000
+    keep_segments: int = 2
 
 
 def live_options(

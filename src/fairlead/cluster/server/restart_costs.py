@@ -1,33 +1,64 @@
 """What it costs to stop a job and start it again, beyond what any start costs: told to the core."""
 
-from typing import TYPE_CHECKING
+from collections import deque
 
 import numpy as np
 
 from fairlead.cluster.server.attempts import Attempt
-from fairlead.cluster.server.backend import MAX_ROUND_S
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
 from fairlead.model.events import RestartCostsLearned
 from fairlead.model.job import JobId
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
-if TYPE_CHECKING:
-    from fairlead.cluster.server.backend import LiveRound
-    from fairlead.cluster.server.server_loop import ServerLoop
-
 WORTH_TELLING = 0.2  # relative difference from what the core believes
 ALONE_ROUNDS = 10  # so many rounds long a job is left alone that does what comes after its steps
 STAYS_S = 1e9  # more than any job is ever owed, or wins by being on one server
+MIN_SAMPLES = 20  # starts that must have been measured before their median counts
+MISJUDGED_FACTOR = 3.0  # a belief that is wrong by this factor is given up
+
+
+class MeasuredStarts:
+    """What attempts took to their first step. On the driver's thread."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self.seconds: deque[float] = deque(maxlen=1000)
+
+    def ended(self, attempt: Attempt, failure: str) -> None:
+        """An attempt is over: take note of what its start cost."""
+        del failure
+        stint = attempt.stint
+        if stint.trained_s is not None:  # its wait for the devices is the end of the job before it
+            self.seconds.append(stint.trained_s - stint.began_s)
+
+    def restart_s(self) -> float:
+        """Seconds that a start on other devices costs, as it was measured here: the median of late."""
+        setup, options = self._state.setup, self._state.options
+        if len(self.seconds) >= MIN_SAMPLES:
+            return float(np.median(self.seconds))
+        if setup is not None:
+            return setup.restart_costs.default_s
+        return options.profile.round_s / 360.0 if options.restart_s is None else options.restart_s
+
+    def is_misjudged(self) -> bool:
+        """Whether starts cost so much more or less than the core believes that it has to be told."""
+        setup = self._state.setup
+        if setup is None or len(self.seconds) < MIN_SAMPLES:
+            return False
+        believed_s, measured_s = setup.restart_costs.default_s, self.restart_s()
+        return not believed_s / MISJUDGED_FACTOR <= measured_s <= believed_s * MISJUDGED_FACTOR
 
 
 class RestartCostsOfJobs:
-    """Part of the engine, on the driver's thread."""
+    """On the driver's thread."""
 
-    def __init__(self, engine: "ServerLoop") -> None:
-        self.engine = engine
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
 
-    def learned(self, current: "LiveRound", now: float) -> RestartCostsLearned | None:
+    def learned(self, current: LiveRound, now: float) -> RestartCostsLearned | None:
         """What the core has to be told before it decides upon the next round; None: it knows all."""
-        core, setup = self.engine.scheduler, self.engine.setup
+        core, setup = self._state.scheduler, self._state.setup
         if core is None or setup is None or setup.settings.preemption_hysteresis <= 0:
             return None
         usual_s = setup.restart_costs.default_s
@@ -48,7 +79,7 @@ class RestartCostsOfJobs:
 
     def heeded(self) -> bool:
         """Does the policy in force leave jobs alone that cost too much to stop?"""
-        core = self.engine.scheduler
+        core = self._state.scheduler
         return (
             core is not None
             and core.settings.preemption_hysteresis > 0
@@ -58,8 +89,8 @@ class RestartCostsOfJobs:
     def _cost_s(self, start: Attempt, now: float) -> float:
         """Seconds. One for ``preemption_hysteresis`` of lost work: the core has a start wait until another
         job is owed that many times its cost, and work is lost once."""
-        assert self.engine.setup is not None
-        setup = self.engine.setup
+        assert self._state.setup is not None
+        setup = self._state.setup
         if self._stays(start, now):
             return STAYS_S
         unkept_s = 0.0
@@ -69,10 +100,10 @@ class RestartCostsOfJobs:
 
     def _stays(self, start: Attempt, now: float) -> bool:
         """Is it to keep its devices, whoever is owed them? For as long as its nodes are there."""
-        assert self.engine.setup is not None
-        round_s = self.engine.setup.settings.round_s
+        assert self._state.setup is not None
+        round_s = self._state.setup.settings.round_s
         leaving = start.stopping or start.lost or start.broken
-        if leaving or not self.engine.backend.lost_nodes.isdisjoint(start.nodes):
+        if leaving or not self._state.lost_nodes.isdisjoint(start.nodes):
             return False
         if start.finishing_since is not None and start.finishing:
             return now - start.finishing_since <= ALONE_ROUNDS * round_s

@@ -8,14 +8,13 @@ agents are told to stop what this server does not know, and what they do not hea
 import logging
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from fairlead.cluster.protocol.messages import Register
-
-if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import ServerLoop
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.cluster_state import ClusterState
 
 RESTORED = "restored"  # key of the note in the table meta, until a server has acted on it
 HELD_NODE = "held"  # and of this one, until nothing of the time since can run any more
@@ -70,44 +69,51 @@ def newest_trace(*folders: Path) -> int:
     return newest
 
 
-def reserve(engine: "ServerLoop") -> None:
+class Abandoner(Protocol):
+    """Who books what is no longer there: see ``attempt_ends``."""
+
+    def abandon(self, node: str, attempts: list[Attempt], reason: str) -> None:
+        """These attempts no longer exist on a node."""
+
+
+def reserve(state: ClusterState, ends: Abandoner) -> None:
     """Number jobs on from where a restored cluster must, and begin anew if it has just been restored. Called
     when all else is recovered."""
-    note = engine.store.meta(RESTORED)
+    note = state.store.meta(RESTORED)
     if note is not None:
-        _begin_anew(engine, msgspec.json.decode(note, type=Restored))
+        _begin_anew(state, ends, msgspec.json.decode(note, type=Restored))
         return
-    engine.next_job = max(engine.next_job, int(engine.store.meta(RESERVED) or 0))
-    if engine.store.meta(HELD_NODE) is not None:  # the server was started again before it was over
-        _hold(engine)
+    state.next_job = max(state.next_job, int(state.store.meta(RESERVED) or 0))
+    if state.store.meta(HELD_NODE) is not None:  # the server was started again before it was over
+        _hold(state)
 
 
-def release(engine: "ServerLoop") -> None:
+def release(state: ClusterState) -> None:
     """Note that the time in which nothing is started is over. Called twice a second."""
-    if engine.fleet.hold_until and not engine.fleet.is_held:
-        engine.fleet.hold(0.0, "")
-        engine.write(lambda t: t.delete_meta(HELD_NODE))
+    if state.fleet.hold_until and not state.fleet.is_held:
+        state.fleet.hold(0.0, "")
+        state.write(lambda t: t.delete_meta(HELD_NODE))
 
 
-def _begin_anew(engine: "ServerLoop", note: Restored) -> None:
-    folders = [engine.store.directory / "logs"]
-    if engine.options.checkpoints:
-        folders.append(Path(engine.options.checkpoints))
-    engine.next_job = next_job(engine.next_job - 1, newest_trace(*folders))
-    for start in [s for starts in engine.book.live.values() for s in starts]:
+def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
+    folders = [state.store.directory / "logs"]
+    if state.options.checkpoints:
+        folders.append(Path(state.options.checkpoints))
+    state.next_job = next_job(state.next_job - 1, newest_trace(*folders))
+    for start in [s for starts in state.registry.live.values() for s in starts]:
         for node in start.nodes:
-            engine.backend.abandon(node, [start], WHY)
+            ends.abandon(node, [start], WHY)
     now_s = time.time()
-    for row in engine.book.jobs.values():
+    for row in state.registry.jobs.values():
         row.epoch = next_epoch(row.epoch, now_s)
         if row.open and row.state != "paused":  # and for what became of no node
             row.reason, row.reason_node = note.why(row.starts > 0), ""
-        engine.book.dirty_jobs.add(row.id)
-    reserved = str(engine.next_job)
-    engine.write(lambda t: t.set_meta(RESERVED, reserved))
-    engine.write(lambda t: t.delete_meta(RESTORED))
-    engine.write(lambda t: t.set_meta(HELD_NODE, WHY))
-    wait_s = _hold(engine)
+        state.registry.dirty_jobs.add(row.id)
+    reserved = str(state.next_job)
+    state.write(lambda t: t.set_meta(RESERVED, reserved))
+    state.write(lambda t: t.delete_meta(RESTORED))
+    state.write(lambda t: t.set_meta(HELD_NODE, WHY))
+    wait_s = _hold(state)
     _log.warning(
         "%s that ends at commit %d: the next job is %s, and nothing is started for %.0f s, "
         "until nothing of the time since then can run any more",
@@ -118,20 +124,20 @@ def _begin_anew(engine: "ServerLoop", note: Restored) -> None:
     )
 
 
-def _hold(engine: "ServerLoop") -> float:
+def _hold(state: ClusterState) -> float:
     """Give no node a job until every lease of the time since is over, and every grace; returns seconds."""
-    options = engine.options
-    grace_s = max([GRACE_S, *(row.spec.longest_grace_s for row in engine.book.jobs.values())])
+    options = state.options
+    grace_s = max([GRACE_S, *(row.spec.longest_grace_s for row in state.registry.jobs.values())])
     wait_s = options.lease_s * (1 + options.rate_bound) + grace_s
-    engine.fleet.hold(engine.fleet.monotonic() + wait_s, WHY)
-    engine.backend.lost_nodes.update(engine.fleet.nodes)
+    state.fleet.hold(state.fleet.monotonic() + wait_s, WHY)
+    state.lost_nodes.update(state.fleet.nodes)
     return wait_s
 
 
-def learn_jobs(engine: "ServerLoop", message: Register) -> None:
+def learn_jobs(state: ClusterState, message: Register) -> None:
     """After a restore: jobs that an agent holds have ids that are not given out again."""
     newest = max((held.job for held in message.holds), default=-1)
-    if engine.fleet.is_held and engine.next_job <= newest < MOST_JOBS:
-        engine.next_job = next_job(engine.next_job - 1, newest)
-        reserved = str(engine.next_job)
-        engine.write(lambda t: t.set_meta(RESERVED, reserved))
+    if state.fleet.is_held and state.next_job <= newest < MOST_JOBS:
+        state.next_job = next_job(state.next_job - 1, newest)
+        reserved = str(state.next_job)
+        state.write(lambda t: t.set_meta(RESERVED, reserved))

@@ -1,7 +1,7 @@
 """What is done about starts that fail: jobs wait and are tried elsewhere or given up, nodes are cordoned."""
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from msgspec.structs import replace
@@ -9,7 +9,11 @@ from msgspec.structs import replace
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.protocol.node_states import usable
+from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.detained_jobs import DetainedJobs
+from fairlead.cluster.server.held_jobs import HeldJobs
 from fairlead.cluster.store.failures import (
     Backoff,
     FailureRecord,
@@ -30,9 +34,6 @@ from fairlead.model.events import (
 )
 from fairlead.model.job import JobId
 
-if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import ServerLoop
-
 _log = logging.getLogger(__name__)
 MOST_RECORDS = 50  # of a job
 MOST_PROGRAMS = 10_000  # whose start times are remembered
@@ -42,33 +43,49 @@ NOT_FOUND = 127  # exit code of a command that the node cannot start
 SIGNALS = 128  # a death by signal n counts as exit code 128 + n, as in shells
 
 
-class Retries:
-    """Part of the engine, on the driver's thread. What a job waits for is in its row, so it outlives the
-    server."""
+class NodeCordons(Protocol):
+    """Who takes nodes out of service: see ``node_service``."""
 
-    def __init__(self, engine: "ServerLoop") -> None:
-        self.engine = engine
+    def cordon(self, name: str, reason: str) -> None:
+        """Give a node no more jobs. reason: a sentence without a full stop."""
+
+
+class Retries:
+    """On the driver's thread. What a job waits for is in its row, so it outlives the server."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        admission: Admission,
+        detained: DetainedJobs,
+        held: HeldJobs,
+        cordons: NodeCordons,
+    ) -> None:
+        self._state = state
+        self._admission = admission
+        self._detained = detained
+        self._held = held
+        self._cordons = cordons
         self.nodes = NodeJudge()
-        first_s = min(FIRST_S, engine.options.profile.round_s / 10)
+        first_s = min(FIRST_S, state.options.profile.round_s / 10)
         self.backoff = Backoff(first_s, LONGEST * first_s)
-        self.settled_s = min(SETTLED_S, 2 * engine.options.profile.round_s)
-        self.waiting: set[int] = set()  # jobs with a time before which they are not tried again
-        self._to_hold: set[int] = set()  # of these, those that the core does not hold back yet
+        self.settled_s = min(SETTLED_S, 2 * state.options.profile.round_s)
         self._to_drop: dict[int, None] = {}
         self._start_s: dict[Program, float] = {}  # to the first step, as it was measured
         self._unsettled: dict[tuple[int, int], Attempt] = {}  # unmanaged starts, too young to judge
 
     def recover(self) -> None:
         """After a restart of the server."""
-        core, book = self.engine.scheduler, self.engine.book
+        core, book = self._state.scheduler, self._state.registry
         records = [record for row in book.jobs.values() for record in row.recent_failures]
         training = [start for starts in book.live.values() for start in starts]
         self.nodes = NodeJudge.of(records, [g for start in training for g in _good_starts(start)])
         for row in book.jobs.values():
             if row.open and row.retry_s is not None:
-                self.waiting.add(row.id)
+                self._held.waiting.add(row.id)
                 if core is None or JobId(row.id) not in core.paused_jobs:
-                    self._to_hold.add(row.id)
+                    self._held.to_hold.add(row.id)
 
     # --- what happened ---------------------------------------------------------------------------
 
@@ -82,7 +99,7 @@ class Retries:
             if len(self._start_s) >= MOST_PROGRAMS:
                 self._start_s.pop(next(iter(self._start_s)))
             self._start_s[program] = start.row.usual_start_s
-        self._trains(start, self.engine.clock.now_s())
+        self._trains(start, self._state.now_s())
 
     def _trains(self, start: Attempt, since_s: float) -> None:
         program = _program(start.row)
@@ -109,8 +126,8 @@ class Retries:
         devices does neither."""
         if not start.row.spec.unmanaged:
             began_s = start.stint.trained_s
-            return 0.0 if began_s is None else self.engine.clock.now_s() - began_s
-        held = self.engine.fleet.held(start.first_node, start.key) or start.leader
+            return 0.0 if began_s is None else self._state.now_s() - began_s
+        held = self._state.fleet.held(start.first_node, start.key) or start.leader
         return 0.0 if held is None else held.ran_s
 
     def ended(self, start: Attempt, reason: str) -> None:
@@ -129,7 +146,7 @@ class Retries:
         row.failure = replace(failure, traceback="")
         record = self._record(start, node, failure, reason)
         row.recent_failures = (*row.recent_failures, record)[-MOST_RECORDS:]
-        self.engine.book.dirty_jobs.add(row.id)
+        self._state.registry.dirty_jobs.add(row.id)
         self.nodes.failed(record)
         self.judge_nodes()
         if row.open:
@@ -146,17 +163,17 @@ class Retries:
 
     def judge_nodes(self) -> None:
         """Take nodes that are to blame out of service."""
-        fleet = self.engine.fleet
+        fleet = self._state.fleet
         now = fleet.monotonic()
         up = [node.name for node in fleet.nodes.values() if usable(node, now)]
-        found = self.nodes.suspects(self.engine.clock.now_s(), up, self._parties())
+        found = self.nodes.suspects(self._state.now_s(), up, self._parties())
         for name, records in found.items():
             self._blame_node(name, records)
 
     def _parties(self) -> Parties:
         """All tenants that ever ran something, if there are several: one alone takes no node from those who
         come later. Else the users who have jobs."""
-        book = self.engine.book
+        book = self._state.registry
         rows = [row for row in book.jobs.values() if row.open]
         tenants = {row.tenant for row in rows} | set(book.tenants)
         by_tenant = len(tenants) > 1
@@ -171,7 +188,7 @@ class Retries:
 
     def _runs_well(self, start: Attempt) -> bool:
         """Does it train now?"""
-        held = self.engine.fleet.held(start.first_node, start.key)
+        held = self._state.fleet.held(start.first_node, start.key)
         if held is None or held.state != "running" or held.stall or start.stopping or start.lost:
             return False
         return self._works(start)
@@ -181,20 +198,20 @@ class Retries:
         _log.warning("node %s is cordoned: %s; the last: %s", name, why, records[-1].reason)
         if not records[-1].forgeable:  # all see it: nothing that a job says of itself
             why += f"; the last: {records[-1].reason}"
-        self.engine.counters.nodes_cordoned.inc()
+        self._state.counters.nodes_cordoned.inc()
         blamed = {(r.job, r.epoch) for r in self.nodes.failures if r.node == name}
         self.nodes.forgive(name)
         for job in sorted({job for job, _ in blamed}):
-            row = self.engine.book.jobs.get(job)
+            row = self._state.registry.jobs.get(job)
             if row is None or not row.open:
                 continue
             row.recent_failures = tuple(
                 _not_counted(r) if (r.job, r.epoch) in blamed else r for r in row.recent_failures
             )
-            self.engine.book.dirty_jobs.add(job)
+            self._state.registry.dirty_jobs.add(job)
             if row.recent_failures and row.recent_failures[-1].blames_node:
                 self._judge_job(row)
-        self.engine.membership.cordon(name, why)
+        self._cordons.cordon(name, why)
 
     def _judge_job(self, row: JobRow) -> None:
         last = row.recent_failures[-1]
@@ -212,35 +229,33 @@ class Retries:
         self._avoid(row, verdict.avoid)
         if verdict.wait_s > 0:
             row.retry_s = last.time_s + verdict.wait_s
-            if row.id not in self.waiting:
-                self.waiting.add(row.id)
-                self._to_hold.add(row.id)
+            self._held.add(row.id)
         else:
             self._let_go(row)
 
     def _usable_nodes(self, row: JobRow) -> int:
-        able = {name for name, rate in self.engine.admission.rates(row).items() if rate > 0}
-        fleet = self.engine.fleet
+        able = {name for name, rate in self._admission.rates(row).items() if rate > 0}
+        fleet = self._state.fleet
         now = fleet.monotonic()
         return sum(usable(n, now) and n.accelerator in able for n in fleet.nodes.values())
 
     def _avoid(self, row: JobRow, nodes: tuple[str, ...]) -> None:
         if row.avoids != nodes:
             row.avoids = nodes
-            now = self.engine.clock.now_s()
-            self.engine.backend.events.append(NodesAvoided(now, JobId(row.id), nodes))
+            now = self._state.now_s()
+            self._state.emit(NodesAvoided(now, JobId(row.id), nodes))
 
     def _forgive(self, row: JobRow) -> None:
         if row.recent_failures and row.open:
             row.recent_failures = ()
             self._avoid(row, ())
-            self.engine.book.dirty_jobs.add(row.id)
+            self._state.registry.dirty_jobs.add(row.id)
 
     def _record(self, start: Attempt, node: str, failure: Failure, reason: str) -> FailureRecord:
         row, stint = start.row, start.stint
-        now = self.engine.clock.now_s()
+        now = self._state.now_s()
         ran_s = now - stint.began_s
-        long = ran_s >= self.engine.options.profile.round_s and stint.trained_s is not None
+        long = ran_s >= self._state.options.profile.round_s and stint.trained_s is not None
         code = failure.exit_code
         return FailureRecord(
             job=row.id,
@@ -270,8 +285,8 @@ class Retries:
             elif self._works(start):
                 del self._unsettled[key]
                 self._trains(start, start.stint.began_s)
-        for job in sorted(self.waiting):
-            row = self.engine.book.jobs.get(job)
+        for job in sorted(self._held.waiting):
+            row = self._state.registry.jobs.get(job)
             if row is None or not row.open or row.retry_s is None or row.state == "paused":
                 self.forget(job)
             elif now >= row.retry_s:
@@ -280,22 +295,21 @@ class Retries:
 
     def _let_go(self, row: JobRow) -> None:
         """It takes part again."""
-        told = row.id in self.waiting and row.id not in self._to_hold
+        told = row.id in self._held.waiting and row.id not in self._held.to_hold
         self.forget(row.id)
-        self.engine.backend.chance = True
-        elsewhere = self.engine.admission.outside(row.id) or self.engine.backend.detained(row.id)
+        self._state.room_changed = True
+        elsewhere = self._admission.outside(row.id) or self._detained.has(row.id)
         if told and not elsewhere:
-            now = self.engine.clock.now_s()
-            self.engine.backend.events.append(JobsPaused(now, np.array([row.id]), False))
+            now = self._state.now_s()
+            self._state.emit(JobsPaused(now, np.array([row.id]), False))
 
     def forget(self, job: int) -> None:
         """It waits no more, for another reason than that its time has come."""
-        self.waiting.discard(job)
-        self._to_hold.discard(job)
-        row = self.engine.book.jobs.get(job)
+        self._held.discard(job)
+        row = self._state.registry.jobs.get(job)
         if row is not None and row.retry_s is not None:
             row.retry_s = None
-            self.engine.book.dirty_jobs.add(job)
+            self._state.registry.dirty_jobs.add(job)
 
     def _drop(self, now: float) -> None:
         jobs = [job for job in self._to_drop if self._in_core(job)]
@@ -303,29 +317,18 @@ class Retries:
         for job in jobs:
             self.forget(job)
         if jobs:
-            self.engine.backend.events.append(JobsDropped(now, tuple(map(JobId, jobs))))
+            self._state.emit(JobsDropped(now, tuple(map(JobId, jobs))))
 
     def hold(self, now: float) -> None:
         """Before a round is reported: its jobs that have to wait take no part in the next one."""
-        jobs = sorted(job for job in self._to_hold if self._in_core(job))
-        self._to_hold.clear()
+        jobs = sorted(job for job in self._held.to_hold if self._in_core(job))
+        self._held.to_hold.clear()
         if jobs:
-            self.engine.backend.events.append(JobsPaused(now, np.array(jobs), True))
-
-    def keep_held(self, job: int) -> bool:
-        """The core holds a job for another reason, which is over. If it waits for its next try, the core goes
-        on holding it, and is told when its time has come: whether that is so."""
-        self._to_hold.discard(job)
-        return job in self.waiting
+            self._state.emit(JobsPaused(now, np.array(jobs), True))
 
     def _in_core(self, job: int) -> bool:
-        row = self.engine.book.jobs.get(job)
-        return row is not None and row.open and job not in self.engine.admission.unplaced
-
-    @property
-    def to_hold(self) -> bool:
-        """Are there jobs that the core does not hold back yet?"""
-        return bool(self._to_hold)
+        row = self._state.registry.jobs.get(job)
+        return row is not None and row.open and job not in self._admission.unplaced
 
 
 def failures_in_a_row(row: JobRow) -> int:

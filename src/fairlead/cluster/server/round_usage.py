@@ -2,11 +2,9 @@
 
 import threading
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from fairlead.cluster.server.attempts import Attempt
-    from fairlead.cluster.server.backend import LiveRound
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.live_round import LiveRound
 
 
 class RoundUsage:
@@ -18,7 +16,7 @@ class RoundUsage:
         self._ended = 0  # so many of the starts that have ended are taken off
         self._begin(None)
 
-    def device_s(self, current: "LiveRound | None", now: float) -> dict[str, float]:
+    def device_s(self, current: LiveRound | None, now: float) -> dict[str, float]:
         """Tenant -> device-seconds of the starts of a round that have not ended. now: of the cluster's
         clock."""
         with self._lock:
@@ -36,7 +34,7 @@ class RoundUsage:
                 for tenant, devices in self._devices.items()
             }
 
-    def _begin(self, current: "LiveRound | None") -> None:
+    def _begin(self, current: LiveRound | None) -> None:
         self._round = current
         self._ended = 0
         self._devices: defaultdict[str, int] = defaultdict(int)  # by tenant
@@ -46,7 +44,7 @@ class RoundUsage:
         for start in () if current is None else list(current.starts.values()):
             self._add(start, current.started_s, 1)  # type: ignore[union-attr]
 
-    def _add(self, start: "Attempt", started_s: float, sign: int) -> None:
+    def _add(self, start: Attempt, started_s: float, sign: int) -> None:
         tenant, devices = start.row.tenant, sign * start.row.spec.scale_factor
         self._devices[tenant] += devices
         self._late_s[tenant] += devices * max(start.stint.began_s - started_s, 0.0)

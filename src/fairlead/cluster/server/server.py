@@ -14,7 +14,7 @@ from fairlead.cluster.front.messages import Configure, UserList
 from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
-from fairlead.cluster.server.server_loop import LiveOptions
+from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.service import Service
 from fairlead.cluster.store.rows import UserRow
 from fairlead.errors import ConfigError
@@ -41,29 +41,29 @@ class Server:
     """A running server, on the event loop that it was started on."""
 
     def __init__(self, directory: Path, options: LiveOptions, listening: Listening) -> None:
-        self.service = Service(directory, options)
+        self.service = Service(
+            directory,
+            options,
+            users_changed=self._tell_users,
+            tell=self._tell,
+            failed=self._fail_soon,
+        )
         self.listening = listening
         self.directory = directory
-        self.desk = CallService(
-            self.service, self._tell, self.service.engine.backend.precedence.wait
-        )
-        self.front = FrontSupervisor(directory, self.service.engine.fleet, self.desk.take)
+        self.desk = CallService(self.service, self._tell, self.service.engine.parts.precedence.wait)
+        self.front = FrontSupervisor(directory, self.service.engine.state.fleet, self.desk.take)
         self.url = ""
         self.agent_address = ""
         self.new_tokens: dict[str, str] = {}  # user -> token, of the very first start
         self.ended = asyncio.Event()
         self.failure: BaseException | None = None
         self._http: socket.socket | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
         """Recover, drive and listen."""
-        loop = asyncio.get_running_loop()
-        service = self.service
-        service.engine.failed = lambda problem: _soon(loop, self._fail, problem)
-        service.engine.fleet.tell = self._tell
-        service.engine.showcase.tell = self._tell
-        service.users_changed = self._tell_users
-        where = self.listening
+        loop = self._loop = asyncio.get_running_loop()
+        service, where = self.service, self.listening
         self._http = _bind(where.host, where.http_port)
         self.front.prepare(self._http)  # it gets ready while this process recovers
         try:
@@ -84,7 +84,7 @@ class Server:
         self.agent_address = _address(where.host, port)
 
     def _configure(self, http: socket.socket) -> Configure:
-        where, options = self.listening, self.service.engine.options
+        where, options = self.listening, self.service.engine.state.options
         return Configure(
             directory=str(self.directory),
             host=where.host,
@@ -104,6 +104,11 @@ class Server:
 
     def _tell_users(self, rows: list[UserRow]) -> None:
         self.front.tell(UserList(rows=tuple(rows)))
+
+    def _fail_soon(self, problem: BaseException) -> None:
+        """The driver cannot go on (its thread)."""
+        if self._loop is not None:
+            _soon(self._loop, self._fail, problem)
 
     def _fail(self, problem: BaseException) -> None:
         self.failure = problem

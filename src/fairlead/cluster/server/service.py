@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import numpy as np
 from prometheus_client.exposition import generate_latest
@@ -31,9 +31,9 @@ from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec, check_weight
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.forecasting import Forecasting
+from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.rates import job_type_of
-from fairlead.cluster.server.server_loop import LiveOptions, ServerLoop
-from fairlead.cluster.server.view_builders import ViewBuilder
+from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
@@ -62,18 +62,27 @@ DURABLE_S = 30.0  # an answer that takes longer to become durable is given up on
 class Service:
     """Implements ``facade.Facade``, but for what the front answers by itself, and ``relay.DriverDoor``."""
 
-    def __init__(self, directory: Path, options: LiveOptions) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        options: LiveOptions,
+        *,
+        users_changed: Callable[[list[UserRow]], None] | None = None,
+        **loop: Unpack[LoopArguments],
+    ) -> None:
+        """users_changed: told of all users, whenever one comes or goes; loop: further arguments of
+        ``ServerLoop``."""
         self.store = Store(directory, options.keep_segments)
-        self.engine = ServerLoop(self.store, options)
-        self.counters = self.engine.counters
-        self.viewer = ViewBuilder(self.engine)
+        self.engine = ServerLoop(self.store, options, **loop)
+        self.counters = self.engine.state.counters
+        self.viewer = self.engine.parts.viewer
         self.outlooks = Forecasting(self.engine, directory)
-        self.users_changed: Callable[[list[UserRow]], None] = _tell_nobody
+        self._users_changed = users_changed or _tell_nobody
 
     def start(self) -> None:
         """Open the state directory, recover what is in it, and drive."""
         self.store.open()
-        self.users_changed(self.store.users())
+        self._users_changed(self.store.users())
         self.outlooks.start()
         self.engine.start()
 
@@ -97,7 +106,7 @@ class Service:
         """The first tokens are where their owner finds them. If this cannot be written down, the next start
         makes new ones."""
         with contextlib.suppress(StoreError):
-            self._do(lambda: self.engine.write(lambda t: t.set_meta("tokens", "told")))
+            self._do(lambda: self.engine.state.write(lambda t: t.set_meta("tokens", "told")))
 
     # --- people ----------------------------------------------------------------------------------
 
@@ -114,8 +123,8 @@ class Service:
     def _put_user(self, user: str, tenant: str, role: Role) -> str:
         token = make_token()
         row = UserRow(user=user, tenant=tenant, role=role, token_hash=hash_token(token))
-        self._do(lambda: self.engine.write(lambda t: t.put_user(row)))
-        self.users_changed(self.store.users())
+        self._do(lambda: self.engine.state.write(lambda t: t.put_user(row)))
+        self._users_changed(self.store.users())
         return token
 
     def remove_user(self, caller: Caller, user: str) -> None:
@@ -125,8 +134,8 @@ class Service:
             raise NotFoundError(f"user {user!r}: there is none")
         if user == caller.user:
             raise ConfigError(f"user {user!r}: you cannot remove yourself")
-        self._do(lambda: self.engine.write(lambda t: t.delete_user(user)))
-        self.users_changed(self.store.users())
+        self._do(lambda: self.engine.state.write(lambda t: t.delete_user(user)))
+        self._users_changed(self.store.users())
 
     def users(self, caller: Caller) -> list[Caller]:
         """All of them."""
@@ -154,15 +163,18 @@ class Service:
     def _submit(self, user: str, specs: list[JobSpec], tenant: str, key: str) -> list[int]:
         """On the driver's thread."""
         engine = self.engine
-        if key and (known := engine.keys.get(key) or self.store.key(key)) is not None:
+        if (
+            key
+            and (known := engine.state.submission_keys.get(key) or self.store.key(key)) is not None
+        ):
             self._check_same(known, specs)
             return known
-        now = engine.clock.now_s()
+        now = engine.state.now_s()
         rows = []
         for spec in specs:
             rows.append(
                 JobRow(
-                    id=engine.next_job,
+                    id=engine.state.next_job,
                     name=spec.name,
                     tenant=tenant,
                     user=user,
@@ -170,27 +182,27 @@ class Service:
                     submitted_s=now,
                     total_steps=float(spec.total_steps),
                     acknowledged_total=float(spec.total_steps),
-                    kind=job_type_of(spec, engine.options.catalogue).name,
+                    kind=job_type_of(spec, engine.state.options.catalogue).name,
                     weight=spec.weight,
                 )
             )
-            engine.next_job += 1
+            engine.state.next_job += 1
         for row in rows:
-            engine.book.jobs[row.id] = row
-            engine.book.dirty_jobs.add(row.id)
+            engine.state.registry.jobs[row.id] = row
+            engine.state.registry.dirty_jobs.add(row.id)
         self.counters.submissions.inc(len(rows))
-        engine.backend.chance = True
+        engine.state.room_changed = True
         engine.recent.submitted(now, [job_of(row) for row in rows])
-        engine.admission.admit(rows, now)
+        engine.parts.admission.admit(rows, now)
         ids = [row.id for row in rows]
         if key:
-            engine.keys[key] = ids
-            engine.write(lambda t: t.put_key(key, ids))
+            engine.state.submission_keys[key] = ids
+            engine.state.write(lambda t: t.put_key(key, ids))
         return ids
 
     def _check_same(self, ids: list[int], specs: list[JobSpec]) -> None:
         """A key that is used again must come with the same jobs."""
-        rows = [self.engine.book.jobs.get(id_) or self.store.job(id_) for id_ in ids]
+        rows = [self.engine.state.registry.jobs.get(id_) or self.store.job(id_) for id_ in ids]
         if [row.spec for row in rows if row is not None] != specs:
             raise ConflictError("key: was used before, for other jobs")
 
@@ -199,14 +211,14 @@ class Service:
         self._on_open(caller, job, self._cancel)
 
     def _cancel(self, row: JobRow) -> None:
-        engine, now = self.engine, self.engine.clock.now_s()
-        engine.admission.unfit.discard(row.id)
-        if row.id in engine.admission.unplaced:
-            engine.admission.unplaced.discard(row.id)
+        engine, now = self.engine, self.engine.state.now_s()
+        engine.parts.admission.unfit.discard(row.id)
+        if row.id in engine.parts.admission.unplaced:
+            engine.parts.admission.unplaced.discard(row.id)
             row.state, row.ended_s = "cancelled", now
-            engine.book.close(row.id)
+            engine.state.registry.close(row.id)
             return
-        engine.backend.events.append(JobsCancelled(now, (JobId(row.id),)))
+        engine.state.emit(JobsCancelled(now, (JobId(row.id),)))
 
     def pause(self, caller: Caller, job: int) -> None:
         """It saves, stops, and waits to be resumed."""
@@ -217,12 +229,12 @@ class Service:
             return
         engine = self.engine
         row.state, row.reason = "paused", "paused by its owner"
-        engine.book.dirty_jobs.add(row.id)
+        engine.state.registry.dirty_jobs.add(row.id)
         self.outlooks.forecaster.interrupted(row.id)
-        if engine.admission.outside(row.id):
+        if engine.parts.admission.outside(row.id):
             return
-        now = engine.clock.now_s()
-        engine.backend.events.append(JobsPaused(now, np.array([row.id]), True))
+        now = engine.state.now_s()
+        engine.state.emit(JobsPaused(now, np.array([row.id]), True))
 
     def resume(self, caller: Caller, job: int) -> None:
         """A paused job takes part again."""
@@ -233,14 +245,14 @@ class Service:
             raise ConflictError(f"job {row.id}: is not paused, it is {row.state}")
         engine = self.engine
         row.state, row.reason = ("preempted" if row.starts else "waiting"), ""
-        engine.retries.forget(row.id)
-        engine.backend.chance = True
-        engine.book.dirty_jobs.add(row.id)
-        now = engine.clock.now_s()
-        if not engine.admission.outside(row.id):
-            engine.backend.events.append(JobsPaused(now, np.array([row.id]), False))
-        if engine.setup is not None:
-            engine.admission.refit(now)
+        engine.parts.retries.forget(row.id)
+        engine.state.room_changed = True
+        engine.state.registry.dirty_jobs.add(row.id)
+        now = engine.state.now_s()
+        if not engine.parts.admission.outside(row.id):
+            engine.state.emit(JobsPaused(now, np.array([row.id]), False))
+        if engine.state.setup is not None:
+            engine.parts.admission.refit(now)
 
     def set_weight(self, caller: Caller, job: int, weight: float) -> None:
         """It counts for more or less from the next round on."""
@@ -250,12 +262,10 @@ class Service:
     def _reweight(self, row: JobRow, weight: float) -> None:
         engine = self.engine
         row.weight = weight
-        engine.book.dirty_jobs.add(row.id)
-        if row.id not in engine.admission.unplaced:
-            now = engine.clock.now_s()
-            engine.backend.events.append(
-                JobsReweighted(now, np.array([row.id]), np.array([weight]))
-            )
+        engine.state.registry.dirty_jobs.add(row.id)
+        if row.id not in engine.parts.admission.unplaced:
+            now = engine.state.now_s()
+            engine.state.emit(JobsReweighted(now, np.array([row.id]), np.array([weight])))
 
     def _on_open(self, caller: Caller, job: int, do: Callable[[JobRow], None]) -> None:
         """Do something with a job that has not ended."""
@@ -263,7 +273,7 @@ class Service:
         self._row(caller, job)
 
         def run() -> None:
-            row = self.engine.book.jobs.get(job)
+            row = self.engine.state.registry.jobs.get(job)
             if row is None or not row.open:
                 raise ConflictError(f"job {job}: has ended already")
             do(row)
@@ -286,7 +296,7 @@ class Service:
         return self.viewer.jobs(self.store.jobs(state, tenant, after, limit))
 
     def _row(self, caller: Caller, job: int) -> JobRow:
-        row = self.engine.book.jobs.get(job) or (
+        row = self.engine.state.registry.jobs.get(job) or (
             self.store.job(job) if 0 <= job < 1 << 62 else None
         )
         if row is None or (caller.role != "admin" and row.tenant != caller.tenant):
@@ -306,7 +316,7 @@ class Service:
         """As new as the job is shown, which the disk may not have yet."""
         changed = {
             row.epoch: row
-            for row in self.engine.book.dirty_stints.copy().values()
+            for row in self.engine.state.registry.dirty_stints.copy().values()
             if row.job == job
         }
         known = {row.epoch: row for row in self.store.stints(job)}
@@ -322,7 +332,7 @@ class Service:
 
     def status(self, caller: Caller) -> StatusView:
         """The cluster in one screen."""
-        return self.viewer.status(caller, self.engine.showcase.tally)
+        return self.viewer.status(caller, self.engine.parts.views.tally)
 
     def nodes(self, caller: Caller) -> list[NodeView]:
         """All nodes."""
@@ -330,21 +340,21 @@ class Service:
 
     def drain(self, caller: Caller, node: str) -> None:
         """Jobs leave the node, saved, and none comes to it."""
-        self._on_node(caller, node, lambda: self.engine.membership.drain(node, True))
+        self._on_node(caller, node, lambda: self.engine.parts.service.drain(node, True))
 
     def undrain(self, caller: Caller, node: str) -> None:
         """The node takes jobs again."""
-        self._on_node(caller, node, lambda: self.engine.membership.drain(node, False))
+        self._on_node(caller, node, lambda: self.engine.parts.service.drain(node, False))
 
     def remove_node(self, caller: Caller, node: str) -> None:
         """Forget a node that is drained or lost."""
-        self._on_node(caller, node, lambda: self.engine.membership.remove(node))
+        self._on_node(caller, node, lambda: self.engine.parts.membership.remove(node))
 
     def _on_node(self, caller: Caller, node: str, do: Callable[[], None]) -> None:
         _admin(caller)
 
         def run() -> None:
-            if node not in self.engine.fleet.nodes:
+            if node not in self.engine.state.fleet.nodes:
                 raise NotFoundError(f"node {node[:80]!r}: there is none")
             do()
 
@@ -353,7 +363,7 @@ class Service:
     def set_policy(self, caller: Caller, policy: str) -> None:
         """From the next round on."""
         _admin(caller)
-        options = self.engine.options
+        options = self.engine.state.options
         registry.make(policy, seed=options.seed, profile=options.profile.name)
         self._do(lambda: self.engine.set_policy(policy))
 
@@ -380,7 +390,7 @@ class Service:
         check_name("accelerator", message.accelerator)
         if not 1 <= message.devices <= 1024:
             raise ConfigError(f"devices: must be from 1 to 1024, got {message.devices}")
-        return self.engine.call(lambda: self.engine.membership.register(message))
+        return self.engine.call(lambda: self.engine.parts.membership.register(message))
 
     def metrics_text(self) -> str:
         """What the driver counts, as Prometheus reads it."""
@@ -393,7 +403,7 @@ class Service:
         try:
             return self.engine.call(do).result(DURABLE_S)
         except TimeoutError:
-            trouble = self.engine.trouble or "the server is busy"
+            trouble = self.engine.state.trouble or "the server is busy"
             raise StoreError(f"not durable yet after {DURABLE_S:.0f} s: {trouble}") from None
 
 
@@ -413,7 +423,7 @@ def _person(caller: Caller) -> None:
 
 def _check_kind(where: str, spec: JobSpec, engine: ServerLoop) -> None:
     """A family that nothing is known of, and that brings no rates, is a slip of the pen."""
-    catalogue = engine.options.catalogue
+    catalogue = engine.state.options.catalogue
     stated = JobType.parse(spec.family, spec.scale_factor)
     if not spec.family or spec.rates or catalogue.row(stated) is not None:
         return

@@ -2,25 +2,24 @@
 
 import logging
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
 
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.inbox import Inbox
 from fairlead.cluster.server.solver import Solver
 from fairlead.model.commands import Solve
 from fairlead.model.events import Solved
 from fairlead.model.plan import PlannerAnswer
 
-if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import ServerLoop
-
 _log = logging.getLogger(__name__)
 
 
 class SolveCoordinator:
-    """Part of the engine, on the driver's thread."""
+    """On the driver's thread."""
 
-    def __init__(self, engine: "ServerLoop", limit_s: float) -> None:
-        self.engine = engine
-        self.solver = Solver(limit_s)
+    def __init__(self, state: ClusterState, inbox: Inbox) -> None:
+        self._state = state
+        self._inbox = inbox
+        self.solver = Solver(state.options.solve_limit_s)
         self.generation = 0  # of the core: answers to problems of an earlier one are dropped
         self.said = "ok"  # how the last one went
         self.began_s: float | None = None  # of the one under way
@@ -31,7 +30,7 @@ class SolveCoordinator:
         """The core is another one: the answer under way is worth nothing."""
         self.generation += 1
         self.began_s = None
-        self.engine.backend.solving = False
+        self._state.solving = False
         self.solver.abandon("the policy or the nodes have changed")
 
     @property
@@ -39,17 +38,18 @@ class SolveCoordinator:
         """In a few words, for people."""
         if self.said != "ok" or self.began_s is None:
             return self.said
-        return f"under way for {self.engine.clock.now_s() - self.began_s:.0f} s"
+        return f"under way for {self._state.now_s() - self.began_s:.0f} s"
 
     def ask(self, problem: Solve) -> None:
+        """Have a problem solved; the answer comes as an event."""
         generation = self.generation
-        self.began_s = self.engine.clock.now_s()
+        self.began_s = self._state.now_s()
 
         def answered(future: "Future[PlannerAnswer]") -> None:
-            self.engine.backend.inbox.put(lambda: self._answered(generation, future))
+            self._inbox.put(lambda: self._answered(generation, future))
 
-        assert self.engine.setup is not None
-        setup = self.engine.setup
+        assert self._state.setup is not None
+        setup = self._state.setup
         self.solver.submit(
             setup.policy, setup.seed, setup.settings, problem.snapshot, problem.state
         ).add_done_callback(answered)
@@ -57,10 +57,10 @@ class SolveCoordinator:
     def _answered(self, generation: int, future: "Future[PlannerAnswer]") -> None:
         if generation != self.generation:
             return
-        now = self.engine.clock.now_s()
+        now = self._state.now_s()
         assert self.began_s is not None
         self.took_s = now - self.began_s
-        self.engine.counters.solve_seconds.observe(self.took_s)
+        self._state.counters.solve_seconds.observe(self.took_s)
         self.began_s = None
         problem = future.exception()
         if problem is not None:
@@ -69,10 +69,10 @@ class SolveCoordinator:
                 if self.solved_s is None
                 else f"; the shares of {now - self.solved_s:.0f} s ago hold"
             )
-            self.engine.counters.solve_failures.inc()
+            self._state.counters.solve_failures.inc()
             self.said = f"failed: {problem}{held}"
             _log.error("solve %s", self.said)
-            self.engine.backend.events.append(Solved(now, error=str(problem)))
+            self._state.emit(Solved(now, error=str(problem)))
             return
         self.said, self.solved_s = "ok", now
-        self.engine.backend.events.append(Solved.of(now, future.result()))
+        self._state.emit(Solved.of(now, future.result()))

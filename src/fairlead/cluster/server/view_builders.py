@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,11 +18,15 @@ from fairlead.cluster.protocol.api_models import (
     TenantView,
 )
 from fairlead.cluster.protocol.node_states import condition
+from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt, measured_rate
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.fleet import LiveNode
 from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.silence import silence
+from fairlead.cluster.server.solve_coordinator import SolveCoordinator
 from fairlead.cluster.server.tally import Tally, TenantTally
 from fairlead.cluster.store.backup import backup_age_s
 from fairlead.cluster.store.failures import waiting
@@ -40,15 +43,22 @@ from fairlead.cluster.store.rows import (
 )
 from fairlead.model.commands import StartRound
 
-if TYPE_CHECKING:
-    from fairlead.cluster.server.server_loop import ServerLoop
-
 
 class ViewBuilder:
     """Reads what the driver's thread changes, without a lock: single values, each whole by itself."""
 
-    def __init__(self, engine: "ServerLoop") -> None:
-        self.engine = engine
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        admission: Admission,
+        detention: Detention,
+        solves: SolveCoordinator,
+    ) -> None:
+        self._state = state
+        self._admission = admission
+        self._detention = detention
+        self._solves = solves
         self._usage = RoundUsage()
 
     def jobs(self, rows: list[JobRow]) -> list[JobView]:
@@ -57,13 +67,13 @@ class ViewBuilder:
 
     def job(self, row: JobRow) -> JobView:
         """A job, with what is known of it now."""
-        engine = self.engine
-        row = engine.book.jobs.get(row.id, row)
-        start = engine.book.newest(row.id)
+        cluster = self._state
+        row = cluster.registry.jobs.get(row.id, row)
+        start = cluster.registry.newest(row.id)
         running = start if start is not None and not start.stopping else None
         steps = row.steps
         if running is not None and running.leader is not None and row.open:
-            latest = engine.fleet.held(running.first_node, running.key)
+            latest = cluster.fleet.held(running.first_node, running.key)
             if latest is not None and latest.loaded_step >= 0:
                 steps = float(min(latest.step, row.total_steps))
         state, ended_s, reason = self._standing(row)
@@ -76,7 +86,7 @@ class ViewBuilder:
             ended_s=ended_s,
             reason=reason,
             steps=steps,
-            rates=engine.admission.rates(row),
+            rates=self._admission.rates(row),
             measured_rate=None if silent else self._measured(row, running),
             measured_on=self._measured_on(row, running),
         )
@@ -87,14 +97,14 @@ class ViewBuilder:
 
     def _standing(self, row: JobRow) -> tuple[JobState, float | None, str]:
         """State, end and reason. What has ended in the round in force stands as it will at its report."""
-        current = self.engine.backend.round
+        current = self._state.round
         over = None if current is None else current.ended.get(row.id)
         reason = row.reason
         reason = row.stall or self._obstacle(row) or reason
         if row.retry_s is not None and row.open:
             why = reason.removeprefix("failed: ")
             reason = waiting(failures_in_a_row(row), row.retry_s - self._now(), why)
-        detained = self._silence(row) or self.engine.membership.detained.reason(row.id)
+        detained = self._silence(row) or self._detention.reason(row.id)
         if row.state not in ON_DEVICES or over is None or detained:
             return row.state, row.ended_s, detained or reason
         if over.completed:
@@ -103,21 +113,21 @@ class ViewBuilder:
 
     def _silence(self, row: JobRow) -> str:
         """What is known of a job whose node is silent."""
-        start = self.engine.book.newest(row.id)
+        start = self._state.registry.newest(row.id)
         quiet = start is not None and not start.stopping and row.state in ON_DEVICES
-        return silence(self.engine, start) if quiet and start is not None else ""
+        return silence(self._state, start) if quiet and start is not None else ""
 
     def _obstacle(self, row: JobRow) -> str:
         """What of its node keeps a job from starting there."""
-        start = self.engine.book.newest(row.id)
+        start = self._state.registry.newest(row.id)
         return "" if start is None else cannot_start(start.obstacles)
 
     def _now(self) -> float:
-        return self.engine.clock.now_s()
+        return self._state.now_s()
 
     def _measured(self, row: JobRow, running: Attempt | None) -> float | None:
         if running is not None and running.leader is not None:
-            held = self.engine.fleet.held(running.first_node, running.key)
+            held = self._state.fleet.held(running.first_node, running.key)
             since = None if running.packed else running.alone_from
             now = None if held is None else measured_rate(held, row.spec.unmanaged, since)
             if now is not None:
@@ -136,36 +146,36 @@ class ViewBuilder:
 
     def _reached(self, row: AttemptRow) -> float:
         """Where a start has come to, if it goes on."""
-        starts = self.engine.book.live.get(row.job, ())
+        starts = self._state.registry.live.get(row.job, ())
         mine = [start for start in list(starts) if start.stint.epoch == row.epoch]
         return mine[0].done() if mine else row.to_step
 
     def status(self, caller: Caller, tally: Tally) -> StatusView:
         """The cluster in one screen."""
-        engine, now = self.engine, self._now()
-        current = engine.backend.round
-        states = Counter(engine.ended_counts) + tally.states
+        state, now = self._state, self._now()
+        current = state.round
+        states = Counter(state.ended_counts) + tally.states
         return StatusView(
             version=fairlead.__version__,
             now_s=now,
-            policy=engine.policy,
-            profile=engine.options.profile.name,
-            round=-1 if engine.scheduler is None else engine.scheduler.round,
-            round_s=engine.options.profile.round_s,
+            policy=state.policy,
+            profile=state.options.profile.name,
+            round=-1 if state.scheduler is None else state.scheduler.round,
+            round_s=state.options.profile.round_s,
             round_ends_in_s=None if current is None else max(current.end_s - now, 0.0),
             jobs={state: n for state, n in states.items() if n},
             devices=tally.devices,
-            solve=engine.trouble or engine.solving.state,
-            solve_s=engine.solving.took_s,
-            decide_s=engine.decide_s,
-            journal_records=engine.journal_records,
+            solve=state.trouble or self._solves.state,
+            solve_s=self._solves.took_s,
+            decide_s=state.decide_s,
+            journal_records=state.journal_records,
             tenants=tenants_for(caller, self._tenants(tally)),
-            backup_age_s=backup_age_s(engine.store.directory),
+            backup_age_s=backup_age_s(state.store.directory),
         )
 
     def _held(self, node: LiveNode) -> dict[int, tuple[int, ...]]:
         """Job -> devices of a node that it holds."""
-        starts = list(self.engine.book.on_node.get(node.name, {}).values())
+        starts = list(self._state.registry.on_node.get(node.name, {}).values())
         return {
             s.row.id: tuple(d for rank in s.nodes[node.name] for d in rank.devices)
             for s in starts
@@ -173,7 +183,7 @@ class ViewBuilder:
         }
 
     def _tenants(self, tally: Tally) -> list[TenantView]:
-        names = sorted({*list(self.engine.book.tenants), *tally.tenants})
+        names = sorted({*list(self._state.registry.tenants), *tally.tenants})
         in_all = sum(tenant.weight for tenant in tally.tenants.values()) or 1.0
         device_s = self._received(names)
         received = sum(device_s.values()) or 1.0
@@ -186,8 +196,8 @@ class ViewBuilder:
 
     def _received(self, tenants: Iterable[str]) -> dict[str, float]:
         """Tenant -> device-seconds, those of the round in force included."""
-        sums = self.engine.book.tenants
-        under_way = self._usage.device_s(self.engine.backend.round, self._now())
+        sums = self._state.registry.tenants
+        under_way = self._usage.device_s(self._state.round, self._now())
         return {
             name: sums.get(name, TenantSums()).device_s + under_way.get(name, 0.0)
             for name in tenants
@@ -197,7 +207,7 @@ class ViewBuilder:
         self, name: str, open_: TenantTally, in_all: float, device_s: float, received_s: float
     ) -> TenantView:
         """open_: its open jobs; in_all: weights of all tenants' open jobs."""
-        sums = self.engine.book.tenants.get(name, TenantSums())
+        sums = self._state.registry.tenants.get(name, TenantSums())
         return TenantView(
             name=name,
             jobs=open_.jobs,
@@ -214,15 +224,15 @@ class ViewBuilder:
 
     def nodes(self, caller: Caller) -> list[NodeView]:
         """All nodes; to a user, jobs of other tenants are -1."""
-        now = self.engine.fleet.monotonic()
-        nodes = sorted(self.engine.fleet.nodes.copy().values(), key=lambda n: n.name)
+        now = self._state.fleet.monotonic()
+        nodes = sorted(self._state.fleet.nodes.copy().values(), key=lambda n: n.name)
         return [self.node(node, now, caller) for node in nodes]
 
     def node(self, node: LiveNode, now: float, caller: Caller) -> NodeView:
         """One node. now: monotonic seconds of the fleet."""
         holders: list[list[int]] = [[] for _ in range(node.devices)]
         for job, devices in self._held(node).items():
-            row = self.engine.book.jobs.get(job)
+            row = self._state.registry.jobs.get(job)
             seen = caller.role == "admin" or (row is not None and row.tenant == caller.tenant)
             for device in devices:
                 if device < node.devices:
@@ -243,15 +253,15 @@ class ViewBuilder:
 
     def _obstacles(self, node: LiveNode) -> str:
         """What of a node keeps jobs from starting there."""
-        starts = list(self.engine.book.on_node.get(node.name, {}).values())
+        starts = list(self._state.registry.on_node.get(node.name, {}).values())
         found = {s.obstacles[node.name]: None for s in starts if node.name in s.obstacles}
         return f"cannot start jobs: {'; '.join(found)}" if found else ""
 
 
-def sample(engine: "ServerLoop", command: StartRound) -> Sample:
+def sample(state: ClusterState, command: StartRound) -> Sample:
     """A round that begins, for the plots."""
-    assert engine.setup is not None
-    cluster = engine.setup.cluster
+    assert state.setup is not None
+    cluster = state.setup.cluster
     held = np.bincount(
         cluster.device_type[np.unique(command.devices)], minlength=len(cluster.accelerators)
     )
@@ -262,9 +272,9 @@ def sample(engine: "ServerLoop", command: StartRound) -> Sample:
         command.first[1:].tolist(),
         strict=True,
     ):
-        members = [job for job in unit if job >= 0 and job in engine.book.jobs]
+        members = [job for job in unit if job >= 0 and job in state.registry.jobs]
         for job in members:
-            by_tenant[engine.book.jobs[job].tenant] += (behind - first) / len(members)
+            by_tenant[state.registry.jobs[job].tenant] += (behind - first) / len(members)
     in_all = sum(by_tenant.values()) or 1.0
     running = int((command.job_groups >= 0).sum())
     return Sample(

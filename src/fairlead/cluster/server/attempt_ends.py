@@ -1,0 +1,139 @@
+"""The ends of attempts: booked when the last rank is gone, with what follows for their jobs."""
+
+from typing import Protocol
+
+from fairlead.cluster.protocol.api_models import ENDED_STATES
+from fairlead.cluster.server.attempt_orders import AttemptOrders
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.live_round import EndedAttempt
+from fairlead.cluster.server.step_accounting import StepAccounting
+from fairlead.cluster.store.rows import ON_DEVICES, JobRow
+from fairlead.model.events import RoundOutcome
+from fairlead.model.job import JobId
+
+
+class EndListener(Protocol):
+    """Who is told of attempts that are over and booked: see ``retries`` and ``restart_costs``."""
+
+    def ended(self, attempt: Attempt, failure: str) -> None:
+        """failure: why it failed, "" = it did not."""
+
+
+class AttemptEnds:
+    """On the driver's thread."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        steps: StepAccounting,
+        orders: AttemptOrders,
+        listeners: tuple[EndListener, ...] = (),
+    ) -> None:
+        self._state = state
+        self._steps = steps
+        self._orders = orders
+        self._listeners = listeners
+
+    def abandon(self, node: str, attempts: list[Attempt], reason: str) -> None:
+        """These attempts no longer exist on a node; on their other nodes they must stop."""
+        self.doom(attempts, reason, node)
+        for attempt in attempts:
+            self.part_over(node, attempt)
+
+    def doom(self, attempts: list[Attempt], reason: str, node: str) -> None:
+        """These attempts cannot go on, though parts of them may still run: all of them must stop.
+        node: what the reason is about."""
+        for attempt in attempts:
+            attempt.lost = True
+            for other in attempt.nodes:
+                self._state.fleet.revoke(other, attempt.row.id, attempt.stint.epoch, reason)
+            attempt.row.reason, attempt.row.reason_node = reason, node
+
+    def part_over(self, node: str, attempt: Attempt) -> None:
+        """Nothing of an attempt is on this node, and nothing will be."""
+        attempt.gone.add(node)
+        if len(attempt.gone) == len(attempt.nodes):
+            self.end(attempt)
+
+    def end(self, attempt: Attempt) -> None:
+        """All ranks of an attempt are gone: book it."""
+        now, row, fleet = self._state.now_s(), attempt.row, self._state.fleet
+        failure, completed = attempt.failure(), attempt.completed()
+        row.reached_step = max(row.reached_step, attempt.reached())
+        # It may need fewer steps than announced.
+        keeps = row.total_steps if completed else attempt.survives()
+        timed = row.starts_over and not attempt.tells  # else the next one says what it goes on from
+        if timed and not completed and (over := attempt.progress()) > 0:
+            self._steps.lose_steps(attempt, over)
+        self._steps.measure(attempt)
+        self._orders.close_row(attempt, now, keeps, failure=failure, completed=completed)
+        self._state.registry.drop(attempt)
+        for node in attempt.nodes:
+            fleet.forget(node, attempt.key)  # not before: a restarted server asks what came of it
+            fleet.revoke(node, *attempt.key, attempt.stint.why)
+        row.stall = ""
+        if failure:
+            row.failures += 1
+            row.reason = f"failed: {failure}"
+        self._state.counters.job_failures.inc(bool(failure))
+        self._state.counters.preemptions.inc(attempt.stopping in ("preempted", "moved"))
+        for listener in self._listeners:
+            listener.ended(attempt, failure)
+        if completed and row.state not in ENDED_STATES:
+            self._measure_fairness(row, now)
+        if not self._ended_in_round(attempt, now, keeps, failure) and row.state not in ENDED_STATES:
+            self._ended_late(attempt, now, keeps, completed)
+
+    def _ended_in_round(self, attempt: Attempt, now: float, keeps: float, failure: str) -> bool:
+        """Note the end for the report of the round in force; False: the attempt is not part of it."""
+        current, row = self._state.round, attempt.row
+        if current is None or current.starts.get(row.id) is not attempt:
+            return False
+        alone = failure and not current.is_packed(row.id)
+        lost = attempt.lost or attempt.interrupted or alone
+        # What fails alone is judged here, not by the core; that of a pair must learn of it.
+        outcome = (
+            RoundOutcome.LOST if lost else RoundOutcome.FAILED if failure else RoundOutcome.RAN
+        )
+        current.ended[row.id] = EndedAttempt(now, outcome, attempt.completed())
+        row.steps = keeps
+        self._state.room_changed = True
+        self._state.registry.dirty_jobs.add(row.id)
+        return True
+
+    def _ended_late(self, attempt: Attempt, now: float, keeps: float, completed: bool) -> None:
+        """An attempt that was told to stop is over; the next one of its job, if any, may begin."""
+        row, registry = attempt.row, self._state.registry
+        self._steps.correct(row, row.acknowledged_total if completed else keeps, completed)
+        row.steps = keeps
+        following = registry.newest(row.id)
+        if following is None:
+            if row.state in ON_DEVICES:  # it ran on, outside of the rounds
+                row.state, self._state.room_changed = row.off_devices, True
+                registry.dirty_jobs.add(row.id)
+            return
+        if not completed:
+            following.from_step = following.stint.from_step = keeps
+            registry.dirty_stints[following.key] = following.stint
+            self._orders.order(following)
+            return
+        current = self._state.round
+        self._orders.close_row(following, now, keeps, completed=True)
+        registry.drop(following)
+        if current is not None and current.starts.get(row.id) is following:
+            current.ended[row.id] = EndedAttempt(now, RoundOutcome.RAN, True)
+
+    def _measure_fairness(self, row: JobRow, now: float) -> None:
+        """Finish-time fairness of a job that is about to complete: its JCT over the time that its steps
+        would have taken with its part of the cluster to itself (Gavel's rho)."""
+        core = self._state.scheduler
+        if core is None or JobId(row.id) not in core.ledger:
+            return
+        jobs, at = core.ledger.jobs, core.ledger.row(JobId(row.id))
+        isolated_s = float(jobs.isolated_s[at])
+        if jobs.isolated_rate[at] > 0:
+            isolated_s += (row.total_steps - jobs.done_then[at]) / jobs.isolated_rate[at]
+        if isolated_s > 0:
+            row.rho = float((now - row.submitted_s) / isolated_s)

@@ -1,0 +1,163 @@
+"""Orders to nodes: which attempts they shall hold, and which no longer."""
+
+from typing import Protocol
+
+from fairlead.cluster.server.attempts import Attempt, ranks_on
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.restored import WHY as RESTORED
+from fairlead.cluster.server.step_accounting import StepAccounting
+from fairlead.cluster.store.rows import AttemptRow, JobRow
+
+MOST_TIME = 0.035  # of its time that an attempt spends saving at most: CheckFreq's bound
+
+
+class RateSource(Protocol):
+    """What is believed of jobs: see ``admission``."""
+
+    def rates(self, row: JobRow) -> dict[str, float]:
+        """Accelerator type -> steps/s."""
+
+
+class OrderListener(Protocol):
+    """Who is told of attempts that are ordered: see ``retries``."""
+
+    def began(self, attempt: Attempt) -> None:
+        """An attempt was ordered of its nodes."""
+
+
+class AttemptOrders:
+    """On the driver's thread."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        steps: StepAccounting,
+        rates: RateSource,
+        listener: OrderListener,
+    ) -> None:
+        self._state = state
+        self._steps = steps
+        self._rates = rates
+        self._listener = listener
+
+    def assign(
+        self, job: int, placement: dict[str, tuple[int, ...]], accelerator: str, now: float
+    ) -> Attempt:
+        """The attempt of a job on these devices: the one that runs there already, or a new one."""
+        registry = self._state.registry
+        current = registry.newest(job)
+        goes_on = current is not None and not current.stopping and not current.lost
+        if current is not None and goes_on and current.placement() == placement:
+            return current
+        self.stop(job, "moved")
+        row = registry.jobs[job]
+        row.epoch += 1
+        stint = AttemptRow(
+            job=job,
+            epoch=row.epoch,
+            node=",".join(placement),
+            accelerator=accelerator,
+            devices=tuple(d for devices in placement.values() for d in devices),
+            nodes=tuple(node for node, devices in placement.items() for _ in devices),
+            began_s=now,
+            ordered=False,
+            from_step=row.steps,
+        )
+        attempt = Attempt(
+            row=row,
+            stint=stint,
+            nodes=ranks_on(placement),
+            rate=self._rates.rates(row).get(accelerator, 0.0),
+            from_step=row.steps,
+        )
+        registry.add(attempt)
+        self.order(attempt)
+        return attempt
+
+    def order(self, attempt: Attempt) -> None:
+        """Order an attempt of its nodes, unless an earlier one of the job is not over yet."""
+        if attempt.stopping or attempt.lost or attempt.broken:
+            return
+        if self._state.registry.live[attempt.row.id][0] is not attempt:
+            return
+        if not attempt.ordered:
+            self._first_order(attempt)
+        options = self._state.options
+        for node in attempt.nodes:
+            if node not in attempt.gone:
+                interval_s = checkpoint_interval_s(attempt, options.mtbf_s)
+                self._state.fleet.want(
+                    node, attempt.assignment(node, interval_s, options.checkpoints)
+                )
+
+    def _first_order(self, attempt: Attempt) -> None:
+        """From now on it is one that a process may run of."""
+        attempt.ordered = attempt.stint.ordered = True
+        attempt.stint.ordered_s = self._state.now_s()
+        attempt.row.starts += 1
+        if attempt.row.reason.startswith(RESTORED):
+            attempt.row.reason = ""
+        self._state.registry.dirty_stints[attempt.key] = attempt.stint
+        self._state.registry.dirty_jobs.add(attempt.row.id)
+        self._listener.began(attempt)
+
+    def stop(self, job: int, reason: str, *, ordered: bool = True) -> None:
+        """Tell all attempts of a job to stop. ordered: also those that their nodes know of."""
+        for attempt in list(self._state.registry.live.get(job, ())):
+            if attempt.stopping or attempt.lost or (attempt.ordered and not ordered):
+                continue
+            attempt.stopping = reason
+            if not attempt.ordered:
+                self.close_row(attempt, self._state.now_s(), attempt.row.steps)
+                self._state.registry.drop(attempt)
+                continue
+            for node in attempt.nodes:
+                self._state.fleet.revoke(node, job, attempt.stint.epoch, reason)
+
+    def close_row(
+        self,
+        attempt: Attempt,
+        now: float,
+        step: float,
+        *,
+        failure: str = "",
+        completed: bool = False,
+    ) -> None:
+        """Complete the row of an attempt that is over. step: that the job goes on from."""
+        stint, row, leader = attempt.stint, attempt.row, attempt.leader
+        stint.ended_s, stint.to_step = now, step
+        if attempt.ordered:
+            stint.reached_step = max(attempt.done(), step)
+        if not attempt.ordered:
+            stint.from_step = step
+        stint.why = _why(attempt, failure, completed)
+        if leader is not None and not attempt.cut_short:
+            stint.wait_s, stint.start_s, stint.load_s = leader.wait_s, leader.start_s, leader.load_s
+            stint.save_s, stint.stop_s = leader.save_s, leader.stop_s
+            parts = (leader.start_s, leader.load_s, leader.stop_s)
+            overhead_s = sum(max(part, 0.0) for part in parts)
+            row.overhead_s += overhead_s + max(leader.wait_s, 0.0)
+            self._steps.lose_time(attempt, overhead_s)
+        if attempt.ordered:
+            row.run_s += now - stint.since_s
+            row.preemptions += attempt.stopping in ("preempted", "moved")
+
+
+def checkpoint_interval_s(attempt: Attempt, mtbf_s: float) -> float:
+    """Seconds between checkpoints: sqrt(2 x save time x MTBF) of all its nodes together, Young's rule, at
+    most 3.5 % of the time. mtbf_s: of one node."""
+    save_s = max(attempt.row.save_s, 0.01)
+    mtbf_s = mtbf_s / len(attempt.nodes)
+    return float(max((2 * save_s * mtbf_s) ** 0.5, save_s / MOST_TIME))
+
+
+def _why(attempt: Attempt, failure: str, completed: bool) -> str:
+    """How an attempt ended, in a few words."""
+    if completed:
+        return "completed"
+    if attempt.lost:
+        return "node lost"
+    if attempt.interrupted and attempt.first_node in attempt.held:
+        return attempt.held[attempt.first_node].reason
+    return f"failed: {failure}" if failure else attempt.stopping or "ended"

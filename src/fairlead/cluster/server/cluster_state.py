@@ -1,0 +1,102 @@
+"""The state of a live cluster: the one record that all parts of the driver's process read and change."""
+
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from fairlead.cluster.front.metrics import Counters
+from fairlead.cluster.server.attempts import JobRegistry
+from fairlead.cluster.server.clock import Clock
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.live_round import LiveRound
+from fairlead.cluster.server.options import LiveOptions
+from fairlead.cluster.server.standing import DecidedShares
+from fairlead.cluster.store.store import Store, Transaction
+from fairlead.model.arrays import Floats
+from fairlead.model.cluster import Cluster
+from fairlead.model.events import Event, NodeLost, NodeRecovered
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.setup import Setup
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """Changed by the driver's thread alone; other threads read single values, each whole by itself."""
+
+    options: LiveOptions
+    store: Store
+    clock: Clock
+    registry: JobRegistry
+    fleet: Fleet
+    counters: Counters = field(default_factory=Counters)
+    # The core, and what was decided:
+    policy: str = ""
+    scheduler: Scheduler | None = None
+    setup: Setup | None = None
+    ready: bool = False  # whether there is a core to be driven
+    rebuild_due: bool = False  # nodes or policy have changed since the core was made
+    standing: DecidedShares = field(default_factory=DecidedShares)
+    learned_rates: dict[int, Floats] = field(default_factory=dict)  # job -> (slots,) steps/s alone
+    decide_s: float | None = None  # that the last decision took
+    # Rounds and solves:
+    round: LiveRound | None = None
+    solving: bool = False
+    room_changed: bool = False  # whether jobs or devices may have become free since it was asked
+    # What is about to happen:
+    events: deque[Event] = field(default_factory=deque)  # to be told to the core
+    writes: list[Callable[[Transaction], None]] = field(
+        default_factory=list
+    )  # with the next commit
+    touched_nodes: set[str] = field(default_factory=set)  # of which something else is to be shown
+    # Nodes and jobs:
+    lost_nodes: set[str] = field(default_factory=set)  # out of service, as the core has been told
+    next_job: int = 0
+    submission_keys: dict[str, list[int]] = field(default_factory=dict)  # not committed yet
+    ended_counts: dict[str, int] = field(default_factory=dict)  # state -> jobs that ended in it
+    # The journal:
+    trouble: str = ""  # why nothing can be made durable just now
+    journal_records: int = 0  # in all segments
+    segment_records: int = 0  # in the newest segment
+
+    @property
+    def cluster(self) -> Cluster:
+        """The nodes as the core knows them. There must be a core."""
+        assert self.setup is not None
+        return self.setup.cluster
+
+    def now_s(self) -> float:
+        """The cluster's time."""
+        return self.clock.now_s()
+
+    def emit(self, event: Event) -> None:
+        """Tell the core of something, after all that it is to be told before."""
+        self.events.append(event)
+
+    def write(self, change: Callable[[Transaction], None]) -> None:
+        """Have something more written with the next commit."""
+        self.writes.append(change)
+
+    def disable(self, node: str) -> None:
+        """The core may no longer use a node."""
+        if node not in self.lost_nodes:
+            self.lost_nodes.add(node)
+            self.emit(NodeLost(self.now_s(), node))
+
+    def put_back(self, node: str) -> None:
+        """The core may use a node again."""
+        if node in self.lost_nodes:
+            self.lost_nodes.discard(node)
+            self.room_changed = True
+            self.emit(NodeRecovered(self.now_s(), node))
+
+    def forget_reasons(self, node: str) -> None:
+        """Whatever was the matter with a node is so no longer."""
+        for row in self.registry.jobs.values():
+            if row.reason_node == node:
+                row.reason = row.reason_node = ""
+                self.registry.dirty_jobs.add(row.id)
+
+    def count_ended(self, states: Collection[str]) -> None:
+        """So many jobs have ended in these states."""
+        for state in states:
+            self.ended_counts[state] = self.ended_counts.get(state, 0) + 1

@@ -1,0 +1,117 @@
+"""Commits: what was handled is made durable as one, then published, then answered."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import msgspec
+
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.store.store import Transaction
+from fairlead.errors import StoreError
+
+RETRY_S = 0.5  # between attempts to write to a store that fails
+_log = logging.getLogger(__name__)
+
+
+class Publisher(Protocol):
+    """Who shows what was committed: see ``published_views``."""
+
+    def publish(self, jobs: Collection[int], nodes: Iterable[str], *, waits: bool) -> None:
+        """Show what a commit has changed. waits: somebody is answered next."""
+
+    def publish_rest(self) -> None:
+        """Show more."""
+
+    def show_status(self) -> None:
+        """Show how the cluster is now."""
+
+
+class CommitLog:
+    """On the driver's thread."""
+
+    def __init__(
+        self, state: ClusterState, *, publisher: Publisher, is_stopping: Callable[[], bool]
+    ) -> None:
+        """is_stopping: whether the server ends, and does not wait for a store that fails."""
+        self._state = state
+        self._publisher = publisher
+        self._is_stopping = is_stopping
+        self._records: list[bytes] = []
+        self._answers: list[tuple[Future[Any], Any]] = []
+
+    def append(self, record: bytes) -> None:
+        """Have a record written to the journal with the next commit."""
+        self._records.append(record)
+
+    def answer(self, future: "Future[Any]", result: object) -> None:
+        """Pass a result on once all that was handled before is durable."""
+        self._answers.append((future, result))
+
+    def commit(self) -> None:
+        """Write what was handled since the last commit, publish it, and pass the answers on."""
+        state, registry, answers = self._state, self._state.registry, self._answers
+        self._answers = []
+        jobs = list(registry.dirty_jobs)
+        nodes = {node for stint in registry.dirty_stints.values() for node in stint.nodes}
+        if self._records or state.writes or registry.dirty_jobs or registry.dirty_stints:
+            if not self._write_until_done():  # nothing of it is durable, so nobody is told of it
+                for future, _ in answers:
+                    future.set_exception(StoreError(state.trouble))
+                return
+            registry.forget_closed()
+            state.submission_keys.clear()
+        nodes |= state.fleet.publish()
+        self._publisher.publish(jobs, nodes, waits=bool(answers))
+        for future, result in answers:
+            future.set_result(result)
+        self._publisher.publish_rest()
+
+    def begin_segment(self, records: list[bytes]) -> None:
+        """Begin a new segment of the journal with these records, and commit."""
+        self._state.write(lambda t: _ignore(t.new_segment(records)))
+        self.commit()
+        self._state.segment_records = len(records)
+
+    def _write_until_done(self) -> bool:
+        """Is it written? If not, the server ends."""
+        state = self._state
+        while True:
+            try:
+                with state.counters.commit_seconds.time(), state.store.transaction() as t:
+                    self._write_all(t)
+                break
+            except StoreError as problem:
+                if not state.trouble:
+                    _log.error("%s; leases go on being renewed", problem)
+                state.trouble = str(problem)
+                if self._is_stopping():
+                    return False
+                self._publisher.show_status()
+                time.sleep(RETRY_S)
+        state.trouble = ""
+        state.segment_records += len(self._records)
+        state.journal_records += len(self._records)
+        self._records, state.writes = [], []
+        return True
+
+    def _write_all(self, t: Transaction) -> None:
+        state, registry = self._state, self._state.registry
+        if self._records:
+            t.append(self._records)
+        t.put_jobs(
+            [registry.jobs[job] for job in sorted(registry.dirty_jobs) if job in registry.jobs]
+        )
+        t.put_stints(registry.dirty_stints.values())
+        for write in state.writes:
+            write(t)
+        if registry.tenants_changed:
+            t.set_meta("tenants", msgspec.json.encode(registry.tenants).decode())
+            registry.tenants_changed = False
+        t.set_meta("clock", state.clock.to_meta())
+
+
+def _ignore(_: object) -> None:
+    return None

@@ -1,0 +1,62 @@
+"""What comes to the driver's thread from outside: errands, and names of nodes that have news."""
+
+import queue
+import time
+from collections import deque
+from collections.abc import Callable
+
+BATCH = 1000  # errands that are committed together
+PACE_S = 0.02  # and at least so long apart: the first is not held up, what follows at once is
+
+
+class Inbox:
+    """Any thread may ``put`` and ``notice``; the driver's thread collects."""
+
+    def __init__(self, pace_s: float = PACE_S) -> None:
+        """pace_s: least seconds between two batches."""
+        self._pace_s = pace_s
+        self._errands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._said: deque[str] = deque()  # nodes with news, by the network's thread
+        self._nudged = False  # whether the driver will look there
+        self._noticed: set[str] = set()  # nodes with news, by the driver's thread
+        self._collected_s = 0.0  # of the monotonic clock
+
+    def put(self, errand: Callable[[], None]) -> None:
+        """Have something done by the driver's thread."""
+        self._errands.put(errand)
+
+    def notice(self, node: str) -> None:
+        """A node has something new to say."""
+        self._said.append(node)
+        if not self._nudged:  # once for all that comes until then: each waking of a thread costs
+            self._nudged = True
+            self._errands.put(self._listen)
+
+    def mark(self, node: str) -> None:
+        """A node has news, to be taken over with the batch under way (the driver's thread)."""
+        self._noticed.add(node)
+
+    def collect(self, timeout_s: float) -> set[str]:
+        """Do the errands that have come; wait so long for the first. Returns nodes that have news."""
+        try:
+            first = self._errands.get(timeout=timeout_s)
+            self._linger()
+            first()
+            for _ in range(BATCH):
+                self._errands.get_nowait()()
+        except queue.Empty:
+            pass
+        noticed, self._noticed = self._noticed, set()
+        return noticed
+
+    def _listen(self) -> None:
+        self._nudged = False  # first: what is said from here on nudges again
+        while self._said:
+            self._noticed.add(self._said.popleft())
+
+    def _linger(self) -> None:
+        """Let more come where much happens, to be committed and published as one."""
+        wait_s = self._collected_s + self._pace_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        self._collected_s = time.monotonic()

@@ -1,0 +1,102 @@
+"""Nodes in and out of service: what the core may use, and what of a node is kept."""
+
+import logging
+
+from fairlead.cluster.protocol.node_states import condition
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.fleet import LiveNode
+from fairlead.cluster.server.node_recovery import NodeRecovery
+from fairlead.cluster.store.rows import NodeRow
+
+_log = logging.getLogger(__name__)
+
+
+class NodeService:
+    """On the driver's thread."""
+
+    def __init__(self, state: ClusterState, recovery: NodeRecovery) -> None:
+        self._state = state
+        self.recovery = recovery
+
+    def keep(self, node: LiveNode) -> None:
+        """Have what must outlive the server written with the next commit."""
+        row = NodeRow(
+            name=node.name,
+            accelerator=node.accelerator,
+            devices=node.devices,
+            host=node.host,
+            simulated_devices=node.simulated_devices,
+            drained=node.drained,
+            incarnation=node.incarnation or node.last_incarnation,
+            cordoned=node.cordoned,
+            machine=node.machine,
+            superseded=tuple(node.superseded),
+            inherited=tuple((*start, left.incarnation) for start, left in node.inherited.items()),
+        )
+        self._state.write(lambda t: t.put_node(row))
+
+    def drain(self, name: str, drained: bool) -> None:
+        """Jobs leave a node, saved, and none comes to it; or it takes jobs again."""
+        node = self._state.fleet.nodes[name]
+        node.drained = drained
+        if not drained:
+            node.cordoned = ""  # whoever takes it back into use takes it back from everybody
+            self.recovery.trust(node)
+        self.keep(node)
+        if drained:
+            self._state.disable(name)
+        self.settle(node)
+
+    def cordon(self, name: str, reason: str) -> None:
+        """Give a node no more jobs, for the node's own sake; those that run there run on. It is put back when
+        it has passed a recovery test, or by hand (``uncordon``). reason: a sentence without a full stop."""
+        node = self._state.fleet.nodes[name]
+        if node.cordoned != reason:
+            node.cordoned = reason
+            self.keep(node)
+            self.settle(node)
+
+    def uncordon(self, name: str) -> None:
+        """Whatever the node was cordoned for is over."""
+        node = self._state.fleet.nodes[name]
+        if node.cordoned:
+            node.cordoned = ""
+            self.keep(node)
+            self.settle(node)
+
+    def settle(self, node: LiveNode, deciding: bool = False) -> None:
+        """Note the state of a node, and let the core use it or not, as that says. Of one that has just become
+        suspect the core is told when it decides, so that a hiccup costs nothing; at once if it is silent for
+        too long for that, or was given a job that it cannot have begun."""
+        if self.recovery.look(node):
+            node.cordoned = ""
+            self.keep(node)
+        state = self._state
+        now = state.fleet.monotonic()
+        current = condition(node, now)
+        if current.state != node.noted:
+            node.noted, node.state_since = current.state, now
+            state.touched_nodes.add(node.name)
+            why = f": {current.reason}" if current.reason else ""
+            _log.info("node %s is %s%s", node.name, current.state, why)
+            if current.state == "up":
+                state.forget_reasons(node.name)
+        if current.state == "up":
+            state.put_back(node.name)
+        elif node.registered and (
+            current.state != "suspect" or deciding or self._presses(node, now)
+        ):
+            state.disable(node.name)  # of a lost one it has been told
+
+    def obstructed(self, node: str, job: int, obstacle: str) -> None:
+        """A node says what of it keeps an attempt from beginning there; "" = nothing any more."""
+        self._state.touched_nodes.add(node)
+        if obstacle:
+            _log.warning("node %s cannot start job %d: %s", node, job, obstacle)
+
+    def _presses(self, node: LiveNode, now: float) -> bool:
+        """Must the core hear of a suspect node before its next decision?"""
+        if self._state.round is None or now - node.seen > self._state.fleet.silence_s:
+            return True
+        attempts = self._state.registry.on_node.get(node.name, {}).items()
+        return any(a.ordered and key not in node.granted for key, a in attempts)

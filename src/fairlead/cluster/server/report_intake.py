@@ -1,0 +1,180 @@
+"""Reports of nodes, taken over into the attempts that the nodes are part of."""
+
+from typing import Protocol
+
+from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.server.attempt_ends import AttemptEnds
+from fairlead.cluster.server.attempt_orders import AttemptOrders
+from fairlead.cluster.server.attempts import Attempt, as_known
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.step_accounting import StepAccounting
+
+REASON = 4000  # characters of one
+
+
+class TrainingListener(Protocol):
+    """Who is told of attempts that train: see ``retries``."""
+
+    def trains(self, attempt: Attempt) -> None:
+        """An attempt has got as far as its first step."""
+
+
+class ObstacleListener(Protocol):
+    """Who is told of nodes that cannot start something: see ``node_service``."""
+
+    def obstructed(self, node: str, job: int, obstacle: str) -> None:
+        """A node says what of it keeps an attempt from beginning there; "" = nothing any more."""
+
+
+class ReportIntake:
+    """On the driver's thread."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        steps: StepAccounting,
+        orders: AttemptOrders,
+        ends: AttemptEnds,
+        training: TrainingListener,
+        obstacles: ObstacleListener,
+    ) -> None:
+        self._state = state
+        self._steps = steps
+        self._orders = orders
+        self._ends = ends
+        self._training = training
+        self._obstacles = obstacles
+
+    def take(self, node: str) -> None:
+        """Take over what a node said last."""
+        fleet = self._state.fleet
+        holds, here = fleet.holds(node), self._state.registry.on_node.get(node, {})
+        for key, one in holds.items():
+            if one.state == "ended" and key not in here:
+                fleet.forget(node, key)  # it was booked long ago
+        for attempt in list(here.values()):
+            if node in attempt.gone or not attempt.ordered:
+                continue
+            held = holds.get(attempt.key)
+            if held is not None:
+                self._heard(attempt, node, held)
+            elif fleet.never_began(node, attempt.key):
+                attempt.gone.add(node)
+            if node in attempt.gone and len(attempt.gone) == len(attempt.nodes):
+                self._ends.end(attempt)
+
+    def _heard(self, attempt: Attempt, node: str, held: AttemptStatus) -> None:
+        before = attempt.held.get(node)
+        if before is not None and before.state != "ended" and held.state == "ended":
+            del attempt.held[node]  # in the order in which they end: the first one is to blame
+        held = attempt.held[node] = held if before is None else as_known(held, before)
+        if node == attempt.first_node:
+            attempt.heard = self._state.fleet.nodes[node].seen
+            self._heard_leader(attempt, held)
+        self._heard_finish(attempt)
+        self._heard_job(attempt, held)
+        if held.address and (before is None or before.address != held.address):
+            self._orders.order(attempt)  # the other nodes now know where rank 0 is
+        self._heard_stall(attempt, node, held)
+        if held.obstacle != ("" if before is None else before.obstacle):
+            self._obstacles.obstructed(node, attempt.row.id, held.obstacle)
+        if held.state == "ended":
+            attempt.gone.add(node)
+            if attempt.broken:
+                for other in attempt.nodes:
+                    reason = held.reason or "other ranks ended"
+                    self._state.fleet.revoke(other, *attempt.key, reason)
+
+    def _heard_leader(self, attempt: Attempt, held: AttemptStatus) -> None:
+        """The node of rank 0 says where the attempt stands."""
+        if held.loaded_step < 0:
+            return
+        row, stint = attempt.row, attempt.stint
+        if row.spec.unmanaged:
+            self._told(attempt, held)
+        elif stint.trained_s is None:
+            stint.trained_s = self._began_to_train_s(attempt, held)
+            row.reason = ""  # whatever went wrong before
+            self._training.trains(attempt)
+            self._state.registry.dirty_stints[attempt.key] = stint
+            self._loaded(attempt, held)
+
+    def _heard_finish(self, attempt: Attempt) -> None:
+        """Its steps are done, and its script does what comes after them."""
+        if not attempt.finishing or attempt.finishing_since is not None:
+            return
+        row = attempt.row
+        attempt.finishing_since = self._state.now_s()
+        if row.state == "running" and not attempt.stopping:
+            row.state = "finishing"
+            self._state.registry.dirty_jobs.add(row.id)
+        self._orders.order(attempt)  # the other nodes now know that it is
+
+    def _heard_job(self, attempt: Attempt, held: AttemptStatus) -> None:
+        """What the report says of the job: checkpoints, batch size."""
+        row = attempt.row
+        if held.saved_step > row.saved_step:
+            row.saved_step = held.saved_step
+        if held.save_s >= 0:
+            row.save_s = held.save_s
+        if held.batch and held.batch != row.batch:
+            row.batch, row.total_steps = held.batch, float(held.total_steps)
+            self._steps.adapted(row.id)
+            self._state.registry.dirty_jobs.add(row.id)
+
+    def _began_to_train_s(self, attempt: Attempt, held: AttemptStatus) -> float:
+        """When training began: the report may have come late, from an agent that was away."""
+        late_s = max(self._state.fleet.monotonic() - attempt.heard, 0.0)
+        ago_s = max(held.ran_s, 0.0) + late_s
+        return max(self._state.now_s() - ago_s, attempt.stint.since_s)
+
+    def _heard_stall(self, attempt: Attempt, node: str, held: AttemptStatus) -> None:
+        """An attempt makes no progress, or does again; its other nodes are asked where their ranks stand."""
+        row, first = attempt.row, node == attempt.first_node
+        if first and attempt.stalled != bool(held.stall):
+            attempt.stalled = bool(held.stall)
+            self._orders.order(attempt)
+        told = [h.stall for h in attempt.held.values() if h.stall] if attempt.stalled else []
+        stall = "; ".join(told)[:REASON]
+        if stall == row.stall or held.state == "ended":
+            return
+        row.stall = stall
+        stacks = [h.stacks for h in attempt.held.values() if h.stacks and stall]
+        attempt.stint.traceback = "\n\n".join(stacks)
+        self._state.registry.dirty_jobs.add(row.id)
+        self._state.registry.dirty_stints[attempt.key] = attempt.stint
+
+    def _loaded(self, attempt: Attempt, held: AttemptStatus) -> None:
+        """Training goes on from a checkpoint: what was done beyond it is lost, and done again. Only now is
+        that known, for the newest checkpoint may be one that nobody could tell of, or damaged. The job
+        counts its steps itself; what was heard of them counts where it cannot (its folder was removed)."""
+        row = attempt.row
+        if row.started_s is None:
+            row.started_s = self._state.now_s()
+        step = float(held.loaded_step)
+        attempt.stint.from_step = step
+        more = max(row.reached_step - step, held.lost_steps - row.lost_steps)
+        if more > 0:
+            self._steps.lose_steps(attempt, more)
+        row.reached_step, row.saved_step = step, held.loaded_step
+        self._steps.correct(row, step)
+
+    def _told(self, attempt: Attempt, held: AttemptStatus) -> None:
+        """A job without the iterator says how far it is: from its first word on its steps count, not its
+        time; what an earlier attempt did beyond that is lost."""
+        row, stint = attempt.row, attempt.stint
+        if held.saved_step >= 0:
+            row.tells_saved = True
+        if attempt.told:
+            return
+        attempt.told = row.tells_steps = True
+        if row.started_s is None:
+            row.started_s = self._state.now_s()
+        step = float(held.loaded_step)
+        if row.reached_step > step:
+            self._steps.lose_steps(attempt, row.reached_step - step)
+        stint.from_step = row.reached_step = step
+        row.saved_step = min(row.saved_step, held.loaded_step)
+        self._steps.correct(row, float(held.step))
+        self._state.registry.dirty_stints[attempt.key] = stint

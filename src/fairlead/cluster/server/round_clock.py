@@ -1,0 +1,173 @@
+"""What time brings: rounds end, at their time or before it, and a standstill is noticed."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
+from fairlead.cluster.server.round_report import RoundReporter
+from fairlead.cluster.server.step_accounting import StepAccounting
+from fairlead.model.events import Event, Stalled
+
+STALL_S = 1.0  # nothing runs and jobs wait: tell the core after so long
+AGAIN_S = 30.0  # between two times that it is told
+POLL_S = 0.5  # between looks at the nodes
+
+
+class NodeLooker(Protocol):
+    """Who looks after the nodes: see ``node_watch``."""
+
+    def look(self) -> None:
+        """Note what time alone has changed."""
+
+    def close(self) -> None:
+        """Before a decision: the core shall use no node that is not well."""
+
+    def take_over(self, nodes: set[str]) -> None:
+        """Take over what nodes said last."""
+
+
+class CostLearner(Protocol):
+    """What restarts cost: see ``restart_costs``."""
+
+    def learned(self, current: LiveRound, now: float) -> Event | None:
+        """What the core has to be told before it decides upon the next round."""
+
+    def heeded(self) -> bool:
+        """Whether the policy in force leaves jobs alone that cost too much to stop."""
+
+
+class Holder(Protocol):
+    """Jobs that are held back: see ``retries``."""
+
+    def look(self, now: float) -> None:
+        """What time brings."""
+
+    def hold(self, now: float) -> None:
+        """Tell the core of jobs that take no part in the next round."""
+
+
+class RoundClock:
+    """On the driver's thread."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        reporter: RoundReporter,
+        steps: StepAccounting,
+        nodes: NodeLooker,
+        costs: CostLearner,
+        retries: Holder,
+        has_room: Callable[[], bool],
+        precede: Callable[[], None],
+    ) -> None:
+        """has_room: whether a job waits that could run on free devices; precede: holds up questions while a
+        round is reported and decided."""
+        self._state = state
+        self._reporter = reporter
+        self._steps = steps
+        self._nodes = nodes
+        self._costs = costs
+        self._retries = retries
+        self._has_room = has_room
+        self._precede = precede
+        self._settled_s = 0.0  # before, nodes may still come back from a restart of the server
+        self._asked_s = 0.0  # when it was asked for room last
+        self._looked_s = 0.0
+        self._idle_since: float | None = None
+
+    def wait_for_nodes(self, until_s: float) -> None:
+        """After a restart of the server: nodes may come back until then, of the cluster's time."""
+        self._settled_s = until_s
+
+    def timeout_s(self) -> float:
+        """For how long nothing needs to be looked at: until the end of the round, at most half a second."""
+        if self._state.round is None:
+            return 0.2
+        left_s = self._state.round.end_s - self._state.now_s()
+        return min(left_s, 0.5) if left_s > 0 else 0.02
+
+    def look(self) -> None:
+        """What time alone brings: lost nodes, the end of the round, a stall, another try."""
+        now, state = self._state.now_s(), self._state
+        self._retries.look(now)
+        if now - self._looked_s >= POLL_S:
+            self._looked_s = now
+            self._nodes.look()
+        if state.round is None:
+            self._steps.tell_corrections(now)
+            self._retries.hold(now)
+            self._look_idle(now)
+            return
+        over = now >= state.round.end_s and not self._begins(state.round, now)
+        if over or self._may_end(state.round, now):
+            self.end_round(now)
+
+    def end_round(self, now: float) -> None:
+        """Report the round in force, if any. After a restart of the server nodes get time to come back."""
+        state = self._state
+        if state.round is None or (now < self._settled_s and self._expects_nodes(state.round)):
+            return
+        self._precede()
+        state.fleet.round_ended()
+        self._nodes.close()
+        # Progress alone is no news, so it has not been taken over yet.
+        self._nodes.take_over(state.round.nodes)
+        current, state.round = state.round, None
+        self._retries.hold(now)
+        report = self._reporter.report(current, now)
+        self._steps.tell_adaptations(now)
+        self._steps.tell_corrections(now)
+        if (costs := self._costs.learned(current, now)) is not None:
+            state.emit(costs)
+        state.emit(report)
+
+    def end_soon(self) -> None:
+        """The core wants the round to end; where nodes are still coming back, at the first chance."""
+        self.end_round(self._state.now_s())
+        if self._state.round is not None:
+            self._state.round.length_s = 0.0
+
+    def _expects_nodes(self, current: LiveRound) -> bool:
+        known = self._state.fleet.nodes
+        return any(name in known and not known[name].registered for name in current.nodes)
+
+    def _begins(self, current: LiveRound, now: float) -> bool:
+        """Is an attempt of the round young? Where starts take longer than rounds, jobs that take turns would
+        never train otherwise."""
+        limit_s = MAX_ROUND_S * current.length_s
+        if now >= current.started_s + limit_s:
+            return False
+        return any(
+            job not in current.ended and attempt.is_young(now, limit_s)
+            for job, attempt in current.starts.items()
+        )
+
+    def _may_end(self, current: LiveRound, now: float) -> bool:
+        """Before its time: when all of it has ended, or when jobs wait that could run on free devices. Jobs
+        that go on do not notice, and neither do young starts, unless the policy would take their devices."""
+        state, early_s = self._state, self._state.options.early_s
+        lasted_s = now - current.started_s
+        if len(current.ended) == len(current.starts):
+            return True
+        wait_s = min(early_s, 1.0)  # it takes milliseconds to find out
+        if not state.room_changed or lasted_s < early_s or now - self._asked_s < wait_s:
+            return False
+        self._asked_s = now
+        state.room_changed = self._has_room()
+        return state.room_changed and (self._costs.heeded() or not self._begins(current, now))
+
+    def _look_idle(self, now: float) -> None:
+        state = self._state
+        waits = any(
+            row.state in ("waiting", "preempted") and row.retry_s is None
+            for row in state.registry.jobs.values()
+        )
+        if state.solving or state.events or not waits:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        elif now - self._idle_since >= STALL_S:
+            self._idle_since = now + AGAIN_S - STALL_S  # again, but not all the time
+            state.emit(Stalled(now))

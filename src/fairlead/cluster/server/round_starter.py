@@ -1,0 +1,170 @@
+"""The commands of the core made so: rounds begin, jobs end."""
+
+import itertools
+
+import numpy as np
+
+from fairlead.cluster.protocol.api_models import JobState
+from fairlead.cluster.protocol.messages import EXPIRED, LEAVES, ORPHANED
+from fairlead.cluster.server.attempt_orders import AttemptOrders
+from fairlead.cluster.server.attempts import Attempt, others_of
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.detained_jobs import DetainedJobs
+from fairlead.cluster.server.fleet import Start
+from fairlead.cluster.server.live_round import EndedAttempt, LiveRound
+from fairlead.cluster.server.step_accounting import StepAccounting
+from fairlead.cluster.store.rows import ON_DEVICES
+from fairlead.model.arrays import Ints
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import EndJobs, JobEnd, StartRound
+from fairlead.model.events import RoundOutcome
+
+_END: dict[int, JobState] = {
+    JobEnd.COMPLETED: "completed",
+    JobEnd.DROPPED: "dropped",
+    JobEnd.KILLED: "killed",
+    JobEnd.CANCELLED: "cancelled",
+}
+
+
+class RoundStarter:
+    """On the driver's thread."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        orders: AttemptOrders,
+        steps: StepAccounting,
+        detained: DetainedJobs,
+    ) -> None:
+        self._state = state
+        self._orders = orders
+        self._steps = steps
+        self._detained = detained
+
+    def start(self, command: StartRound) -> None:
+        """Begin a round: order its attempts, and stop what has no place in it."""
+        state, cluster = self._state, self._state.cluster
+        starts: dict[int, Attempt] = {}
+        types, places = cluster.device_type[command.devices], _places(cluster, command.devices)
+        bounds = itertools.pairwise(command.first.tolist())
+        for unit, (first, behind) in zip(command.job_groups.tolist(), bounds, strict=True):
+            placement = _by_node(places[first:behind])
+            accelerator = cluster.accelerators[types[first]]
+            members = [job for job in unit if job >= 0]
+            for job in members:
+                starts[job] = self._orders.assign(job, placement, accelerator, command.time_s)
+            for job in members:
+                self._share(starts[job], others_of(starts, members, job))
+        self._detained.decided(starts, state.solving)
+        self._stop_others(starts)
+        self._set_states(starts)
+        state.round = None
+        state.room_changed = bool(state.events)  # what is told only now may be new jobs
+        if starts:
+            state.round = LiveRound.of(command, starts)
+
+    def resume(self, command: StartRound, starts: dict[int, Attempt]) -> None:
+        """After a restart of the server: the round goes on, with what of it had ended already."""
+        current = self._state.round = LiveRound.of(command, starts)
+        for unit in command.job_groups.tolist():
+            members = [job for job in unit if job in starts]
+            for job in members:
+                starts[job].shares(others_of(starts, members, job))
+        for job, attempt in starts.items():
+            ended_s, why = attempt.stint.ended_s, attempt.stint.why
+            if ended_s is not None:
+                failed = why.startswith("failed")
+                lost = why in ("node lost", EXPIRED, LEAVES, ORPHANED)
+                lost = lost or (failed and not current.is_packed(job))
+                outcome = (
+                    RoundOutcome.LOST
+                    if lost
+                    else RoundOutcome.FAILED
+                    if failed
+                    else RoundOutcome.RAN
+                )
+                current.ended[job] = EndedAttempt(ended_s, outcome, why == "completed")
+
+    def end_jobs(self, command: EndJobs) -> None:
+        """Jobs leave the core."""
+        registry = self._state.registry
+        for job, end, end_s in zip(
+            command.jobs.tolist(), command.end.tolist(), command.end_s.tolist(), strict=True
+        ):
+            row = registry.jobs[job]
+            row.state = _END[end]
+            row.ended_s = end_s
+            if end == JobEnd.COMPLETED:
+                row.reason = ""
+            sums = registry.sums(row.tenant)
+            sums.done += end == JobEnd.COMPLETED
+            if row.rho is not None and end == JobEnd.COMPLETED:
+                sums.rho_sum += row.rho
+                sums.rho_count += 1
+            self._steps.forget(job)
+            registry.close(job)
+            self._orders.stop(job, row.state)
+
+    def _stop_others(self, starts: dict[int, Attempt]) -> None:
+        """Stop what has no place in a round. Detained jobs run on outside of it, and so do those let go that
+        the core has not decided on: it takes their devices for free, and may just have given them away."""
+        registry = self._state.registry
+        taken = {(n, d) for s in starts.values() for n, ds in s.placement().items() for d in ds}
+        for job in [job for job in registry.live if job not in starts]:
+            paused = registry.jobs[job].state == "paused"
+            runs_on = self._detained.has(job) and not paused and not self._uses(job, taken)
+            self._orders.stop(job, "paused" if paused else "preempted", ordered=not runs_on)
+
+    def _uses(self, job: int, taken: set[tuple[str, int]]) -> bool:
+        """Whether an attempt of a job that has not been told to stop uses one of these devices."""
+        return any(
+            (node, device) in taken
+            for attempt in self._state.registry.live[job]
+            if not attempt.stopping
+            for node, devices in attempt.placement().items()
+            for device in devices
+        )
+
+    def _share(self, attempt: Attempt, beside: tuple[Start, ...]) -> None:
+        """What an attempt does beside another job is not its rate: up to then it is measured."""
+        if beside and not attempt.packed:
+            self._steps.measure(attempt)
+        company = not set(beside) <= set(attempt.beside)
+        attempt.shares(beside)
+        if company:  # its nodes have to know whom they may let onto its devices
+            self._orders.order(attempt)
+
+    def _set_states(self, starts: dict[int, Attempt]) -> None:
+        registry = self._state.registry
+        for job, row in registry.jobs.items():
+            if row.reason_node and not self._detained.has(job):
+                # It is where it is for what was decided now, not for what became of a node before.
+                row.reason = row.reason_node = ""
+                registry.dirty_jobs.add(job)
+            if job in starts:
+                state: JobState = "finishing" if starts[job].finishing else "running"
+            else:
+                on_devices = row.state in ON_DEVICES
+                leaves = on_devices and not self._detained.goes_on(registry, job)
+                state = row.off_devices if leaves else row.state
+            if row.state != state:
+                row.state = state
+                registry.dirty_jobs.add(job)
+
+
+def _places(cluster: Cluster, devices: Ints) -> list[tuple[str, int]]:
+    """Of each device the name of its node, and its index there."""
+    nodes = cluster.device_node[devices]
+    index = devices - np.searchsorted(cluster.device_node, nodes)
+    names = [cluster.nodes[node].name for node in nodes.tolist()]
+    return list(zip(names, index.tolist(), strict=True))
+
+
+def _by_node(places: list[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+    """Node -> indices of its devices."""
+    placement: dict[str, tuple[int, ...]] = {}
+    for node, index in places:
+        placement[node] = (*placement.get(node, ()), index)
+    return placement

@@ -1,0 +1,119 @@
+"""Steps and device time of jobs: what counts, what is lost, and what the core has to be told of it."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.live_round import EndedAttempt
+from fairlead.cluster.store.rows import JobRow
+from fairlead.model.events import ProgressCorrected, RequirementsChanged
+
+
+class StepAccounting:
+    """On the driver's thread."""
+
+    def __init__(self, state: ClusterState, learn_batch: Callable[[JobRow], None]) -> None:
+        """learn_batch: tells the core of the rates of a job at its new batch size."""
+        self._state = state
+        self._learn_batch = learn_batch
+        self._corrections: dict[int, float] = {}  # job -> steps that count, to be told to the core
+        self._adapted: set[int] = set()  # jobs whose batch size the core does not know yet
+
+    def correct(self, row: JobRow, steps: float, completed: bool = False) -> None:
+        """So many steps are done of a job, whatever was counted before."""
+        counts = steps if completed else row.countable(steps)
+        if counts != row.credited:
+            self._corrections[row.id] = counts
+        row.steps, row.credited = steps, counts
+        self._state.registry.dirty_jobs.add(row.id)
+
+    def adapted(self, job: int) -> None:
+        """A job has another batch size, or number of steps, than the core knows."""
+        self._adapted.add(job)
+
+    def forget(self, job: int) -> None:
+        """A job has left the core: nothing more is told of its steps."""
+        self._corrections.pop(job, None)
+
+    def count(self, attempt: Attempt, end: EndedAttempt | None, booked: bool) -> float:
+        """Steps of a member of a round that count in it; of one that runs on, those that it will have told of
+        by and by. What is not booked with the unit, and steps that were lost, are told as corrections."""
+        row = attempt.row
+        if end is not None and end.completed:
+            self._adapted.discard(row.id)
+            counts = (
+                row.acknowledged_total
+            )  # what it may have changed at the last no longer matters
+        elif end is not None:
+            counts = row.countable(row.steps)
+        else:
+            counts = attempt.expected(self._state.fleet.monotonic())
+        before = row.credited
+        if end is None:
+            row.steps = attempt.done()
+        if end is not None and end.completed:
+            row.steps = row.total_steps
+        row.credited = counts
+        self._state.registry.dirty_jobs.add(row.id)
+        if not booked or counts < before:
+            self._corrections[row.id] = counts
+            return 0.0
+        return float(counts - before)
+
+    def lose_steps(self, attempt: Attempt, steps: float) -> None:
+        """So many steps of a job have to be done again."""
+        row, registry = attempt.row, self._state.registry
+        done = row.steps + row.lost_steps + steps  # in all its device time, wherever that was
+        row.lost_steps += steps
+        attempt.stint.lost_steps += steps
+        self.lose_time(attempt, row.run_s * steps / done if done > 0 else 0.0)
+        registry.dirty_jobs.add(row.id)
+        registry.dirty_stints[attempt.key] = attempt.stint
+
+    def lose_time(self, attempt: Attempt, seconds: float) -> None:
+        """So many seconds of its devices were lost."""
+        row = attempt.row
+        more = seconds * row.spec.scale_factor
+        row.lost_device_s += more
+        self._state.registry.sums(row.tenant).lost_device_s += more
+
+    def measure(self, attempt: Attempt) -> None:
+        """Take over the rate of an attempt as that of its job."""
+        measured, row = attempt.measured(), attempt.row
+        if measured is None:
+            return
+        if row.measured_on == attempt.stint.accelerator and row.measured_rate is not None:
+            measured = (measured + row.measured_rate) / 2  # Gavel's blend: half of it is new
+        row.measured_rate, row.measured_on = measured, attempt.stint.accelerator
+
+    def tell_corrections(self, now: float) -> None:
+        """Before the core goes by the steps of a job that ran outside of the rounds."""
+        told, self._corrections = self._corrections, {}
+        told = {job: steps for job, steps in told.items() if job in self._state.registry.jobs}
+        if told:
+            jobs = np.array(list(told), np.int64)
+            steps = np.array(list(told.values()))
+            self._state.emit(ProgressCorrected(now, jobs, steps))
+
+    def tell_adaptations(self, now: float) -> None:
+        """Jobs that train on with another batch size; their steps are those of the report that follows."""
+        adapted, self._adapted = self._adapted, set()
+        jobs = self._state.registry.jobs
+        rows = [jobs[job] for job in sorted(adapted) if job in jobs]
+        rows = [row for row in rows if row.open]
+        if not rows:
+            return
+        for row in rows:
+            self._learn_batch(row)
+            row.acknowledged_total = row.total_steps
+        self._state.emit(
+            RequirementsChanged(
+                now,
+                np.array([row.id for row in rows], np.int64),
+                np.array([row.batch for row in rows], np.int64),
+                np.array([row.total_steps for row in rows], np.float64),
+                np.array([row.credited for row in rows], np.float64),
+            )
+        )
