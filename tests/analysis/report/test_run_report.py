@@ -203,8 +203,8 @@ def test_the_worst_jobs_are_those_that_did_not_complete_and_the_slowest() -> Non
     slowest = jobs.filter(pl.col("job") >= 3).sort("jct_s")["job"].to_list()
     text = report(jobs)
     assert text.count(">dropped</td>") == 3
-    assert f"<td class='n' data-v='{slowest[-1]}'>" in text
-    assert f"<td class='n' data-v='{slowest[0]}'>" not in text
+    assert f'<td class="n" data-v="{slowest[-1]}">' in text
+    assert f'<td class="n" data-v="{slowest[0]}">' not in text
 
 
 def test_a_comparison_marks_the_best_and_says_how_far_the_others_are() -> None:
@@ -218,7 +218,7 @@ def test_a_comparison_marks_the_best_and_says_how_far_the_others_are() -> None:
         ]
     )
     Page(text)
-    assert "<td class='n best'>20.00 ★</td><td class='n'>25.00<small>+25.0 %</small></td>" in text
+    assert '<td class="n best">20.00 ★</td><td class="n">25.00<small>+25.0 %</small></td>' in text
     assert "--policy max_min_fairness_perf --policy fifo" in text
     assert "did not complete the same number" not in text
 
@@ -241,7 +241,7 @@ def test_jobs_that_adapt_show_how() -> None:
         2, mode=["static", "gns"], batch_sizes=[None, "0:16;31:32"], rho_themis=[2.5, 1.0]
     )
     text = report(jobs)
-    assert "<td class='name'>16, 32 from 31</td>" in text
+    assert '<td class="name">16, 32 from 31</td>' in text
     assert "Rho, Themis" in text
     assert "Batch size from epoch" not in report(table_of_jobs(2))
 

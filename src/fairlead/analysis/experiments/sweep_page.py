@@ -22,6 +22,7 @@ from fairlead.analysis.report.downloads import (
     downloads,
     metric_table,
 )
+from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     COST,
@@ -39,26 +40,25 @@ from fairlead.analysis.report.page import (
     section,
 )
 from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
-from fairlead.analysis.report.svg import clean
 
 MAIN = "jct-load"
 MOST_POINTS = 1500  # rows of the table of points; the download has all
 _OF_POINTS = (AVERAGE_JCT, P99_JCT, UTILIZATION, WORST_RHO, COST, LOST)
 
 
-def sweep_report(sweeps: Sequence[Swept]) -> str:
+def sweep_report(sweeps: Sequence[Swept]) -> Html:
     """The report on one sweep, or on several whose loads are of one kind, as a page of HTML."""
     axis = axis_of(sweeps)
     drawn = sweep_charts(sweeps)
     names = ", ".join(swept.folder.name for swept in sweeps)
-    main = "".join(charts.figure(chart, wide=True) for name, chart in drawn if name == MAIN)
+    main = join(*(charts.figure(chart, wide=True) for name, chart in drawn if name == MAIN))
     others = [figure.name for figure in LOAD_FIGURES if figure.name != MAIN]
     title = "Against the load" if axis != "none" else "All numbers side by side"
     return page(
         f"Fairlead: {names}",
         [
-            f"<h1>Sweep {clean(names)}</h1><p class='lead'>{clean(_lead(sweeps))}</p>",
-            section("Job completion time", note(_MEANS) + main) if main else "",
+            join(tag("h1", f"Sweep {names}"), tag("p", _lead(sweeps), class_="lead")),
+            section("Job completion time", join(note(_MEANS), main)) if main else Html(),
             _sustained(sweeps, axis),
             charts.part(title, drawn, others),
             _distributions(sweeps, drawn),
@@ -72,7 +72,7 @@ def sweep_report(sweeps: Sequence[Swept]) -> str:
                 ]
             ),
             *(
-                section(f"Configuration of {clean(swept.folder.name)}", configuration(_spec(swept)))
+                section(f"Configuration of {swept.folder.name}", configuration(_spec(swept)))
                 for swept in sweeps
             ),
         ],
@@ -98,12 +98,12 @@ def _lead(sweeps: Sequence[Swept]) -> str:
     )
 
 
-def _distributions(sweeps: Sequence[Swept], drawn: Sequence[tuple[str, Chart]]) -> str:
+def _distributions(sweeps: Sequence[Swept], drawn: Sequence[tuple[str, Chart]]) -> Html:
     """How jobs differ, or why that is not known."""
     title = "How jobs differ"
     lost = lost_tables(sweeps)
     if lost:
-        return section(title, "".join(map(note, lost)))
+        return section(title, join(*map(note, lost)))
     return charts.part(title, drawn, [figure.name for figure in SAMPLE_FIGURES])
 
 
@@ -111,10 +111,10 @@ def _label(sweeps: Sequence[Swept], swept: Swept, line: str) -> str:
     return f"{swept.folder.name}: {line}" if len(sweeps) > 1 else line
 
 
-def _sustained(sweeps: Sequence[Swept], axis: str) -> str:
+def _sustained(sweeps: Sequence[Swept], axis: str) -> Html:
     """The highest load of each line that it sustains."""
     if axis != "rates":
-        return ""
+        return Html()
     found = [
         (_label(sweeps, swept, line.name), sustainable(summarise(swept.result), line.name))
         for swept in sweeps
@@ -128,10 +128,10 @@ def _sustained(sweeps: Sequence[Swept], axis: str) -> str:
     table = sortable(
         [SortableColumn("Line", names), SortableColumn(AXES[axis], loads, MetricKind.RATIO)]
     )
-    return section("Sustainable load", note(words) + table)
+    return section("Sustainable load", join(note(words), table))
 
 
-def _summary_table(sweeps: Sequence[Swept], axis: str) -> str:
+def _summary_table(sweeps: Sequence[Swept], axis: str) -> Html:
     rows = [
         (_label(sweeps, swept, row.line), row)
         for swept in sweeps
@@ -148,7 +148,7 @@ def _summary_table(sweeps: Sequence[Swept], axis: str) -> str:
         SortableColumn("Utilisation", [row.utilization for _, row in rows], MetricKind.SHARE),
         SortableColumn("Cost", [row.cost for _, row in rows], MetricKind.MONEY),
     ]
-    return note("Click a heading to sort.") + sortable(columns)
+    return join(note("Click a heading to sort."), sortable(columns))
 
 
 def _loads(axis: str, loads: Sequence[float | None]) -> list[SortableColumn]:
@@ -162,7 +162,7 @@ def _loads(axis: str, loads: Sequence[float | None]) -> list[SortableColumn]:
     ]
 
 
-def _incomplete(sweeps: Sequence[Swept], axis: str) -> str:
+def _incomplete(sweeps: Sequence[Swept], axis: str) -> Html:
     """What has no numbers, and why."""
     cells = [
         (_label(sweeps, swept, cell.line), cell)
@@ -171,7 +171,7 @@ def _incomplete(sweeps: Sequence[Swept], axis: str) -> str:
         if cell.outcome.status is not Status.COMPLETE
     ][:MOST_POINTS]
     if not cells:
-        return ""
+        return Html()
     columns = [
         SortableColumn("Line", [label for label, _ in cells]),
         *_loads(axis, [cell.load for _, cell in cells]),
@@ -182,7 +182,7 @@ def _incomplete(sweeps: Sequence[Swept], axis: str) -> str:
     return section("Points that are not complete", sortable(columns))
 
 
-def _point_table(sweeps: Sequence[Swept], axis: str) -> str:
+def _point_table(sweeps: Sequence[Swept], axis: str) -> Html:
     cells = [
         (_label(sweeps, swept, cell.line), cell)
         for swept in sweeps
@@ -201,7 +201,7 @@ def _point_table(sweeps: Sequence[Swept], axis: str) -> str:
     for quantity in _OF_POINTS:
         values = [quantity.of(cell.outcome.metrics) for _, cell in shown]
         columns.append(SortableColumn(quantity.name, values, quantity.kind))
-    return note(words) + sortable(columns)
+    return join(note(words), sortable(columns))
 
 
 def _points(sweeps: Sequence[Swept]) -> list[tuple[dict[str, object], dict[str, object]]]:

@@ -5,21 +5,21 @@ from zlib import crc32
 
 import numpy as np
 
+from fairlead.analysis.report import page
 from fairlead.analysis.report.chart import (
     Chart,
     Series,
     x_range,
     y_range,
 )
+from fairlead.analysis.report.markup import Html, clean, tag
 from fairlead.analysis.report.metric_catalogue import Unit
-from fairlead.analysis.report.page import section
 from fairlead.analysis.report.svg import (
     CHARACTER,
     FAINT,
     INK,
     Axis,
     PlotFrame,
-    clean,
     colour,
     dashes,
     empty,
@@ -47,41 +47,32 @@ def brief(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def figure(chart: Chart, *, wide: bool = False) -> str:
+def figure(chart: Chart, *, wide: bool = False) -> Html:
     """A chart with its title and its legend, as a ``<figure>``."""
-    size = WIDE if wide else (560, 300)
-    style = " class='wide'" if wide else ""
-    inner = draw(chart, size=size)
+    inner = draw(chart, size=WIDE if wide else (560, 300))
     if wide:
-        inner = f"<div class='scroll'>{inner}</div>"
-    return f"<figure{style}><h3>{clean(chart.title)}</h3>{key(chart)}{inner}</figure>"
+        return page.wide(inner, title=chart.title, key=key(chart))
+    return page.figure(chart.title, key(chart), inner)
 
 
-def gallery(drawn: Sequence[tuple[str, Chart]], names: Sequence[str]) -> str:
+def gallery(drawn: Sequence[tuple[str, Chart]], names: Sequence[str]) -> Html:
     """Those of these names, side by side where there is room; nothing where there is none of them."""
-    inner = "".join(figure(chart) for name, chart in drawn if name in names)
-    return f"<div class='figures'>{inner}</div>" if inner else ""
+    inner = [figure(chart) for name, chart in drawn if name in names]
+    return tag("div", *inner, class_="figures") if inner else Html()
 
 
-def part(title: str, drawn: Sequence[tuple[str, Chart]], names: Sequence[str]) -> str:
+def part(title: str, drawn: Sequence[tuple[str, Chart]], names: Sequence[str]) -> Html:
     """A section of the page with ``gallery``; nothing where that is empty."""
     inner = gallery(drawn, names)
-    return section(title, inner) if inner else ""
+    return page.section(title, inner) if inner else Html()
 
 
-def key(chart: Chart) -> str:
+def key(chart: Chart) -> Html:
     """What each colour means; nothing where there is only one thing to be seen."""
     entries = [(name, *_look(number, dashed)) for name, number, dashed in chart.entries]
     if chart.paired:
         entries.append(("published", FAINT, PUBLISHED))
-    if len(entries) < 2:
-        return ""
-    items = (
-        f"<li><svg viewBox='0 0 26 10' aria-hidden='true'><path d='M0 5H26' stroke-width='4' "
-        f"stroke='{stroke}' stroke-dasharray='{dash or 'none'}'/></svg>{clean(name)}</li>"
-        for name, stroke, dash in entries
-    )
-    return f"<ul class='legend'>{''.join(items)}</ul>"
+    return page.line_legend(entries) if len(entries) > 1 else Html()
 
 
 def _look(number: int, published: bool) -> tuple[str, str]:
@@ -89,7 +80,7 @@ def _look(number: int, published: bool) -> tuple[str, str]:
     return colour(number), PUBLISHED if published else dashes(number)
 
 
-def draw(chart: Chart, *, size: tuple[int, int] = (560, 300)) -> str:
+def draw(chart: Chart, *, size: tuple[int, int] = (560, 300)) -> Html:
     """The chart without title and legend."""
     if not any(np.isfinite(series.y).any() for series in chart.series):
         return empty("There is nothing to show.", size)

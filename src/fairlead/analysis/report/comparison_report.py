@@ -20,6 +20,7 @@ from fairlead.analysis.report.downloads import (
     metric_table,
 )
 from fairlead.analysis.report.fairness import LIMITS
+from fairlead.analysis.report.markup import Html, join, table, tag
 from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     COMPLETED,
@@ -50,6 +51,7 @@ from fairlead.analysis.report.page import (
     reproduce,
     section,
     setting,
+    wide,
 )
 from fairlead.analysis.report.relative_metrics import (
     Relative,
@@ -64,7 +66,6 @@ from fairlead.analysis.report.run_charts import (
     run_charts,
 )
 from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
-from fairlead.analysis.report.svg import clean
 from fairlead.model.arrays import Floats
 
 _OVER_TIME = ("utilisation", "fragmentation", "spread", "queue")
@@ -74,7 +75,7 @@ _OVERVIEW = (
 Run = tuple[str, Mapping[str, object], Mapping[str, object], pl.DataFrame, pl.DataFrame]
 
 
-def comparison_report(runs: Sequence[Run], reference: int | None = None) -> str:
+def comparison_report(runs: Sequence[Run], reference: int | None = None) -> Html:
     """The report on several runs side by side, as a page of HTML.
 
     A run is (label, config, metrics, jobs, rounds), each as in ``run_report``. reference: position of
@@ -90,10 +91,12 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> str:
     return page(
         "Fairlead: comparison",
         [
-            f"<h1>{heading}</h1><p class='lead'>{clean(given)}</p>",
+            join(tag("h1", heading), tag("p", given, class_="lead")),
             _unequal(labels, configs, metrics),
             _relative(labels, metrics, reference),
-            section("At a glance", _overview(labels, metrics) + _comparison_bars(labels, metrics)),
+            section(
+                "At a glance", join(_overview(labels, metrics), _comparison_bars(labels, metrics))
+            ),
             section("Job completion time", _comparison_cdf(runs)),
             _fairness(runs),
             charts.part("The cluster over time", drawn, _OVER_TIME),
@@ -108,17 +111,17 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> str:
     )
 
 
-def _overview(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
+def _overview(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> Html:
     """A row per run, to be sorted by any number."""
     columns = [SortableColumn("Run", labels)]
     for quantity in _OVERVIEW:
         values = [quantity.of(run) for run in metrics]
         if any(value is not None for value in values):
             columns.append(SortableColumn(quantity.name, values, quantity.kind))
-    return note("Click a heading to sort.") + sortable(columns)
+    return join(note("Click a heading to sort."), sortable(columns))
 
 
-def _downloads(runs: Sequence[Run], drawn: Sequence[tuple[str, Chart]]) -> str:
+def _downloads(runs: Sequence[Run], drawn: Sequence[tuple[str, Chart]]) -> Html:
     """What the page holds as files; of the jobs as many as have room, the same number of each run."""
     each = MOST_ROWS // max(len(runs), 1)
     jobs = [
@@ -140,60 +143,58 @@ def _unequal(
     labels: Sequence[str],
     configs: Sequence[Mapping[str, object]],
     metrics: Sequence[Mapping[str, object]],
-) -> str:
+) -> Html:
     """A warning where averages are over different jobs (those of a window are all complete)."""
     if any(isinstance(config.get("window"), list | tuple) for config in configs):
-        return ""
+        return Html()
     done = [COMPLETED.of(run) for run in metrics]
     if len({count for count in done if count is not None}) < 2:
-        return ""
+        return Html()
     words = ", ".join(
         f"{label} {count:,.0f}"
         for label, count in zip(labels, done, strict=True)
         if count is not None
     )
-    return (
-        "<p class='warning'>The runs did not complete the same number of jobs, so their averages are "
-        f"over different jobs. Completed: {clean(words)}.</p>"
+    return tag(
+        "p",
+        "The runs did not complete the same number of jobs, so their averages are over different "
+        f"jobs. Completed: {words}.",
+        class_="warning",
     )
 
 
 def _relative(
     labels: Sequence[str], metrics: Sequence[Mapping[str, object]], reference: int | None
-) -> str:
+) -> Html:
     """Bars and a table of ratios to the reference."""
     if reference is None:
-        return ""
+        return Html()
     rows = relative(metrics, reference)
     return section(
-        f"Relative to {clean(labels[reference])}",
-        note("Lower is better in all four; x is the ratio to the reference.")
-        + f"<figure class='wide'><div class='scroll'>{figures.panels(rows, labels, reference)}</div>"
-        f"</figure>{_ratio_table(rows, labels, reference)}",
+        f"Relative to {labels[reference]}",
+        join(
+            note("Lower is better in all four; x is the ratio to the reference."),
+            wide(figures.panels(rows, labels, reference)),
+            _ratio_table(rows, labels, reference),
+        ),
     )
 
 
-def _ratio_table(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> str:
-    head = "".join(
-        f"<th class='n' scope='col'>{clean(row.heading)}</th><th class='n' scope='col'>x</th>"
-        for row in rows
-    )
+def _ratio_table(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> Html:
+    head = [tag("th", name, class_="n", scope="col") for row in rows for name in (row.heading, "x")]
     lines = []
     for i, label in enumerate(labels):
-        cells = "".join(
-            f"<td class='n'>{row.unit.bare(row.values[i])}</td>"
-            f"<td class='n'>{times(row.ratios[i], '')}</td>"
+        cells = (
+            tag("td", words, class_="n")
             for row in rows
+            for words in (row.unit.bare(row.values[i]), times(row.ratios[i], ""))
         )
-        style = " class='reference'" if i == reference else ""
-        lines.append(f"<tr{style}><td>{clean(label)}</td>{cells}</tr>")
-    return (
-        f"<div class='scroll'><table><thead><tr><th></th>{head}</tr></thead>"
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-    )
+        style = "reference" if i == reference else None
+        lines.append(tag("tr", tag("td", label), *cells, class_=style))
+    return tag("div", table([tag("th"), *head], lines), class_="scroll")
 
 
-def _comparison_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
+def _comparison_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> Html:
     return gallery(
         *(
             (f"{quantity.name} (lower is better)", _bars(quantity, labels, metrics))
@@ -207,7 +208,7 @@ def _bars(
     labels: Sequence[str],
     metrics: Sequence[Mapping[str, object]],
     largest: float | None = None,
-) -> str:
+) -> Html:
     values = [quantity.of(run) for run in metrics]
     unit = unit_for(quantity.kind, values)
     best = quantity.best(values, unit)
@@ -218,7 +219,7 @@ def _bars(
     return figures.bars(rows, quantity.name, largest=largest)
 
 
-def _utilization_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
+def _utilization_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> Html:
     types = [str(key) for key in keys_of(metrics, "utilization_by_type")]
     if not types:
         return note("The runs do not say.")
@@ -227,16 +228,15 @@ def _utilization_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, obje
     )
 
 
-def _comparison_cdf(runs: Sequence[Run]) -> str:
+def _comparison_cdf(runs: Sequence[Run]) -> Html:
     samples: list[tuple[str, Floats]] = [
         (label, completion_times(measured(config, jobs))) for label, config, _, jobs, _ in runs
     ]
     key = legend([(label, series) for series, (label, _) in enumerate(samples)])
-    picture = figures.cdf(samples, "completion time", size=(1120, 400))
-    return f"<figure class='wide'>{key}<div class='scroll'>{picture}</div></figure>"
+    return wide(figures.cdf(samples, "completion time", size=(1120, 400)), key=key)
 
 
-def _fairness(runs: Sequence[Run]) -> str:
+def _fairness(runs: Sequence[Run]) -> Html:
     """The distributions of rho, isolated and, where it is defined, static."""
     isolated = [
         (label, rho_of(measured(config, jobs), "rho_isolated"))
@@ -250,39 +250,37 @@ def _fairness(runs: Sequence[Run]) -> str:
         if any(sample.size for _, sample in samples)
     ]
     if not parts:
-        return ""
+        return Html()
     words = note(
         "Share of jobs with a rho up to a value; the broken lines stand at 1, 1.05 and 1.1."
     )
-    return section("Finish-time fairness", words + "".join(parts))
+    return section("Finish-time fairness", join(words, *parts))
 
 
-def _rho_figure(name: str, samples: Sequence[tuple[str, Floats]]) -> str:
+def _rho_figure(name: str, samples: Sequence[tuple[str, Floats]]) -> Html:
     key = legend([(label, series) for series, (label, _) in enumerate(samples)])
     picture = figures.cdf(samples, name, kind=MetricKind.RATIO, limits=LIMITS, size=(1120, 400))
-    return f"<figure class='wide'>{key}<div class='scroll'>{picture}</div></figure>"
+    return wide(picture, key=key)
 
 
-def _comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> str:
+def _comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> Html:
     """Numbers as rows, runs as columns, the best of each row marked."""
     body, group = [], ""
     for quantity in metrics_of(metrics):
         if quantity.group != group:
             group = quantity.group
-            span = len(labels) + 1
-            body.append(
-                f"<tr><th class='group' colspan='{span}' scope='colgroup'>{clean(group)}</th></tr>"
-            )
+            heading = tag("th", group, class_="group", colspan=len(labels) + 1, scope="colgroup")
+            body.append(tag("tr", heading))
         body.append(_comparison_row(quantity, metrics))
-    head = "".join(f"<th class='n' scope='col'>{clean(label)}</th>" for label in labels)
-    return (
-        f"{note('The best of each row is shaded; small figures are the distance from it.')}"
-        f"<div class='scroll'><table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
-        f"</table></div>{note(GLOSSARY)}"
+    head = (tag("th", label, class_="n", scope="col") for label in labels)
+    return join(
+        note("The best of each row is shaded; small figures are the distance from it."),
+        tag("div", table([tag("th"), *head], body), class_="scroll"),
+        note(GLOSSARY),
     )
 
 
-def _comparison_row(quantity: Metric, metrics: Sequence[Mapping[str, object]]) -> str:
+def _comparison_row(quantity: Metric, metrics: Sequence[Mapping[str, object]]) -> Html:
     values = [quantity.of(run) for run in metrics]
     unit = unit_for(quantity.kind, values)
     best = quantity.best(values, unit)
@@ -296,7 +294,7 @@ def _comparison_row(quantity: Metric, metrics: Sequence[Mapping[str, object]]) -
     for i, value in enumerate(values):
         style, mark = ("n best", " ★") if i in best else ("n", "")
         apart = by_how_much and best and i not in best and value is not None
-        more = f"<small>+{100 * (value / least - 1):.1f} %</small>" if apart and value else ""
-        cells.append(f"<td class='{style}'>{unit.bare(value)}{mark}{more}</td>")
+        more = tag("small", f"+{100 * (value / least - 1):.1f} %") if apart and value else None
+        cells.append(tag("td", unit.bare(value), mark, more, class_=style))
     name = f"{quantity.name} ({unit.name})" if unit.name else quantity.name
-    return f"<tr><td class='what' title='{clean(quantity.meaning)}'>{clean(name)}</td>{''.join(cells)}</tr>"
+    return tag("tr", tag("td", name, class_="what", title=quantity.meaning), *cells)

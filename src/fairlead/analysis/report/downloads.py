@@ -9,34 +9,33 @@ import numpy as np
 import polars as pl
 
 from fairlead.analysis.report.chart import Chart, Series
+from fairlead.analysis.report.markup import Html, join, table, tag
 from fairlead.analysis.report.metric_catalogue import number
 from fairlead.analysis.report.page import note, section
-from fairlead.analysis.report.svg import clean
 
 DIGITS = 7  # significant ones of embedded numbers; the Parquet tables hold all
 MOST_ROWS = 20_000  # of one table
 
 
-def downloads(tables: Sequence[tuple[str, str, pl.DataFrame]]) -> str:
+def downloads(tables: Sequence[tuple[str, str, pl.DataFrame]]) -> Html:
     """A section with a line per table: name of its file, what it holds, and the table."""
-    rows = "".join(_row(name, words, table) for name, words, table in tables if table.width)
+    rows = [_row(name, words, one) for name, words, one in tables if one.width]
     words = "The page itself holds this data: nothing is fetched."
-    return section(
-        "Download", f"{note(words)}<table class='downloads'><tbody>{rows}</tbody></table>"
-    )
+    return section("Download", join(note(words), table((), rows, class_="downloads")))
 
 
-def _row(name: str, words: str, table: pl.DataFrame) -> str:
-    if table.height > MOST_ROWS:
-        words = f"{words}; the first {MOST_ROWS:,} of {table.height:,} rows"
-        table = table.head(MOST_ROWS)
-    buttons = "".join(
-        f"<button type='button' data-format='{kind}'>{kind.upper()}</button>"
-        for kind in ("csv", "json")
-    )
-    return (
-        f"<tr><td>{clean(name)}</td><td>{clean(words)}</td>"
-        f"<td data-name='{clean(name)}' data-table='{packed(table)}'>{buttons}</td></tr>"
+def _row(name: str, words: str, held: pl.DataFrame) -> Html:
+    if held.height > MOST_ROWS:
+        words = f"{words}; the first {MOST_ROWS:,} of {held.height:,} rows"
+        held = held.head(MOST_ROWS)
+    buttons = [
+        tag("button", kind.upper(), type="button", data_format=kind) for kind in ("csv", "json")
+    ]
+    return tag(
+        "tr",
+        tag("td", name),
+        tag("td", words),
+        tag("td", *buttons, data_name=name, data_table=packed(held)),
     )
 
 

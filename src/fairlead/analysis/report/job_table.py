@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from fairlead.analysis.report.aggregate import worst_jobs
+from fairlead.analysis.report.markup import Html, join
 from fairlead.analysis.report.metric_catalogue import MetricKind, number
 from fairlead.analysis.report.page import note
 from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
@@ -91,7 +92,7 @@ JOB_COLUMNS = (
 )
 
 
-def job_table(jobs: pl.DataFrame) -> str:
+def job_table(jobs: pl.DataFrame) -> Html:
     """The table of jobs, of the worst ones where there are many."""
     if not jobs.height:
         return note("There were no jobs.")
@@ -103,7 +104,7 @@ def job_table(jobs: pl.DataFrame) -> str:
             f"then those with the longest completion times. jobs.parquet holds all. {words}"
         )
     columns = [column for column in (_known(c, shown) for c in JOB_COLUMNS) if column]
-    return f"{note(words)}{sortable(columns)}"
+    return join(note(words), sortable(columns))
 
 
 def _known(column: _Column, jobs: pl.DataFrame) -> SortableColumn | None:

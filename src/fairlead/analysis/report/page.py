@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
+from fairlead.analysis.report.markup import Html, join, table, tag
 from fairlead.analysis.report.svg import (
-    clean,
     colour,
     dashes,
 )
@@ -14,47 +14,83 @@ from fairlead.model.duration_text import DASH
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
-def page(title: str, parts: Iterable[str]) -> str:
-    """A whole page of HTML from its parts. Its own policy forbids it to reach the network."""
+def page(title: str, parts: Iterable[Html]) -> Html:
+    """A whole page from its parts. Its own policy forbids it to reach the network."""
     files = resources.files("fairlead.analysis.report")
     style = files.joinpath("page.css").read_text("utf-8")
     script = files.joinpath("page.js").read_text("utf-8")
-    return (
-        "<!DOCTYPE html>\n"
-        '<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f'<link rel="icon" href="data:,"><title>{clean(title)}</title><style>{style}</style></head>\n'
-        f'<body>{"".join(parts)}<footer>Fairlead report</footer><div id="tip"></div>'
-        f"<script>{script}</script></body></html>\n"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", title),
+        tag("style", Html(style)),
     )
+    body = tag(
+        "body",
+        *parts,
+        tag("footer", "Fairlead report"),
+        tag("div", id="tip"),
+        tag("script", Html(script)),
+    )
+    return Html(f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n")
 
 
-def section(title: str, inner: str) -> str:
-    """A part of the page under a heading; ``inner`` is HTML."""
-    return f"<section><h2>{title}</h2>{inner}</section>"
+def section(title: str, inner: Html) -> Html:
+    """A part of the page under a heading."""
+    return tag("section", tag("h2", title), inner)
 
 
-def note(words: str) -> str:
+def note(words: str) -> Html:
     """A remark in small type."""
-    return f"<p class='note'>{clean(words)}</p>"
+    return tag("p", words, class_="note")
 
 
-def gallery(*pictures: tuple[str, str]) -> str:
+def gallery(*pictures: tuple[str, Html]) -> Html:
     """Pictures (title, SVG) side by side where there is room."""
-    inner = (f"<figure><h3>{clean(title)}</h3>{picture}</figure>" for title, picture in pictures)
-    return f"<div class='figures'>{''.join(inner)}</div>"
+    return tag("div", *(figure(title, picture) for title, picture in pictures), class_="figures")
 
 
-def legend(entries: Sequence[tuple[str, int]]) -> str:
+def figure(title: str, *parts: Html) -> Html:
+    """A picture and what belongs to it, under a title."""
+    return tag("figure", tag("h3", title), *parts)
+
+
+def wide(picture: Html, *, title: str = "", key: Html | None = None) -> Html:
+    """A picture alone in a row, which may be scrolled on a narrow screen."""
+    heading = tag("h3", title) if title else None
+    return tag("figure", heading, key, tag("div", picture, class_="scroll"), class_="wide")
+
+
+def legend(entries: Sequence[tuple[str, int]]) -> Html:
     """What each colour means: names and their series."""
+    return line_legend([(name, colour(series), dashes(series)) for name, series in entries])
+
+
+def line_legend(entries: Sequence[tuple[str, str, str]]) -> Html:
+    """What each line means: name, colour and dash pattern."""
     items = (
-        f"<li><svg viewBox='0 0 26 10' aria-hidden='true'><path d='M0 5H26' stroke-width='4' "
-        f"stroke='{colour(series)}' stroke-dasharray='{dashes(series) or 'none'}'/></svg>"
-        f"{clean(name)}</li>"
-        for name, series in entries
+        tag(
+            "li",
+            tag(
+                "svg",
+                tag(
+                    "path",
+                    d="M0 5H26",
+                    stroke_width=4,
+                    stroke=stroke,
+                    stroke_dasharray=dash or "none",
+                ),
+                viewBox="0 0 26 10",
+                aria_hidden="true",
+            ),
+            name,
+        )
+        for name, stroke, dash in entries
     )
-    return f"<ul class='legend'>{''.join(items)}</ul>"
+    return tag("ul", *items, class_="legend")
 
 
 GLOSSARY = (
@@ -117,7 +153,7 @@ def _argument(value: object) -> str:
             return str(value)
 
 
-def reproduce(configs: Sequence[Mapping[str, object]], verb: str) -> str:
+def reproduce(configs: Sequence[Mapping[str, object]], verb: str) -> Html:
     """How to make these runs again: the ``command`` of each configuration, else built from its fields."""
     given = [config.get("command") for config in configs]
     lines = [line for line in dict.fromkeys(given) if isinstance(line, str)]
@@ -126,19 +162,19 @@ def reproduce(configs: Sequence[Mapping[str, object]], verb: str) -> str:
     version = next((c["version"] for c in configs if c.get("version")), None)
     made = f"Made by Fairlead {version}. " if version else ""
     words = f"{made}The same input and seed give the same run, to the last bit."
-    return f"<pre>{clean(line)}</pre>{note(words)}"
+    return join(tag("pre", line), note(words))
 
 
-def configuration(config: Mapping[str, object]) -> str:
+def configuration(config: Mapping[str, object]) -> Html:
     """A configuration as a table."""
-    rows = "".join(
-        f"<tr><td>{clean(key)}</td><td class='name'>{clean(brief(value))}</td></tr>"
+    rows = (
+        tag("tr", tag("td", key), tag("td", brief(value), class_="name"))
         for key, value in config.items()
     )
-    return f"<table><tbody>{rows}</tbody></table>"
+    return table((), rows)
 
 
-def configurations(labels: Sequence[str], configs: Sequence[Mapping[str, object]]) -> str:
+def configurations(labels: Sequence[str], configs: Sequence[Mapping[str, object]]) -> Html:
     """What all runs have in common once, the rest run by run."""
     keys = dict.fromkeys(key for config in configs for key in config)
     common = {
@@ -147,19 +183,18 @@ def configurations(labels: Sequence[str], configs: Sequence[Mapping[str, object]
         if len({brief(config.get(key)) for config in configs}) == 1
     }
     own = [key for key in keys if key not in common]
-    head = "".join(f"<th scope='col'>{clean(key)}</th>" for key in own)
-    rows = "".join(
-        f"<tr><td>{clean(label)}</td>"
-        + "".join(f"<td class='name'>{clean(brief(config.get(key)))}</td>" for key in own)
-        + "</tr>"
+    head = [tag("th"), *(tag("th", key, scope="col") for key in own)]
+    rows = (
+        tag("tr", tag("td", label), *(tag("td", brief(config.get(k)), class_="name") for k in own))
         for label, config in zip(labels, configs, strict=True)
     )
-    differ = (
-        f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        if own
-        else ""
+    differing = table(head, rows) if own else None
+    return tag(
+        "div",
+        tag("div", configuration(common)),
+        tag("div", differing, class_="scroll"),
+        class_="figures",
     )
-    return f"<div class='figures'><div>{configuration(common)}</div><div class='scroll'>{differ}</div></div>"
 
 
 def brief(value: object) -> str:

@@ -10,6 +10,7 @@ from fairlead.analysis.report.aggregate import (
     Timeline,
     step_line_of,
 )
+from fairlead.analysis.report.markup import Html, clean
 from fairlead.analysis.report.metric_catalogue import (
     MetricKind,
     Unit,
@@ -22,7 +23,6 @@ from fairlead.analysis.report.svg import (
     FAINT,
     Axis,
     PlotFrame,
-    clean,
     colour,
     dashes,
     empty,
@@ -53,7 +53,7 @@ def cdf(
     kind: MetricKind = MetricKind.TIME,
     limits: Sequence[float] = (),
     size: tuple[int, int] = (560, 300),
-) -> str:
+) -> Html:
     """The share of each sample (increasing) up to each value; one curve per sample.
 
     A single sample has its percentiles marked or, where limits are given, the shares above them.
@@ -80,7 +80,7 @@ def cdf(
     return picture(*size, f"Cumulative distribution: {axis}", "".join(body))
 
 
-def jobs_over_time(over: OverTime, *, size: tuple[int, int] = (560, 300)) -> str:
+def jobs_over_time(over: OverTime, *, size: tuple[int, int] = (560, 300)) -> Html:
     """Jobs in the system as an area, and those that run as a line."""
     frame = PlotFrame(*size)
     unit = unit_for(MetricKind.TIME, [float(over.edges_s[-1])])
@@ -96,7 +96,7 @@ def jobs_over_time(over: OverTime, *, size: tuple[int, int] = (560, 300)) -> str
     return picture(*size, "Jobs active and running over time", "".join(body))
 
 
-def utilization_over_time(over: OverTime, *, width: int = 560, strip: int = 78) -> str:
+def utilization_over_time(over: OverTime, *, width: int = 560, strip: int = 78) -> Html:
     """One strip per accelerator type, from 0 to 100 % busy."""
     if not over.utilization:
         return empty("No accelerator type was counted.", (width, strip))
@@ -139,7 +139,9 @@ class Bar:
     best: bool = False
 
 
-def bars(rows: Sequence[Bar], title: str, *, largest: float | None = None, width: int = 560) -> str:
+def bars(
+    rows: Sequence[Bar], title: str, *, largest: float | None = None, width: int = 560
+) -> Html:
     """Horizontal bars from zero, the best one marked."""
     pitch, thick = 26, 16
     if not rows:
@@ -163,7 +165,7 @@ def bars(rows: Sequence[Bar], title: str, *, largest: float | None = None, width
     return picture(width, pitch * len(rows) + 4, title, "".join(body))
 
 
-def panels(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> str:
+def panels(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> Html:
     """A panel per quantity with a bar per run, and over each bar its ratio to the reference's (where
     that is 0, its value).
 
@@ -213,7 +215,7 @@ def _panel(
 
 def device_timeline(
     shown: Timeline, names: Mapping[int, str], title: str, *, width: int = 1120
-) -> str:
+) -> Html:
     """Devices as rows, the jobs that held them as coloured bars; ``names`` says what each job is."""
     row_height = 9 if len(shown.rows) > 40 else 14
     tops = _row_tops(shown, row_height)

@@ -25,6 +25,7 @@ from fairlead.analysis.report.downloads import (
 )
 from fairlead.analysis.report.fairness import LIMITS
 from fairlead.analysis.report.job_table import job_table, values_of
+from fairlead.analysis.report.markup import Html, join, table, tag
 from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     COMPLETED,
@@ -45,6 +46,7 @@ from fairlead.analysis.report.metric_catalogue import (
 from fairlead.analysis.report.page import (
     GLOSSARY,
     configuration,
+    figure,
     gallery,
     legend,
     note,
@@ -52,6 +54,7 @@ from fairlead.analysis.report.page import (
     reproduce,
     section,
     setting,
+    wide,
 )
 from fairlead.analysis.report.report_figures import Bar
 from fairlead.analysis.report.run_charts import (
@@ -61,7 +64,6 @@ from fairlead.analysis.report.run_charts import (
     PlottedRun,
     run_charts,
 )
-from fairlead.analysis.report.svg import clean
 from fairlead.model.duration_text import DASH
 
 ZOOM_ROUNDS = 120  # rounds in the close-up of the timeline of a long run
@@ -73,7 +75,7 @@ def run_report(
     jobs: pl.DataFrame,
     rounds: pl.DataFrame,
     intervals: pl.DataFrame,
-) -> str:
+) -> Html:
     """The report on one run, as a page of HTML.
 
     Numbers that are missing or not finite show as a dash. The frames are those of a run directory: a
@@ -86,14 +88,16 @@ def run_report(
     return page(
         f"Fairlead: {policy}",
         [
-            f"<h1>{clean(policy)}</h1><p class='lead'>{clean(setting(config, metrics))}</p>",
+            join(tag("h1", policy), tag("p", setting(config, metrics), class_="lead")),
             _cards(metrics),
             section("Job completion time", gallery(*_completion(metrics, measured(config, jobs)))),
             _titled(
-                "Finish-time fairness", _fairness(metrics, jobs) + charts.gallery(drawn, ("rho",))
+                "Finish-time fairness",
+                join(_fairness(metrics, jobs), charts.gallery(drawn, ("rho",))),
             ),
             section(
-                "The cluster over time", _cluster_over_time(over) + charts.gallery(drawn, OVER_TIME)
+                "The cluster over time",
+                join(_cluster_over_time(over), charts.gallery(drawn, OVER_TIME)),
             ),
             charts.part("Shares, received and promised", drawn, SHARES),
             charts.part("Preemptions, lost work and cost", drawn, CHANGES),
@@ -122,7 +126,7 @@ def _shown(quantity: Metric, metrics: Mapping[str, object], digits: int = 4) -> 
     return unit_for(quantity.kind, [value], digits).full(value)
 
 
-def _cards(metrics: Mapping[str, object]) -> str:
+def _cards(metrics: Mapping[str, object]) -> Html:
     static = worst_rho("static")
     other = P99_JCT if static.of(metrics) is None else static
     shown = (AVERAGE_JCT, MAKESPAN, UTILIZATION, other, WORST_RHO, COST)
@@ -130,11 +134,11 @@ def _cards(metrics: Mapping[str, object]) -> str:
     done, every = COMPLETED.of(metrics), number(metrics.get("n_jobs"))
     both = done is not None and every is not None
     cards.append(("Jobs completed", f"{done:,.0f} of {every:,.0f}" if both else DASH))
-    inner = (f"<div class='card'><b>{clean(v)}</b><span>{clean(n)}</span></div>" for n, v in cards)
-    return f"<div class='cards'>{''.join(inner)}</div>"
+    inner = (tag("div", tag("b", v), tag("span", n), class_="card") for n, v in cards)
+    return tag("div", *inner, class_="cards")
 
 
-def _completion(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Iterator[tuple[str, str]]:
+def _completion(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Iterator[tuple[str, Html]]:
     times = completion_times(jobs)
     yield (
         "Share of jobs completed within a time",
@@ -151,26 +155,28 @@ def _completion(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Iterator[t
         )
 
 
-def _fairness(metrics: Mapping[str, object], jobs: pl.DataFrame) -> str:
+def _fairness(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Html:
     """Who was treated worse than in an equal split of the devices, where static rho is defined."""
     if worst_rho("static").of(metrics) is None:
-        return ""
+        return Html()
     sample = ("all jobs", static_rho(jobs))
     picture = figures.cdf([sample], "static rho", kind=MetricKind.RATIO, limits=LIMITS)
     groups = [(name, _worst_by(jobs, column)) for name, column in _GROUPS]
-    worst = "".join(
-        f"<h3>Worst static rho by {name}</h3>{figures.bars(rows, f'Worst static rho by {name}')}"
+    worst = (
+        join(
+            tag("h3", f"Worst static rho by {name}"),
+            figures.bars(rows, f"Worst static rho by {name}"),
+        )
         for name, rows in groups
         if len(rows) > 1
     )
-    told = f"<div>{worst}</div>"
-    curve = f"<figure><h3>Share of jobs up to a static rho</h3>{picture}</figure>"
-    return f"<div class='figures'>{curve}{told}</div>"
+    curve = figure("Share of jobs up to a static rho", picture)
+    return tag("div", curve, tag("div", *worst), class_="figures")
 
 
-def _titled(title: str, inner: str) -> str:
+def _titled(title: str, inner: Html) -> Html:
     """A section, where there is something in it."""
-    return section(title, inner) if inner else ""
+    return section(title, inner) if inner else Html()
 
 
 _GROUPS = (("number of devices", "scale_factor"), ("mode", "mode"))
@@ -192,13 +198,13 @@ def _scale_jct(metrics: Mapping[str, object], key: object) -> float | None:
     return number(table[key]) if isinstance(table, Mapping) else None
 
 
-def _cluster_over_time(over: OverTime | None) -> str:
+def _cluster_over_time(over: OverTime | None) -> Html:
     if over is None:
         return note("No round was run.")
     key = legend([("active: jobs in the system", 5), ("running", 0)])
     return gallery(
         ("Utilisation by accelerator type", figures.utilization_over_time(over)),
-        ("Jobs in the system", key + figures.jobs_over_time(over)),
+        ("Jobs in the system", join(key, figures.jobs_over_time(over))),
     )
 
 
@@ -208,7 +214,7 @@ def _timelines(
     rounds: pl.DataFrame,
     intervals: pl.DataFrame,
     over: OverTime | None,
-) -> str:
+) -> Html:
     """The whole run, and a close-up of its busiest part if it is long."""
     if over is None or not intervals.height:
         return note("No job ran.")
@@ -228,10 +234,8 @@ def _timelines(
         shown = timeline(intervals, sizes, window)
         if shown is not None:
             picture = figures.device_timeline(shown, _names(jobs, shown.bars["job"]), title)
-            parts.append(
-                f"<figure class='wide'><h3>{title}</h3><div class='scroll'>{picture}</div></figure>"
-            )
-    return "".join(parts)
+            parts.append(wide(picture, title=title))
+    return join(*parts)
 
 
 def _sizes(config: Mapping[str, object], rounds: pl.DataFrame) -> dict[str, int]:
@@ -264,16 +268,17 @@ def _names(jobs: pl.DataFrame, shown: pl.Series) -> dict[int, str]:
     return names
 
 
-def _numbers(metrics: Mapping[str, object]) -> str:
-    groups: dict[str, list[str]] = {}
+def _numbers(metrics: Mapping[str, object]) -> Html:
+    groups: dict[str, list[Html]] = {}
     for quantity in metrics_of([metrics]):
-        meaning = f" title='{clean(quantity.meaning)}'" if quantity.meaning else ""
-        value = _shown(quantity, metrics)
-        row = f"<tr><td{meaning}>{clean(quantity.name)}</td><td class='n'>{value}</td></tr>"
+        row = tag(
+            "tr",
+            tag("td", quantity.name, title=quantity.meaning or None),
+            tag("td", _shown(quantity, metrics), class_="n"),
+        )
         groups.setdefault(quantity.group, []).append(row)
     tables = (
-        f"<table><tbody><tr><th class='group' colspan='2' scope='colgroup'>{clean(group)}</th></tr>"
-        f"{''.join(rows)}</tbody></table>"
+        table((), [tag("tr", tag("th", group, class_="group", colspan=2, scope="colgroup")), *rows])
         for group, rows in groups.items()
     )
-    return f"<div class='columns'>{''.join(tables)}</div>{note(GLOSSARY)}"
+    return join(tag("div", *tables, class_="columns"), note(GLOSSARY))

@@ -7,11 +7,11 @@ vision; where lines share a picture, dashes tell them apart too once the colours
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from math import degrees, radians, sin
 
 import numpy as np
 
+from fairlead.analysis.report.markup import Html, clean
 from fairlead.analysis.report.metric_catalogue import Unit
 from fairlead.model.arrays import Floats
 
@@ -32,14 +32,6 @@ def colour(series: int) -> str:
 def dashes(series: int) -> str:
     """The dash pattern of the n-th series: solid until the colours repeat."""
     return DASHES[series // len(COLOURS) % len(DASHES)]
-
-
-def clean(value: object) -> str:
-    """Any value as text that is safe in HTML and can be written as UTF-8."""
-    printable = "".join(
-        c if c >= " " or c in "\t\n" else "\N{REPLACEMENT CHARACTER}" for c in str(value)
-    )
-    return escape(printable.encode("utf-8", "replace").decode("utf-8"), quote=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +124,7 @@ def grid_y(frame: PlotFrame, y: Axis, unit: Unit, most_ticks: int = 6) -> str:
     return "".join(marks)
 
 
-def empty(words: str, size: tuple[int, int]) -> str:
+def empty(words: str, size: tuple[int, int]) -> Html:
     """What stands where there is nothing to draw."""
     width, height = size
     return picture(
@@ -169,9 +161,9 @@ def room_below(labels: Sequence[str]) -> float:
     return 14 + min(max(map(len, labels), default=0) * CHARACTER, SLANTED) * sin(SLANT)
 
 
-def picture(width: float, height: float, title: str, body: str, data: str = "") -> str:
+def picture(width: float, height: float, title: str, body: str, data: str = "") -> Html:
     """One ``<svg>`` element; ``data``: further attributes."""
-    return (
+    return Html(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-label="{clean(title)}" font-size="12" fill="{INK}" {data}>{body}</svg>'
     )

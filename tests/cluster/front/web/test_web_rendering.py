@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.analysis.report.markup import tag
 from fairlead.cluster.front.web import (
     job_page as jobpage,
 )
@@ -27,11 +28,7 @@ from fairlead.cluster.front.web.layout import (
     policy,
 )
 from fairlead.cluster.front.web.login import safe_target
-from fairlead.cluster.front.web.markup import (
-    address,
-    plain,
-    tag,
-)
+from fairlead.cluster.front.web.markup import address, plain
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,

@@ -1,5 +1,6 @@
 """The page of a job."""
 
+from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.cluster.front.facade import Facade, NotFoundError
 from fairlead.cluster.front.web import plots, tables
@@ -13,16 +14,7 @@ from fairlead.cluster.front.web.layout import (
     note,
     scroll,
 )
-from fairlead.cluster.front.web.markup import (
-    Html,
-    address,
-    count,
-    join,
-    link,
-    name,
-    plain,
-    tag,
-)
+from fairlead.cluster.front.web.markup import address, count, link, name, plain
 from fairlead.cluster.front.web.page_request import PageRequest
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (

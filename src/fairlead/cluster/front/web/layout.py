@@ -6,14 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from fairlead.cluster.front.web.markup import (
-    Child,
-    Html,
-    join,
-    link,
-    name,
-    tag,
-)
+from fairlead.analysis.report.markup import Child, Html, join, tag
+from fairlead.cluster.front.web.markup import link, name
 from fairlead.cluster.protocol.access import Caller
 
 FAST, SLOW = "fast", "slow"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
+from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.web import tables
@@ -12,13 +13,7 @@ from fairlead.cluster.front.web.layout import (
     Section,
     note,
 )
-from fairlead.cluster.front.web.markup import (
-    Html,
-    address,
-    join,
-    link,
-    tag,
-)
+from fairlead.cluster.front.web.markup import address, link
 from fairlead.cluster.front.web.page_request import PageRequest
 from fairlead.cluster.protocol.api_models import JobState, NodeView
 from fairlead.cluster.protocol.node_states import NODE_STATES

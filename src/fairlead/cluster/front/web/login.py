@@ -2,12 +2,12 @@
 
 import re
 
+from fairlead.analysis.report.markup import tag
 from fairlead.cluster.front.web.layout import (
     Page,
     Section,
     note,
 )
-from fairlead.cluster.front.web.markup import tag
 
 _TARGET = re.compile(r"/(?![/\\])[!-\[\]-~]*")  # an address of ours: no host, no control characters
 

@@ -1,55 +1,11 @@
-"""HTML that cannot be broken by what is put into it: all text is escaped where an element is made.
-
-Names of jobs, tenants and nodes, reasons and log lines come from people and programs that need
-not be trusted. So an element takes text as text, and only ``Html`` as HTML; nothing in this package joins
-strings to HTML by hand.
-"""
+"""Elements that only the pages of a live cluster have, and the words in them."""
 
 import math
 import re
-from typing import TypeAlias
 from urllib.parse import urlencode
 
-from fairlead.analysis.report.svg import clean
+from fairlead.analysis.report.markup import Attribute, Child, Html, join, tag
 from fairlead.model.duration_text import DASH
-
-_VOID = frozenset({"br", "input", "link", "meta", "wbr"})
-
-
-class Html(str):
-    """Text that is HTML already, or SVG made by fairlead.analysis.report.svg."""
-
-    __slots__ = ()
-
-
-Child: TypeAlias = object  # Html as it is; None and False = nothing; all else as text
-Attribute: TypeAlias = str | int | float | bool | None
-
-
-def tag(element: str, *children: Child, **attributes: Attribute) -> Html:
-    """One element. ``class_`` is ``class``, ``data_x`` is ``data-x``; None and False leave one out."""
-    told = "".join(_attribute(name, value) for name, value in attributes.items())
-    if element in _VOID:
-        return Html(f"<{element}{told}>")
-    return Html(f"<{element}{told}>{join(*children)}</{element}>")
-
-
-def join(*children: Child) -> Html:
-    """Pieces one after the other."""
-    return Html("".join(_child(child) for child in children))
-
-
-def _child(child: Child) -> str:
-    if child is None or child is False:
-        return ""
-    return str(child) if isinstance(child, Html) else clean(child)
-
-
-def _attribute(name: str, value: Attribute) -> str:
-    if value is None or value is False:
-        return ""
-    name = name.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{clean(value)}"'
 
 
 def link(href: str, *children: Child, **attributes: Attribute) -> Html:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import get_args
 
+from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.analysis.report.svg import colour
 from fairlead.cluster.front.facade import Facade
@@ -16,14 +17,7 @@ from fairlead.cluster.front.web.layout import (
     figure,
     note,
 )
-from fairlead.cluster.front.web.markup import (
-    Html,
-    breakable,
-    join,
-    link,
-    name,
-    tag,
-)
+from fairlead.cluster.front.web.markup import breakable, link, name
 from fairlead.cluster.front.web.page_request import PageRequest
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (

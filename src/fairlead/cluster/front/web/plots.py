@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fairlead.analysis.report.markup import Html, clean
 from fairlead.analysis.report.metric_catalogue import (
     MetricKind,
     Unit,
@@ -14,7 +15,6 @@ from fairlead.analysis.report.svg import (
     CHARACTER,
     Axis,
     PlotFrame,
-    clean,
     colour,
     empty,
     fit,
@@ -23,10 +23,7 @@ from fairlead.analysis.report.svg import (
     picture,
     write,
 )
-from fairlead.cluster.front.web.markup import (
-    Html,
-    percent,
-)
+from fairlead.cluster.front.web.markup import percent
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     NodeView,
@@ -50,7 +47,7 @@ def accelerators(samples: Sequence[Sample]) -> list[str]:
 def devices_over_time(samples: Sequence[Sample], now_s: float) -> Html:
     """Devices held, by accelerator type, one upon the other, below the line of all that work."""
     if not samples:
-        return Html(empty("No round has ended yet.", SIZE))
+        return empty("No round has ended yet.", SIZE)
     frame = PlotFrame(*SIZE, left=40, right_margin=14)
     times, groups = _grouped(samples, now_s)
     names = accelerators(samples)
@@ -68,7 +65,7 @@ def devices_over_time(samples: Sequence[Sample], now_s: float) -> Html:
         f'<path class="capacity" d="{_steps(x, y, edges, most)}"><title>devices that work</title></path>',
         grid_x(frame, x, unit, f"time from now ({unit.name})", lines=False),
     ]
-    return Html(picture(*SIZE, "Devices held over time by accelerator type", "".join(body)))
+    return picture(*SIZE, "Devices held over time by accelerator type", "".join(body))
 
 
 def _grouped(samples: Sequence[Sample], now_s: float) -> tuple[Floats, list[int]]:
@@ -106,13 +103,13 @@ def shares(tenants: Sequence[TenantView], width: int = 560) -> Html:
     """What each tenant was promised of all device time, and what it received."""
     shown = tenants[:TENANTS]
     if not shown:
-        return Html(empty("No tenant has jobs yet.", (width, 52)))
+        return empty("No tenant has jobs yet.", (width, 52))
     pitch = 34
     gutter = min(max(len(t.name) for t in shown) * CHARACTER + 12, width * 0.35)
     top = max([*(max(t.share_promised, t.share_received) for t in shown), 0.01])
     x = Axis(0.0, top, gutter, width - 64)
     rows = [_share_row(tenant, i * pitch, x) for i, tenant in enumerate(shown)]
-    return Html(picture(width, pitch * len(shown) + 2, "Shares by tenant", "".join(rows)))
+    return picture(width, pitch * len(shown) + 2, "Shares by tenant", "".join(rows))
 
 
 def _share_row(tenant: TenantView, top: float, x: Axis) -> str:
@@ -138,7 +135,7 @@ def fairness(tenants: Sequence[TenantView]) -> Html:
         Bar(t.name, t.mean_rho, "no job has ended" if t.mean_rho is None else f"{t.mean_rho:.2f}")
         for t in tenants[:TENANTS]
     ]
-    return Html(bars(rows, "Mean rho by tenant"))
+    return bars(rows, "Mean rho by tenant")
 
 
 def lost_work(tenants: Sequence[TenantView]) -> Html:
@@ -147,7 +144,7 @@ def lost_work(tenants: Sequence[TenantView]) -> Html:
         Bar(t.name, t.lost_device_s, f"{duration(t.lost_device_s)} ({_part(t)})", series=1)
         for t in tenants[:TENANTS]
     ]
-    return Html(bars(rows, "Lost device time by tenant"))
+    return bars(rows, "Lost device time by tenant")
 
 
 def _part(tenant: TenantView) -> str:
@@ -162,7 +159,7 @@ def occupancy(nodes: Sequence[NodeView], width: int = 1280) -> Html:
         group = [node for node in nodes if node.accelerator == accelerator]
         parts.append(write(0, top + 15, f"{accelerator}: {len(group):,} nodes", weight="bold"))
         top = _grid(parts, group, top + 22, width) + 10
-    return Html(picture(width, top, "Devices in use, node by node", "".join(parts)))
+    return picture(width, top, "Devices in use, node by node", "".join(parts))
 
 
 def _grid(parts: list[str], nodes: Sequence[NodeView], top: float, width: int) -> float:
@@ -194,7 +191,7 @@ def timeline(stints: Sequence[AttemptView], submitted_s: float, now_s: float) ->
     """Where a job ran and when: a row per node; darker what was spent to start and to stop."""
     shown = stints[-STARTS:]
     if not shown:
-        return Html(empty("The job has not started yet.", (1120, 52)))
+        return empty("The job has not started yet.", (1120, 52))
     names = list(dict.fromkeys((stint.node, stint.accelerator) for stint in shown))
     types = sorted({stint.accelerator for stint in shown})
     first = submitted_s if len(shown) == len(stints) else shown[0].began_s
@@ -210,7 +207,7 @@ def timeline(stints: Sequence[AttemptView], submitted_s: float, now_s: float) ->
         top = 24 * names.index((stint.node, stint.accelerator)) + 8
         fill = colour(types.index(stint.accelerator))
         body.append(_stint(stint, x, top, fill, submitted_s, now_s))
-    return Html(picture(frame.width, frame.height, "Starts of the job over time", "".join(body)))
+    return picture(frame.width, frame.height, "Starts of the job over time", "".join(body))
 
 
 def _gutter(names: Sequence[tuple[str, str]]) -> float:

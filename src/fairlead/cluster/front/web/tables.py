@@ -3,21 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from fairlead.analysis.report.markup import Child, Html, join, tag
 from fairlead.cluster.front.web.layout import (
     button,
     note,
     scroll,
 )
-from fairlead.cluster.front.web.markup import (
-    Child,
-    Html,
-    count,
-    join,
-    link,
-    name,
-    percent,
-    tag,
-)
+from fairlead.cluster.front.web.markup import count, link, name, percent
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,

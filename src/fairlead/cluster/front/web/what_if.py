@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.web import tables
 from fairlead.cluster.front.web.forecasts import Forecasts
@@ -17,12 +18,7 @@ from fairlead.cluster.front.web.layout import (
     note,
 )
 from fairlead.cluster.front.web.lists import text_field
-from fairlead.cluster.front.web.markup import (
-    Html,
-    join,
-    percent,
-    tag,
-)
+from fairlead.cluster.front.web.markup import percent
 from fairlead.cluster.front.web.page_request import PageRequest
 from fairlead.cluster.front.web.tables import TableCell, TableColumn
 from fairlead.cluster.protocol.api_models import (
