@@ -5,7 +5,7 @@ trusted. So an element takes text as text, and only ``Html`` as HTML; reports an
 join no strings to HTML by hand.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import TypeAlias
 
@@ -43,10 +43,33 @@ def join(*children: Child) -> Html:
     return Html("".join(_child(child) for child in children))
 
 
-def table(head: Iterable[Child], rows: Iterable[Child], **attributes: Attribute) -> Html:
+def head(
+    title: str, style: str, about: Mapping[str, str], *, policy: str = "", nonce: str | None = None
+) -> Html:
+    """The ``<head>`` of a page.
+
+    style: CSS; about: what browsers are told by ``<meta name=...>``, besides the width of the screen;
+    policy: Content-Security-Policy of a page that no server sends; nonce: of the style, under a policy that
+    asks for one.
+    """
+    told = {"viewport": "width=device-width, initial-scale=1", **about}
+    guard = tag("meta", http_equiv="Content-Security-Policy", content=policy) if policy else None
+    metas = [tag("meta", name=name, content=content) for name, content in told.items()]
+    metas = [tag("meta", charset="utf-8"), *metas]
+    return tag(
+        "head",
+        *metas,
+        guard,
+        tag("title", title),
+        tag("link", rel="icon", href="data:,"),
+        tag("style", Html(style), nonce=nonce),
+    )
+
+
+def table(headings: Iterable[Child], rows: Iterable[Child], **attributes: Attribute) -> Html:
     """A table of these headings (``<th>``; none: no head) and rows (``<tr>``)."""
-    headings = list(head)
-    top = tag("thead", tag("tr", *headings)) if headings else None
+    first = list(headings)
+    top = tag("thead", tag("tr", *first)) if first else None
     return tag("table", top, tag("tbody", *rows), **attributes)
 
 

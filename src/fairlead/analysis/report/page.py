@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
-from fairlead.analysis.report.markup import Html, join, table, tag
+from fairlead.analysis.report.markup import Html, head, join, table, tag
 from fairlead.analysis.report.svg import (
     colour,
     dashes,
@@ -19,15 +19,7 @@ def page(title: str, parts: Iterable[Html]) -> Html:
     files = resources.files("fairlead.analysis.report")
     style = files.joinpath("page.css").read_text("utf-8")
     script = files.joinpath("page.js").read_text("utf-8")
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", title),
-        tag("style", Html(style)),
-    )
+    top = head(title, style, {}, policy=_POLICY)
     body = tag(
         "body",
         *parts,
@@ -35,7 +27,7 @@ def page(title: str, parts: Iterable[Html]) -> Html:
         tag("div", id="tip"),
         tag("script", Html(script)),
     )
-    return Html(f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n")
+    return Html(f"<!DOCTYPE html>\n{tag('html', top, body, lang='en')}\n")
 
 
 def section(title: str, inner: Html) -> Html:
@@ -183,12 +175,12 @@ def configurations(labels: Sequence[str], configs: Sequence[Mapping[str, object]
         if len({brief(config.get(key)) for config in configs}) == 1
     }
     own = [key for key in keys if key not in common]
-    head = [tag("th"), *(tag("th", key, scope="col") for key in own)]
+    headings = [tag("th"), *(tag("th", key, scope="col") for key in own)]
     rows = (
         tag("tr", tag("td", label), *(tag("td", brief(config.get(k)), class_="name") for k in own))
         for label, config in zip(labels, configs, strict=True)
     )
-    differing = table(head, rows) if own else None
+    differing = table(headings, rows) if own else None
     return tag(
         "div",
         tag("div", configuration(common)),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from fairlead.analysis.report.markup import Child, Html, join, tag
+from fairlead.analysis.report.markup import Child, Html, head, join, tag
 from fairlead.cluster.front.web.markup import link, name
 from fairlead.cluster.protocol.access import Caller
 
@@ -134,17 +134,12 @@ def _header(page: Page, caller: Caller) -> Html:
 
 
 def _head(page: Page, nonce: str) -> Html:
-    return tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("title", f"{page.title} · Fairlead"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="description", content=page.description),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="robots", content="noindex"),
-        tag("link", rel="icon", href="data:,"),
-        tag("style", Html(_file("page.css")), nonce=nonce),
-    )
+    about = {
+        "description": page.description,
+        "color-scheme": "light dark",
+        "robots": "noindex",
+    }
+    return head(f"{page.title} · Fairlead", _file("page.css"), about, nonce=nonce)
 
 
 def _script(nonce: str) -> Html:
