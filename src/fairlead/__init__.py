@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from fairlead.model.snapshot import Snapshot
     from fairlead.model.throughputs import Throughputs
     from fairlead.policies.common import allocation
-    from fairlead.policies.registry import PolicyRequest
+    from fairlead.policies.request import PolicyRequest
     from fairlead.scheduler.driver import Observer
     from fairlead.simulator.admission import Admission, AdmissionState
     from fairlead.simulator.environment import Environment
@@ -147,7 +147,7 @@ _MODULE = {
     "Options": "simulator.options",
     "Planner": "model.plan",
     "Policy": "model.plan",
-    "PolicyRequest": "policies.registry",
+    "PolicyRequest": "policies.request",
     "RestartCosts": "model.job",
     "Result": "simulator.recording.metrics",
     "RoundPlan": "model.plan",

@@ -9,6 +9,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import registry
 from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
+from fairlead.policies.gavel_reference.las import ReleasedLas
 from fairlead.policies.las import AgnosticLas, Las
 
 
@@ -19,13 +20,13 @@ def make(spec: str, profile: str = "default") -> Policy | Planner:
 def test_names_and_aliases() -> None:
     assert isinstance(make("las"), AgnosticLas)
     assert isinstance(make("max_min_fairness"), AgnosticLas)
-    assert make("las_aware") == make("max_min_fairness_perf") == Las(central=False)
+    assert make("las_aware") == make("max_min_fairness_perf") == Las()
 
 
 def test_the_gavel_profile_has_policies_as_gavel_has_them() -> None:
     assert make("fifo", "gavel") == FifoShares(seed=4)
     assert isinstance(make("fifo_perf", "gavel"), FifoAwareShares)
-    assert make("las_aware", "gavel") == Las(central=True)
+    assert make("las_aware", "gavel") == ReleasedLas()
     assert make("fifo") == FifoPlanner(4, heterogeneity_aware=False)
     assert make("fifo_perf") == FifoPlanner(4, heterogeneity_aware=True)
 

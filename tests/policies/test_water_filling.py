@@ -16,6 +16,10 @@ from fairlead.model.rates import proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.entities import Entities, Entity
+from fairlead.policies.gavel_reference.water_filling import (
+    ReleasedAgnosticWaterFilling,
+    ReleasedWaterFilling,
+)
 from fairlead.policies.solve import water_filling as filling
 from fairlead.policies.water_filling import (
     AgnosticWaterFilling,
@@ -175,7 +179,8 @@ def test_aware_levels_are_the_literal_ones(
     central: bool, problem: tuple[Snapshot, Entities]
 ) -> None:
     snapshot, entities = problem
-    allocation = WaterFilling(entities=entities, central=central).allocate(snapshot)
+    made = ReleasedWaterFilling if central else WaterFilling
+    allocation = made(entities=entities).allocate(snapshot)
     expected = literal(snapshot, entities, Literal(snapshot))
     p = proportional_rate(snapshot)
     mine = allocation.throughput(snapshot) * snapshot.job_scale / np.where(p > 0, p, 1.0)
@@ -194,7 +199,8 @@ def test_agnostic_levels_are_the_literal_ones(
     central: bool, problem: tuple[Snapshot, Entities]
 ) -> None:
     snapshot, entities = problem
-    allocation = AgnosticWaterFilling(entities=entities, central=central).allocate(snapshot)
+    made = ReleasedAgnosticWaterFilling if central else AgnosticWaterFilling
+    allocation = made(entities=entities).allocate(snapshot)
     expected = literal(snapshot, entities, Literal(snapshot, heterogeneity_aware=False))
     mine = allocation.share.sum(axis=1) * snapshot.job_scale
     assert mine == pytest.approx(expected, rel=1e-5, abs=1e-5)
@@ -249,7 +255,7 @@ def test_an_earlier_answer_makes_it_quicker_and_no_different() -> None:
     )
     jobs = [InstanceJob(i, f"f{i % 20}", weight=1.0 + i % 3) for i in range(90)]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 15, "b": 15}), table)
-    for policy in (WaterFilling(), WaterFilling(central=True)):
+    for policy in (WaterFilling(), ReleasedWaterFilling()):
         first = policy.allocate(snapshot)
         again = policy.allocate(replace(snapshot, previous=first))
         assert again.report.warm

@@ -1,4 +1,4 @@
-"""What the policies have in common: shares of jobs as an allocation, and the centre of the best shares."""
+"""What the policies have in common: shares of jobs as an allocation."""
 
 from dataclasses import replace
 
@@ -8,12 +8,8 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.rates import first_slot
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.solve.analytic_centre import CentralShares, central_shares
 from fairlead.policies.solve.expand import unit_shares
-from fairlead.policies.solve.max_min import MaxMin, analytic_centre_of
 from fairlead.policies.solve.program import ProgramSolution, ShareProblem
-
-DENSE = 150  # jobs up to which the middle is found by a method for programmes of any form
 
 
 def by_slot(snapshot: Snapshot, share_by_type: Floats) -> Floats:
@@ -49,60 +45,6 @@ def by_class(
     over = max(1.0, answer.largest_use(problem))
     answer = replace(answer, time=answer.time / over)
     return Allocation(*unit_shares(problem, answer, snapshot), report)
-
-
-def central_allocation(
-    snapshot: Snapshot, rate: Floats, space_sharing: bool, worth: Floats
-) -> Allocation | None:
-    """The middle of the best shares (``fairlead.policies.solve.analytic_centre.central_shares``), with
-    no report yet; None
-    where it was not found."""
-    if not space_sharing and len(rate) > DENSE:
-        return _central_alone(snapshot, rate, worth)
-    found = centre_with_pairs(snapshot, rate, space_sharing, worth)
-    return None if found is None else shares_of_centre(snapshot, found)
-
-
-def centre_with_pairs(
-    snapshot: Snapshot, rate: Floats, space_sharing: bool, worth: Floats
-) -> CentralShares | None:
-    """The middle of the best shares, with prices
-    (``fairlead.policies.solve.analytic_centre.central_shares``)."""
-    return central_shares(
-        rate=rate,
-        scale=snapshot.job_scale,
-        accelerator_of_slot=snapshot.accelerator_of_slot,
-        capacity=snapshot.capacity,
-        job_type=snapshot.job_type,
-        colocated_rate=snapshot.colocated_rate if space_sharing else None,
-        worth=worth,
-    )
-
-
-def shares_of_centre(snapshot: Snapshot, found: CentralShares) -> Allocation:
-    """The middle as an allocation, with no report yet."""
-    pairs = (found.pairs, found.of_pairs) if len(found.pairs) else ()
-    made = allocation(snapshot, found.share, SolveReport("optimal"), *pairs)
-    used, time = made.tally(snapshot)
-    used /= np.maximum(snapshot.capacity, 1.0)
-    over = max(1.0, float(used.max()), float(time.max(initial=0.0)))
-    return replace(made, share=made.share / over)
-
-
-def _central_alone(snapshot: Snapshot, rate: Floats, worth: Floats) -> Allocation | None:
-    """``central_allocation`` of many jobs, without pairs. A job that nothing is worth anything to gets
-    nothing."""
-    problem = MaxMin(
-        job_class=np.arange(len(rate)),
-        rate=rate,
-        worth=worth,
-        gain=np.ones(len(rate)),
-        scale=snapshot.job_scale.astype(np.float64),
-        accelerator_of_slot=snapshot.accelerator_of_slot,
-        capacity=snapshot.capacity,
-    )
-    found = analytic_centre_of(problem)
-    return None if found is None else allocation(snapshot, *found)
 
 
 def unit_ids(snapshot: Snapshot) -> Ints:

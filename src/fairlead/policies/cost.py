@@ -10,6 +10,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import by_class
 from fairlead.policies.linear_objectives import (
     NOTHING_LATE,
+    Interior,
     excess,
     keyed,
     largest,
@@ -26,6 +27,7 @@ from fairlead.policies.solve.linear_objectives import (
     best_ratio,
     least_shortfall,
     ratio_bound,
+    sum_at_centre,
 )
 from fairlead.policies.solve.program import ShareProblem
 
@@ -35,12 +37,10 @@ class ThroughputPerCost:
     """max_x sum_ij T_ij / c_j x_ij   s.t.  time of each job, devices of each type.
 
     T_ij rate of job i on slot type j, c_j the price of a device there. Weights do not count. Not what the
-    paper calls minimum cost, which is ``MinCost``. If central, the shares in the middle of the optima, as
-    Gavel's interior-point solver has them. Source: Gavel's release,
+    paper calls minimum cost, which is ``MinCost``. Source: Gavel's release,
     max_sum_throughput_normalized_by_cost_perf.
     """
 
-    central: bool = False
     name: str = "throughput_per_cost"
     heterogeneity_aware: bool = True
     space_sharing: bool = False
@@ -48,11 +48,7 @@ class ThroughputPerCost:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        problem = ShareProblem.of(snapshot)
-        worth = np.ones(len(snapshot.jobs))
-        per_step = 1.0 / prices(snapshot, self.name)
-        needs = Needs.none(problem)
-        return largest(snapshot, worth, per_step, problem, needs, self.central)
+        return most_per_dollar(snapshot, prices(snapshot, self.name))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s per $/h, of all jobs."""
@@ -171,13 +167,23 @@ class MinCostSlo:
         return _well_spent(snapshot, made, prices(snapshot, self.name))
 
 
+def most_per_dollar(
+    snapshot: Snapshot, price: Floats, interior: Interior | None = None
+) -> Allocation:
+    """The largest sum of throughputs over prices, (slots,)."""
+    problem, worth = ShareProblem.of(snapshot), np.ones(len(snapshot.jobs))
+    return largest(snapshot, worth, 1.0 / price, problem, Needs.none(problem), interior)
+
+
 def _dated(
     snapshot: Snapshot, price: Floats, all_or_none: bool, space_sharing: bool
 ) -> tuple[Allocation, float]:
     """The most throughput per cost at the least lateness, and the lateness. price: (slots,)."""
     problem, needs = _needs(snapshot, space_sharing, all_or_none)
     worth = np.ones(len(snapshot.jobs))
-    made = largest(snapshot, worth, 1.0 / price, problem, needs, central=all_or_none)
+    made = largest(
+        snapshot, worth, 1.0 / price, problem, needs, sum_at_centre if all_or_none else None
+    )
     return _say_unmet(snapshot, made), needs.shortfall
 
 

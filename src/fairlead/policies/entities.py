@@ -113,3 +113,12 @@ def _entities(
         inside = list(_entities(origin, f"{path}/{name}", value, position, at))
         yield from inside
         at += len(inside)
+
+
+def requested_entities(path: str | None) -> Entities:
+    """The entities in the file that a policy's argument names; without one, the root alone."""
+    if path == "":
+        raise ConfigError(
+            "water_filling: needs the name of a TOML file behind the colon, or no colon"
+        )
+    return Entities() if path is None else read_entities(path)

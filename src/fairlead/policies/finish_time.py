@@ -11,7 +11,6 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.parametric_level import (
     Requirements,
     agnostic_rate,
-    parametric_level,
     parametric_pairs,
     parametric_singles,
 )
@@ -31,7 +30,6 @@ class FinishTime:
     """
 
     weighted: bool = True
-    central: bool = False  # the middle of the optima, as an interior-point solver has it
     name: str = "finish_time_aware"
     heterogeneity_aware: bool = True
     space_sharing: bool = False
@@ -39,15 +37,14 @@ class FinishTime:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.parametric_level``)."""
-        return parametric_singles(
-            snapshot, None, self._need(snapshot), parametric_level if self.central else None
-        )
+        return parametric_singles(snapshot, None, self.need(snapshot))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The largest rho."""
-        return self._need(snapshot).measure(snapshot, made)
+        return self.need(snapshot).measure(snapshot, made)
 
-    def _need(self, snapshot: Snapshot) -> Requirements:
+    def need(self, snapshot: Snapshot) -> Requirements:
+        """What each job needs for rho = 1."""
         return _requirements(snapshot, isolated_rate(snapshot, self.weighted))
 
 
@@ -70,15 +67,15 @@ class AgnosticFinishTime:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         rate = agnostic_rate(snapshot, self.reference)
-        middle = parametric_level if self.reference else None
-        return parametric_singles(snapshot, rate, self._need(snapshot, rate), middle)
+        return parametric_singles(snapshot, rate, self.need(snapshot, rate))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The largest rho."""
         rate = agnostic_rate(snapshot, self.reference)
-        return self._need(snapshot, rate).measure_agnostic(snapshot, made, rate)
+        return self.need(snapshot, rate).measure_agnostic(snapshot, made, rate)
 
-    def _need(self, snapshot: Snapshot, rate: Floats) -> Requirements:
+    def need(self, snapshot: Snapshot, rate: Floats) -> Requirements:
+        """What each job needs for rho = 1. rate: (jobs, slots) that are taken for its own."""
         one = rate.max(axis=1, initial=0.0)
         return _requirements(snapshot, isolated_rate(snapshot, self.weighted, one))
 
@@ -93,7 +90,6 @@ class PackedFinishTime:
     """
 
     weighted: bool = True
-    central: bool = False  # the middle of the optima, pairs at the programme's word
     name: str = "finish_time_packed"
     heterogeneity_aware: bool = True
     space_sharing: bool = True
@@ -101,15 +97,14 @@ class PackedFinishTime:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
-        return parametric_pairs(
-            snapshot, self._need(snapshot), parametric_level if self.central else None
-        )
+        return parametric_pairs(snapshot, self.need(snapshot))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The largest rho."""
-        return self._need(snapshot).measure(snapshot, made)
+        return self.need(snapshot).measure(snapshot, made)
 
-    def _need(self, snapshot: Snapshot) -> Requirements:
+    def need(self, snapshot: Snapshot) -> Requirements:
+        """What each job needs for rho = 1."""
         need = _requirements(snapshot, isolated_rate(snapshot, self.weighted))
         if self.weighted:
             return need

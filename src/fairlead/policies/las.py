@@ -12,8 +12,6 @@ from fairlead.policies.common import (
     allocation,
     by_class,
     by_slot,
-    centre_with_pairs,
-    shares_of_centre,
     violation,
 )
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
@@ -23,7 +21,7 @@ from fairlead.policies.solve.max_min import MaxMin, solve
 from fairlead.policies.solve.parametric_level import MIN_CLASSES, Levels
 from fairlead.policies.solve.parametric_level import solve_level as solve_levels
 from fairlead.policies.solve.program import ShareProblem
-from fairlead.policies.solve.space_sharing import max_min, max_min_bound
+from fairlead.policies.solve.space_sharing import LevelSolution, max_min
 
 # rates of classes beyond which the simplex method takes too long, where classes are large
 MAX_EXACT_RATES = 10_000
@@ -36,11 +34,9 @@ class Las:
     T_ij rate of job i on slot type j, p_i = sum_j T_ij N_j / sum_j N_j its rate under proportional
     shares, s_i its devices, w_i its weight, N_j devices of type j. Source: Gavel (OSDI'20), LAS;
     its release's max_min_fairness_perf. Among the optima, the one with the largest total of
-    sum_j T_ij x_ij / p_i; or, if central, the one in their middle, as Gavel's interior-point solver
-    has it. A job that can run nowhere gets nothing and is left out of the minimum.
+    sum_j T_ij x_ij / p_i. A job that can run nowhere gets nothing and is left out of the minimum.
     """
 
-    central: bool = False
     name: str = "las_aware"
     heterogeneity_aware: bool = True
     space_sharing: bool = False
@@ -51,55 +47,19 @@ class Las:
         (``fairlead.policies.solve.max_min``), or,
         where hardly two jobs are alike, an interior point over jobs
         (``fairlead.policies.solve.parametric_level``)."""
-        p = proportional_rate(snapshot)
-        gain = gain_of(p)
-        scale = snapshot.job_scale.astype(np.float64)
-        problem = MaxMin(
-            job_class=snapshot.job_class,
-            rate=snapshot.solo_rate,
-            worth=gain * scale / snapshot.weight,
-            gain=gain,
-            scale=scale,
-            accelerator_of_slot=snapshot.accelerator_of_slot,
-            capacity=snapshot.capacity,
-        )
-        distinct_rates = 2 * len(problem.classes.id) > len(snapshot.jobs)
-        if np.count_nonzero(problem.class_worth) > (
-            MIN_CLASSES if distinct_rates else MAX_EXACT_RATES
-        ):
-            return self._by_jobs(snapshot, snapshot.weight * p / scale)
-        previous = snapshot.previous
-        basis = () if previous is None else previous.report.basis
-        share, report = solve(problem, basis, self.central)
+        problem = las_problem(snapshot)
+        if has_many_rates(problem):
+            return las_by_jobs(snapshot)
+        share, report = solve(problem, basis_of(snapshot))
         made = allocation(snapshot, share, report)
-        if not self.central and report.objective:
+        if report.objective:
             least = report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(problem.worth)
             made = least_migration(snapshot, made, least)
         return made.check(snapshot)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The smallest normalised throughput."""
-        return _lowest(made.throughput(snapshot), _worth(snapshot))
-
-    def _by_jobs(self, snapshot: Snapshot, need: Floats) -> Allocation:
-        """The same programme as the least time theta = 1 / level in which each job meets its need."""
-        zero, one = np.zeros_like(need), np.ones_like(need)
-        problem = Levels(
-            job_type=snapshot.job_class,
-            rate=snapshot.solo_rate,
-            scale=snapshot.job_scale,
-            accelerator_of_slot=snapshot.accelerator_of_slot,
-            capacity=snapshot.capacity,
-            steps=need,
-            age=zero,
-            isolated=one,
-        )
-        share, report = solve_levels(problem)
-        assert report.objective is not None
-        assert report.bound is not None
-        if report.objective > 0:
-            report = replace(report, objective=1 / report.objective, bound=1 / report.bound)
-        return allocation(snapshot, share, report).check(snapshot)
+        return lowest(made.throughput(snapshot), _worth(snapshot))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,11 +70,9 @@ class AgnosticLas:
     Source: Gavel's max_min_fairness. Only the time y_i = sum_j x_ij matters, so there is a closed form:
     y_i = min(1, z w_i / s_i) with z as large as the devices allow, spread over the types as the devices
     are. That is the optimum with the largest second-lowest level, then third-lowest, and so on; its
-    objective is min(z, min_i s_i / w_i), bounded by sum N / sum w and by every s_i / w_i. If central, it
-    is instead the centre of the optima, as for ``Las``.
+    objective is min(z, min_i s_i / w_i), bounded by sum N / sum w and by every s_i / w_i.
     """
 
-    central: bool = False
     name: str = "las"
     heterogeneity_aware: bool = False
     space_sharing: bool = False
@@ -122,24 +80,11 @@ class AgnosticLas:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        if self.central:
-            ones = np.ones(len(snapshot.jobs))
-            problem = MaxMin(
-                job_class=snapshot.job_class,
-                rate=np.ones((len(ones), len(snapshot.slots))),
-                worth=snapshot.job_scale / snapshot.weight,
-                gain=ones,
-                scale=snapshot.job_scale.astype(np.float64),
-                accelerator_of_slot=snapshot.accelerator_of_slot,
-                capacity=snapshot.capacity,
-            )
-            share, report = solve(problem, central=True)
-            return allocation(snapshot, share, report).check(snapshot)
         return self._closed_form(snapshot)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The smallest time, times devices over weight."""
-        return _lowest(made.time(snapshot), snapshot.job_scale / snapshot.weight)
+        return lowest(made.time(snapshot), snapshot.job_scale / snapshot.weight)
 
     def _closed_form(self, snapshot: Snapshot) -> Allocation:
         capacity, total = snapshot.capacity, float(snapshot.capacity.sum())
@@ -168,7 +113,6 @@ class PackedLas:
     sharing; its release's max_min_fairness_packed.
     """
 
-    central: bool = False  # the middle of the optima, pairs at the programme's word
     name: str = "las_packed"
     heterogeneity_aware: bool = True
     space_sharing: bool = True
@@ -179,54 +123,86 @@ class PackedLas:
         problem = ShareProblem.of(snapshot, space_sharing=True)
         gain = gain_of(proportional_rate(snapshot))
         worth = gain * snapshot.job_scale / snapshot.weight
-        if self.central and (made := _at_analytic_centre(snapshot, problem, worth)) is not None:
-            return made.check(snapshot)
-        first = problem.classes.first
-        basis = () if snapshot.previous is None else snapshot.previous.report.basis
-        found = max_min(
-            problem, worth[first], gain[first], 0.0 if self.central else PAIR_PENALTY, basis
-        )
-        if not self.central:
-            single = replace(problem, colocated_rate=None)
-            plain = max_min(single, worth[first], gain[first], 0.0)
-            if found.level <= plain.level * (1 + RAISED):
-                made = Las().allocate(snapshot)
-                return replace(
-                    made, report=replace(made.report, bound=found.bound, basis=found.basis)
-                )
-        made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
-        report = SolveReport(
-            "optimal",
-            objective=_lowest(made.throughput(snapshot), worth),
-            bound=found.bound,
-            iterations=found.iterations,
-            warm=found.answer.warm,
-            basis=found.basis,
-        )
-        made = replace(made, report=report)
-        if not self.central and report.objective:
-            least = report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(worth)
+        first, basis = problem.classes.first, basis_of(snapshot)
+        found = max_min(problem, worth[first], gain[first], PAIR_PENALTY, basis)
+        plain = max_min(replace(problem, colocated_rate=None), worth[first], gain[first], 0.0)
+        if found.level <= plain.level * (1 + RAISED):
+            made = Las().allocate(snapshot)
+            return replace(made, report=replace(made.report, bound=found.bound, basis=found.basis))
+        made = packed_shares(snapshot, problem, found, worth)
+        if made.report.objective:
+            least = made.report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(worth)
             made = least_migration(snapshot, made, least, space_sharing=True)
         return made.check(snapshot)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The smallest normalised throughput."""
-        return _lowest(made.throughput(snapshot), _worth(snapshot))
+        return lowest(made.throughput(snapshot), _worth(snapshot))
 
 
-def _at_analytic_centre(
-    snapshot: Snapshot, problem: ShareProblem, worth: Floats
-) -> Allocation | None:
-    """The middle of the best shares of jobs alone and in pairs; None where it was not found."""
-    found = centre_with_pairs(snapshot, snapshot.solo_rate, True, worth)
-    if found is None:
-        return None
-    made, first = shares_of_centre(snapshot, found), problem.classes.first
-    bound = max_min_bound(
-        problem, worth[first], found.value[first], found.time_price[first], found.device_price
+def basis_of(snapshot: Snapshot) -> tuple[bytes, ...]:
+    """The basis of the report in force, or nothing."""
+    return () if snapshot.previous is None else snapshot.previous.report.basis
+
+
+def las_problem(snapshot: Snapshot) -> MaxMin:
+    """The programme of ``Las``."""
+    gain = gain_of(proportional_rate(snapshot))
+    scale = snapshot.job_scale.astype(np.float64)
+    return MaxMin(
+        job_class=snapshot.job_class,
+        rate=snapshot.solo_rate,
+        worth=gain * scale / snapshot.weight,
+        gain=gain,
+        scale=scale,
+        accelerator_of_slot=snapshot.accelerator_of_slot,
+        capacity=snapshot.capacity,
     )
-    objective = _lowest(made.throughput(snapshot), worth)
-    return replace(made, report=SolveReport("optimal", objective, bound))
+
+
+def has_many_rates(problem: MaxMin) -> bool:
+    """Does the simplex method take too long, or are hardly two jobs alike?"""
+    distinct_rates = 2 * len(problem.classes.id) > len(problem.job_class)
+    most = MIN_CLASSES if distinct_rates else MAX_EXACT_RATES
+    return bool(np.count_nonzero(problem.class_worth) > most)
+
+
+def las_by_jobs(snapshot: Snapshot) -> Allocation:
+    """The shares of ``Las`` as the least time theta = 1 / level in which each job meets its need."""
+    scale = snapshot.job_scale.astype(np.float64)
+    need = snapshot.weight * proportional_rate(snapshot) / scale
+    problem = Levels(
+        job_type=snapshot.job_class,
+        rate=snapshot.solo_rate,
+        scale=snapshot.job_scale,
+        accelerator_of_slot=snapshot.accelerator_of_slot,
+        capacity=snapshot.capacity,
+        steps=need,
+        age=np.zeros_like(need),
+        isolated=np.ones_like(need),
+    )
+    share, report = solve_levels(problem)
+    assert report.objective is not None
+    assert report.bound is not None
+    if report.objective > 0:
+        report = replace(report, objective=1 / report.objective, bound=1 / report.bound)
+    return allocation(snapshot, share, report).check(snapshot)
+
+
+def packed_shares(
+    snapshot: Snapshot, problem: ShareProblem, found: LevelSolution, worth: Floats
+) -> Allocation:
+    """The shares of jobs and pairs that were found, with their report. worth: (jobs,)."""
+    made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
+    report = SolveReport(
+        "optimal",
+        objective=lowest(made.throughput(snapshot), worth),
+        bound=found.bound,
+        iterations=found.iterations,
+        warm=found.answer.warm,
+        basis=found.basis,
+    )
+    return replace(made, report=report)
 
 
 def _worth(snapshot: Snapshot) -> Floats:
@@ -234,7 +210,7 @@ def _worth(snapshot: Snapshot) -> Floats:
     return gain_of(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
 
 
-def _lowest(amount: Floats, worth: Floats) -> float:
+def lowest(amount: Floats, worth: Floats) -> float:
     """The smallest amount times worth, of jobs that are worth something; 0 where there is none."""
     return float((amount * worth).min(where=worth > 0, initial=np.inf)) if worth.any() else 0.0
 

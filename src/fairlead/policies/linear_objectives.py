@@ -1,6 +1,8 @@
 """What the policies with linear objectives have in common: deadlines, certificates, pairs where they pay."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,7 +15,6 @@ from fairlead.policies.solve.linear_objectives import (
     JobRates,
     Needs,
     largest_sum,
-    sum_at_centre,
     sum_bound,
 )
 from fairlead.policies.solve.program import ShareProblem
@@ -22,6 +23,9 @@ RAISED = 1e-6  # pairs must better the objective by this much, relative
 NOTHING_LATE = 1e-7  # a lateness below this is the solver's tolerance
 MET = 1e-5  # a deadline is met at this much less than the throughput that it asks for, relative
 
+# (classes, slots) shares of a problem with values (classes, slots) and needs; None = not found
+Interior: TypeAlias = Callable[[ShareProblem, Floats, Needs], Floats | None]
+
 
 def largest(
     snapshot: Snapshot,
@@ -29,33 +33,34 @@ def largest(
     per_step: Floats,
     problem: ShareProblem,
     needs: Needs,
-    central: bool = False,
+    interior: Interior | None = None,
 ) -> Allocation:
     """max sum_i worth_i sum_j per_step_j T_ij x_ij with the needs met but for their lateness.
 
-    worth: (jobs,) the same for all jobs of a class; per_step: (slots,). central: the middle of the optima,
-    as Gavel's interior-point solver has it, where there are no pairs and all needs can be met.
+    worth: (jobs,) the same for all jobs of a class; per_step: (slots,). interior: what to
+    have instead of the shares at which the simplex method ends, where there are no pairs and all needs can
+    be met.
     """
     value = worth[problem.classes.first][:, None] * per_step
     previous = () if snapshot.previous is None else snapshot.previous.report.basis
     best = largest_sum(problem, value, needs, previous)
     made = by_class(snapshot, problem, best.answer, SolveReport("optimal"))
-    if central and problem.colocated_rate is None and needs.shortfall < NOTHING_LATE:
-        middle = sum_at_centre(problem, value, needs)
-        if middle is not None:
-            made = allocation(snapshot, middle[problem.classes.of], made.report)
+    if interior and problem.colocated_rate is None and needs.shortfall < NOTHING_LATE:
+        inner = interior(problem, value, needs)
+        if inner is not None:
+            made = allocation(snapshot, inner[problem.classes.of], made.report)
     objective = float(worth @ made.throughput(worth_more(snapshot, per_step)))
     jobs = (
         JobRates(snapshot.solo_rate, snapshot.job_scale) if problem.colocated_rate is None else None
     )
     report = SolveReport(
         "optimal",
-        objective,
-        sum_bound(problem, value, needs, best.prices, jobs),
-        excess(snapshot, made),
-        best.answer.iterations,
-        best.answer.warm,
-        best.answer.basis,
+        objective=objective,
+        bound=sum_bound(problem, value, needs, best.prices, jobs),
+        violation=excess(snapshot, made),
+        iterations=best.answer.iterations,
+        warm=best.answer.warm,
+        basis=best.answer.basis,
     )
     return replace(made, report=report).check(snapshot)
 

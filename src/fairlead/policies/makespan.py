@@ -9,7 +9,6 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.parametric_level import (
     Requirements,
     agnostic_rate,
-    parametric_level,
     parametric_pairs,
     parametric_singles,
 )
@@ -22,11 +21,10 @@ class Makespan:
     n_i steps left, T_ij rate of job i on slot type j. The objective is the makespan in seconds if shares
     stayed as they are. Gavel's release bisects it to 5 %; this is exact. Among the optima, the one with
     the largest total of sum_j T_ij x_ij / p_i, p_i the rate under proportional shares. A job that can run
-    nowhere, or has no steps left, gets nothing and has no say. Source: Gavel (OSDI'20), makespan; spec
-    (c) min_total_duration_perf.
+    nowhere, or has no steps left, gets nothing and has no say. Source: Gavel (OSDI'20), makespan; its
+    release's min_total_duration_perf.
     """
 
-    central: bool = False  # the middle of the optima, as an interior-point solver has it
     name: str = "makespan_aware"
     heterogeneity_aware: bool = True
     space_sharing: bool = False
@@ -34,12 +32,11 @@ class Makespan:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.parametric_level``)."""
-        middle = parametric_level if self.central else None
-        return parametric_singles(snapshot, None, _requirements(snapshot), middle)
+        return parametric_singles(snapshot, None, requirements(snapshot))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The makespan in seconds."""
-        return _requirements(snapshot).measure(snapshot, made)
+        return requirements(snapshot).measure(snapshot, made)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,14 +56,13 @@ class AgnosticMakespan:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        middle = parametric_level if self.reference else None
         rate = agnostic_rate(snapshot, self.reference)
-        return parametric_singles(snapshot, rate, _requirements(snapshot), middle)
+        return parametric_singles(snapshot, rate, requirements(snapshot))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The makespan in seconds."""
         rate = agnostic_rate(snapshot, self.reference)
-        return _requirements(snapshot).measure_agnostic(snapshot, made, rate)
+        return requirements(snapshot).measure_agnostic(snapshot, made, rate)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +73,6 @@ class PackedMakespan:
     used only where they shorten the makespan. Source: Gavel's min_total_duration_packed.
     """
 
-    central: bool = False  # the middle of the optima, as an interior-point solver has it
     name: str = "makespan_packed"
     heterogeneity_aware: bool = True
     space_sharing: bool = True
@@ -85,14 +80,14 @@ class PackedMakespan:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
-        middle = parametric_level if self.central else None
-        return parametric_pairs(snapshot, _requirements(snapshot), middle)
+        return parametric_pairs(snapshot, requirements(snapshot))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The makespan in seconds."""
-        return _requirements(snapshot).measure(snapshot, made)
+        return requirements(snapshot).measure(snapshot, made)
 
 
-def _requirements(snapshot: Snapshot) -> Requirements:
+def requirements(snapshot: Snapshot) -> Requirements:
+    """The steps left in time 1."""
     jobs = len(snapshot.jobs)
     return Requirements(snapshot.steps_left, np.zeros(jobs), np.ones(jobs))

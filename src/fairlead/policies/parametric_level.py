@@ -13,7 +13,6 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
     by_class,
-    central_allocation,
 )
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
 from fairlead.policies.solve.parametric_level import Levels, solve_level
@@ -64,7 +63,7 @@ def parametric_singles(
     interior: "Interior | None" = None,
 ) -> Allocation:
     """The best shares of jobs alone; agnostic: (jobs, slots) rates in place of the jobs' own; interior:
-    the shares in the middle."""
+    what to have instead of the shares at which the simplex method ends."""
     rate = snapshot.solo_rate if agnostic is None else agnostic
     problem = Levels(
         job_type=snapshot.job_type,
@@ -129,18 +128,6 @@ def parametric_pairs(
 Interior: TypeAlias = Callable[
     [Snapshot, Floats, bool, Requirements, float | None], Allocation | None
 ]
-
-
-def parametric_level(
-    snapshot: Snapshot, rate: Floats, space_sharing: bool, need: Requirements, level: float | None
-) -> Allocation | None:
-    """The middle of the shares that reach the level, if there is one and it was found."""
-    return central_allocation(snapshot, rate, space_sharing, _worth(need, level)) if level else None
-
-
-def _worth(need: Requirements, level: float) -> Floats:
-    """(jobs,) 1 / required rate, 0 for jobs that have no steps left."""
-    return gain_of(need.rate(level))
 
 
 def agnostic_rate(snapshot: Snapshot, reference: str) -> Floats:

@@ -7,10 +7,9 @@ group ``fairlead.policies`` whose name is the policy's and whose value is a ``Ma
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeAlias
 
 from fairlead.errors import ConfigError
 from fairlead.model.plan import Planner, Policy
@@ -23,13 +22,13 @@ from fairlead.policies.cost import (
     ThroughputPerCost,
     ThroughputPerCostSlo,
 )
-from fairlead.policies.entities import Entities, read_entities
+from fairlead.policies.entities import requested_entities
 from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
 from fairlead.policies.fifo_packed import FifoPacked
 from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, PackedFinishTime
 from fairlead.policies.gandiva import Gandiva
 from fairlead.policies.gandiva_fair import GandivaFair
-from fairlead.policies.gavel_reference.allox import ReleasedAlloX
+from fairlead.policies.gavel_reference import makers as gavel_reference
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.las import AgnosticLas, Las, PackedLas
 from fairlead.policies.makespan import AgnosticMakespan, Makespan, PackedMakespan
@@ -38,8 +37,10 @@ from fairlead.policies.partition import Partition
 from fairlead.policies.proportional import Proportional
 from fairlead.policies.python_random_stream import PythonRandomStream
 from fairlead.policies.recorded_rounds import load_rounds
+from fairlead.policies.request import Maker, PolicyRequest
 from fairlead.policies.shockwave.options import read_options
 from fairlead.policies.shockwave.planner import Shockwave
+from fairlead.policies.shockwave_reference import makers as shockwave_reference
 from fairlead.policies.shortest_job import ShortestJobFirst, ShortestRemainingTimeFirst
 from fairlead.policies.simple_share import SimpleShare
 from fairlead.policies.tiresias import Tiresias
@@ -55,23 +56,11 @@ from fairlead.policies.water_filling import (
 )
 
 GROUP = "fairlead.policies"
-RELEASE_REFERENCE = "v100"  # whose rates the release's agnostic policies take for all types
-SHOCKWAVE = "shockwave"  # the profile that wants policies as Shockwave's release has them
-AS_RELEASED = frozenset(
-    ("gavel", SHOCKWAVE)
-)  # as Gavel's release has them, where that does not differ
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyRequest:
-    """What a policy is made from: ``NAME[:ARG]``, the run's seed, the mechanism's profile."""
-
-    argument: str | None
-    seed: int
-    profile: str
-
-
-Maker: TypeAlias = Callable[[PolicyRequest], Policy | Planner]
+# profile -> name of a policy -> how to make it as the release has it that the profile imitates
+RELEASES: dict[str, Mapping[str, Maker]] = {
+    "gavel": gavel_reference.MAKERS,
+    "shockwave": shockwave_reference.MAKERS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,43 +85,8 @@ class PolicyDescription:
     source: str  # the package that it comes from
 
 
-def _fifo(request: PolicyRequest) -> Policy | Planner:
-    return (
-        FifoShares(seed=request.seed)
-        if request.profile in AS_RELEASED
-        else FifoPlanner(request.seed, False)
-    )
-
-
-def _fifo_aware(request: PolicyRequest) -> Policy | Planner:
-    return FifoAwareShares() if request.profile in AS_RELEASED else FifoPlanner(request.seed, True)
-
-
-def _las_aware(request: PolicyRequest) -> Policy:
-    return Las(central=request.profile in AS_RELEASED)
-
-
-def _finish_time(request: PolicyRequest) -> Policy:
-    gavel = request.profile in AS_RELEASED
-    return AgnosticFinishTime(weighted=not gavel, reference=RELEASE_REFERENCE if gavel else "")
-
-
-def _makespan(request: PolicyRequest) -> Policy:
-    return AgnosticMakespan(reference=RELEASE_REFERENCE if request.profile in AS_RELEASED else "")
-
-
-def _fifo_packed(request: PolicyRequest) -> Policy:
-    return FifoPacked(forgets_head=request.profile in AS_RELEASED)
-
-
 def _tiresias(request: PolicyRequest) -> Planner:
     return Tiresias.of(request.argument, request.seed)
-
-
-def _allox(request: PolicyRequest) -> Policy:
-    if request.profile == SHOCKWAVE:
-        return ReleasedAlloX(alpha=AlloX.of(request.argument or "0.2").alpha)
-    return AlloX.of(request.argument, as_released=request.profile in AS_RELEASED)
 
 
 def _gandiva(request: PolicyRequest) -> Policy:
@@ -154,92 +108,78 @@ def _partition(request: PolicyRequest) -> Policy:
     return Partition.of(parts, inner, request.seed)
 
 
-def _water_filling(make_policy: Callable[[Entities, bool], Policy]) -> Maker:
-    """Entities are read from the file that the argument names. make_policy: of the entities, and whether
-    policies are to be as released."""
-
-    def make_(request: PolicyRequest) -> Policy:
-        if request.argument == "":
-            raise ConfigError(
-                "water_filling: needs the name of a TOML file behind the colon, or no colon"
-            )
-        entities = Entities() if request.argument is None else read_entities(request.argument)
-        return make_policy(entities, request.profile in AS_RELEASED)
-
-    return make_
-
-
 def _recorded(request: PolicyRequest) -> Policy | Planner:
     assert request.argument is not None
     return load_rounds(request.argument) or recorded.load(request.argument)
 
 
-def _gandiva_fair(request: PolicyRequest) -> Policy:
-    return SimpleShare() if request.profile == SHOCKWAVE else GandivaFair()
-
-
 BUILT_IN = (
     Entry("isolated", (), lambda _: Isolated(), Isolated),
     Entry("proportional", (), lambda _: Proportional(), Proportional),
-    Entry("fifo", (), _fifo, FifoShares),
-    Entry("fifo_aware", ("fifo_perf",), _fifo_aware, FifoAwareShares),
+    Entry("fifo", (), lambda request: FifoPlanner(request.seed, False), FifoShares),
+    Entry(
+        "fifo_aware",
+        ("fifo_perf",),
+        lambda request: FifoPlanner(request.seed, True),
+        FifoAwareShares,
+    ),
     Entry(
         "las",
         ("max_min_fairness", "gavel_las"),
-        lambda request: AgnosticLas(central=request.profile in AS_RELEASED),
+        lambda _: AgnosticLas(),
         AgnosticLas,
     ),
-    Entry("las_aware", ("max_min_fairness_perf",), _las_aware, Las),
+    Entry("las_aware", ("max_min_fairness_perf",), lambda _: Las(), Las),
     Entry(
         "las_packed",
         ("max_min_fairness_packed",),
-        lambda request: PackedLas(central=request.profile in AS_RELEASED),
+        lambda _: PackedLas(),
         PackedLas,
     ),
-    Entry("makespan", ("min_total_duration", "ossp"), _makespan, AgnosticMakespan),
+    Entry(
+        "makespan", ("min_total_duration", "ossp"), lambda _: AgnosticMakespan(), AgnosticMakespan
+    ),
     Entry(
         "makespan_aware",
         ("min_total_duration_perf",),
-        lambda request: Makespan(central=request.profile in AS_RELEASED),
+        lambda _: Makespan(),
         Makespan,
     ),
     Entry(
         "makespan_packed",
         ("min_total_duration_packed",),
-        lambda request: PackedMakespan(central=request.profile in AS_RELEASED),
+        lambda _: PackedMakespan(),
         PackedMakespan,
     ),
-    Entry("finish_time", ("finish_time_fairness",), _finish_time, AgnosticFinishTime),
+    Entry(
+        "finish_time", ("finish_time_fairness",), lambda _: AgnosticFinishTime(), AgnosticFinishTime
+    ),
     Entry(
         "finish_time_aware",
         ("finish_time_fairness_perf", "themis"),
-        lambda request: FinishTime(
-            weighted=request.profile not in AS_RELEASED, central=request.profile in AS_RELEASED
-        ),
+        lambda _: FinishTime(),
         FinishTime,
     ),
     Entry(
         "finish_time_packed",
         ("finish_time_fairness_packed",),
-        lambda request: PackedFinishTime(
-            weighted=request.profile not in AS_RELEASED, central=request.profile in AS_RELEASED
-        ),
+        lambda _: PackedFinishTime(),
         PackedFinishTime,
     ),
-    Entry("fifo_packed", (), _fifo_packed, FifoPacked),
+    Entry("fifo_packed", (), lambda _: FifoPacked(), FifoPacked),
     Entry("shortest_job_first", ("sjf",), lambda _: ShortestJobFirst(), ShortestJobFirst),
     Entry("srtf", (), lambda _: ShortestRemainingTimeFirst(), ShortestRemainingTimeFirst),
     Entry("tiresias", (), _tiresias, Tiresias, "[S,...,promote=K]"),
-    Entry("allox", ("allox_alpha",), _allox, AlloX, "[ALPHA]"),
+    Entry("allox", ("allox_alpha",), lambda request: AlloX.of(request.argument), AlloX, "[ALPHA]"),
     Entry("gandiva", ("gandiva_packing",), _gandiva, Gandiva),
-    Entry("gandiva_fair", (), _gandiva_fair, GandivaFair),
+    Entry("gandiva_fair", (), lambda _: GandivaFair(), GandivaFair),
     Entry(
         "isolated_plus", (), lambda _: SimpleShare(strict=True, name="isolated_plus"), SimpleShare
     ),
     Entry(
         "total_throughput",
         ("max_sum_throughput_perf", "mst"),
-        lambda request: TotalThroughput(central=request.profile in AS_RELEASED),
+        lambda _: TotalThroughput(),
         TotalThroughput,
     ),
     Entry(
@@ -254,19 +194,19 @@ BUILT_IN = (
     Entry(
         "throughput_per_cost",
         ("max_sum_throughput_normalized_by_cost_perf",),
-        lambda request: ThroughputPerCost(central=request.profile in AS_RELEASED),
+        lambda _: ThroughputPerCost(),
         ThroughputPerCost,
     ),
     Entry(
         "throughput_per_cost_slo",
         ("max_sum_throughput_normalized_by_cost_perf_SLOs",),
-        lambda request: ThroughputPerCostSlo(all_or_none=request.profile in AS_RELEASED),
+        lambda _: ThroughputPerCostSlo(),
         ThroughputPerCostSlo,
     ),
     Entry(
         "throughput_per_cost_packed_slo",
         ("max_sum_throughput_normalized_by_cost_packed_SLOs",),
-        lambda request: PackedThroughputPerCostSlo(all_or_none=request.profile in AS_RELEASED),
+        lambda _: PackedThroughputPerCostSlo(),
         PackedThroughputPerCostSlo,
     ),
     Entry("min_cost", (), lambda _: MinCost(), MinCost),
@@ -275,34 +215,28 @@ BUILT_IN = (
     Entry(
         "strategy_proof",
         ("max_min_fairness_strategy_proof_perf", "strategy_proof_perf"),
-        lambda request: StrategyProof(weighted=request.profile not in AS_RELEASED),
+        lambda _: StrategyProof(),
         StrategyProof,
     ),
     Entry("partition", (), _partition, Partition, "K:POLICY"),
     Entry(
         "water_filling",
         ("max_min_fairness_water_filling",),
-        _water_filling(
-            lambda entities, released: AgnosticWaterFilling(entities=entities, central=released)
-        ),
+        lambda request: AgnosticWaterFilling(entities=requested_entities(request.argument)),
         AgnosticWaterFilling,
         "[ENTITIES.toml]",
     ),
     Entry(
         "water_filling_aware",
         ("max_min_fairness_water_filling_perf",),
-        _water_filling(
-            lambda entities, released: WaterFilling(entities=entities, central=released)
-        ),
+        lambda request: WaterFilling(entities=requested_entities(request.argument)),
         WaterFilling,
         "[ENTITIES.toml]",
     ),
     Entry(
         "water_filling_packed",
         ("max_min_fairness_water_filling_packed",),
-        _water_filling(
-            lambda entities, released: PackedWaterFilling(entities=entities, always=released)
-        ),
+        lambda request: PackedWaterFilling(entities=requested_entities(request.argument)),
         PackedWaterFilling,
         "[ENTITIES.toml]",
     ),
@@ -324,7 +258,7 @@ def make(spec: str, *, seed: int, profile: str) -> Policy | Planner:
     for entry in BUILT_IN:
         if name == entry.name or name in entry.aliases:
             _check_argument(spec, entry, request)
-            return entry.make(request)
+            return RELEASES.get(profile, {}).get(entry.name, entry.make)(request)
     for point in _plugins():
         if point.name == name:
             return _from_plugin(point, request)

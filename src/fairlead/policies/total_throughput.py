@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.linear_objectives import largest, pairs_where_they_pay
+from fairlead.policies.linear_objectives import Interior, largest, pairs_where_they_pay
 from fairlead.policies.solve.linear_objectives import Needs
 from fairlead.policies.solve.program import ShareProblem
 
@@ -17,12 +17,10 @@ class TotalThroughput:
     """max_x sum_ij T_ij x_ij   s.t.  time of each job, devices of each type.
 
     T_ij rate of job i on slot type j. Steps of different models are added up, so models with short steps
-    win everything; see ``NormalisedThroughput``. Weights do not count. If central, the shares in the middle
-    of the optima, as Gavel's interior-point solver has them. Source: Gavel's release,
+    win everything; see ``NormalisedThroughput``. Weights do not count. Source: Gavel's release,
     max_sum_throughput_perf.
     """
 
-    central: bool = False
     name: str = "total_throughput"
     heterogeneity_aware: bool = True
     space_sharing: bool = False
@@ -30,9 +28,7 @@ class TotalThroughput:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return _total(
-            snapshot, np.ones(len(snapshot.jobs)), space_sharing=False, central=self.central
-        )
+        return total(snapshot, np.ones(len(snapshot.jobs)), space_sharing=False)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s of all jobs."""
@@ -55,7 +51,7 @@ class NormalisedThroughput:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return _total(snapshot, _per_fastest(snapshot), space_sharing=False)
+        return total(snapshot, _per_fastest(snapshot), space_sharing=False)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Jobs at full speed that do as much."""
@@ -79,8 +75,8 @@ class PackedThroughput:
         """The shares, certified."""
         worth = np.ones(len(snapshot.jobs))
         return pairs_where_they_pay(
-            _total(snapshot, worth, space_sharing=False),
-            _total(snapshot, worth, space_sharing=True),
+            total(snapshot, worth, space_sharing=False),
+            total(snapshot, worth, space_sharing=True),
         )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -95,11 +91,12 @@ def _per_fastest(snapshot: Snapshot) -> Floats:
     return np.asarray(np.divide(1.0, best, out=np.zeros_like(best), where=best > 0))
 
 
-def _total(
-    snapshot: Snapshot, worth: Floats, space_sharing: bool, central: bool = False
+def total(
+    snapshot: Snapshot, worth: Floats, space_sharing: bool, interior: Interior | None = None
 ) -> Allocation:
+    """The largest sum of throughputs times worth, (jobs,)."""
     problem, each = (
         ShareProblem.of(snapshot, space_sharing=space_sharing),
         np.ones(len(snapshot.slots)),
     )
-    return largest(snapshot, worth, each, problem, Needs.none(problem), central)
+    return largest(snapshot, worth, each, problem, Needs.none(problem), interior)

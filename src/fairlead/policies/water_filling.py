@@ -1,5 +1,6 @@
 """Water filling: max-min fairness for everybody, not only for the worst off; flat or by entities."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,13 +30,9 @@ from fairlead.policies.solve.water_filling import (
     PriceCut,
     Rows,
     Supply,
-    centre_problem,
     fill,
     measure,
 )
-
-MAX_CENTRED_RATES = 2000  # job types times slot types up to which the simplex method is used
-CENTRED = 1e-7  # the centre must have the heights to this, relatively
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +42,7 @@ class WaterFilling:
     The smallest level of a job is as large as can be, then the second smallest, and so on: all rise
     together, those that cannot rise any more stop, and the rest goes on until nothing rises. T_ij rate of
     job i on slot type j, p_i = sum_j T_ij N_j / sum_j N_j, s_i its devices, w_i its weight. The levels are
-    unique, and with them every job's throughput; if central, the shares are the middle of those that give
-    the levels, as Gavel's interior-point solver has them.
+    unique, and with them every job's throughput.
 
     With entities the levels rise at the pace of their weights: an entity's weight goes to all of its
     children that can still rise, in proportion to theirs (fairness), or to the first of them in order
@@ -57,7 +53,6 @@ class WaterFilling:
     """
 
     entities: Entities = field(default_factory=Entities)
-    central: bool = False
     name: str = "water_filling_aware"
     heterogeneity_aware: bool = True
     space_sharing: bool = False
@@ -81,10 +76,14 @@ class WaterFilling:
             warm=oracle.warm,
             basis=(*oracle.basis, prices),
         )
-        filling = _Filling(snapshot=snapshot, table=table, jobs=jobs, rows=rows, filled=filled)
-        if self.central and (found := filling.at_analytic_centre(report)) is not None:
-            return found
-        return filling.allocation(oracle.shares(), report)
+        filling = Filling(snapshot=snapshot, table=table, jobs=jobs, rows=rows, filled=filled)
+        return self.chosen(filling, oracle.shares, report)
+
+    def chosen(
+        self, filling: "Filling", shares: Callable[[], Floats], report: SolveReport
+    ) -> Allocation:
+        """Those of the shares with these levels that the simplex method ends at."""
+        return filling.allocation(shares(), report)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,11 +93,10 @@ class AgnosticWaterFilling:
     WaterFilling with every rate 1, entities and fifo included: accelerator types are taken for equal, one
     where a job cannot run included. Only the time y_i = sum_j x_ij matters, so there is one resource, all
     devices, and the levels rise until it is used up; the shares are spread over the types as the devices
-    are. If central, they are the middle of all that give the same times. Source: Gavel's water_filling.
+    are. Source: Gavel's water_filling.
     """
 
     entities: Entities = field(default_factory=Entities)
-    central: bool = False
     name: str = "water_filling"
     heterogeneity_aware: bool = False
     space_sharing: bool = False
@@ -116,10 +114,12 @@ class AgnosticWaterFilling:
         supply = Supply(count, total)
         filled = fill(rows, supply, [supply])
         report = SolveReport("closed-form")
-        filling = _Filling(snapshot=snapshot, table=table, jobs=jobs, rows=rows, filled=filled)
-        if self.central and (found := filling.at_analytic_centre(report)) is not None:
-            return found
+        filling = Filling(snapshot=snapshot, table=table, jobs=jobs, rows=rows, filled=filled)
         share = by_slot(snapshot, np.outer(filled.height / rows.cap, capacity / total))
+        return self.chosen(filling, share, report)
+
+    def chosen(self, filling: "Filling", share: Floats, report: SolveReport) -> Allocation:
+        """Those of the shares with these times that are spread as the devices are."""
         return filling.allocation(share, report)
 
 
@@ -254,7 +254,7 @@ class _Table:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Filling:
+class Filling:
     """A problem by rows, and the heights that solve it."""
 
     snapshot: Snapshot
@@ -283,12 +283,6 @@ class _Filling:
         seen = measure(jobs, single, table.weight)
         report = table.report(report, self.rows, self.filled, seen)
         return allocation(snapshot, expanded, report).check(snapshot)
-
-    def at_analytic_centre(self, report: SolveReport) -> Allocation | None:
-        """The analytic centre of all shares that give the heights; None where it was not found precisely."""
-        share, steps = centre_problem(self.jobs, self.filled.height)
-        found = self.allocation(share, replace(report, iterations=report.iterations + steps))
-        return found if found.report.gap is not None and found.report.gap <= CENTRED else None
 
 
 def _known(jobs: FillJobs, previous: tuple[bytes, ...]) -> list[PriceCut]:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.model.allocation import SolveReport
 from fairlead.model.arrays import Floats
-from fairlead.policies.solve.max_min import MaxMin, solve
+from fairlead.policies.solve.max_min import MaxMin, analytic_centre_of, solve
 
 PURITY = """
 import json, sys
@@ -45,9 +46,16 @@ def random_problem(seed: int, jobs: int = 60, classes: int = 15, types: int = 3)
     )
 
 
+def shares_of(
+    problem: MaxMin, central: bool, basis: tuple[bytes, ...] = ()
+) -> tuple[Floats, SolveReport]:
+    """At the analytic centre, if it is wanted and found."""
+    return (analytic_centre_of(problem) if central else None) or solve(problem, basis)
+
+
 def bits(problem: MaxMin, central: bool, basis: tuple[bytes, ...] = ()) -> str:
     """A digest of everything that a solve gives back."""
-    share, report = solve(problem, basis, bool(central))
+    share, report = shares_of(problem, central, basis)
     digest = hashlib.sha256(share.tobytes() + b"".join(report.basis))
     digest.update(repr((report.objective, report.bound, report.iterations)).encode())
     return digest.hexdigest()
@@ -63,7 +71,7 @@ def feasible(problem: MaxMin, share: Floats) -> None:
 @settings(max_examples=60, deadline=None)
 def test_the_certificate_holds_and_is_tight(seed: int, central: bool) -> None:
     problem = random_problem(seed, jobs=20 + seed % 200, classes=1 + seed % 30, types=1 + seed % 4)
-    share, report = solve(problem, central=central)
+    share, report = shares_of(problem, central)
     feasible(problem, share)
     assert report.objective is not None
     assert report.bound is not None
@@ -110,7 +118,7 @@ def test_the_centre_treats_equal_types_equally(central: bool) -> None:
         accelerator_of_slot=np.arange(2),
         capacity=np.array([1.0, 1.0]),
     )
-    share, report = solve(problem, central=central)
+    share, report = shares_of(problem, central)
     assert report.objective == pytest.approx(0.5, rel=1e-6)
     if central:
         assert share == pytest.approx(np.full((4, 2), 0.25), rel=1e-4)
@@ -131,7 +139,7 @@ def test_a_job_that_can_run_nowhere_gets_nothing_and_holds_nobody_down() -> None
 @pytest.mark.parametrize("central", [False, True])
 def test_with_no_devices_nobody_runs(central: bool) -> None:
     problem = replace(random_problem(6), capacity=np.zeros(3))
-    share, report = solve(problem, central=central)
+    share, report = shares_of(problem, central)
     assert not share.any()
     assert report.objective == 0.0
 
@@ -139,7 +147,7 @@ def test_with_no_devices_nobody_runs(central: bool) -> None:
 @pytest.mark.parametrize("central", [False, True])
 def test_a_type_without_devices_is_not_used(central: bool) -> None:
     problem = replace(random_problem(6), capacity=np.array([3.0, 0.0, 5.0]))
-    share, report = solve(problem, central=central)
+    share, report = shares_of(problem, central)
     assert not share[:, 1].any()
     feasible(problem, share)
     assert report.gap is not None
@@ -194,7 +202,7 @@ def test_the_same_problem_gives_the_same_bits_whatever_was_solved_before() -> No
     basis = solve(random_problem(11))[1].basis
     before = [bits(problem, False), bits(problem, False, basis), bits(problem, True)]
     for seed in range(20):
-        solve(random_problem(seed, jobs=30 + 7 * seed), basis, central=seed % 2 == 0)
+        shares_of(random_problem(seed, jobs=30 + 7 * seed), seed % 2 == 0, basis)
     assert [bits(problem, False), bits(problem, False, basis), bits(problem, True)] == before
 
 

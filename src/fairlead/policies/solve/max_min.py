@@ -83,18 +83,8 @@ class MaxMin:
         return float(min(1.0, max(1.0, self.capacity.sum()) / max(1.0, self.class_devices.sum())))
 
 
-def solve(
-    problem: MaxMin, previous: tuple[bytes, ...] = (), central: bool = False
-) -> tuple[Floats, SolveReport]:
-    """(jobs, slots) shares and their report. previous: the basis of an earlier report, or nothing.
-
-    central: instead of the second phase, the centre of the best shares
-    (``fairlead.policies.solve.interior_point``).
-    """
-    if central:
-        found = analytic_centre_of(problem)
-        if found is not None:
-            return found
+def solve(problem: MaxMin, previous: tuple[bytes, ...] = ()) -> tuple[Floats, SolveReport]:
+    """(jobs, slots) shares and their report. previous: the basis of an earlier report, or nothing."""
     model = HighsModel(_program(problem))
     warm = model.load(_unpack(previous, problem))
     first = model.maximise()
@@ -110,7 +100,8 @@ def solve(
 
 
 def analytic_centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
-    """The centre of the best shares, or None where it was not found to six digits."""
+    """(jobs, slots) the analytic centre of the best shares (``fairlead.policies.solve.interior_point``) and
+    its report; None where it was not found to seven digits."""
     some: Bools = problem.class_worth.max(axis=1, initial=0.0) > 0
     usable = problem.usable
     by_class = np.zeros(problem.class_worth.shape)

@@ -10,7 +10,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
-from fairlead.policies.gavel_reference.allox import ReleasedAlloX
+from fairlead.policies.shockwave_reference.allox import ReleasedAlloX
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 
 

@@ -1,0 +1,95 @@
+"""Least attained service as Gavel's release answers: the analytic centre of the optima."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.arrays import Floats
+from fairlead.model.rates import gain_of, proportional_rate
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.common import allocation
+from fairlead.policies.gavel_reference.centre import (
+    centre_with_pairs,
+    max_min_at_centre,
+    shares_of_centre,
+)
+from fairlead.policies.las import (
+    AgnosticLas,
+    Las,
+    PackedLas,
+    basis_of,
+    has_many_rates,
+    las_by_jobs,
+    las_problem,
+    lowest,
+    packed_shares,
+)
+from fairlead.policies.solve.max_min import MaxMin
+from fairlead.policies.solve.program import ShareProblem
+from fairlead.policies.solve.space_sharing import max_min, max_min_bound
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReleasedLas(Las):
+    """``Las`` at the analytic centre of the optima, where the release's interior-point solver ends."""
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        problem = las_problem(snapshot)
+        if has_many_rates(problem):
+            return las_by_jobs(snapshot)
+        share, report = max_min_at_centre(problem, basis_of(snapshot))
+        return allocation(snapshot, share, report).check(snapshot)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReleasedAgnosticLas(AgnosticLas):
+    """``AgnosticLas`` at the analytic centre of the optima."""
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        ones = np.ones(len(snapshot.jobs))
+        problem = MaxMin(
+            job_class=snapshot.job_class,
+            rate=np.ones((len(ones), len(snapshot.slots))),
+            worth=snapshot.job_scale / snapshot.weight,
+            gain=ones,
+            scale=snapshot.job_scale.astype(np.float64),
+            accelerator_of_slot=snapshot.accelerator_of_slot,
+            capacity=snapshot.capacity,
+        )
+        share, report = max_min_at_centre(problem)
+        return allocation(snapshot, share, report).check(snapshot)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReleasedPackedLas(PackedLas):
+    """``PackedLas`` at the analytic centre of the optima, with pairs wherever the programme has them."""
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """The shares, certified."""
+        problem = ShareProblem.of(snapshot, space_sharing=True)
+        gain = gain_of(proportional_rate(snapshot))
+        worth = gain * snapshot.job_scale / snapshot.weight
+        made = _packed_at_centre(snapshot, problem, worth)
+        if made is None:
+            first = problem.classes.first
+            found = max_min(problem, worth[first], gain[first], 0.0, basis_of(snapshot))
+            made = packed_shares(snapshot, problem, found, worth)
+        return made.check(snapshot)
+
+
+def _packed_at_centre(
+    snapshot: Snapshot, problem: ShareProblem, worth: Floats
+) -> Allocation | None:
+    """The analytic centre of the best shares of jobs alone and in pairs; None where it was not found."""
+    found = centre_with_pairs(snapshot, snapshot.solo_rate, True, worth)
+    if found is None:
+        return None
+    made, first = shares_of_centre(snapshot, found), problem.classes.first
+    bound = max_min_bound(
+        problem, worth[first], found.value[first], found.time_price[first], found.device_price
+    )
+    objective = lowest(made.throughput(snapshot), worth)
+    return replace(made, report=SolveReport("optimal", objective, bound))

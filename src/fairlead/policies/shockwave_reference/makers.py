@@ -1,0 +1,21 @@
+"""The policies of Shockwave's release, by the names that ours have: those of Gavel's but for a few."""
+
+from collections.abc import Mapping
+
+from fairlead.model.plan import Policy
+from fairlead.policies.allox import AlloX
+from fairlead.policies.gavel_reference import makers
+from fairlead.policies.request import Maker, PolicyRequest
+from fairlead.policies.shockwave_reference.allox import ReleasedAlloX
+from fairlead.policies.simple_share import SimpleShare
+
+
+def _allox(request: PolicyRequest) -> Policy:
+    return ReleasedAlloX(alpha=AlloX.of(request.argument or "0.2").alpha)
+
+
+MAKERS: Mapping[str, Maker] = {
+    **makers.MAKERS,
+    "allox": _allox,
+    "gandiva_fair": lambda _: SimpleShare(),
+}
