@@ -13,9 +13,11 @@ another bound, and so on until no bound is above the best answer. Nothing is ass
 objective depends on M.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from fairlead.model.arrays import Floats, Ints
+from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.policies.solve.knapsack import choose, exchange_range
 from fairlead.policies.solve.planning_by_type import solve_types
 from fairlead.policies.solve.planning_problem import (
@@ -51,6 +53,36 @@ def _nothing() -> RoundCounts:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Raises:
+    """Items that become lower bounds as M falls: a job needs an item's round as soon as M is below what
+    remained before it."""
+
+    items: Ints  # (raises,) job * rounds + round
+    before: Floats  # (raises,) falling
+    floor: float  # what M cannot be below
+
+
+@dataclass(frozen=True, slots=True)
+class _Knapsack:
+    """Jobs by how many devices their rounds take, as ``knapsack.choose`` wants them."""
+
+    sizes: Ints  # (classes,) devices
+    class_of: Ints  # (jobs,)
+    exchange: int  # of ``knapsack.exchange_range``
+
+    @staticmethod
+    def of(size: Ints) -> tuple["_Knapsack", bool]:
+        """For jobs of these sizes, (jobs,); and whether its choice is proven to be the best."""
+        sizes, class_of = np.unique(size, return_inverse=True)
+        exchange, proven = exchange_range(sizes)
+        return _Knapsack(sizes, class_of.reshape(-1).astype(np.int64), exchange), proven
+
+    def choose(self, worth: Floats, job: Ints, capacity: int) -> Bools:
+        """(items,) which items to take. worth, job: (items,), by falling worth per device."""
+        return choose(worth, self.class_of[job], self.sizes, 0, capacity, self.exchange)
+
+
 class _Search:
     """Over M, the most that may remain, from above: a smaller M raises lower bounds one by one."""
 
@@ -60,12 +92,10 @@ class _Search:
         self.most = np.where(problem.scale <= problem.devices[0], problem.rounds, 0)
         able = problem.scale[self.most > 0]
         size = np.where(self.most > 0, problem.scale, able.min(initial=problem.devices[0]))
-        self.sizes, class_of = np.unique(size, return_inverse=True)
-        self.class_of = class_of.reshape(-1).astype(np.int64)
-        self.reach, self.proven = exchange_range(self.sizes)
+        self.knapsack, self.proven = _Knapsack.of(size)
         self.step, self.value = self._values()
         self.order = self._items()
-        self.raised, self.remaining = self._raises()
+        self.raises = self._raises()
         self.best = -np.inf  # relative to running in each round; see _values
         self.relaxed = -np.inf
         self.counts = np.zeros(len(problem.scale), np.int64)
@@ -85,27 +115,27 @@ class _Search:
         items = np.flatnonzero(able)
         return items[np.argsort(-worth[items], kind="stable")]
 
-    def _raises(self) -> tuple[Ints, Floats]:
-        """(item, remaining before it): a job needs item's round as soon as M is below what remained
-        before it. By falling M, down to what nobody can go below."""
+    def _raises(self) -> "_Raises":
+        """By falling M, down to what nobody can go below."""
         remaining = np.minimum.accumulate(self.problem.remaining, axis=1)
         rows = np.arange(len(self.most))
-        self.floor = float(remaining[rows, self.most].max())
+        floor = float(remaining[rows, self.most].max())
         before = remaining[:, :-1].ravel()
         column = np.tile(np.arange(self.problem.rounds), len(rows))
         needed = column >= np.repeat(self.problem.at_least, self.problem.rounds)
-        items = np.flatnonzero(needed & (before > self.floor))
+        items = np.flatnonzero(needed & (before > floor))
         items = items[np.argsort(-before[items], kind="stable")]
-        return items, before[items]
+        return _Raises(items=items, before=before[items], floor=floor)
 
     def run(self) -> RoundCounts:
+        """The counts that maximise the objective, with a bound on it."""
         problem = self.problem
         at_least, scale = problem.at_least, problem.scale
-        job = self.raised // problem.rounds
+        job = self.raises.items // problem.rounds
         spare = self.capacity - int(scale @ at_least)
         if spare < 0 or (at_least > self.most).any():
             return infeasible(len(scale), 1)
-        limits = np.append(self.remaining, self.floor)  # each M that may be the best
+        limits = np.append(self.raises.before, self.raises.floor)  # each M that may be the best
         first = np.flatnonzero(np.diff(limits, prepend=np.inf) < 0)  # raises that it implies
         weight = np.concatenate(([0], np.cumsum(scale[job])))[first]
         first = first[weight <= spare]
@@ -152,7 +182,7 @@ class _Search:
         items = self.order[self.order % rounds >= least[self.order // rounds]]
         job = items // rounds
         worth = self.step.ravel()[items]
-        taken = choose(worth, self.class_of[job], self.sizes, 0, spare, self.reach)
+        taken = self.knapsack.choose(worth, job, spare)
         counts = least + np.bincount(job[taken], minlength=jobs)
         weight = np.cumsum(scale[job])
         broke = int(np.searchsorted(weight, spare, side="right"))
@@ -173,6 +203,7 @@ class _Search:
         chosen = problem.at_least + pays.sum(axis=1)
         rows = np.arange(len(cost))
         free = float((self.value[rows, chosen] - cost * chosen).sum()) + price * self.capacity
-        loss = np.minimum(self.step.ravel()[self.raised] - cost[self.raised // problem.rounds], 0.0)
+        raised = self.raises.items
+        loss = np.minimum(self.step.ravel()[raised] - cost[raised // problem.rounds], 0.0)
         lost = np.concatenate(([0.0], np.cumsum(loss)))[first]
         return free + lost - problem.penalty * limits
