@@ -33,7 +33,7 @@ def ladder() -> list[tuple[str, MechanismSettings]]:
         ("optimum with most total gain", {"name": "ladder"}),  # the name picks the policy's form
         ("most owed first, for ever", {"type_by_type": False, "reset_accounts": False}),
         ("solve at every event", {"solve_interval_s": 0.0}),
-        ("fewest servers, keep devices", {"place_by_device_id": False, "spread": True}),
+        ("fewest servers, keep devices", {"place_by_device_id": False, "scattered": True}),
     ]
     profiles = [("gavel", GAVEL)]
     for name, change in steps:
@@ -43,6 +43,7 @@ def ladder() -> list[tuple[str, MechanismSettings]]:
         name="default",
         preemption_hysteresis=DEFAULT.preemption_hysteresis,
         type_order=DEFAULT.type_order,
+        early_rounds=DEFAULT.early_rounds,
         all_pairs=DEFAULT.all_pairs,
         weighted_isolation=DEFAULT.weighted_isolation,
     )
