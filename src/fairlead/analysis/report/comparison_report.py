@@ -25,12 +25,8 @@ from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     COMPLETED,
     COST,
-    LOST,
+    MAIN_METRICS,
     MAKESPAN,
-    MOVES,
-    P99_JCT,
-    QUEUEING,
-    UTILIZATION,
     WORST_RHO,
     Direction,
     Metric,
@@ -69,9 +65,6 @@ from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
 from fairlead.model.arrays import Floats
 
 _OVER_TIME = ("utilisation", "fragmentation", "spread", "queue")
-_OVERVIEW = (
-    AVERAGE_JCT, P99_JCT, MAKESPAN, QUEUEING, UTILIZATION, COST, WORST_RHO, MOVES, LOST, COMPLETED,
-)  # fmt: skip
 Run = tuple[str, Mapping[str, object], Mapping[str, object], pl.DataFrame, pl.DataFrame]
 
 
@@ -114,7 +107,7 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> Html
 def _overview(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> Html:
     """A row per run, to be sorted by any number."""
     columns = [SortableColumn("Run", labels)]
-    for quantity in _OVERVIEW:
+    for quantity in MAIN_METRICS:
         values = [quantity.of(run) for run in metrics]
         if any(value is not None for value in values):
             columns.append(SortableColumn(quantity.name, values, quantity.kind))

@@ -203,6 +203,12 @@ COMPLETED = Metric(
 )
 
 
+# What every comparison shows first, in this order.
+MAIN_METRICS = (
+    AVERAGE_JCT, P99_JCT, MAKESPAN, QUEUEING, UTILIZATION, COST, WORST_RHO, MOVES, LOST, COMPLETED,
+)  # fmt: skip
+
+
 def _rho(which: str, meaning: str, optional: bool = False) -> tuple[Metric, ...]:
     def one(name: str, key: str, kind: MetricKind, short: str = "") -> Metric:
         path, group = ("rho", which, key), "Finish-time fairness"

@@ -10,34 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlead.analysis.report.metric_catalogue import (
-    AVERAGE_JCT,
     COMPLETED,
-    COST,
     LOST,
-    MAKESPAN,
+    MAIN_METRICS,
     MOVES,
     P99_JCT,
     QUEUEING,
-    UTILIZATION,
-    WORST_RHO,
     Metric,
     metrics_of,
     unit_for,
 )
 from fairlead.analysis.report.relative_metrics import relative, times
-
-COMPARED = (
-    AVERAGE_JCT,
-    P99_JCT,
-    MAKESPAN,
-    QUEUEING,
-    UTILIZATION,
-    COST,
-    WORST_RHO,
-    MOVES,
-    LOST,
-    COMPLETED,
-)
 
 
 def summary_table(config: Mapping[str, object], metrics: Mapping[str, object]) -> Table:
@@ -49,7 +32,7 @@ def summary_table(config: Mapping[str, object], metrics: Mapping[str, object]) -
     group = ""
     for quantity in metrics_of([metrics]):
         value = quantity.of(metrics)
-        if value is None and quantity not in COMPARED:
+        if value is None and quantity not in MAIN_METRICS:
             continue
         if group and quantity.group != group:
             table.add_section()
@@ -67,7 +50,7 @@ def comparison_table(
     restarts where there is none.
     """
     lost = any(LOST.of(metrics) for _, metrics in runs)
-    columns = [quantity for quantity in COMPARED if quantity is not LOST or lost]
+    columns = [quantity for quantity in MAIN_METRICS if quantity is not LOST or lost]
     for least in (MOVES, COMPLETED, QUEUEING, P99_JCT, None):
         table = _comparison(runs, columns)
         if width is None or least is None or _width(table) <= width:
