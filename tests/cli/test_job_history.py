@@ -15,6 +15,7 @@ from fairlead.cluster.protocol.api_models import (
     Explanation,
     JobView,
 )
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 
 JOB = JobView(
     id=7,
@@ -140,8 +141,8 @@ def test_how_a_forecast_was_made_is_told() -> None:
 
 def test_a_failure_that_comes_again_and_again_is_told_once() -> None:
     change, why = msgspec.structs.replace, "failed: exit code 1: no such file"
-    stints = [change(FIRST, epoch=n, why=why) for n in (1, 2, 3)]
-    other = change(FIRST, epoch=4, why="failed: exit code 2")
+    stints = [change(FIRST, epoch=n, why=why, end=AttemptEnd.FAILED) for n in (1, 2, 3)]
+    other = change(FIRST, epoch=4, why="failed: exit code 2", end=AttemptEnd.FAILED)
     events = [(10.0 * n, f"start {n} {why} at step 0") for n in (1, 2, 3)]
     text = printed(change(TOLD, stints=(*stints, other), events=tuple(events)))
     assert text.count("no such file") == 1

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.cluster.server_parts import AttemptParts, cluster_state
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
@@ -131,7 +132,7 @@ class Account(RuleBasedStateMachine):
             start = Attempt(row, stint, ranks_on({"a": (0,)}), 1.0, row.steps, ordered=True)
             self.registry.add(start)
             if stint is not stints[-1]:
-                start.stopping = "moved"
+                start.stop(AttemptEnd.MOVED)
         for start in self.registry.live.get(JOB, ()):
             self.parts.orders.order(start)
         self.parts.steps.correct(row, row.steps)
@@ -257,7 +258,7 @@ class Account(RuleBasedStateMachine):
     @rule()
     def preempts(self) -> None:
         self.ends_the_round()
-        self.parts.orders.stop(JOB, "preempted")
+        self.parts.orders.stop(JOB, AttemptEnd.PREEMPTED)
         self._publish()
 
     @rule()

@@ -16,6 +16,7 @@ from fairlead.cluster.protocol.api_models import (
     Explanation,
     JobView,
 )
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.model.duration_text import DASH, ago, duration
 
 FAILED = "failed: "  # how the reason of a start that failed begins
@@ -103,7 +104,7 @@ def price(stints: Sequence[AttemptView], position: int) -> float | None:
 
 def _repeated(stints: Sequence[AttemptView]) -> dict[str, int]:
     """Why starts failed -> how often, where that is more than once."""
-    failures = Counter(stint.why for stint in stints if stint.why.startswith(FAILED))
+    failures = Counter(stint.why for stint in stints if stint.end is AttemptEnd.FAILED)
     return {why: times for why, times in failures.items() if times > 1}
 
 

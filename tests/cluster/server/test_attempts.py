@@ -1,10 +1,13 @@
 """What is measured of a start."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.messages import EXPIRED, AttemptStatus
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
@@ -80,3 +83,34 @@ def test_time_alone_brings_no_job_to_its_last_step() -> None:
     one.row.spec = msgspec.structs.replace(one.row.spec, unmanaged=True)
     one.held["a"] = AttemptStatus(job=1, epoch=1, state="running", ran_s=1e6)
     assert one.done() == 999.0
+
+
+def test_how_an_attempt_ended_is_told_apart_from_the_reason() -> None:
+    def gang(**more: Any) -> Attempt:
+        spec = JobSpec(command=("x",), total_steps=100, scale_factor=2)
+        row = JobRow(
+            id=1, name="", tenant="t", user="u", spec=spec, submitted_s=0.0, total_steps=100.0
+        )
+        stint = AttemptRow(
+            job=1, epoch=1, node="a,b", accelerator="v100", devices=(0, 0), began_s=0.0
+        )
+        made = Attempt(row, stint, ranks_on({"a": (0,), "b": (0,)}), 10.0, 0.0, ordered=True)
+        made.held = {
+            "a": AttemptStatus(job=1, epoch=1, state="ended", exit_code=0, reason="ranks ended"),
+            "b": AttemptStatus(job=1, epoch=1, state="ended", **more),
+        }
+        return made
+
+    expired = gang(exit_code=-15, reason=EXPIRED)  # not on the node of rank 0
+    assert expired.end() == (AttemptEnd.LEASE_EXPIRED, EXPIRED)
+    assert gang(exit_code=3).end() == (AttemptEnd.FAILED, "failed: exit code 3")
+    stopped = gang(exit_code=0)
+    stopped.stop(AttemptEnd.STOPPED, "node a is drained")
+    assert stopped.end() == (AttemptEnd.STOPPED, "node a is drained")
+    moved = gang(exit_code=0)
+    moved.stop(AttemptEnd.MOVED)
+    assert moved.is_preempted
+    assert moved.end() == (AttemptEnd.MOVED, "moved")
+    lost = gang(exit_code=3)
+    lost.lost = True
+    assert lost.end() == (AttemptEnd.NODE_LOST, "node lost")

@@ -10,6 +10,7 @@ import pytest
 from tests.job_types import job_types
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
     AttemptStatus,
@@ -364,13 +365,13 @@ def test_what_is_past_is_told_with_its_time() -> None:
     stint = AttemptView(
         job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0, ended_s=100.0,
         from_step=0.0, to_step=5.0, why="node lost", wait_s=0.0, start_s=0.0, load_s=0.0,
-        save_s=0.0, stop_s=0.0, lost_steps=0.0,
+        save_s=0.0, stop_s=0.0, lost_steps=0.0, end=AttemptEnd.NODE_LOST,
     )  # fmt: skip
     waits = view(state="preempted", reason="node lost")
     assert past(waits, [stint], 1_300.0) == "Its last start ended 20 min ago: node lost."
-    later = msgspec.structs.replace(stint, epoch=2, ended_s=200.0, why="preempted")
+    later = msgspec.structs.replace(stint, epoch=2, ended_s=200.0, why="", end=AttemptEnd.MOVED)
     assert past(waits, [stint, later], 1_300.0) == ""
-    again = msgspec.structs.replace(stint, epoch=2, ended_s=None, why="")
+    again = msgspec.structs.replace(stint, epoch=2, ended_s=None, why="", end=None)
     assert past(view(state="running", reason="node lost"), [stint, again], 1_300.0) == ""
 
 

@@ -14,6 +14,7 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     TenantView,
 )
+from fairlead.cluster.protocol.attempt_end import PREEMPTIONS
 from fairlead.errors import FairleadError
 
 POLL_S = 0.25  # between two looks at the cluster
@@ -36,7 +37,7 @@ class DemoSummary:
     @property
     def preempted(self) -> list[AttemptView]:
         """Stints that ended because the scheduler wanted it so."""
-        return [stint for stint in self.stints if stint.why in ("preempted", "moved")]
+        return [stint for stint in self.stints if stint.end in PREEMPTIONS]
 
     def mean_s(self, part: str, stints: Iterable[AttemptView]) -> float | None:
         """Mean seconds of one of ``PARTS`` where it is known; None = nowhere."""

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import NodeState
 
@@ -90,7 +91,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     ended_s: float | None
     from_step: float
     to_step: float  # what counts of it
-    why: str  # it ended: preempted | moved | completed | failed: ... | node lost | cancelled | paused
+    why: str  # it ended, for people
     wait_s: float  # handover of devices; this and the next: as of protocol.Held, -1 = not known
     start_s: float
     load_s: float
@@ -102,6 +103,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     reached_step: float = (
         -1.0
     )  # done when it ended, as far as was known, kept or not; -1 = not known
+    end: AttemptEnd | None = None  # how it ended, None = it has not
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from fairlead.cluster.protocol.api_models import ENDED_STATES
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -68,7 +69,7 @@ class AttemptEnds:
         if timed and not completed and (over := attempt.progress()) > 0:
             self._steps.lose_steps(attempt, over)
         self._steps.measure(attempt)
-        self._orders.close_row(attempt, now, keeps, failure=failure, completed=completed)
+        self._orders.close_row(attempt, now, keeps, attempt.end())
         self._state.registry.drop(attempt)
         for node in attempt.nodes:
             fleet.forget(node, attempt.key)  # not before: a restarted server asks what came of it
@@ -78,7 +79,7 @@ class AttemptEnds:
             row.failures += 1
             row.reason = f"failed: {failure}"
         self._state.counters.job_failures.inc(bool(failure))
-        self._state.counters.preemptions.inc(attempt.stopping in ("preempted", "moved"))
+        self._state.counters.preemptions.inc(attempt.is_preempted)
         for listener in self._listeners:
             listener.ended(attempt, failure)
         if completed and row.state not in ENDED_STATES:
@@ -120,7 +121,7 @@ class AttemptEnds:
             self._orders.order(following)
             return
         current = self._state.round
-        self._orders.close_row(following, now, keeps, completed=True)
+        self._orders.close_row(following, now, keeps, (AttemptEnd.COMPLETED, AttemptEnd.COMPLETED))
         registry.drop(following)
         if current is not None and current.starts.get(row.id) is following:
             current.ended[row.id] = EndedAttempt(now, RoundOutcome.RAN, True)

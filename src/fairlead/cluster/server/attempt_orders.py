@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.restored import WHY as RESTORED
@@ -50,7 +51,7 @@ class AttemptOrders:
         goes_on = current is not None and not current.stopping and not current.lost
         if current is not None and goes_on and current.placement() == placement:
             return current
-        self.stop(job, "moved")
+        self.stop(job, AttemptEnd.MOVED)
         row = registry.jobs[job]
         row.epoch += 1
         stint = AttemptRow(
@@ -102,36 +103,32 @@ class AttemptOrders:
         self._state.registry.dirty_jobs.add(attempt.row.id)
         self._listener.began(attempt)
 
-    def stop(self, job: int, reason: str, *, ordered: bool = True) -> None:
-        """Tell all attempts of a job to stop. ordered: also those that their nodes know of."""
+    def stop(self, job: int, end: AttemptEnd, reason: str = "", *, ordered: bool = True) -> None:
+        """Tell all attempts of a job to stop. reason: for people, "" = what ``end`` says; ordered: also those
+        that their nodes know of."""
         for attempt in list(self._state.registry.live.get(job, ())):
             if attempt.stopping or attempt.lost or (attempt.ordered and not ordered):
                 continue
-            attempt.stopping = reason
+            attempt.stop(end, reason)
             if not attempt.ordered:
-                self.close_row(attempt, self._state.now_s(), attempt.row.steps)
+                self.close_row(attempt, self._state.now_s(), attempt.row.steps, attempt.end())
                 self._state.registry.drop(attempt)
                 continue
             for node in attempt.nodes:
-                self._state.fleet.revoke(node, job, attempt.stint.epoch, reason)
+                self._state.fleet.revoke(node, job, attempt.stint.epoch, attempt.stopping)
 
     def close_row(
-        self,
-        attempt: Attempt,
-        now: float,
-        step: float,
-        *,
-        failure: str = "",
-        completed: bool = False,
+        self, attempt: Attempt, now: float, step: float, end: tuple[AttemptEnd, str]
     ) -> None:
-        """Complete the row of an attempt that is over. step: that the job goes on from."""
+        """Complete the row of an attempt that is over. step: that the job goes on from; end: how it ended,
+        and that for people."""
         stint, row, leader = attempt.stint, attempt.row, attempt.leader
         stint.ended_s, stint.to_step = now, step
         if attempt.ordered:
             stint.reached_step = max(attempt.done(), step)
         if not attempt.ordered:
             stint.from_step = step
-        stint.why = _why(attempt, failure, completed)
+        stint.end, stint.why = end
         if leader is not None and not attempt.cut_short:
             stint.wait_s, stint.start_s, stint.load_s = leader.wait_s, leader.start_s, leader.load_s
             stint.save_s, stint.stop_s = leader.save_s, leader.stop_s
@@ -141,7 +138,7 @@ class AttemptOrders:
             self._steps.lose_time(attempt, overhead_s)
         if attempt.ordered:
             row.run_s += now - stint.since_s
-            row.preemptions += attempt.stopping in ("preempted", "moved")
+            row.preemptions += attempt.is_preempted
 
 
 def checkpoint_interval_s(attempt: Attempt, mtbf_s: float) -> float:
@@ -150,14 +147,3 @@ def checkpoint_interval_s(attempt: Attempt, mtbf_s: float) -> float:
     save_s = max(attempt.row.save_s, 0.01)
     mtbf_s = mtbf_s / len(attempt.nodes)
     return float(max((2 * save_s * mtbf_s) ** 0.5, save_s / MOST_TIME))
-
-
-def _why(attempt: Attempt, failure: str, completed: bool) -> str:
-    """How an attempt ended, in a few words."""
-    if completed:
-        return "completed"
-    if attempt.lost:
-        return "node lost"
-    if attempt.interrupted and attempt.first_node in attempt.held:
-        return attempt.held[attempt.first_node].reason
-    return f"failed: {failure}" if failure else attempt.stopping or "ended"

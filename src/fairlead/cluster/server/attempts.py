@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from fairlead.cluster.protocol.api_models import ENDED_STATES
+from fairlead.cluster.protocol.attempt_end import OWN_ACCOUNT, PREEMPTIONS, AttemptEnd
 from fairlead.cluster.protocol.messages import (
-    EXPIRED,
-    LEAVES,
-    ORPHANED,
     Assignment,
     AttemptStatus,
     Failure,
@@ -38,6 +36,7 @@ class Attempt:
     from_step: float  # what counted when it was ordered
     ordered: bool = False  # do the nodes know of it?
     stopping: str = ""  # why it was told to stop
+    stop_end: AttemptEnd = AttemptEnd.STOPPED  # how it ends then
     held: dict[str, AttemptStatus] = field(default_factory=dict)  # what each node said last
     gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
     heard: float = 0.0  # monotonic time of the report in which rank 0's node said that
@@ -190,7 +189,29 @@ class Attempt:
     @property
     def interrupted(self) -> bool:
         """Did its agent end it on its own account?"""
-        return any(held.reason in (EXPIRED, LEAVES, ORPHANED) for held in self.held.values())
+        return any(held.reason in OWN_ACCOUNT for held in self.held.values())
+
+    def end(self) -> tuple[AttemptEnd, str]:
+        """How it ended, now that it is over, and that for people."""
+        if self.completed():
+            return AttemptEnd.COMPLETED, AttemptEnd.COMPLETED
+        if self.lost:
+            return AttemptEnd.NODE_LOST, AttemptEnd.NODE_LOST
+        own = [held.reason for held in self.held.values() if held.reason in OWN_ACCOUNT]
+        if own:
+            return OWN_ACCOUNT[own[0]], own[0]
+        if failure := self.failure():
+            return AttemptEnd.FAILED, f"failed: {failure}"
+        return self.stop_end, self.stopping or "ended"
+
+    @property
+    def is_preempted(self) -> bool:
+        """Whether a round's decision told it to stop."""
+        return bool(self.stopping) and self.stop_end in PREEMPTIONS
+
+    def stop(self, end: AttemptEnd, reason: str = "") -> None:
+        """Note that it was told to stop. reason: for people; "" = what ``end`` says."""
+        self.stop_end, self.stopping = end, reason or end
 
     def failure(self) -> str:
         """Why it failed, "" if it did not: told to stop, or done, is no failure."""

@@ -7,6 +7,7 @@ later.
 
 import numpy as np
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.node_states import NodeState, condition
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempt_ends import AttemptEnds
@@ -81,17 +82,20 @@ class Detention:
         if not node.suspect and (mine.intersection(node.dead) or node.name in attempt.obstacles):
             return False  # nothing goes on there, or has begun
         if any(other not in self._state.lost_nodes for other in attempt.nodes):
-            self._orders.stop(row.id, f"node {node.name} is {self._node_state(node.name)}")
+            self._stop(node, row.id)
             return node.suspect or bool(node.inherited)
         return True
 
     def _give_up(self, node: LiveNode, attempt: Attempt) -> None:
         """No lease was granted for it, so it has not begun; once the orders are without it none will be."""
         if not attempt.stopping:
-            reason = f"node {node.name} is {self._node_state(node.name)}"
-            self._orders.stop(attempt.row.id, reason)
+            self._stop(node, attempt.row.id)
         elif self._state.fleet.cannot_begin(node.name, attempt.key):
             self._ends.part_over(node.name, attempt)
+
+    def _stop(self, node: LiveNode, job: int) -> None:
+        state = condition(node, self._state.fleet.monotonic()).state
+        self._orders.stop(job, AttemptEnd.STOPPED, f"node {node.name} is {state}")
 
     def _tell(self, jobs: list[int], held: bool) -> None:
         registry = self._state.registry
@@ -114,10 +118,6 @@ class Detention:
     def _waits(self, row: JobRow) -> bool:
         """Is the core to go on holding the job, until it is tried again?"""
         return self._held.keep_held(row.id)
-
-    def _node_state(self, name: str) -> str:
-        fleet = self._state.fleet
-        return condition(fleet.nodes[name], fleet.monotonic()).state
 
     def reason(self, job: int) -> str:
         """Why a detained job is where it is, as of now; "" if it is not detained."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.node_states import condition
 from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.admission import Admission
@@ -28,7 +29,7 @@ STUCK_STEPS = 20.0  # as many times what a step takes, after which a job may han
 NAMED = 3  # jobs or nodes that a sentence names
 # What a device is said to be held for, where the jobs on it do different things.
 FIRST_SAID: tuple["Doing", ...] = ("stuck", "training", "finishing", "stopping", "starting")
-ENDINGS = ("failed", "node lost")  # how starts end that somebody should hear of
+ENDINGS = (AttemptEnd.FAILED, AttemptEnd.NODE_LOST)  # how starts end that somebody should hear of
 
 Doing: TypeAlias = Literal["training", "starting", "stopping", "stuck", "finishing"]
 
@@ -150,7 +151,7 @@ def past(job: JobView, stints: Sequence[AttemptView], now_s: float) -> str:
     if not ended or job.state in ("running", "finishing"):
         return ""
     last = max(ended, key=lambda stint: stint.epoch)
-    if not last.why.startswith(ENDINGS) or last.ended_s is None:
+    if last.end not in ENDINGS or last.ended_s is None:
         return ""
     return f"Its last start ended {duration(now_s - last.ended_s)} ago: {last.why}."
 

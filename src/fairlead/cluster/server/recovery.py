@@ -2,6 +2,7 @@
 
 import msgspec
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Rank
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -124,7 +125,7 @@ def _load_attempts(state: ClusterState, parts: Collaborators) -> None:
         starts.sort(key=lambda start: start.stint.epoch)
         starts[0].ordered = starts[0].stint.ordered = True
         for start in starts[:-1]:
-            start.stopping = "moved"
+            start.stop(AttemptEnd.MOVED)
 
 
 def _load_grants(state: ClusterState) -> None:
@@ -171,7 +172,8 @@ def _load_round(state: ClusterState, parts: Collaborators) -> None:
             parts.steps.correct(row, row.steps)
     for job, starts in state.registry.live.items():
         if members.get(job) is not starts[-1]:
-            starts[-1].stopping = starts[-1].stopping or "preempted"
+            if not starts[-1].stopping:
+                starts[-1].stop(AttemptEnd.PREEMPTED)
         else:
             parts.orders.order(starts[-1])
 

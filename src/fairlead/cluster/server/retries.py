@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from msgspec.structs import replace
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.protocol.node_states import usable
@@ -113,7 +114,7 @@ class Retries:
         """Of a start that has ended, and did not fail."""
         if start.lost or start.interrupted or not start.held:
             return False
-        return self._works(start) or start.stint.why == "completed"
+        return self._works(start) or start.stint.end is AttemptEnd.COMPLETED
 
     def _works(self, start: Attempt) -> bool:
         """Has it begun to train, or, if nobody knows that, run for a while?"""

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from fairlead.cluster.protocol.api_models import JobState
-from fairlead.cluster.protocol.messages import EXPIRED, LEAVES, ORPHANED
+from fairlead.cluster.protocol.attempt_end import LOST, AttemptEnd
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, others_of
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -73,11 +73,10 @@ class RoundStarter:
             for job in members:
                 starts[job].shares(others_of(starts, members, job))
         for job, attempt in starts.items():
-            ended_s, why = attempt.stint.ended_s, attempt.stint.why
+            ended_s, end = attempt.stint.ended_s, attempt.stint.end
             if ended_s is not None:
-                failed = why.startswith("failed")
-                lost = why in ("node lost", EXPIRED, LEAVES, ORPHANED)
-                lost = lost or (failed and not current.is_packed(job))
+                failed = end is AttemptEnd.FAILED
+                lost = end in LOST or (failed and not current.is_packed(job))
                 outcome = (
                     RoundOutcome.LOST
                     if lost
@@ -85,7 +84,8 @@ class RoundStarter:
                     if failed
                     else RoundOutcome.RAN
                 )
-                current.ended[job] = EndedAttempt(ended_s, outcome, why == "completed")
+                completed = end is AttemptEnd.COMPLETED
+                current.ended[job] = EndedAttempt(ended_s, outcome, completed)
 
     def end_jobs(self, command: EndJobs) -> None:
         """Jobs leave the core."""
@@ -105,7 +105,7 @@ class RoundStarter:
                 sums.rho_count += 1
             self._steps.forget(job)
             registry.close(job)
-            self._orders.stop(job, row.state)
+            self._orders.stop(job, AttemptEnd(row.state))
 
     def _stop_others(self, starts: dict[int, Attempt]) -> None:
         """Stop what has no place in a round. Detained jobs run on outside of it, and so do those let go that
@@ -115,7 +115,8 @@ class RoundStarter:
         for job in [job for job in registry.live if job not in starts]:
             paused = registry.jobs[job].state == "paused"
             runs_on = self._detained.has(job) and not paused and not self._uses(job, taken)
-            self._orders.stop(job, "paused" if paused else "preempted", ordered=not runs_on)
+            end = AttemptEnd.PAUSED if paused else AttemptEnd.PREEMPTED
+            self._orders.stop(job, end, ordered=not runs_on)
 
     def _uses(self, job: int, taken: set[tuple[str, int]]) -> bool:
         """Whether an attempt of a job that has not been told to stop uses one of these devices."""

@@ -93,6 +93,7 @@ def attempt_view(row: AttemptRow, to_step: float) -> AttemptView:
         from_step=row.from_step,
         to_step=to_step,
         why=row.why,
+        end=row.end,
         wait_s=row.wait_s,
         start_s=row.start_s,
         load_s=row.load_s,

@@ -5,6 +5,7 @@ import msgspec
 
 from fairlead.cluster.protocol.access import Role
 from fairlead.cluster.protocol.api_models import JobState
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.store.failures import FailureRecord
@@ -98,7 +99,8 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False):
     from_step: float = 0.0
     to_step: float = 0.0
     reached_step: float = -1.0  # steps known to be done when it ended, kept or not; -1 = not known
-    why: str = ""
+    end: AttemptEnd | None = None  # how it ended
+    why: str = ""  # that, for people
     traceback: str = ""  # of a start that failed; of one that hung, the stacks of its ranks
     wait_s: float = -1.0
     start_s: float = -1.0

@@ -1,0 +1,33 @@
+"""How attempts of jobs end. The reason, for people, is told apart from that."""
+
+from enum import StrEnum
+
+from fairlead.cluster.protocol.messages import EXPIRED, LEAVES, ORPHANED
+
+
+class AttemptEnd(StrEnum):
+    """How an attempt ended, or is to end."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    NODE_LOST = "node lost"
+    LEASE_EXPIRED = "lease expired"
+    AGENT_LEFT = "agent left"
+    ORPHANED = "orphaned"  # the process that owned its ranks died
+    PREEMPTED = "preempted"
+    MOVED = "moved"  # to other devices
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+    DROPPED = "dropped"
+    KILLED = "killed"
+    STOPPED = "stopped"  # for another reason, as of its node
+
+
+OWN_ACCOUNT = {
+    EXPIRED: AttemptEnd.LEASE_EXPIRED,
+    LEAVES: AttemptEnd.AGENT_LEFT,
+    ORPHANED: AttemptEnd.ORPHANED,
+}
+"""Reasons that agents give for attempts which they end on their own account -> how these end."""
+LOST = frozenset((AttemptEnd.NODE_LOST, *OWN_ACCOUNT.values()))  # without anybody's decision
+PREEMPTIONS = frozenset((AttemptEnd.PREEMPTED, AttemptEnd.MOVED))  # by a round's decision
