@@ -81,13 +81,13 @@ def _single(snapshot: Snapshot) -> Regimes:
     """Jobs that keep their batch sizes have one regime and one epoch, all of their steps."""
     n = len(snapshot.jobs)
     return Regimes(
-        np.zeros((n, 1), np.int64),
-        snapshot.job_type[:, None],
-        snapshot.total_steps[:, None],
-        (1.0 - snapshot.steps_left / snapshot.total_steps)[:, None],
-        np.zeros(n, np.int64),
-        np.ones(n),
-        (None,) * n,
+        batch=np.zeros((n, 1), np.int64),
+        job_type=snapshot.job_type[:, None],
+        steps_per_epoch=snapshot.total_steps[:, None],
+        seen=(1.0 - snapshot.steps_left / snapshot.total_steps)[:, None],
+        now=np.zeros(n, np.int64),
+        epochs=np.ones(n),
+        announced=(None,) * n,
     )
 
 

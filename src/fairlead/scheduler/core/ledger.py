@@ -1,4 +1,4 @@
-"""The scheduler's books: jobs, job groups and running job groups as aligned arrays, compacted as jobs
+"""The scheduler's ledger: jobs, job groups and running job groups as aligned arrays, compacted as jobs
 leave."""
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ class JobTable(GrowableTable):
 
 class JobGroupTable(GrowableTable):
     """(groups,) one row per job and, where job groups may be packed, rows for pairs of equal scale factor:
-    every pair, behind each job those with the jobs before it; or only pairs that have a share. This
+    every pair, after each job those with the jobs before it; or only pairs that have a share. This
     order breaks ties."""
 
     columns: ClassVar[dict[str, Any]] = {
@@ -98,21 +98,23 @@ class Ledger:
 
     def __init__(
         self,
+        *,
         slots: int,
-        packed: bool,
+        space_sharing: bool,
         all_pairs: bool,
         head_start_s: float,
         rate: Floats,
-        pair: Floats | None,
-        names: "Names | None" = None,
+        colocated_rate: Floats | None,
+        names: Names | None = None,
     ) -> None:
-        """rate, pair: of job types and beliefs, as in ``Throughputs``; names: another ledger's, so that
-        jobs can go from one to the other."""
-        self.width = 2 if packed else 1
-        self.all_pairs = packed and all_pairs
+        """all_pairs: whether each pair of jobs of equal scale factor is a job group; head_start_s: received
+        time that a job begins with; rate, colocated_rate: of job types and beliefs, as in ``Throughputs``;
+        names: another ledger's, so that jobs can go from one to the other."""
+        self.width = 2 if space_sharing else 1
+        self.all_pairs = space_sharing and all_pairs
         self.head_start_s = head_start_s
         self.job_type_rate = rate  # (rows, slots)
-        self.colocated_rate = pair  # (rows, rows, slots)
+        self.colocated_rate = colocated_rate  # (rows, rows, slots)
         self.jobs = JobTable()
         self.regimes = RegimeLedger()
         self.groups = JobGroupTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
@@ -124,7 +126,13 @@ class Ledger:
     def for_paused_jobs(self) -> "Ledger":
         """An empty ledger for jobs alone that come from here and go back."""
         return Ledger(
-            len(self.allocated_s), False, False, 0.0, self.job_type_rate, None, self.names
+            slots=len(self.allocated_s),
+            space_sharing=False,
+            all_pairs=False,
+            head_start_s=0.0,
+            rate=self.job_type_rate,
+            colocated_rate=None,
+            names=self.names,
         )
 
     @property
@@ -149,6 +157,7 @@ class Ledger:
         self,
         job: Job,
         time_s: float,
+        *,
         job_type: int,
         row_at: RowAtBatchSize,
         restart_s: float,
@@ -218,6 +227,7 @@ class Ledger:
         self,
         row: int,
         batch: int,
+        *,
         total: float,
         done: float,
         row_at: RowAtBatchSize,
@@ -256,20 +266,20 @@ class Ledger:
             classes.setdefault(key, len(classes)) for key in zip(job_type, weight, strict=True)
         ]
 
-    def learn(self, rate: Floats, pair: Floats | None, room: Floats | None) -> None:
-        """Job groups follow another table. rate, pair: of job types and beliefs; room: (slots,) devices in
-        all, where a job may be offered no slot type with fewer than it needs."""
-        self.job_type_rate, self.colocated_rate = rate, pair
-        self.follow(np.ones(self.jobs.n, np.bool_), room)
+    def learn(self, rate: Floats, colocated_rate: Floats | None, capacity: Floats | None) -> None:
+        """Job groups follow another table. rate, colocated_rate: of job types and beliefs; capacity: (slots,)
+        devices in all, where a job may be offered no slot type with fewer than it needs."""
+        self.job_type_rate, self.colocated_rate = rate, colocated_rate
+        self.follow(np.ones(self.jobs.n, np.bool_), capacity)
 
-    def follow(self, some: Bools, room: Floats | None) -> None:
+    def follow(self, some: Bools, capacity: Floats | None) -> None:
         """The job groups of these jobs, alone and in pairs, follow the table. some: (jobs,)."""
         groups, jobs = self.groups, self.jobs
         rows = np.flatnonzero(some)
         alone = self.single_job_rows()[rows]
         groups.rate[alone, :, 0] = self.job_type_rate[jobs.row[rows]]
-        if room is not None:
-            groups.rate[alone] *= (room >= jobs.scale[rows, None])[:, :, None]
+        if capacity is not None:
+            groups.rate[alone] *= (capacity >= jobs.scale[rows, None])[:, :, None]
         if self.width > 1:
             pairs = groups.members[:, 1] >= 0
             self._rate_pairs(np.flatnonzero(pairs & some[groups.members].any(axis=1)))

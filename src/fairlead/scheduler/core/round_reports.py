@@ -3,10 +3,12 @@ bit."""
 
 from typing import NamedTuple
 
+from fairlead.model.arrays import Floats, Ints
 from fairlead.model.commands import JobEnd
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats1, Floats2, Ints1, Ints2
+from fairlead.scheduler.core.ledger import JobTable
 
 _FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(RoundOutcome.ENDED)
 _COMPLETED, _DROPPED, _KILLED = int(JobEnd.COMPLETED), int(JobEnd.DROPPED), int(JobEnd.KILLED)
@@ -42,6 +44,19 @@ class JobAccounts(NamedTuple):
     fails: Ints1  # (jobs,) failed attempts in a row
     end: Ints1  # (jobs,) of ``JobEnd``, 0 = it goes on
     end_s: Floats1  # (jobs,)
+
+
+def job_accounts(jobs: JobTable, end: Ints, end_s: Floats) -> JobAccounts:
+    """Views of the ledger's columns. end, end_s: (jobs,) are filled by ``apply_round_report``."""
+    return JobAccounts(
+        total=jobs.total,
+        done=jobs.done,
+        ran_s=jobs.ran_s,
+        limit_s=jobs.limit_s,
+        fails=jobs.fails,
+        end=end,
+        end_s=end_s,
+    )
 
 
 @kernel("b1(i8, i8, i8, RowsReported, GroupAccounts)")

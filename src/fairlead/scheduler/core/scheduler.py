@@ -55,9 +55,9 @@ from fairlead.scheduler.core.paused_jobs import (
 from fairlead.scheduler.core.rate_beliefs import RateBeliefs
 from fairlead.scheduler.core.round_reports import (
     GroupAccounts,
-    JobAccounts,
     RowsReported,
     apply_round_report,
+    job_accounts,
 )
 from fairlead.scheduler.core.running import ActiveRound
 from fairlead.scheduler.core.snapshots import make_snapshot
@@ -92,12 +92,12 @@ class Scheduler:
         self.policy = policy
         self.capacity: Floats = cluster.capacity.copy()
         self.ledger = Ledger(
-            len(self.slots),
-            planner.space_sharing,
-            profile.all_pairs,
-            profile.round_s / 2 if profile.reset_accounts else 0.0,
-            self.undominated.rate,
-            self.undominated.colocated_rate,
+            slots=len(self.slots),
+            space_sharing=planner.space_sharing,
+            all_pairs=profile.all_pairs,
+            head_start_s=profile.round_s / 2 if profile.reset_accounts else 0.0,
+            rate=self.undominated.rate,
+            colocated_rate=self.undominated.colocated_rate,
         )
         self.paused_jobs = self.ledger.for_paused_jobs()  # jobs that take no part
         self.running = ActiveRound(cluster, self.throughputs, profile, self.ledger)
@@ -186,11 +186,11 @@ class Scheduler:
         ledger.add(
             job,
             time_s,
-            job_type,
-            partial(self._row_at_batch_size, job.job_type),
-            self.restart_costs.of(job),
-            self._limit_s(job),
-            self._fits(job.scale_factor),
+            job_type=job_type,
+            row_at=partial(self._row_at_batch_size, job.job_type),
+            restart_s=self.restart_costs.of(job),
+            limit_s=self._limit_s(job),
+            fits=self._fits(job.scale_factor),
         )
         if ledger is not self.ledger:  # it waited outside: to where its id belongs
             self.running.renumber(self.ledger.receive(ledger, np.zeros(1, np.int64)))
@@ -302,15 +302,7 @@ class Scheduler:
                 start_s=uncharged_s,
             ),
             GroupAccounts(groups.members, groups.received_s, self.ledger.allocated_s),
-            JobAccounts(
-                total=jobs.total,
-                done=jobs.done,
-                ran_s=jobs.ran_s,
-                limit_s=jobs.limit_s,
-                fails=jobs.fails,
-                end=end,
-                end_s=end_s,
-            ),
+            job_accounts(jobs, end, end_s),
         )
         if failed:
             self.changed |= Change.JOBS
@@ -357,7 +349,9 @@ class Scheduler:
             job_type = self.throughputs.job_types[ledger.jobs.job_type[row]]
             row_at = partial(self._row_at_batch_size, job_type)
             fits = self._fits(job_type.scale_factor)
-            ledger.adapt(row, batch, total, done, row_at, fits, settles)
+            ledger.adapt(
+                row, batch, total=total, done=done, row_at=row_at, fits=fits, settled=settles
+            )
         here = {job: self.expected.pop(job) for job in changes if job in self.expected}
         if here:
             self._assign_belief(here)
