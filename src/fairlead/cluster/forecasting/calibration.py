@@ -20,13 +20,16 @@ ForecastKind: TypeAlias = Literal["exact", "coarse"]
 COVERAGE = 0.8  # that intervals aim at
 NEWEST = 200  # scores of a class that count
 PRIOR_WORTH = 20  # scores that what is assumed at the beginning is worth
-LEARNING_RATE = (
-    0.05  # of the level, by outcome: more overshoots where a sweep of equal jobs ends at once
-)
+# Of the level, by outcome: outcomes come late and together (a sweep of equal jobs ends at once), so that more
+# overshoots.
+LEARNING_RATE = 0.02
 LEVELS = (0.6, 0.98)  # between which it moves: a row of hits is often one sweep
 NEAR_ROUNDS, FAR_ROUNDS = 4.0, 30.0  # forecasts of so many rounds: near, middle, far
 LEAST_S = 1.0  # what is shorter counts as this
 SHIFT = 0.5  # the most that the median of scores may move a forecast by
+# The least: the jobs that have ended so far are not those to come, so that what is right but for little is
+# not made better by them. Coarse forecasts are wrong in the median as such.
+LEAST_SHIFT: Mapping[ForecastKind, float] = {"exact": 0.2, "coarse": 0.0}
 # Median and standard deviation of scores at the beginning: near, middle, far.
 PRIOR: Mapping[ForecastKind, Sequence[tuple[float, float]]] = {
     "exact": ((0.05, 0.22), (0.05, 0.27), (0.0, 0.4)),
@@ -71,6 +74,7 @@ class _Class:
     """Like forecasts."""
 
     prior: tuple[float, ...]
+    least_shift: float
     level: float = COVERAGE
     scores: deque[float] = field(default_factory=lambda: deque(maxlen=NEWEST))
     factors: tuple[float, float, float, float] | None = None  # as of now; None = not worked out
@@ -89,6 +93,8 @@ class _Class:
         low = float(scores[max(int(np.floor((n + 1) * tail)) - 1, 0)])
         high = float(scores[min(int(np.ceil((n + 1) * (1 - tail))) - 1, n - 1)])
         middle = float(np.clip(np.median(scores), -SHIFT, SHIFT))
+        if abs(middle) < self.least_shift:
+            middle = 0.0
         bounds = np.exp([middle, min(low, middle), max(high, middle)]).tolist()
         return *bounds, float(np.median(np.abs(np.expm1(scores - middle))))
 
@@ -123,7 +129,8 @@ class IntervalCalibration:
             middle, sd = PRIOR[kind][at]
             normal = NormalDist(middle, sd)
             spots = ((i + 0.5) / PRIOR_WORTH for i in range(PRIOR_WORTH))
-            self._classes[key] = _Class(tuple(normal.inv_cdf(spot) for spot in spots))
+            prior = tuple(normal.inv_cdf(spot) for spot in spots)
+            self._classes[key] = _Class(prior, LEAST_SHIFT[kind])
         return self._classes[key]
 
 
