@@ -94,6 +94,28 @@ def test_the_order_is_that_of_the_script_without_fairlead(tmp_path: Path) -> Non
     assert converted.weights == digest(*model.parameters())
 
 
+@pytest.mark.parametrize("of", ["PyTorch", "the loader"])
+def test_workers_draw_the_same_in_each_run_with_the_same_seed(of: str) -> None:
+    """As without Fairlead: NumPy and Python, which a script may never seed, have no part in it."""
+    import random
+
+    import torch
+
+    from fairlead.client.torch_loader import torch_passes
+    from tests.client import torch_jobs
+
+    def batches(others: int) -> list[str]:
+        torch_jobs.seed(others)
+        own = {"generator": torch_jobs.generator()} if of == "the loader" else {}
+        if not own:
+            torch.manual_seed(5)
+        made = torch_jobs.loader(torch_jobs.Points("python"), shuffle=True, num_workers=2, **own)
+        random.seed(others)
+        return [torch_jobs.digest(one) for one in torch_passes(made).open(0, torch_jobs.BATCH)]
+
+    assert batches(1) == batches(2)
+
+
 def interrupted(make: Any, folder: Path, at: int) -> Any:
     """A job that has been interrupted; what it goes on with."""
     job = Job(make, folder)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import torch
 import torch.utils.data as torch_data
 
 from fairlead.client.passes import (
@@ -178,6 +179,7 @@ class SampleOrder:
     def __init__(self, sampler: Any, generator: Any, *, seeded: bool) -> None:
         self.sampler = sampler
         self.seeded = seeded
+        self._generator = generator
         self.generators = find_generators(sampler, generator)
         self.draws_at_once = _draws_at_once(sampler)
         self._built = [_attributes(one) for one in _chain_of(sampler)]
@@ -222,6 +224,13 @@ class SampleOrder:
         assert self._pass is not None
         self._pass.prime()
 
+    def worker_seed(self) -> int:
+        """What the seeds of workers in the pass that begins are made of. As without Fairlead, that is the
+        loader's generator or PyTorch's: a script that seeds only this repeats its runs."""
+        own = self._generator
+        state = torch.get_rng_state() if own is None else own.get_state()
+        return derive_seed(fingerprint(state), self.epoch)
+
     def snapshot(self) -> dict[str, Any]:
         """All that the order of a pass depends on."""
         chained = zip(_chain_of(self.sampler), self._built)
@@ -250,7 +259,7 @@ class OrderedPass:
         self._samples: Iterator[Any] | None = None
         self._count = 0
         self._digest = 0
-        self._seed = 0
+        self._worker_seed = 0
         self._stream: AbstractContextManager[None] = NO_STREAM
 
     def __iter__(self) -> OrderedPass:
@@ -261,7 +270,7 @@ class OrderedPass:
         samples = self._draw()
         self._order.digests[self._count] = self._digest
         return (
-            SampleLoad(samples, derive_seed(self._seed, self._count))
+            SampleLoad(samples, derive_seed(self._worker_seed, self._count))
             if self._order.seeded
             else samples
         )
@@ -274,9 +283,10 @@ class OrderedPass:
         if "start" in order.saved:
             order.restore(order.saved["start"])
         order.start = order.snapshot()
-        self._seed = derive_seed(fingerprint(order.start["random"]), order.epoch)
+        self._worker_seed = order.worker_seed()
         if not order.draws_at_once:
-            self._stream = RandomStream(self._seed)
+            seed = derive_seed(fingerprint(order.start["random"]), order.epoch)
+            self._stream = RandomStream(seed)
         with self._stream:
             self._samples = iter(order.sampler)
         if order.position:

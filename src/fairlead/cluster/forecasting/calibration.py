@@ -22,7 +22,7 @@ NEWEST = 200  # scores of a class that count
 PRIOR_WORTH = 20  # scores that what is assumed at the beginning is worth
 # Of the level, by outcome: outcomes come late and together (a sweep of equal jobs ends at once), so that more
 # overshoots.
-LEARNING_RATE = 0.02
+LEARNING_RATE = 0.03
 LEVELS = (0.6, 0.98)  # between which it moves: a row of hits is often one sweep
 NEAR_ROUNDS, FAR_ROUNDS = 4.0, 30.0  # forecasts of so many rounds: near, middle, far
 LEAST_S = 1.0  # what is shorter counts as this
