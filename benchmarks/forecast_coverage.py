@@ -139,14 +139,14 @@ class Looks:
         seeds = range(SEEDS if self.kind == "exact" else 1)
         outcomes = forecast(setup, take_checkpoint(core), asked, seeds)
         self.spent_s += time.process_time() - began
-        jobs = core.ledger.jobs.id.tolist()
+        jobs = core.data.ledger.jobs.id.tolist()
         for job in jobs[:: max(len(jobs) // ASKED, 1)]:
             left_s = eta(outcomes, job).finish_s
             if left_s is None:
                 continue
             given = self.calibration.of(self.kind, left_s)
-            self.given.setdefault(job, []).append((core.now_s, given))
-            self.pending.add(job, core.now_s, self.kind, left_s, given)
+            self.given.setdefault(job, []).append((core.data.now_s, given))
+            self.pending.add(job, core.data.now_s, self.kind, left_s, given)
 
     def ended(self, job: int, time_s: float) -> None:
         """A job has completed."""
@@ -175,7 +175,7 @@ def run(load: Workload, jobs: int, seed: int, bias: float) -> dict[ForecastKind,
     core = build(setup)
     trace = load.arrivals(table, int(jobs * MORE), np.random.default_rng((seed, 1)))
     ground_truth = GroundTruth(costs, 0.05, bias, seed=seed)
-    backend = SimBackend(trace, CLUSTER, table, core.planner.solve, ground_truth)
+    backend = SimBackend(trace, CLUSTER, table, core.data.planning.planner.solve, ground_truth)
     looks = {kind: Looks(kind) for kind in KINDS}
     recent, rounds = Recent(), itertools.count()
     while (event := backend.next()) is not None:
@@ -186,7 +186,7 @@ def run(load: Workload, jobs: int, seed: int, bias: float) -> dict[ForecastKind,
             _ends(looks, command)
             backend.perform(command)
         due = isinstance(event, RoundEnded) and next(rounds) % LOOKS == 0
-        if due and core.active and backend.submitted < jobs:
+        if due and core.data.round.active and backend.submitted < jobs:
             for one in looks.values():
                 one.look(setup, core, recent)
     return looks

@@ -55,14 +55,14 @@ def core(
     """A fresh scheduler."""
     made = registry.make(policy, seed=0, profile=profile.name)
     setup = Setup(
-        "0",
-        cluster,
-        table.on(cluster, profile.scattered),
-        policy,
-        profile,
-        0,
-        restart_costs or RestartCosts(),
-        overlap_solves,
+        version="0",
+        cluster=cluster,
+        throughputs=table.on(cluster, profile.scattered),
+        policy=policy,
+        settings=profile,
+        seed=0,
+        restart_costs=restart_costs or RestartCosts(),
+        overlap_solves=overlap_solves,
     )
     return build(setup, made)
 

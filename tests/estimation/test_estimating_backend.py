@@ -137,7 +137,9 @@ def trace(jobs: int = 30, seed: int = 0) -> list[Arrival]:
 
 def setup_of(policy: str, profile: MechanismSettings = DEFAULT) -> Setup:
     cluster = Cluster.of({"fast": 3, "slow": 3}, 1, {})
-    return Setup("0", cluster, PAIRED, policy, profile, 0)
+    return Setup(
+        version="0", cluster=cluster, throughputs=PAIRED, policy=policy, settings=profile, seed=0
+    )
 
 
 def feed_of(
@@ -145,7 +147,7 @@ def feed_of(
 ) -> tuple[EstimatingBackend, "list[Event]"]:
     core = build(setup)
     backend = SimBackend(
-        arrivals, setup.cluster, setup.throughputs, core.planner.solve, ground_truth,
+        arrivals, setup.cluster, setup.throughputs, core.data.planning.planner.solve, ground_truth,
         whole_steps=setup.settings.whole_steps,
     )  # fmt: skip
     events: list[Event] = []
@@ -224,7 +226,7 @@ def test_a_pair_that_cannot_run_is_heard_as_failed_and_does_no_harm() -> None:
         arrivals = [job(n, 100.0 * n, 20_000.0) for n in range(20)]
         setup = replace(setup_of("las_packed", profile), throughputs=alone)
         core = build(setup)
-        solve = core.planner.solve
+        solve = core.data.planning.planner.solve
         backend = SimBackend(
             arrivals,
             setup.cluster,
@@ -251,7 +253,7 @@ def test_what_was_measured_is_planned_with(monkeypatch: pytest.MonkeyPatch) -> N
     for event in events:
         core.handle(event)
         if isinstance(event, RatesLearned):
-            shown = make_snapshot(core, event.time_s)
+            shown = make_snapshot(core.data, event.time_s)
             for n, name in zip(event.jobs.tolist(), event.name.tolist(), strict=True):
                 at = event.belief.tolist().index(name)
                 row = shown.jobs.tolist().index(n)
@@ -319,7 +321,7 @@ def test_a_scheduler_restored_amid_beliefs_goes_on_as_the_other(seed: int) -> No
     setup = setup_of("las_aware")
     first = build(setup)
     cores = [first]
-    backend = SimBackend(trace(seed=seed), setup.cluster, PAIRED, first.planner.solve)
+    backend = SimBackend(trace(seed=seed), setup.cluster, PAIRED, first.data.planning.planner.solve)
     fed = EstimatingBackend(backend, Guesses(PAIRED), PAIRED)
     rng = np.random.default_rng(seed)
     while (event := fed.next()) is not None:
@@ -329,8 +331,8 @@ def test_a_scheduler_restored_amid_beliefs_goes_on_as_the_other(seed: int) -> No
         for command in commands:
             assert isinstance(command, Solve | StartRound | EndJobs)
             fed.perform(command)
-        if not first.solving and rng.random() < 0.1:
-            state = journal.decode_state(journal.encode(take_checkpoint(first)))
+        if not first.data.planning.solving and rng.random() < 0.1:
+            state = journal.decode_state(journal.encode(take_checkpoint(first.data)))
             cores = [first, restore(setup, state)]
     assert len(cores) == 2
 
@@ -339,29 +341,29 @@ def test_a_feed_that_comes_late_takes_jobs_up() -> None:
     """As a live server's does that was started again: what the core had believed is forgotten."""
     setup = setup_of("las_packed")
     core = build(setup)
-    backend = SimBackend(trace(8), setup.cluster, PAIRED, core.planner.solve)
+    backend = SimBackend(trace(8), setup.cluster, PAIRED, core.data.planning.planner.solve)
     fed = EstimatingBackend(backend, Guesses(PAIRED), PAIRED)
     for _ in range(60):
         event = fed.next()
         assert event is not None
         for command in core.handle(event):
             fed.perform(command)
-        if core.beliefs.row and core.active and not isinstance(event, RatesLearned):
+        if core.data.beliefs.row and core.data.round.active and not isinstance(event, RatesLearned):
             break
     made = Means(PAIRED)
     late = EstimatingBackend(backend, made, PAIRED)
     jobs = [
         (Job(JobId(n), "net", int(scale), total), done)
         for n, scale, total, done in zip(
-            core.ledger.jobs.id.tolist(), core.ledger.jobs.scale.tolist(),
-            core.ledger.jobs.total.tolist(), core.ledger.jobs.done.tolist(), strict=True,
+            core.data.ledger.jobs.id.tolist(), core.data.ledger.jobs.scale.tolist(),
+            core.data.ledger.jobs.total.tolist(), core.data.ledger.jobs.done.tolist(), strict=True,
         )
     ]  # fmt: skip
-    late.adopt(core.now_s, jobs, core.in_force)
+    late.adopt(core.data.now_s, jobs, core.data.round.in_force)
     told = late.next()
     assert isinstance(told, RatesLearned)
     core.handle(told)
-    assert (core.ledger.jobs.row == core.ledger.jobs.job_type).all()
+    assert (core.data.ledger.jobs.row == core.data.ledger.jobs.job_type).all()
     drive(core, late)
     assert sorted(made.gone) == sorted(n for n in made.kinds)
     assert made.heard

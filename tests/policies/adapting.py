@@ -78,6 +78,12 @@ def snapshot_of_adapting(
         ran_s=ran_s,
         received_s=received,
         regimes=Regimes(
-            batch, kind, per_epoch, seen, now, epochs, tuple(row.adaptation for row in rows)
+            batch=batch,
+            job_type=kind,
+            steps_per_epoch=per_epoch,
+            seen=seen,
+            now=now,
+            epochs=epochs,
+            announced=tuple(row.adaptation for row in rows),
         ),
     )

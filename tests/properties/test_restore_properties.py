@@ -32,6 +32,7 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core import invariants
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
 from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.scheduler_data import running_jobs
 from fairlead.scheduler.journal import (
     decode,
     decode_state,
@@ -82,7 +83,7 @@ class Relay:
             trace,
             setup.cluster,
             setup.throughputs,
-            lambda shot, state: self.schedulers[0].planner.solve(shot, state),
+            lambda shot, state: self.schedulers[0].data.planning.planner.solve(shot, state),
             ground_truth,
             whole_steps=setup.settings.whole_steps,
             solve_s=solve_s,
@@ -112,13 +113,13 @@ class Relay:
     def replace(self, setup: Setup) -> None:
         """Two schedulers from the state of the one there is."""
         old = self.schedulers[0]
-        state = through_the_journal(take_checkpoint(old))
+        state = through_the_journal(take_checkpoint(old.data))
         self.setup = setup
         self.schedulers = [restore(setup, state), restore(setup, state)]
         self.watch.scheduler = self.schedulers[0]
         invariants.check(self.schedulers[0])
         same_jobs(old, self.schedulers[0])
-        self.backend._begins = not old.active and old.ledger.jobs.n > 0
+        self.backend._begins = not old.data.round.active and old.data.ledger.jobs.n > 0
 
 
 def through_the_journal(state: SchedulerCheckpoint) -> SchedulerCheckpoint:
@@ -128,16 +129,16 @@ def through_the_journal(state: SchedulerCheckpoint) -> SchedulerCheckpoint:
 
 
 def same_jobs(old: Scheduler, new: Scheduler) -> None:
-    for a, b in ((old.ledger, new.ledger), (old.paused_jobs, new.paused_jobs)):
+    for a, b in ((old.data.ledger, new.data.ledger), (old.data.paused_jobs, new.data.paused_jobs)):
         for name in ("id", "arrival_s", "weight", "total", "done", "ran_s", "fails", "state"):
             assert (getattr(a.jobs, name) == getattr(b.jobs, name)).all(), name
         families = [
-            [s.throughputs.job_types[k] for k in ledger.jobs.job_type.tolist()]
+            [s.data.throughputs.job_types[k] for k in ledger.jobs.job_type.tolist()]
             for s, ledger in ((old, a), (new, b))
         ]
         assert families[0] == families[1]
-    assert new.active == old.active
-    assert new.round == old.round
+    assert new.data.round.active == old.data.round.active
+    assert new.data.round.number == old.data.round.number
 
 
 SOME = settings(
@@ -167,17 +168,26 @@ def test_a_restored_scheduler_goes_on(
     """After every few events another policy takes over; all jobs end, none lost, no step counted twice."""
     setups = [
         Setup(
-            "0",
-            cluster,
-            table.on(cluster, profile.scattered),
-            p,
-            profile,
-            0,
-            ground_truth.restart_costs,
+            version="0",
+            cluster=cluster,
+            throughputs=table.on(cluster, profile.scattered),
+            policy=p,
+            settings=profile,
+            seed=0,
+            restart_costs=ground_truth.restart_costs,
         )
         for p in policies
         if table.colocated_rate is not None or p != "las_packed"
-    ] or [Setup("0", cluster, table.on(cluster, profile.scattered), "las", profile, 0)]
+    ] or [
+        Setup(
+            version="0",
+            cluster=cluster,
+            throughputs=table.on(cluster, profile.scattered),
+            policy="las",
+            settings=profile,
+            seed=0,
+        )
+    ]
     relay = Relay(trace, setups[0], ground_truth, 0.0)
     relay.setup = setups[0]
     count = 0
@@ -185,7 +195,11 @@ def test_a_restored_scheduler_goes_on(
     def between(relay: Relay, event: Event) -> list[Event]:
         nonlocal count
         count += 1
-        if count % every == 0 and not relay.schedulers[0].solving and count < 60 * every:
+        if (
+            count % every == 0
+            and not relay.schedulers[0].data.planning.solving
+            and count < 60 * every
+        ):
             relay.replace(setups[count // every % len(setups)])
         return []
 
@@ -204,7 +218,7 @@ class Owners:
     def __call__(self, relay: Relay, event: Event) -> list[Event]:
         here = sorted(set(relay.watch.jobs) - set(relay.watch.ended))
         scheduler = relay.schedulers[0]
-        if isinstance(event, RoundEnded) or scheduler.solving or not here:
+        if isinstance(event, RoundEnded) or scheduler.data.planning.solving or not here:
             return []
         match self.data.draw(st.integers(0, 9)):
             case 0 | 1:
@@ -232,7 +246,7 @@ class Owners:
 
     def lose_work(self, relay: Relay, time_s: float, here: list[int]) -> list[Event]:
         """Half of the work of a job that does not run; the simulator and the watch are told too."""
-        running = relay.schedulers[0]._running()
+        running = running_jobs(relay.schedulers[0].data)
         job = self.data.draw(st.sampled_from(here))
         if job in running:
             return []
@@ -263,7 +277,15 @@ def test_whatever_owners_do_every_job_ends_with_its_steps(
     if table.colocated_rate is None and policy == "las_packed":
         policy = "las"
     believed = table.on(cluster, profile.scattered)
-    setup = Setup("0", cluster, believed, policy, profile, 0, RestartCosts(30.0))
+    setup = Setup(
+        version="0",
+        cluster=cluster,
+        throughputs=believed,
+        policy=policy,
+        settings=profile,
+        seed=0,
+        restart_costs=RestartCosts(30.0),
+    )
     owners = Owners(data, setup)
     relay = Relay(trace, setup, GroundTruth(RestartCosts(30.0)), 0.0)
     while True:

@@ -89,7 +89,7 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
             draw(st.sampled_from(["x", "y", "z"])),
             draw(st.sampled_from(SCALES)),
             draw(st.floats(0.5, 5000)),
-            draw(st.sampled_from([1.0, 1.0, 5.0])),
+            weight=draw(st.sampled_from([1.0, 1.0, 5.0])),
         )
         result.append(Arrival(time_s, job))
     return result
@@ -156,11 +156,12 @@ class Watch:
 
 def work_conserving(scheduler: Scheduler) -> None:
     """No job waits beside devices that it could use."""
-    jobs, units = scheduler.ledger.jobs, scheduler.ledger.groups
+    jobs, units = scheduler.data.ledger.jobs, scheduler.data.ledger.groups
     used = np.bincount(
-        scheduler.cluster.device_type[scheduler.running.devices], minlength=len(scheduler.capacity)
+        scheduler.data.cluster.device_type[scheduler.data.running.devices],
+        minlength=len(scheduler.data.capacity),
     )
-    free = scheduler.capacity - used
+    free = scheduler.data.capacity - used
     waits = units.running_on < 0
     could = (units.rate[:, :, 0] > 0) & (units.scale[:, None] <= free)
     assert not (waits[:, None] & could).any(), f"jobs {jobs.id[waits]} wait beside free devices"
@@ -184,7 +185,7 @@ def run(
         trace,
         cluster,
         table,
-        scheduler.planner.solve,
+        scheduler.data.planning.planner.solve,
         ground_truth,
         whole_steps=profile.whole_steps,
         solve_s=solve_s,
@@ -266,7 +267,7 @@ def test_no_job_waits_beside_devices_that_it_could_use(
     trace: list[Arrival], cluster: Cluster, table: Throughputs, policy: str
 ) -> None:
     scheduler = core(cluster, table, policy)
-    backend = SimBackend(trace, cluster, table, scheduler.planner.solve)
+    backend = SimBackend(trace, cluster, table, scheduler.data.planning.planner.solve)
 
     class Conserve:
         def event(self, event: Event) -> None:
@@ -319,12 +320,12 @@ def test_cancelled_jobs_are_gone(
 ) -> None:
     """Jobs withdrawn at random moments leave at once, and the others still finish."""
     scheduler = core(cluster, table, policy)
-    backend = SimBackend(trace, cluster, table, scheduler.planner.solve)
+    backend = SimBackend(trace, cluster, table, scheduler.data.planning.planner.solve)
     watch = Watch(scheduler)
     while (event := backend.next()) is not None:
         batch: list[Event] = [event]
         here = sorted(set(watch.jobs) - set(watch.ended))
-        quiet = not isinstance(event, RoundEnded) and not scheduler.solving
+        quiet = not isinstance(event, RoundEnded) and not scheduler.data.planning.solving
         if here and quiet and data.draw(st.integers(0, 3)) == 0:
             victim = data.draw(st.sampled_from(here))
             batch.insert(0, JobsCancelled(event.time_s, (JobId(victim),)))

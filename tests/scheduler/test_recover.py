@@ -52,7 +52,17 @@ COSTS = RestartCosts(20.0)
 def setup(policy: str, overlap: bool = False) -> Setup:
     made = registry.make(policy, seed=0, profile="default")
     traits = None if isinstance(made, Planner) else traits_of(made)
-    return Setup("0", CLUSTER, TABLE, policy, DEFAULT, 0, COSTS, overlap, traits)
+    return Setup(
+        version="0",
+        cluster=CLUSTER,
+        throughputs=TABLE,
+        policy=policy,
+        settings=DEFAULT,
+        seed=0,
+        restart_costs=COSTS,
+        overlap_solves=overlap,
+        traits=traits,
+    )
 
 
 class Run:
@@ -70,17 +80,17 @@ class Run:
         while (event := self.backend.next()) is not None:
             count += 1
             ids = np.concatenate(
-                [self.scheduler.ledger.jobs.id, self.scheduler.paused_jobs.jobs.id]
+                [self.scheduler.data.ledger.jobs.id, self.scheduler.data.paused_jobs.jobs.id]
             )
             here = np.intersect1d(ids, [2, 5])
             if holds and count >= 40 - 10 * len(holds) and not isinstance(event, RoundEnded):
                 self._handle(JobsPaused(event.time_s, here, holds.pop(0)))
-            if count >= every * len(self.segments) and not self.scheduler.solving:
+            if count >= every * len(self.segments) and not self.scheduler.data.planning.solving:
                 self.scheduler = self._begin(self.scheduler)
             self._handle(event)
 
     def _solve(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
-        return self.scheduler.planner.solve(snapshot, state)
+        return self.scheduler.data.planning.planner.solve(snapshot, state)
 
     def _begin(self, old: Scheduler | None) -> Scheduler:
         new = setup(self.policies[len(self.segments) % len(self.policies)], self.overlap)
@@ -88,7 +98,7 @@ class Run:
         self.segments.append([encode(new)])
         if old is None:
             return build(new, made)
-        state = take_checkpoint(old)
+        state = take_checkpoint(old.data)
         self.segments[-1].append(encode(state))
         return restore(new, state, made)
 
@@ -163,7 +173,7 @@ def test_a_solve_without_an_answer_is_told_and_not_made() -> None:
         missing = recover(first, None, segment[1:at])  # type: ignore[arg-type]
         assert missing.solve is None
         assert encode(missing.commands[0]) == segment[at]
-        assert found.scheduler.solving
+        assert found.scheduler.data.planning.solving
 
 
 def test_the_store_of_a_server_is_replayed(segments: list[list[bytes]], tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_a_job_that_comes_during_a_solve(overlap: bool, starts: int) -> None:
     """Where solves overlap rounds it starts at once, else it waits for the answer."""
     scheduler = core(Cluster.of({"fast": 1}), TABLE, "las_aware", overlap_solves=overlap)
     scheduler.handle(JobsSubmitted(0.0, ()))
-    assert scheduler.solving
+    assert scheduler.data.planning.solving
     commands = scheduler.handle(JobsSubmitted(1.0, (job(0, 1.0, 100.0).job,)))
     rounds = [c for c in commands if isinstance(c, StartRound)]
     assert sum(len(c.job_groups) for c in rounds) == starts

@@ -296,13 +296,13 @@ class _Numbers:
         pairs = [i for i, (a, b) in enumerate(said.pair.tolist()) if a in number and b in number]
         of = [number[name] for name in said.pair[pairs].reshape(-1).tolist()]
         return RatesLearned(
-            time_s,
-            np.array(list(given), np.int64),
-            np.array([number.get(name, -1) for name in given.values()], np.int64),
-            np.array([number[name] for name in belief], np.int64),
-            tuple(kinds),
-            np.array([at[self._kind[name]] for name in belief], np.int64),
-            np.ascontiguousarray(said.rate[used]),
-            np.array(of, np.int64).reshape(-1, 2),
-            np.ascontiguousarray(said.colocated_rate[pairs]),
+            time_s=time_s,
+            jobs=np.array(list(given), np.int64),
+            name=np.array([number.get(name, -1) for name in given.values()], np.int64),
+            belief=np.array([number[name] for name in belief], np.int64),
+            job_types=tuple(kinds),
+            job_type=np.array([at[self._kind[name]] for name in belief], np.int64),
+            rate=np.ascontiguousarray(said.rate[used]),
+            pair=np.array(of, np.int64).reshape(-1, 2),
+            colocated_rate=np.ascontiguousarray(said.colocated_rate[pairs]),
         )

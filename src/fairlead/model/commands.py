@@ -27,7 +27,7 @@ class Solve:
     state: PlannerState = None  # the planner's own
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartRound:
     """Who runs from now on, and where. What is in force and not named here stops."""
 

@@ -167,7 +167,7 @@ class JobTypesLearned:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RatesLearned:
     """What is believed of single jobs, otherwise than before. A belief is a row of rates by which one job
     goes, or several of one job type; it has a number, which may come to stand for another belief.

@@ -1,7 +1,7 @@
 """A training job, and its arrival."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NewType
 
 from fairlead.model.adaptation import Adaptation
@@ -18,6 +18,7 @@ class Job:
     family: str  # the name of its job type: model and batch size
     scale_factor: int  # devices used at once, all of one accelerator type
     total_steps: float
+    _: KW_ONLY
     weight: float = 1.0
     tenant: str = ""
     slo_s: float | None = None  # seconds from arrival to deadline; None = no deadline

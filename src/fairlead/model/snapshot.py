@@ -10,7 +10,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import SlotType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Regimes:
     """The batch sizes of jobs that adapt. A job that announced nothing has one regime and one epoch."""
 
@@ -25,7 +25,7 @@ class Regimes:
     ]  # (jobs,) with the schedule, which only an oracle may use
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """What the scheduler knows at one moment, as aligned arrays.
 

@@ -19,7 +19,7 @@ from fairlead.scheduler.mechanism.make_planner import make_planner
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTraits:
     """What the mechanism needs to know of a policy. Stands for it in a replay, where nothing is solved."""
 
@@ -35,7 +35,7 @@ class PolicyTraits:
         raise NotImplementedError(f"{self.name}: a replay does not solve (at {snapshot.now_s} s)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
     """Cluster, believed rates, policy, profile, seed. ``traits`` is None for a planner of its own."""
 
@@ -53,12 +53,12 @@ class Setup:
 def traits_of(policy: Policy) -> PolicyTraits:
     """The traits of a policy."""
     return PolicyTraits(
-        policy.name,
-        policy.heterogeneity_aware,
-        policy.space_sharing,
-        policy.work_conserving,
-        bool(getattr(policy, "global_queue", False)),
-        bool(getattr(policy, "strict", False)),
+        name=policy.name,
+        heterogeneity_aware=policy.heterogeneity_aware,
+        space_sharing=policy.space_sharing,
+        work_conserving=policy.work_conserving,
+        global_queue=bool(getattr(policy, "global_queue", False)),
+        strict=bool(getattr(policy, "strict", False)),
     )
 
 
@@ -95,9 +95,9 @@ def build(setup: Setup, policy: Policy | Planner | None = None) -> Scheduler:
         setup.throughputs,
         planner,
         setup.settings,
-        setup.restart_costs,
-        setup.overlap_solves,
-        setup.policy,
+        restart_costs=setup.restart_costs,
+        overlap_solves=setup.overlap_solves,
+        policy=setup.policy,
     )
 
 
@@ -112,4 +112,6 @@ def restore(
     is forgotten, and asked for anew at the next decision. Where no round is in force, an
     event must follow that makes the core decide: ``JobsSubmitted`` of no jobs will do.
     """
-    return restore_into(build(setup, policy), state)
+    scheduler = build(setup, policy)
+    restore_into(scheduler.data, state)
+    return scheduler

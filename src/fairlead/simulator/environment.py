@@ -99,7 +99,7 @@ class Environment:
 
     def _solve(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
         if self._answer is None:
-            return self._scheduler.planner.solve(snapshot, state)  # there is no job
+            return self._scheduler.data.planning.planner.solve(snapshot, state)  # there is no job
         answer, self._answer = self._answer, None
         return answer
 

@@ -145,7 +145,7 @@ class SimulationRun:
         began = time.process_time()
         setup = self.setup()
         scheduler = build(setup, self.made)
-        solver = TimedSolver(scheduler.planner)
+        solver = TimedSolver(scheduler.data.planning.planner)
         backend = self._backend(solver)
         admitting = None
         if admission is not None:

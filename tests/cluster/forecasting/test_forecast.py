@@ -28,7 +28,15 @@ CLUSTER = Cluster.of({"fast": 2, "slow": 3}, 2)
 
 
 def setup(policy: str = "las_aware", cluster: Cluster = CLUSTER) -> Setup:
-    return Setup("0", cluster, TABLE, policy, DEFAULT, 0, COSTS)
+    return Setup(
+        version="0",
+        cluster=cluster,
+        throughputs=TABLE,
+        policy=policy,
+        settings=DEFAULT,
+        seed=0,
+        restart_costs=COSTS,
+    )
 
 
 def jobs(n: int = 12) -> list[Arrival]:
@@ -40,7 +48,9 @@ def middle(
 ) -> tuple[SchedulerCheckpoint, dict[int, float]]:
     """The state after so many events, as soon as a round is in force, and when jobs then ended."""
     core = build(what)
-    backend = SimBackend(trace, what.cluster, TABLE, core.planner.solve, GroundTruth(COSTS))
+    backend = SimBackend(
+        trace, what.cluster, TABLE, core.data.planning.planner.solve, GroundTruth(COSTS)
+    )
     state, count = None, 0
     ends: dict[int, float] = {}
     while (event := backend.next()) is not None:
@@ -49,8 +59,13 @@ def middle(
             backend.perform(command)
             if isinstance(command, EndJobs) and state is not None:
                 ends |= dict(zip(command.jobs.tolist(), command.end_s.tolist(), strict=True))
-        if state is None and count >= events and core.active and not core.solving:
-            state = take_checkpoint(core)
+        if (
+            state is None
+            and count >= events
+            and core.data.round.active
+            and not core.data.planning.solving
+        ):
+            state = take_checkpoint(core.data)
     assert state is not None
     return state, ends
 
@@ -126,15 +141,15 @@ def test_what_is_beyond_the_horizon_has_no_time() -> None:
 
 def test_jobs_that_can_never_run_and_held_ones_do_not_end() -> None:
     core = build(setup())
-    backend = SimBackend(jobs(4), CLUSTER, TABLE, core.planner.solve)
+    backend = SimBackend(jobs(4), CLUSTER, TABLE, core.data.planning.planner.solve)
     for _ in range(3):
         event = backend.next()
         assert event is not None
         for command in core.handle(event):
             backend.perform(command)
-    core.handle(JobsPaused(core.now_s, np.array([1]), True))
+    core.handle(JobsPaused(core.data.now_s, np.array([1]), True))
     huge = Job(JobId(50), "net", 4, 100.0)
-    (outcome,) = forecast(setup(), take_checkpoint(core), Question(add_jobs=[huge]))
+    (outcome,) = forecast(setup(), take_checkpoint(core.data), Question(add_jobs=[huge]))
     assert set(outcome.finish_s) == {0, 2, 3}
     assert not outcome.complete
 
@@ -165,15 +180,15 @@ def test_rounds_are_simulated_for_as_long_as_is_wanted() -> None:
 
 def test_an_idle_cluster_has_a_future_too() -> None:
     core = build(setup())
-    (nothing,) = forecast(setup(), take_checkpoint(core))
+    (nothing,) = forecast(setup(), take_checkpoint(core.data))
     assert nothing.complete
     assert nothing.makespan_s == 0.0
     (one,) = forecast(
-        setup(), take_checkpoint(core), Question(add_jobs=[Job(JobId(1), "net", 1, 1_000.0)])
+        setup(), take_checkpoint(core.data), Question(add_jobs=[Job(JobId(1), "net", 1, 1_000.0)])
     )
     assert one.finish_s == {1: pytest.approx(100.0)}
     costly = replace(setup(), overlap_solves=True)
-    assert forecast(costly, take_checkpoint(build(costly)))[0].complete
+    assert forecast(costly, take_checkpoint(build(costly).data))[0].complete
 
 
 @pytest.mark.parametrize(("early_s", "end_s"), [(np.inf, 460.0), (10.0, 200.0), (150.0, 250.0)])
@@ -181,12 +196,12 @@ def test_rounds_end_early_where_those_of_the_cluster_do(early_s: float, end_s: f
     one = replace(setup("fifo", Cluster.of({"fast": 2}, 2)), restart_costs=RestartCosts())
     three = [job(0, 0.0, 9_000.0), job(1, 0.0, 1_000.0), job(2, 0.0, 1_000.0)]
     core = build(one)
-    backend = SimBackend(three, one.cluster, TABLE, core.planner.solve, GroundTruth())
+    backend = SimBackend(three, one.cluster, TABLE, core.data.planning.planner.solve, GroundTruth())
     event = backend.next()
     assert event is not None
     for command in core.handle(event):
         backend.perform(command)
-    (outcome,) = forecast(one, take_checkpoint(core), Question(early_s=early_s))
+    (outcome,) = forecast(one, take_checkpoint(core.data), Question(early_s=early_s))
     assert outcome.finish_s == pytest.approx({0: 900.0, 1: 100.0, 2: end_s})
 
 

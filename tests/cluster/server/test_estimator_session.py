@@ -69,9 +69,9 @@ def _core(state: Path) -> Scheduler:
 
 
 def _rate(core: Scheduler, job: int) -> float:
-    row = core.ledger.jobs.row[core.ledger.row(JobId(job))]
-    assert core.beliefs.of_row(int(row)) >= 0
-    return float(core.throughputs.rate[row].max())
+    row = core.data.ledger.jobs.row[core.data.ledger.row(JobId(job))]
+    assert core.data.beliefs.of_row(int(row)) >= 0
+    return float(core.data.throughputs.rate[row].max())
 
 
 def test_rates_are_measured_by_the_clock_of_the_agent_not_by_when_reports_come() -> None:

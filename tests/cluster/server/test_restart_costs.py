@@ -35,7 +35,15 @@ def test_the_core_is_put_together_anew_only_when_it_is_far_off() -> None:
     starts = MeasuredStarts(state)
     cluster = Cluster((Node("a", "v100", 1),))
     table = read_throughputs("builtin").on(cluster)
-    state.setup = Setup("0", cluster, table, "las_aware", DEFAULT, 0, RestartCosts(1.0))
+    state.setup = Setup(
+        version="0",
+        cluster=cluster,
+        throughputs=table,
+        policy="las_aware",
+        settings=DEFAULT,
+        seed=0,
+        restart_costs=RestartCosts(1.0),
+    )
     starts.seconds.extend([0.9 * MISJUDGED_FACTOR] * MIN_SAMPLES)
     assert not starts.is_misjudged()
     starts.seconds.extend([1.1 * MISJUDGED_FACTOR] * 5 * MIN_SAMPLES)

@@ -55,7 +55,7 @@ def solver() -> Iterator[Solver]:
 def test_the_answer_is_that_of_a_solve_in_this_process(solver: Solver, policy: str) -> None:
     scheduler, solve = asks(policy)
     answer = submit(solver, solve, policy).result(LONG_S)
-    here = scheduler.planner.solve(solve.snapshot, solve.state)
+    here = scheduler.data.planning.planner.solve(solve.snapshot, solve.state)
     assert isinstance(answer, Allocation)
     assert isinstance(here, Allocation)
     assert np.array_equal(answer.job_groups, here.job_groups)

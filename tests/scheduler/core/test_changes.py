@@ -46,7 +46,7 @@ def hold(time_s: float, *jobs: int, held: bool = True) -> JobsPaused:
 
 
 def done(core: Scheduler, job: int) -> float:
-    return float(core.ledger.jobs.done[core.ledger.row(JobId(job))])
+    return float(core.data.ledger.jobs.done[core.data.ledger.row(JobId(job))])
 
 
 def ends(commands: list[Command]) -> dict[int, int]:
@@ -87,7 +87,7 @@ def test_the_last_steps_of_a_job_that_was_stopped_come_late() -> None:
     run(core, ended(first, 360.0, 3600.0))
     commands = run(core, corrected(361.0, **{f"j{out}": 3700.0}))
     assert ends(commands) == {out: JobEnd.COMPLETED}
-    assert JobId(out) not in core.ledger
+    assert JobId(out) not in core.data.ledger
 
 
 def test_a_correction_of_a_job_that_has_left_is_passed_over() -> None:
@@ -118,7 +118,7 @@ def test_a_weight_that_is_none_is_refused_and_changes_nothing() -> None:
         core.handle(JobsReweighted(1.0, np.array([1, 2]), np.array([2.0, -1.0])))
     with pytest.raises(ProtocolError, match="job 9: cannot change its weight, it is not in the"):
         core.handle(JobsReweighted(1.0, np.array([1, 9]), np.array([2.0, 2.0])))
-    assert core.ledger.jobs.weight.tolist() == [1.0, 1.0]
+    assert core.data.ledger.jobs.weight.tolist() == [1.0, 1.0]
 
 
 # --- pauses --------------------------------------------------------------------------------------
@@ -133,9 +133,9 @@ def test_a_held_job_gives_way_and_comes_back_with_what_it_had() -> None:
     assert second.job_groups.tolist() == [[2]]
     invariants.check(core)
     run(core, hold(200.0, 1, held=False))
-    assert core.ledger.jobs.id.tolist() == [1, 2]  # in order of ids
+    assert core.data.ledger.jobs.id.tolist() == [1, 2]  # in order of ids
     assert done(core, 1) == 1100.0
-    assert core.ledger.jobs.arrival_s[0] == 0.0
+    assert core.data.ledger.jobs.arrival_s[0] == 0.0
     third = start(run(core, ended(second, 470.0, 3600.0)))
     assert third.job_groups.tolist() == [[1]]
     invariants.check(core)
@@ -152,15 +152,15 @@ def test_held_jobs_can_be_withdrawn_reweighed_and_corrected() -> None:
     core = scheduler("las_aware", a=1)
     run(core, submit(1, 2, 3, steps=500.0))
     run(core, hold(10.0, 1, 2, 3))
-    first = core.in_force
+    first = core.data.round.in_force
     assert first is not None
     run(core, ended(first, 11.0, 100.0))
-    assert core.paused_jobs.jobs.id.tolist() == [1, 2, 3]
+    assert core.data.paused_jobs.jobs.id.tolist() == [1, 2, 3]
     run(core, JobsReweighted(12.0, np.array([1]), np.array([4.0])))
-    assert core.paused_jobs.jobs.weight.tolist() == [4.0, 1.0, 1.0]
+    assert core.data.paused_jobs.jobs.weight.tolist() == [4.0, 1.0, 1.0]
     assert ends(run(core, corrected(13.0, j2=500.0))) == {2: JobEnd.COMPLETED}
     assert ends(run(core, JobsCancelled(14.0, (JobId(3),)))) == {3: JobEnd.CANCELLED}
-    assert core.paused_jobs.jobs.id.tolist() == [1]
+    assert core.data.paused_jobs.jobs.id.tolist() == [1]
     assert start(run(core, hold(15.0, 1, held=False))).job_groups.tolist() == [[1]]
     with pytest.raises(ProtocolError, match="job 8: cannot hold it, it is not in the system"):
         core.handle(hold(16.0, 8))
@@ -178,10 +178,10 @@ def test_a_job_may_come_after_jobs_with_larger_ids() -> None:
     core = scheduler("fifo_perf", a=1)
     first = start(run(core, submit(5, 7)))
     run(core, submit(6))
-    assert core.ledger.jobs.id.tolist() == [5, 6, 7]
+    assert core.data.ledger.jobs.id.tolist() == [5, 6, 7]
     invariants.check(core)
     run(core, ended(first, 360.0, 100_000.0))
-    assert core.ledger.jobs.id.tolist() == [6, 7]
+    assert core.data.ledger.jobs.id.tolist() == [6, 7]
 
 
 def test_a_held_job_is_owed_what_it_was_owed_and_no_more() -> None:
@@ -224,7 +224,7 @@ def test_a_family_that_is_learned_can_be_submitted() -> None:
         ),
     )
     assert start(run(core, submit_own(2.0))).job_groups.tolist() == [[1]]
-    assert core.ledger.groups.rate[:, 0, 0].tolist() == [7.0]
+    assert core.data.ledger.groups.rate[:, 0, 0].tolist() == [7.0]
 
 
 def submit_own(time_s: float) -> JobsSubmitted:
@@ -246,8 +246,8 @@ def test_jobs_follow_rates_that_are_learned() -> None:
         core,
         JobTypesLearned(3.0, job_types(("net", 2), ("net", 1)), V100, np.array([[15.0], [9.0]])),
     )
-    assert core.ledger.groups.rate[:, 0, 0].tolist() == [15.0]
-    assert core.paused_jobs.groups.rate[:, 0, 0].tolist() == [15.0, 9.0]
+    assert core.data.ledger.groups.rate[:, 0, 0].tolist() == [15.0]
+    assert core.data.paused_jobs.groups.rate[:, 0, 0].tolist() == [15.0, 9.0]
     run(core, ended(second, 360.0, 100.0))
     assert RATES.rate.tolist() == [[10.0], [18.0]]  # the table that it began with is another's
 
@@ -277,10 +277,10 @@ def test_a_stall_leaves_what_jobs_are_owed_as_it_was() -> None:
     commands = run(core, submit(1, 2))
     for number in range(10):
         commands = run(core, ended(start(commands), 36_000.0 + 360.0 * number, 360.0))
-    before = accounts_of(core, 40_000.0).deficit_s.copy()
-    core.active = False
+    before = accounts_of(core.data, 40_000.0).deficit_s.copy()
+    core.data.round.active = False
     core.handle(Stalled(40_000.0))
-    assert accounts_of(core, 40_000.0).deficit_s == pytest.approx(before)
+    assert accounts_of(core.data, 40_000.0).deficit_s == pytest.approx(before)
 
 
 # --- costs of restarts ---------------------------------------------------------------------------

@@ -53,12 +53,14 @@ def nodes(**devices: int) -> Cluster:
 
 
 def setup(cluster: Cluster, policy: str = "las_aware", table: Throughputs = TWO) -> Setup:
-    return Setup("0", cluster, table, policy, DEFAULT, 0)
+    return Setup(
+        version="0", cluster=cluster, throughputs=table, policy=policy, settings=DEFAULT, seed=0
+    )
 
 
 def moved(core: Scheduler, to: Setup) -> Scheduler:
     """By way of the journal."""
-    record = encode(take_checkpoint(core))
+    record = encode(take_checkpoint(core.data))
     assert encode(decode(record)) == record
     new = restore(to, decode_state(record))
     invariants.check(new)
@@ -67,7 +69,7 @@ def moved(core: Scheduler, to: Setup) -> Scheduler:
 
 def devices(core: Scheduler) -> dict[int, list[tuple[str, int]]]:
     """job -> (node, place) of its devices in the round in force."""
-    command, cluster = core.in_force, core.cluster
+    command, cluster = core.data.round.in_force, core.data.cluster
     assert command is not None
     first = np.searchsorted(cluster.device_node, np.arange(len(cluster.nodes)))
     out = {}
@@ -94,7 +96,7 @@ def test_jobs_keep_their_devices_when_a_node_is_added_before_theirs() -> None:
     second = start(run(core, ended(first, 360.0, 3600.0)))
     assert second.kept.all()
     assert devices(core) == was
-    assert core.ledger.jobs.done.tolist() == [3600.0, 3600.0]
+    assert core.data.ledger.jobs.done.tolist() == [3600.0, 3600.0]
 
 
 def test_a_node_that_is_gone_takes_its_devices_but_not_the_report() -> None:
@@ -102,7 +104,7 @@ def test_a_node_that_is_gone_takes_its_devices_but_not_the_report() -> None:
     first = start(run(core, submit(1, 2, devices=2)))
     core = moved(moved(core, setup(nodes(b=2))), setup(nodes(b=2)))  # twice
     second = start(run(core, ended(first, 100.0, 500.0)))
-    assert core.ledger.jobs.done.tolist() == [500.0, 500.0]
+    assert core.data.ledger.jobs.done.tolist() == [500.0, 500.0]
     (runs,) = second.job_groups[:, 0].tolist()
     assert devices(core)[runs] == [("b", 0), ("b", 1)]
     invariants.check(core)
@@ -113,7 +115,7 @@ def test_an_accelerator_type_that_is_gone() -> None:
     first = start(run(core, submit(1, 2)))
     core = moved(core, setup(nodes(a=1)))
     again = start(run(core, ended(first, 100.0, 500.0)))
-    assert core.ledger.jobs.done.tolist() == [500.0, 500.0]
+    assert core.data.ledger.jobs.done.tolist() == [500.0, 500.0]
     assert len(again.job_groups) == 1
 
 
@@ -121,7 +123,7 @@ def test_lost_nodes_stay_lost() -> None:
     core = build(setup(nodes(a=2, b=2)))
     run(core, NodeLost(0.0, "a"))
     core = moved(core, setup(nodes(a=2, b=2, c=1)))
-    assert core.capacity.tolist() == [3.0]
+    assert core.data.capacity.tolist() == [3.0]
     first = start(run(core, submit(1, devices=2)))
     assert devices(core) == {1: [("b", 0), ("b", 1)]}
     assert len(first.job_groups) == 1
@@ -134,11 +136,11 @@ def test_what_jobs_are_owed_survives() -> None:
     commands = run(core, submit(1, 2))
     for number in range(7):
         commands = run(core, ended(start(commands), 360.0 * (number + 1), 100.0))
-    owed = accounts_of(core, core.now_s).deficit_s
+    owed = accounts_of(core.data, core.data.now_s).deficit_s
     core = moved(core, setup(nodes(a=1), table=table))
-    assert accounts_of(core, core.now_s).deficit_s == pytest.approx(owed)
+    assert accounts_of(core.data, core.data.now_s).deficit_s == pytest.approx(owed)
     ran: list[int] = []
-    command = core.in_force
+    command = core.data.round.in_force
     assert command is not None
     for number in range(7, 27):
         ran += command.job_groups[:, 0].tolist()
@@ -154,10 +156,10 @@ def test_a_packed_pair_is_reported_to_a_policy_that_packs_nobody() -> None:
     report = ended(first, 360.0, 0.0)
     report = replace(report, steps=np.array([[2880.0, 2500.0]]), outcome=np.zeros((1, 2), np.int64))
     assert start(run(plain, report)).job_groups.tolist() == [[1]]
-    assert plain.ledger.jobs.done.tolist() == [2880.0, 2500.0]
+    assert plain.data.ledger.jobs.done.tolist() == [2880.0, 2500.0]
     packed = moved(moved(core, setup(nodes(a=1), "fifo_perf")), setup(nodes(a=1), "las_packed"))
     run(packed, report)
-    assert packed.ledger.jobs.done.tolist() == [2880.0, 2500.0]
+    assert packed.data.ledger.jobs.done.tolist() == [2880.0, 2500.0]
 
 
 @pytest.mark.parametrize("policy", ["las", "finish_time_aware", "shockwave", "las_packed", "fifo"])
@@ -173,14 +175,14 @@ def test_policies_follow_one_another(policy: str) -> None:
         zeros = np.zeros((len(now.job_groups), width), np.int64)
         commands = run(core, replace(report, steps=steps, outcome=zeros))
         invariants.check(core)
-    assert core.ledger.jobs.n == 4
+    assert core.data.ledger.jobs.n == 4
 
 
 def test_rates_may_have_changed_but_not_be_lost() -> None:
     core = build(setup(nodes(a=1)))
     run(core, submit(1))
     better = replace(TWO, rate=TWO.rate * 2)
-    assert moved(core, setup(nodes(a=1), table=better)).ledger.groups.rate[0, 0, 0] == 20.0
+    assert moved(core, setup(nodes(a=1), table=better)).data.ledger.groups.rate[0, 0, 0] == 20.0
     without = Throughputs(
         (SlotType("v100"),),
         job_types(
@@ -191,7 +193,7 @@ def test_rates_may_have_changed_but_not_be_lost() -> None:
     with pytest.raises(
         ThroughputError, match="no rate for 'net' at scale factor 1, which a job in"
     ):
-        restore(setup(nodes(a=1), table=without), take_checkpoint(core))
+        restore(setup(nodes(a=1), table=without), take_checkpoint(core.data))
 
 
 def test_held_and_pending_things_survive() -> None:
@@ -201,14 +203,14 @@ def test_held_and_pending_things_survive() -> None:
     others = sorted({1, 2, 3} - {now})
     run(core, JobsPaused(5.0, np.array([now, others[0]]), True))
     core = moved(core, setup(nodes(a=1)))
-    assert core.paused_jobs.jobs.id.tolist() == others[:1]
-    assert core.ending
+    assert core.data.paused_jobs.jobs.id.tolist() == others[:1]
+    assert core.data.round.ending
     second = start(run(core, ended(first, 6.0, 50.0)))
     assert second.job_groups.tolist() == [others[1:]]
-    assert core.paused_jobs.jobs.id.tolist() == sorted([now, others[0]])
+    assert core.data.paused_jobs.jobs.id.tolist() == sorted([now, others[0]])
     core = moved(core, setup(nodes(a=1)))
     run(core, JobsPaused(7.0, np.array([now]), False))
-    assert core.ledger.jobs.done[core.ledger.row(JobId(now))] == 50.0
+    assert core.data.ledger.jobs.done[core.data.ledger.row(JobId(now))] == 50.0
 
 
 def test_batch_sizes_and_tenants_survive() -> None:
@@ -221,16 +223,18 @@ def test_batch_sizes_and_tenants_survive() -> None:
     run(core, JobsSubmitted(0.0, (job, plain)))
     turned = Throughputs((SlotType("v100"),), job_types(*names[::-1]), table.rate[::-1].copy())
     other = moved(core, setup(nodes(a=1), "shockwave", turned))
-    assert other.ledger.tenants == ("red", "blue")
+    assert other.data.ledger.tenants == ("red", "blue")
     mine, theirs = (
-        s.ledger.regimes.shown(s.ledger.jobs.job_type, s.ledger.jobs.total, s.ledger.jobs.done)
+        s.data.ledger.regimes.shown(
+            s.data.ledger.jobs.job_type, s.data.ledger.jobs.total, s.data.ledger.jobs.done
+        )
         for s in (core, other)
     )
     assert mine is not None
     assert theirs is not None
     assert mine.announced == theirs.announced
     assert (mine.batch == theirs.batch).all()
-    assert (core.throughputs.rate[mine.job_type] == turned.rate[theirs.job_type])[
+    assert (core.data.throughputs.rate[mine.job_type] == turned.rate[theirs.job_type])[
         mine.job_type >= 0
     ].all()
 
@@ -238,14 +242,14 @@ def test_batch_sizes_and_tenants_survive() -> None:
 def test_taking_a_state_changes_nothing_and_shares_nothing() -> None:
     core = build(setup(nodes(a=2, k=1), "las_packed"))
     first = start(run(core, submit(1, 2, 3, 4)))
-    state: SchedulerCheckpoint = take_checkpoint(core)
+    state: SchedulerCheckpoint = take_checkpoint(core.data)
     before = encode(state)
     width = first.job_groups.shape[1]
     report = ended(first, 360.0, 10.0)
     zeros = np.zeros((len(first.job_groups), width), np.int64)
     run(core, replace(report, steps=np.where(first.job_groups >= 0, 10.0, 0.0), outcome=zeros))
     assert encode(state) == before
-    assert encode(take_checkpoint(core)) == encode(take_checkpoint(core)) != before
+    assert encode(take_checkpoint(core.data)) == encode(take_checkpoint(core.data)) != before
 
 
 def test_gavels_profile_may_take_over() -> None:

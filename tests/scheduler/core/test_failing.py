@@ -59,7 +59,7 @@ def test_a_job_is_placed_off_the_nodes_that_it_avoids(policy: str) -> None:
     third = start(run(core, ended(second, 720.0, 10.0)))
     assert third.kept.all()
     core.handle(avoid(730.0))
-    assert not core.running.avoids
+    assert not core.data.running.avoids
 
 
 def test_a_job_that_avoids_all_nodes_runs_where_it_can() -> None:
@@ -74,7 +74,7 @@ def test_what_a_job_avoids_is_forgotten_with_it() -> None:
     run(core, submit(1, 2))
     run(core, avoid(1.0, "a"), avoid(1.0, "a", job=2), hold(1.5, 2))
     run(core, JobsDropped(2.0, (ONE, JobId(2))))
-    assert not core.running.avoids
+    assert not core.data.running.avoids
     with pytest.raises(ProtocolError, match="job 1: cannot avoid nodes"):
         core.handle(avoid(3.0, "a"))
 

@@ -64,19 +64,19 @@ def learned(
         "pair": np.array(list(pairs), np.int64).reshape(-1, 2),
         "colocated_rate": np.array(list(pairs.values()), np.float64).reshape(-1, 2, 2),
     }
-    return RatesLearned(time_s, **(values | more))
+    return RatesLearned(time_s=time_s, **(values | more))
 
 
 def alone(s: Scheduler, job: int) -> list[float]:
     """What policies are shown."""
-    shown = make_snapshot(s, s.now_s)
+    shown = make_snapshot(s.data, s.data.now_s)
     at = shown.jobs.tolist().index(job)
     assert shown.solo_rate[at].tolist() == shown.job_type_rate[shown.job_type[at]].tolist()
     return list(shown.solo_rate[at].tolist())
 
 
 def colocated_rate(s: Scheduler, one: int, two: int) -> list[float]:
-    shown = make_snapshot(s, s.now_s)
+    shown = make_snapshot(s.data, s.data.now_s)
     assert shown.colocated_rate is not None
     a, b = (shown.job_type[shown.jobs.tolist().index(job)] for job in (one, two))
     return list(shown.colocated_rate[a, b].tolist())
@@ -97,18 +97,18 @@ def test_all_jobs_of_a_belief_follow_it() -> None:
     s = scheduler()
     s.handle(learned({1: 0, 2: 0}, {0: [2.0, 20.0]}))
     run(s, submit(1, 2))
-    s.changed = Change.NOTHING
+    s.data.planning.changed = Change.NOTHING
     run(s, learned({}, {0: [1.0, 5.0]}, time_s=1.0))
     assert alone(s, 1) == alone(s, 2) == [1.0, 5.0]
-    assert s.changed & Change.REQUIREMENTS
-    assert s.ledger.jobs.job_class[0] == s.ledger.jobs.job_class[1]
+    assert s.data.planning.changed & Change.REQUIREMENTS
+    assert s.data.ledger.jobs.job_class[0] == s.data.ledger.jobs.job_class[1]
 
 
 def test_a_belief_changes_what_policies_do() -> None:
     s = core(nodes(a=1, k=1), TWO, "max_sum_throughput_perf")
     s.handle(learned({1: 0}, {0: [0.0, 30.0]}))
     assert start(run(s, submit(1, 2))).slot.tolist() in ([1, 0], [0, 1])
-    jobs = s.in_force
+    jobs = s.data.round.in_force
     assert jobs is not None
     where = dict(zip(jobs.job_groups[:, 0].tolist(), jobs.slot.tolist(), strict=True))
     assert where == {1: 1, 2: 0}
@@ -143,23 +143,23 @@ def test_units_that_are_pairs_follow() -> None:
     s = core(nodes(a=2, k=2), TWO, "las_packed", GAVEL)
     run(s, submit(1, 2))
     s.handle(learned({1: 0, 2: 1}, {0: [2.0, 20.0], 1: [4.0, 10.0]}, {(0, 1): [[1, 2], [3, 4]]}))
-    (pair,) = np.flatnonzero(s.ledger.groups.members[:, 1] >= 0).tolist()
-    assert s.ledger.groups.rate[pair].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    (pair,) = np.flatnonzero(s.data.ledger.groups.members[:, 1] >= 0).tolist()
+    assert s.data.ledger.groups.rate[pair].tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
 def test_policies_that_do_not_pack_keep_no_pairs_of_beliefs() -> None:
     s = scheduler("las_aware")
     s.handle(learned({1: 0}, {0: [2.0, 20.0]}))
     run(s, submit(1, 2))
-    assert s.throughputs.colocated_rate is None
-    assert s.beliefs.known.colocated_rate is not None
+    assert s.data.throughputs.colocated_rate is None
+    assert s.data.beliefs.known.colocated_rate is not None
     assert alone(s, 1) == [2.0, 20.0]
 
 
 def test_held_jobs_follow_too() -> None:
     s = scheduler()
     run(s, submit(1), JobsPaused(0.0, np.array([1]), True))
-    round_ = s.in_force
+    round_ = s.data.round.in_force
     assert round_ is not None
     n = len(round_.job_groups)
     steps, outcome = np.zeros(round_.job_groups.shape), np.zeros(round_.job_groups.shape, np.int64)
@@ -207,7 +207,7 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
     change = (np.array([1]), np.array([16]), np.array([5000.0]), np.array([50.0]))
     nothing = np.zeros((0, 1, 2))
     for said, rate in ((None, 6.0), (5.5, 5.5)):
-        round_ = s.in_force
+        round_ = s.data.round.in_force
         assert round_ is not None
         s.handle(RequirementsChanged(round_.time_s + 360.0, *change))
         if said is not None:
@@ -243,7 +243,7 @@ def test_another_scheduler_takes_beliefs_over() -> None:
             assert colocated_rate(new, one, other) == colocated_rate(s, one, other)
     run(new, submit(7, time_s=1.0))
     assert alone(new, 7) == [1.0, 9.0]
-    again = take_checkpoint(new)
+    again = take_checkpoint(new.data)
     assert again.beliefs is not None
     assert again.beliefs.number.tolist() == [0, 5]
 
@@ -267,7 +267,7 @@ def test_beliefs_that_no_job_goes_by_are_not_handed_on() -> None:
     s.handle(learned({}, {2: [3.0, 3.0]}, job_types=(JobType("own"),)))
     run(s, submit(1, 2))
     new = moved(s, setup(nodes(a=2, k=2), "las_packed"))
-    assert sorted(new.beliefs.row) == [0, 1]
+    assert sorted(new.data.beliefs.row) == [0, 1]
     assert [alone(new, job) for job in (1, 2)] == [[1.0, 1.0], [2.0, 2.0]]
 
 

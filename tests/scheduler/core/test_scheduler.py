@@ -54,7 +54,7 @@ def run(core: Scheduler, *events: Event) -> list[Command]:
         commands = core.handle(event)
         for command in commands:
             if isinstance(command, Solve):
-                allocation = core.planner.solve(command.snapshot, command.state)
+                allocation = core.data.planning.planner.solve(command.snapshot, command.state)
                 commands = [*commands, *core.handle(Solved.of(command.time_s, allocation))]
     return commands
 

@@ -42,7 +42,7 @@ def places(
     current, found = start(run(core, submit(*jobs))), []
     for number in range(1, rounds + 1):
         found.append(devices(core))
-        core.ledger.jobs.restart_s[:] = cost_s
+        core.data.ledger.jobs.restart_s[:] = cost_s
         current = start(run(core, ended(current, 360.0 * number, 360.0)))
         invariants.check(core)
     return found
@@ -60,10 +60,12 @@ def test_jobs_that_all_run_stay_where_they_are_if_types_are_alike(
 def test_what_a_job_has_counts_for_the_share_that_it_stands_for() -> None:
     core = three_types("finish_time_fairness_perf")
     places(core, 12, 1)
-    received = core.ledger.groups.received_s.sum() + np.abs(core.ledger.groups.deficit_s).sum()
+    received = (
+        core.data.ledger.groups.received_s.sum() + np.abs(core.data.ledger.groups.deficit_s).sum()
+    )
     assert received > 0
-    owed = core.ledger.groups.deficit_s + 12 * 360.0 * core.ledger.groups.share
-    assert (owed - core.ledger.groups.received_s).max() <= 360.0, "no debt grows up"
+    owed = core.data.ledger.groups.deficit_s + 12 * 360.0 * core.data.ledger.groups.share
+    assert (owed - core.data.ledger.groups.received_s).max() <= 360.0, "no debt grows up"
 
 
 def test_jobs_take_turns_where_one_waits() -> None:

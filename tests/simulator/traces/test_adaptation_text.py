@@ -182,7 +182,17 @@ def test_deadlines_of_adapting_jobs_survive_shockwaves_format(tmp_path: Path) ->
     """They are multiples of the stated duration, or of the nominal one where none is stated."""
     made = batch_schedule("LM (batch size 20)", 1, 3e4, Mode.GNS)
     jobs = [
-        Job(JobId(n), "LM (batch size 20)", 1, 3e4, 1.0, "", slo_s, duration_s, made)
+        Job(
+            JobId(n),
+            "LM (batch size 20)",
+            1,
+            3e4,
+            weight=1.0,
+            tenant="",
+            slo_s=slo_s,
+            duration_s=duration_s,
+            adaptation=made,
+        )
         for n, (slo_s, duration_s) in enumerate([(50.0, 100.0), (50.0, None), (None, 7.0)])
     ]
     write_trace(Trace("x", "y", [Arrival(0.0, job) for job in jobs]), tmp_path / "a.trace", BUILTIN)

@@ -107,8 +107,12 @@ def test_generated_jobs_keep_ids_and_fractions_of_steps(tmp_path: Path, table: T
     path = write(tmp_path, json.dumps([JOB, JOB | {"id": 7, "arrival": 2.5, "SLO": None}]))
     trace = read_trace(path, table)
     assert trace.arrivals == [
-        Arrival(0.0, Job(JobId(4), "LM", 2, 12.5, 5.0, "", 80.0, 40.0)),
-        Arrival(2.5, Job(JobId(7), "LM", 2, 12.5, 5.0, "", None, 40.0)),
+        Arrival(
+            0.0, Job(JobId(4), "LM", 2, 12.5, weight=5.0, tenant="", slo_s=80.0, duration_s=40.0)
+        ),
+        Arrival(
+            2.5, Job(JobId(7), "LM", 2, 12.5, weight=5.0, tenant="", slo_s=None, duration_s=40.0)
+        ),
     ]
 
 

@@ -66,7 +66,7 @@ def test_our_formats_keep_everything(
 
 def test_gavels_format_has_whole_steps_and_line_numbers(tmp_path: Path, table: Throughputs) -> None:
     jobs = [
-        Job(JobId(3), "LM", 2, 180.9, 5.0, "lost", 20.0),
+        Job(JobId(3), "LM", 2, 180.9, weight=5.0, tenant="lost", slo_s=20.0),
         Job(JobId(8), "GPT", 8, 0.25),
     ]
     trace = Trace("made up", "none", [Arrival(0.0, jobs[0]), Arrival(0.1, jobs[1])])
@@ -74,7 +74,7 @@ def test_gavels_format_has_whole_steps_and_line_numbers(tmp_path: Path, table: T
     again = read_trace(tmp_path / "a.trace", table)
     assert again.format == "Gavel, 10 columns"
     assert again.arrivals == [
-        Arrival(0.0, Job(JobId(0), "LM", 2, 180.0, 5.0, "", 20.0)),
+        Arrival(0.0, Job(JobId(0), "LM", 2, 180.0, weight=5.0, tenant="", slo_s=20.0)),
         Arrival(0.1, Job(JobId(1), "GPT", 8, 1.0)),
     ]
 

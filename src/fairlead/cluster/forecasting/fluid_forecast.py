@@ -42,20 +42,20 @@ class FluidJobs:
 
 def fluid_jobs(s: Scheduler) -> FluidJobs:
     """The jobs that take part, as a scheduler has them."""
-    jobs, units = s.ledger.jobs, s.ledger.groups
-    types = len(s.capacity)
+    jobs, units = s.data.ledger.jobs, s.data.ledger.groups
+    types = len(s.data.capacity)
     rate, share = np.zeros((jobs.n, types)), np.zeros((jobs.n, types))
     running_on = np.full(jobs.n, -1)
-    steps = s.throughputs.rate[jobs.row]
-    for slot, type_ in enumerate(s.running.site.accelerator_of_slot.tolist()):
+    steps = s.data.throughputs.rate[jobs.row]
+    for slot, type_ in enumerate(s.data.running.site.accelerator_of_slot.tolist()):
         rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
         for member in units.members.T:
             there = member >= 0
             np.add.at(share[:, type_], member[there], units.share[there, slot])
     for member in units.members.T:
         runs = (member >= 0) & (units.running_on >= 0)
-        running_on[member[runs]] = s.running.site.accelerator_of_slot[units.running_on[runs]]
-    capacity = s.capacity
+        running_on[member[runs]] = s.data.running.site.accelerator_of_slot[units.running_on[runs]]
+    capacity = s.data.capacity
     rate[capacity[None, :] < jobs.scale[:, None]] = 0.0
     return FluidJobs(
         job=jobs.id.copy(),

@@ -138,7 +138,7 @@ def median_s(outcomes: Sequence[ForecastRun], job: int) -> float | None:
 
 def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
     """Who keeps its devices for now shall not do so for ever, for nobody will say here that it need not."""
-    for ledger in (scheduler.ledger, scheduler.paused_jobs):
+    for ledger in (scheduler.data.ledger, scheduler.data.paused_jobs):
         told = ledger.jobs.restart_s
         told[told >= STAYS_S] = costs.default_s
 
@@ -162,11 +162,11 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
     scheduler.handle(ProgressCorrected(now_s, ids, np.array(list(done.values()))))
     goes_on = None if asked.cluster is not None else _goes_on(scheduler, now_s)
     first: list[Command] = []
-    if asked.add_jobs or not scheduler.active:
+    if asked.add_jobs or not scheduler.data.round.active:
         first += scheduler.handle(JobsSubmitted(now_s, tuple(asked.add_jobs)))
     if goes_on is not None:
         first.append(goes_on)
-    elif scheduler.active:
+    elif scheduler.data.round.active:
         first += scheduler.handle(_cut(scheduler, now_s, starts))
     adopted = _adopted(scheduler, starts)
     to_come = _ToCome(scheduler, asked, now_s, seed)
@@ -174,7 +174,7 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
         to_come.arrivals(),
         ahead.cluster,
         _truth(scheduler, setup),
-        scheduler.planner.solve,
+        scheduler.data.planning.planner.solve,
         GroundTruth(costs, asked.rate_noise, asked.rate_bias, seed=seed),
         measured_jobs=MeasuredJobs(0, len(adopted)),
         stop_at_s=now_s + asked.horizon_s,
@@ -182,7 +182,7 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
         adopted=adopted,
         early_s=asked.early_s,
     )
-    watch = _Watch(now_s, float(scheduler.capacity.sum()), to_come.first_id)
+    watch = _Watch(now_s, float(scheduler.data.capacity.sum()), to_come.first_id)
     for command in first:
         watch.command(command)
         if not isinstance(command, EndJobs):  # who has ended by now was not adopted
@@ -196,10 +196,10 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
             lambda: (
                 time.process_time() - began_cpu_s >= asked.cpu_s
                 or time.monotonic() - began_s >= asked.wall_s
-                or scheduler.now_s - now_s >= asked.rounds_s
+                or scheduler.data.now_s - now_s >= asked.rounds_s
             ),
         )
-    open_ = scheduler.ledger.jobs.id
+    open_ = scheduler.data.ledger.jobs.id
     complete = not (open_ < to_come.first_id).any()
     if to_the_end:
         return watch.outcome(complete, asked.horizon_s)
@@ -210,10 +210,13 @@ class _ToCome:
     """Jobs that are expected: of kinds that the scheduler knows, with ids above all others."""
 
     def __init__(self, scheduler: Scheduler, asked: Question, now_s: float, seed: int) -> None:
-        self._table, self._seed, self._now_s = scheduler.throughputs, seed, now_s
+        self._table, self._seed, self._now_s = scheduler.data.throughputs, seed, now_s
         self._history = asked.history
-        self._most = float(scheduler.capacity.max(initial=0.0))
-        known = [*scheduler.ledger.jobs.id.tolist(), *scheduler.paused_jobs.jobs.id.tolist()]
+        self._most = float(scheduler.data.capacity.max(initial=0.0))
+        known = [
+            *scheduler.data.ledger.jobs.id.tolist(),
+            *scheduler.data.paused_jobs.jobs.id.tolist(),
+        ]
         seen = [job.id for _, batch in asked.history.batches for job in batch]
         self.first_id = 1 + max([-1, *known, *seen, *(job.id for job in asked.add_jobs)])
 
@@ -227,12 +230,12 @@ class _ToCome:
 
     def fluid(self, s: Scheduler, most: int) -> FluidJobs:
         """Those after the scheduler's time, so many at most."""
-        later = (one for one in self.arrivals() if one.time_s > s.now_s)
+        later = (one for one in self.arrivals() if one.time_s > s.data.now_s)
         found = list(itertools.islice(later, most))
-        rows = [s.throughputs.row(one.job.job_type) or 0 for one in found]
-        steps = s.throughputs.rate[np.array(rows, np.int64)]
-        rate = np.zeros((len(found), len(s.capacity)))
-        for slot, type_ in enumerate(s.running.site.accelerator_of_slot.tolist()):
+        rows = [s.data.throughputs.row(one.job.job_type) or 0 for one in found]
+        steps = s.data.throughputs.rate[np.array(rows, np.int64)]
+        rate = np.zeros((len(found), len(s.data.capacity)))
+        for slot, type_ in enumerate(s.data.running.site.accelerator_of_slot.tolist()):
             rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
         return FluidJobs(
             job=np.array([one.job.id for one in found], np.int64),
@@ -242,7 +245,7 @@ class _ToCome:
             weight=np.array([one.job.weight for one in found], np.float64),
             share=np.zeros_like(rate),
             running_on=np.full(len(found), -1),
-            arrive_s=np.array([one.time_s - s.now_s for one in found], np.float64),
+            arrive_s=np.array([one.time_s - s.data.now_s for one in found], np.float64),
         )
 
 
@@ -251,9 +254,9 @@ def _rest(
 ) -> ForecastRun:
     """What follows without rounds on what was simulated."""
     there = fluid_jobs(s)
-    exact_s = max(s.now_s - watch.now_s, 0.0)
+    exact_s = max(s.data.now_s - watch.now_s, 0.0)
     jobs = joined(there, to_come.fluid(s, MORE + MORE_PER_JOB * len(there.job)))
-    times = finish_times(jobs, s.capacity, policy, asked.horizon_s - exact_s)
+    times = finish_times(jobs, s.data.capacity, policy, asked.horizon_s - exact_s)
     found = zip(there.job.tolist(), times[: len(there.job)].tolist(), strict=True)
     mine = {job: t for job, t in found if job < to_come.first_id}
     finish_s = watch.finish_s | {job: exact_s + t for job, t in mine.items() if t < np.inf}
@@ -261,7 +264,7 @@ def _rest(
     makespan_s = max(finish_s.values(), default=0.0) if complete else asked.horizon_s
     fastest = np.maximum(there.rate.max(axis=1, initial=0.0), 1e-300)
     work_s = float((there.scale * there.left / fastest)[times[: len(there.job)] < np.inf].sum())
-    there_s = float(s.capacity.sum()) * makespan_s
+    there_s = float(s.data.capacity.sum()) * makespan_s
     used = min((watch.held_s + work_s) / there_s, 1.0) if there_s > 0 else 0.0
     return ForecastRun(finish_s, makespan_s, used, complete, exact_s)
 
@@ -276,8 +279,8 @@ class _NextStart:
 
 def _starts(s: Scheduler, now_s: float, costs: RestartCosts) -> dict[int, _NextStart]:
     """The jobs of the round in force. The first start of a job is free, as in the simulator."""
-    command, jobs = s.in_force, s.ledger.jobs
-    if not s.active or command is None:
+    command, jobs = s.data.round.in_force, s.data.ledger.jobs
+    if not s.data.round.active or command is None:
         return {}
     row = {job: i for i, job in enumerate(jobs.id.tolist())}
     lasted_s = max(now_s - command.time_s, 0.0)
@@ -297,8 +300,8 @@ def _done(
     s: Scheduler, now_s: float, known: Mapping[int, float], starts: Mapping[int, _NextStart]
 ) -> dict[int, float]:
     """Steps of the jobs in the round in force up to now: as they are known, or by rate and time."""
-    command, jobs = s.in_force, s.ledger.jobs
-    if not s.active or command is None:
+    command, jobs = s.data.round.in_force, s.data.ledger.jobs
+    if not s.data.round.active or command is None:
         return {}
     row = {job: i for i, job in enumerate(jobs.id.tolist())}
     lasted_s = max(now_s - command.time_s, 0.0)
@@ -315,11 +318,16 @@ def _done(
 
 def _goes_on(s: Scheduler, now_s: float) -> StartRound | None:
     """The rest of the round in force, None where it ends now. Who has left does nothing in it."""
-    command = s.in_force
-    if not s.active or command is None or s.ending or (command.devices < 0).any():
+    command = s.data.round.in_force
+    if (
+        not s.data.round.active
+        or command is None
+        or s.data.round.ending
+        or (command.devices < 0).any()
+    ):
         return None
     rest_s = command.time_s + command.length_s - now_s
-    units = np.where(np.isin(command.job_groups, s.ledger.jobs.id), command.job_groups, -1)
+    units = np.where(np.isin(command.job_groups, s.data.ledger.jobs.id), command.job_groups, -1)
     kept = np.ones_like(command.kept)
     rest = replace(command, time_s=now_s, length_s=rest_s, job_groups=units, kept=kept)
     return rest if rest_s > 0 else None
@@ -327,7 +335,7 @@ def _goes_on(s: Scheduler, now_s: float) -> StartRound | None:
 
 def _cut(s: Scheduler, now_s: float, starts: Mapping[int, _NextStart]) -> RoundEnded:
     """The end of the round in force, now; its steps are counted already."""
-    command = s.in_force
+    command = s.data.round.in_force
     assert command is not None
     rows = len(command.job_groups)
     took_s = [
@@ -343,37 +351,39 @@ def _cut(s: Scheduler, now_s: float, starts: Mapping[int, _NextStart]) -> RoundE
 
 def _rates(s: Scheduler, rows: list[int], slot: int) -> list[float]:
     """Steps/s of the members of a unit on a slot; rows: of jobs, -1 = none."""
-    table = s.throughputs
-    kinds = [int(s.ledger.jobs.row[row]) for row in rows if row >= 0]
+    table = s.data.throughputs
+    kinds = [int(s.data.ledger.jobs.row[row]) for row in rows if row >= 0]
     if len(kinds) == 2 and table.colocated_rate is not None:
         return [float(table.colocated_rate[kinds[k], kinds[1 - k], slot]) for k in (0, 1)]
-    return [float(table.rate[s.ledger.jobs.row[row], slot]) if row >= 0 else 0.0 for row in rows]
+    return [
+        float(table.rate[s.data.ledger.jobs.row[row], slot]) if row >= 0 else 0.0 for row in rows
+    ]
 
 
 def _truth(s: Scheduler, setup: Setup) -> Throughputs:
     """The rates that jobs shall have: those believed."""
-    return s.throughputs if s.beliefs.row else setup.throughputs
+    return s.data.throughputs if s.data.beliefs.row else setup.throughputs
 
 
 def _job(s: Scheduler, row: int) -> Job:
     """A job in the system as it is now. Its family is what is believed of it, if that is its own: to be
     looked up in the scheduler's table. A job that adapts goes by its kinds."""
-    jobs = s.ledger.jobs
-    adapts = s.ledger.regimes.adaptation[row] is not None
-    job_type = s.throughputs.job_types[jobs.job_type[row] if adapts else jobs.row[row]]
+    jobs = s.data.ledger.jobs
+    adapts = s.data.ledger.regimes.adaptation[row] is not None
+    job_type = s.data.throughputs.job_types[jobs.job_type[row] if adapts else jobs.row[row]]
     return Job(
         JobId(int(jobs.id[row])),
         job_type.name,
         job_type.scale_factor,
         float(jobs.total[row]),
-        float(jobs.weight[row]),
-        adaptation=s.ledger.regimes.adaptation[row],
+        weight=float(jobs.weight[row]),
+        adaptation=s.data.ledger.regimes.adaptation[row],
     )
 
 
 def _adopted(s: Scheduler, starts: Mapping[int, _NextStart]) -> list[Adopted]:
     """The jobs that take part, as they are now."""
-    jobs = s.ledger.jobs
+    jobs = s.data.ledger.jobs
     found = []
     for row, (job, done, ran_s) in enumerate(
         zip(jobs.id.tolist(), jobs.done.tolist(), jobs.ran_s.tolist(), strict=True)

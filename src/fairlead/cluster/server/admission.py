@@ -120,7 +120,7 @@ class Admission:
         """Accelerator type of the cluster -> steps/s believed of a job, side by side where that matters."""
         if self._state.scheduler is None:
             return {}
-        table = self._state.scheduler.throughputs
+        table = self._state.scheduler.data.throughputs
         kind = table.row(job_type_of_row(row))
         rate = own_rates(row.spec, table.slots) if kind is None else table.rate[kind]
         learned = self._state.learned_rates.get(row.id)
@@ -133,7 +133,7 @@ class Admission:
 
     def _learn_kind(self, row: JobRow, now: float) -> None:
         assert self._state.scheduler is not None
-        table, kind = self._state.scheduler.throughputs, job_type_of_row(row)
+        table, kind = self._state.scheduler.data.throughputs, job_type_of_row(row)
         if table.row(kind) is not None or kind in self.learning:
             return
         self.learning.add(kind)
@@ -146,7 +146,7 @@ class Admission:
         if not colocates(row.spec):
             return
         assert self._state.scheduler is not None
-        known = self._state.scheduler.beliefs.known
+        known = self._state.scheduler.data.beliefs.known
         jobs, specs = self._state.registry.jobs, dict[JobType, JobSpec]()
         for other in jobs.values():
             kind = job_type_of_row(other)
@@ -169,7 +169,7 @@ class Admission:
         before = job_type_of_row(row)
         kind = before.with_batch_size(row.batch)
         row.kind = kind.name
-        table = self._state.scheduler.throughputs
+        table = self._state.scheduler.data.throughputs
         old = table.row(before)
         if kind == before or table.row(kind) is not None or kind in self.learning:
             return

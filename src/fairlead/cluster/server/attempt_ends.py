@@ -130,9 +130,9 @@ class AttemptEnds:
         """Finish-time fairness of a job that is about to complete: its JCT over the time that its steps
         would have taken with its part of the cluster to itself (Gavel's rho)."""
         core = self._state.scheduler
-        if core is None or JobId(row.id) not in core.ledger:
+        if core is None or JobId(row.id) not in core.data.ledger:
             return
-        jobs, at = core.ledger.jobs, core.ledger.row(JobId(row.id))
+        jobs, at = core.data.ledger.jobs, core.data.ledger.row(JobId(row.id))
         isolated_s = float(jobs.isolated_s[at])
         if jobs.isolated_rate[at] > 0:
             isolated_s += (row.total_steps - jobs.done_then[at]) / jobs.isolated_rate[at]

@@ -55,7 +55,7 @@ class CoreRenewal:
             state.scheduler = build(setup, planner)
             records = [journal.encode(setup)]
         else:
-            checkpoint = take_checkpoint(state.scheduler)
+            checkpoint = take_checkpoint(state.scheduler.data)
             state.scheduler = restore(setup, checkpoint, planner)
             records = [journal.encode(setup), journal.encode(checkpoint)]
         state.setup = setup
@@ -75,8 +75,8 @@ class CoreRenewal:
         """Nodes that were lost before the core knew them."""
         core = self._state.scheduler
         assert core is not None
-        for index, node in enumerate(core.cluster.nodes):
-            mine = core.running.site.works[core.cluster.device_node == index]
+        for index, node in enumerate(core.data.cluster.nodes):
+            mine = core.data.running.site.works[core.data.cluster.device_node == index]
             if node.name in self._state.lost_nodes and mine.any():
                 self._state.emit(NodeLost(now, node.name))
 
@@ -89,7 +89,7 @@ class CoreRenewal:
             tuple(Node(n.name, n.accelerator, n.devices) for n in nodes),
             {a: p for a, p in options.prices.items() if a in {n.accelerator for n in nodes}},
         )
-        current = None if state.scheduler is None else state.scheduler.beliefs.known
+        current = None if state.scheduler is None else state.scheduler.data.beliefs.known
         table = table_for(options.catalogue, cluster, state.registry.jobs, current)
         setup = Setup(
             version=fairlead.__version__,

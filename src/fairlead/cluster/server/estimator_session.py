@@ -45,7 +45,7 @@ class EstimatorSession:
 
     def take_over(self, core: Scheduler, now: float) -> None:
         """The core is another one, with the beliefs of the one before it."""
-        known = core.beliefs.known
+        known = core.data.beliefs.known
         if self.feed is None:
             estimator = self._make(core)
             if estimator is None:
@@ -54,16 +54,16 @@ class EstimatorSession:
             self.feed = EstimatingBackend(
                 self._backend, estimator, known, self._claims, self._measured
             )
-            self.feed.adopt(now, self._there(core), core.in_force)
+            self.feed.adopt(now, self._there(core), core.data.round.in_force)
         else:
-            self.feed.move(now, known, core.in_force)
+            self.feed.move(now, known, core.data.round.in_force)
         self._know(core)
 
     def _make(self, core: Scheduler) -> Estimator | None:
         """With the catalogue alone, as long as no job has run: rates that jobs bring are claims."""
         options, setup = self._state.options, self._state.setup
         assert setup is not None
-        catalogue = table_for(options.catalogue, setup.cluster, {}).columns(core.slots)
+        catalogue = table_for(options.catalogue, setup.cluster, {}).columns(core.data.slots)
         made = make_estimator(self.spec, catalogue, setup.cluster, options.seed)
         kept = self._state.store.meta("estimator")
         if isinstance(made, CheckpointableEstimator) and kept is not None:
@@ -76,10 +76,10 @@ class EstimatorSession:
     def _there(self, core: Scheduler) -> list[tuple[Job, float]]:
         """Jobs that the core has, with their steps done."""
         found = []
-        for books in (core.ledger, core.paused_jobs):
+        for books in (core.data.ledger, core.data.paused_jobs):
             columns = (books.jobs.id, books.jobs.job_type, books.jobs.total, books.jobs.done)
             for job, kind, total, done in zip(*(c.tolist() for c in columns), strict=True):
-                job_type = core.throughputs.job_types[kind]
+                job_type = core.data.throughputs.job_types[kind]
                 row = self._state.registry.jobs.get(job)
                 tenant = "" if row is None else row.tenant
                 known_as = (job_type.name, job_type.scale_factor)
@@ -134,10 +134,10 @@ class EstimatorSession:
         self._state.learned_rates = rest | rate_of
 
     def _know(self, core: Scheduler) -> None:
-        believed = core.beliefs
+        believed = core.data.beliefs
         self._beliefs = {n: believed.table.rate[row] for n, row in believed.row.items()}
         self._state.learned_rates = {}
-        for books in (core.ledger, core.paused_jobs):
+        for books in (core.data.ledger, core.data.paused_jobs):
             for job, row in zip(books.jobs.id.tolist(), books.jobs.row.tolist(), strict=True):
                 if believed.of_row(row) >= 0:
                     self._state.learned_rates[job] = believed.table.rate[row]

@@ -231,11 +231,11 @@ class Forecasting:
             starts = [
                 s for starts in state.registry.live.values() for s in starts if not s.stopping
             ]
-            believed = state.scheduler.beliefs.known
+            believed = state.scheduler.data.beliefs.known
             return Present(
                 now_s=state.now_s(),
                 setup=replace(state.setup, throughputs=believed),
-                state=take_checkpoint(state.scheduler),
+                state=take_checkpoint(state.scheduler.data),
                 steps_done={s.row.id: s.progress() for s in starts},
                 restart_s=loop.parts.starts.restart_s(),
                 history=loop.recent.history(),

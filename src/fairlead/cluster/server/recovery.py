@@ -95,14 +95,14 @@ def _load_core(state: ClusterState, parts: Collaborators) -> None:
     state.scheduler, state.setup = core, setup
     state.lost_nodes = {
         node.name
-        for i, node in enumerate(core.cluster.nodes)
-        if not core.running.site.works[core.cluster.device_node == i].all()
+        for i, node in enumerate(core.data.cluster.nodes)
+        if not core.data.running.site.works[core.data.cluster.device_node == i].all()
     }
     for job, row in state.registry.jobs.items():
-        if JobId(job) in core.ledger:
-            books = core.ledger
-        elif JobId(job) in core.paused_jobs:
-            books = core.paused_jobs
+        if JobId(job) in core.data.ledger:
+            books = core.data.ledger
+        elif JobId(job) in core.data.paused_jobs:
+            books = core.data.paused_jobs
             if row.state != "paused" and row.retry_s is None:
                 parts.admission.unfit.add(job)
         else:
@@ -160,10 +160,10 @@ def _load_round(state: ClusterState, parts: Collaborators) -> None:
     """The round in force, as the core has it. Whoever runs and is not of it is to stop."""
     core = state.scheduler
     members: dict[int, Attempt] = {}
-    if core is not None and core.active and core.in_force is not None:
-        groups = core.in_force.job_groups
+    if core is not None and core.data.round.active and core.data.round.in_force is not None:
+        groups = core.data.round.in_force.job_groups
         members = {job: _last_attempt(state, parts, job) for job in groups[groups >= 0].tolist()}
-        parts.starter.resume(core.in_force, members)
+        parts.starter.resume(core.data.round.in_force, members)
     ended = state.round.ended if state.round is not None else {}
     for job, row in state.registry.jobs.items():
         if (

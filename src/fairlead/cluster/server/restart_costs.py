@@ -65,9 +65,9 @@ class RestartCostsOfJobs:
         wanted = {
             job: self._cost_s(start, now)
             for job, start in current.starts.items()
-            if job not in current.ended and JobId(job) in core.ledger
+            if job not in current.ended and JobId(job) in core.data.ledger
         }
-        jobs = core.ledger.jobs
+        jobs = core.data.ledger.jobs
         for job in jobs.id[jobs.restart_s != usual_s].tolist():
             wanted.setdefault(job, usual_s)
         rows = np.searchsorted(jobs.id, np.array(list(wanted), np.int64))
@@ -82,8 +82,8 @@ class RestartCostsOfJobs:
         core = self._state.scheduler
         return (
             core is not None
-            and core.settings.preemption_hysteresis > 0
-            and isinstance(core.planner, SharesPlanner)
+            and core.data.options.settings.preemption_hysteresis > 0
+            and isinstance(core.data.planning.planner, SharesPlanner)
         )
 
     def _cost_s(self, start: Attempt, now: float) -> float:

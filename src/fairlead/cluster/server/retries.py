@@ -85,7 +85,7 @@ class Retries:
         for row in book.jobs.values():
             if row.open and row.retry_s is not None:
                 self._held.waiting.add(row.id)
-                if core is None or JobId(row.id) not in core.paused_jobs:
+                if core is None or JobId(row.id) not in core.data.paused_jobs:
                     self._held.to_hold.add(row.id)
 
     # --- what happened ---------------------------------------------------------------------------

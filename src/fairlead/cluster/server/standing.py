@@ -35,19 +35,19 @@ class DecidedShares:
     @staticmethod
     def of(s: Scheduler, now_s: float) -> "DecidedShares":
         """As it is now."""
-        jobs, units = s.ledger.jobs, s.ledger.groups
+        jobs, units = s.data.ledger.jobs, s.data.ledger.groups
         return DecidedShares(
             now_s,
-            s.slots,
-            s.planner.space_sharing,
-            s.previous is not None,
+            s.data.slots,
+            s.data.planning.planner.space_sharing,
+            s.data.planning.previous is not None,
             jobs.id.copy(),
             jobs.scale.copy(),
             jobs.row.copy(),
             units.members.copy(),
             units.share.copy(),
             units.allocated.astype(np.int64),
-            s.undominated,
+            s.data.undominated,
         )
 
     def at(self, job: int) -> int | None:

@@ -21,13 +21,13 @@ from fairlead.model.plan import Change, Checkpointable, KeepsAccounts
 from fairlead.scheduler.core.ledger import JobTable, Ledger
 from fairlead.scheduler.core.rate_beliefs import BeliefState, RateBeliefs
 from fairlead.scheduler.core.regime_table import RegimeTable
-from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.scheduler_data import SchedulerData
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 
 ANYTHING = Change.JOBS | Change.DEVICES | Change.REQUIREMENTS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCheckpoint:
     """A ledger. Job types, tenants and slots are positions in those of the ``SchedulerCheckpoint``."""
 
@@ -47,7 +47,7 @@ class LedgerCheckpoint:
     pair_allocated: Bools  # (pairs,)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundCheckpoint:
     """A round in force, row by row as it was commanded, and as its report will be."""
 
@@ -68,7 +68,7 @@ class RoundCheckpoint:
     index: Ints  # (devices of all groups,) place on the node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerCheckpoint:
     """A scheduler between two events."""
 
@@ -101,50 +101,54 @@ class SchedulerCheckpoint:
     avoids: tuple[tuple[int, tuple[str, ...]], ...] = ()  # job, nodes that it is not placed on
 
 
-def take_checkpoint(s: Scheduler) -> SchedulerCheckpoint:
+def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
     """What a scheduler knows now; it is not changed, and shares no memory with the result. The answer to
     a ``Solve`` that is under way is no part of it."""
     job_types = _job_types_of(s)
     node, works = s.cluster.device_node, s.running.site.works
     lost = sorted(set(node[~works].tolist()))
-    pair = s.undominated.colocated_rate if s.planner.space_sharing else None
-    planner = s.planner
+    pair = s.undominated.colocated_rate if s.planning.planner.space_sharing else None
+    planner = s.planning.planner
     return SchedulerCheckpoint(
-        s.now_s,
-        s.policy,
-        s.settings,
-        s.slots,
-        tuple(s.throughputs.job_types[k] for k in job_types.tolist()),
-        s.undominated.rate[job_types],
-        None if pair is None else pair[np.ix_(job_types, job_types)],
-        s.ledger.tenants,
-        s.cluster.nodes,
-        tuple(s.cluster.nodes[n].name for n in lost),
-        _ledger_of(s.ledger, job_types, s.beliefs),
-        _ledger_of(s.paused_jobs, job_types, s.beliefs),
-        s.ledger.allocated_s.copy(),
-        s.round,
-        s.last_end_s,
-        _round_of(s) if s.active else None,
-        tuple((job, *to) for job, to in s.adapting.items()),
-        tuple(sorted(s.to_pause)),
-        int(ANYTHING if s.solving else s.changed),
-        planner.settled_s(s.state) if isinstance(planner, KeepsAccounts) else s.now_s,
-        planner.state_dict(s.state) if isinstance(planner, Checkpointable) else {},
-        s.previous,
-        s.beliefs.state(_rows_in_use(s)) if s.beliefs.row else None,
-        tuple(s.expected.items()),
-        tuple(s.running.avoids.items()),
+        time_s=s.now_s,
+        policy=s.options.policy,
+        settings=s.options.settings,
+        slots=s.slots,
+        job_types=tuple(s.throughputs.job_types[k] for k in job_types.tolist()),
+        rate=s.undominated.rate[job_types],
+        colocated_rate=None if pair is None else pair[np.ix_(job_types, job_types)],
+        tenants=s.ledger.tenants,
+        nodes=s.cluster.nodes,
+        lost=tuple(s.cluster.nodes[n].name for n in lost),
+        ledger=_ledger_of(s.ledger, job_types, s.beliefs),
+        paused=_ledger_of(s.paused_jobs, job_types, s.beliefs),
+        allocated_s=s.ledger.allocated_s.copy(),
+        round=s.round.number,
+        last_end_s=s.round.last_end_s,
+        in_force=_round_of(s) if s.round.active else None,
+        adapting=tuple((job, *to) for job, to in s.deferred.adapting.items()),
+        to_pause=tuple(sorted(s.deferred.to_pause)),
+        changed=int(ANYTHING if s.planning.solving else s.planning.changed),
+        settled_s=planner.settled_s(s.planning.state)
+        if isinstance(planner, KeepsAccounts)
+        else s.now_s,
+        planner_state=planner.state_dict(s.planning.state)
+        if isinstance(planner, Checkpointable)
+        else {},
+        previous=s.planning.previous,
+        beliefs=s.beliefs.state(_rows_in_use(s)) if s.beliefs.row else None,
+        expected=tuple(s.deferred.expected.items()),
+        avoids=tuple(s.running.avoids.items()),
     )
 
 
-def _rows_in_use(s: Scheduler) -> set[int]:
+def _rows_in_use(s: SchedulerData) -> set[int]:
     """Rows of the table by which jobs go, those still to come included."""
     used = set(s.ledger.jobs.row.tolist()) | set(s.paused_jobs.jobs.row.tolist())
-    return used | {s.beliefs.row[name] for name in s.expected.values() if name >= 0}
+    return used | {s.beliefs.row[name] for name in s.deferred.expected.values() if name >= 0}
 
 
-def _job_types_of(s: Scheduler) -> Ints:
+def _job_types_of(s: SchedulerData) -> Ints:
     """(job_types,) rows of the throughput table that jobs use."""
     used = [ledger.jobs.job_type for ledger in (s.ledger, s.paused_jobs)]
     used += [ledger.regimes.table.job_type.reshape(-1) for ledger in (s.ledger, s.paused_jobs)]
@@ -169,23 +173,23 @@ def _ledger_of(ledger: Ledger, job_types: Ints, believed: RateBeliefs) -> Ledger
     if ledger.width > 1:
         pair = ledger.jobs.id[groups.members[pairs]]
     return LedgerCheckpoint(
-        jobs,
-        regimes,
-        tuple(ledger.regimes.adaptation),
-        groups.received_s[alone],
-        groups.deficit_s[alone],
-        groups.share[alone],
-        groups.allocated[alone],
-        pair,
-        groups.received_s[pairs],
-        groups.deficit_s[pairs],
-        groups.share[pairs],
-        groups.allocated[pairs],
+        jobs=jobs,
+        regimes=regimes,
+        adaptation=tuple(ledger.regimes.adaptation),
+        received_s=groups.received_s[alone],
+        deficit_s=groups.deficit_s[alone],
+        share=groups.share[alone],
+        allocated=groups.allocated[alone],
+        pair=pair,
+        pair_received_s=groups.received_s[pairs],
+        pair_deficit_s=groups.deficit_s[pairs],
+        pair_share=groups.share[pairs],
+        pair_allocated=groups.allocated[pairs],
     )
 
 
-def _round_of(s: Scheduler) -> RoundCheckpoint:
-    command, running = s.in_force, s.running
+def _round_of(s: SchedulerData) -> RoundCheckpoint:
+    command, running = s.round.in_force, s.running
     assert command is not None
     told = running.report_mapping
     n = len(command.job_groups)
@@ -203,19 +207,19 @@ def _round_of(s: Scheduler) -> RoundCheckpoint:
     gone = command.devices < 0
     node = s.cluster.device_node[device]
     return RoundCheckpoint(
-        command.time_s,
-        command.round,
-        command.length_s,
-        command.active,
-        s.ending,
-        s.corrected,
-        command.job_groups.copy(),
-        counts,
-        command.slot.copy(),
-        planned,
-        worth,
-        command.kept.copy(),
-        command.first.copy(),
-        np.where(gone, -1, node),
-        device - np.searchsorted(s.cluster.device_node, node),
+        time_s=command.time_s,
+        round=command.round,
+        length_s=command.length_s,
+        active=command.active,
+        ending=s.round.ending,
+        corrected=s.round.corrected,
+        job_groups=command.job_groups.copy(),
+        counts=counts,
+        slot=command.slot.copy(),
+        planned=planned,
+        worth=worth,
+        kept=command.kept.copy(),
+        first=command.first.copy(),
+        node=np.where(gone, -1, node),
+        index=device - np.searchsorted(s.cluster.device_node, node),
     )

@@ -1,7 +1,5 @@
 """Held jobs: in the system, out of sight of planners."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
@@ -13,10 +11,8 @@ from fairlead.model.commands import (
 from fairlead.model.plan import Accounts, Change, KeepsAccounts
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.lifecycle import JobPhase, move, phases_of_ends
+from fairlead.scheduler.core.scheduler_data import SchedulerData
 from fairlead.scheduler.core.snapshots import make_snapshot
-
-if TYPE_CHECKING:
-    from fairlead.scheduler.core.scheduler import Scheduler
 
 
 def ended(ledger: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
@@ -29,7 +25,7 @@ def ended(ledger: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
     return EndJobs(time_s, ids, why, end_s[gone])
 
 
-def retire_paused(s: "Scheduler", gone: Bools, end: JobEnd, time_s: float) -> list[Command]:
+def retire_paused(s: SchedulerData, gone: Bools, end: JobEnd, time_s: float) -> list[Command]:
     """Held jobs end. gone: (held jobs,)."""
     if not gone.any():
         return []
@@ -40,7 +36,7 @@ def retire_paused(s: "Scheduler", gone: Bools, end: JobEnd, time_s: float) -> li
     return [command]
 
 
-def pause(s: "Scheduler", named: list[int], time_s: float) -> None:
+def pause(s: SchedulerData, named: list[int], time_s: float) -> None:
     """Hold jobs, none of them running, with what they are owed now."""
     if not named:
         return
@@ -55,10 +51,10 @@ def pause(s: "Scheduler", named: list[int], time_s: float) -> None:
     s.paused_jobs.groups.deficit_s[mine] = accounts.deficit_s[rows]
     s.running.put_aside(jobs.id[gone], rows)
     s.running.renumber(s.ledger.remove(gone))
-    s.changed |= Change.JOBS
+    s.planning.changed |= Change.JOBS
 
 
-def resume(s: "Scheduler", named: Ints, time_s: float) -> bool:
+def resume(s: SchedulerData, named: Ints, time_s: float) -> bool:
     """Put those of these jobs that are held back among the others; was there one?"""
     gone = np.isin(s.paused_jobs.jobs.id, named)
     if not gone.any():
@@ -70,13 +66,15 @@ def resume(s: "Scheduler", named: Ints, time_s: float) -> bool:
     # Time since the accounts were settled is not owed to those that were held.
     since_s = accounts_of(s, time_s).deficit_s[rows] - groups.deficit_s[rows]
     groups.deficit_s[rows] -= np.where(groups.share[rows] > 0, np.maximum(since_s, 0.0), 0.0)
-    s.changed |= Change.JOBS
+    s.planning.changed |= Change.JOBS
     return True
 
 
-def accounts_of(s: "Scheduler", time_s: float) -> Accounts:
+def accounts_of(s: SchedulerData, time_s: float) -> Accounts:
     """The accounts as settled at a time, where the planner settles them; nothing changes."""
-    if isinstance(s.planner, KeepsAccounts):
-        return s.planner.accounts(make_snapshot(s, time_s, regimes=False), s.state)
+    if isinstance(s.planning.planner, KeepsAccounts):
+        return s.planning.planner.accounts(
+            make_snapshot(s, time_s, regimes=False), s.planning.state
+        )
     groups = s.ledger.groups
     return Accounts(groups.received_s, groups.deficit_s, s.ledger.allocated_s)

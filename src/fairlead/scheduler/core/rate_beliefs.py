@@ -13,7 +13,7 @@ from fairlead.model.job_type import JobType, RateSource
 from fairlead.model.throughputs import Throughputs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeliefState:
     """The beliefs of a scheduler, as plain values."""
 
@@ -108,7 +108,11 @@ class RateBeliefs:
             else self.table.colocated_rate[np.ix_(rows, rows)]
         )
         return BeliefState(
-            np.array(number, np.int64), job_types, job_type, self.table.rate[rows], pair
+            number=np.array(number, np.int64),
+            job_types=job_types,
+            job_type=job_type,
+            rate=self.table.rate[rows],
+            colocated_rate=pair,
         )
 
     def load(self, state: BeliefState, slot: Ints) -> None:
@@ -133,7 +137,15 @@ class RateBeliefs:
         number, job_types = state.number, state.job_types
         self.learn(
             RatesLearned(
-                0.0, nothing, nothing, number, job_types, state.job_type, rate, none, colocated_rate
+                time_s=0.0,
+                jobs=nothing,
+                name=nothing,
+                belief=number,
+                job_types=job_types,
+                job_type=state.job_type,
+                rate=rate,
+                pair=none,
+                colocated_rate=colocated_rate,
             )
         )
         if self.table.colocated_rate is not None and state.colocated_rate is not None:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairlead.model.adaptation import Adaptation
-from fairlead.model.arrays import Floats, Ints
+from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.growable_table import GrowableTable
 from fairlead.model.snapshot import Regimes
 
@@ -144,25 +144,38 @@ class RegimeLedger:
             else:
                 mine[:, :width] = values
 
+    def announce(self, job_type: Ints, total: Floats) -> None:
+        """Note jobs that came before the first that adapts: one regime, all of their steps an epoch. All
+        (jobs,): as in the ledger."""
+        if self.used:
+            plain = self._plain()
+            self.table.job_type[plain, 0] = job_type[plain]
+            self.table.steps_per_epoch[plain, 0] = total[plain]
+
+    def _plain(self) -> Bools:
+        """(jobs,) which are still to be noted."""
+        return np.asarray(self.table.job_type.max(axis=1, initial=-1) < 0)
+
     def shown(self, job_type: Ints, total: Floats, done: Floats) -> Regimes | None:
-        """What a planner sees; None if no job ever adapted. All (jobs,): as in the ledger."""
+        """What a planner sees, None if no job ever adapted; nothing changes. All (jobs,): as in the
+        ledger."""
         if not self.used:
             return None
-        table = self.table
-        plain = table.job_type.max(axis=1, initial=-1) < 0  # came before the first that adapts
+        table, plain = self.table, self._plain()
+        kinds, steps = table.job_type, table.steps_per_epoch
         if plain.any():
-            table.job_type[plain, 0] = job_type[plain]
-            table.steps_per_epoch[plain, 0] = total[plain]
+            kinds, steps = kinds.copy(), steps.copy()
+            kinds[plain, 0], steps[plain, 0] = job_type[plain], total[plain]
         rows = np.arange(table.n)
         seen = table.seen.copy()
-        trained = (done - table.done_then) / table.steps_per_epoch[rows, table.now]
+        trained = (done - table.done_then) / steps[rows, table.now]
         seen[rows, table.now] += np.maximum(trained, 0.0)
         return Regimes(
-            table.batch,
-            table.job_type,
-            table.steps_per_epoch,
-            seen,
-            table.now,
-            table.epochs,
-            tuple(self.adaptation),
+            batch=table.batch,
+            job_type=kinds,
+            steps_per_epoch=steps,
+            seen=seen,
+            now=table.now,
+            epochs=table.epochs,
+            announced=tuple(self.adaptation),
         )

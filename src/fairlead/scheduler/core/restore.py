@@ -14,15 +14,17 @@ from fairlead.scheduler.core.checkpoint import (
     SchedulerCheckpoint,
 )
 from fairlead.scheduler.core.ledger import Ledger
+from fairlead.scheduler.core.node_events import set_node
+from fairlead.scheduler.core.rate_events import follow_table
 from fairlead.scheduler.core.running import ReportMapping
-from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.scheduler_data import SchedulerData
 from fairlead.scheduler.placement.servers import are_scattered
 
 _ACCOUNTS = ("received_s", "deficit_s", "share")
 
 
-def restore_into(s: Scheduler, state: SchedulerCheckpoint) -> Scheduler:
-    """Make a fresh scheduler go on from a state; itself.
+def restore_into(s: SchedulerData, state: SchedulerCheckpoint) -> None:
+    """Make a fresh scheduler go on from a state.
 
     Jobs whose job type its table lacks are a ThroughputError. With the same policy, profile and slot types
     its planner goes on where the other was; otherwise it starts afresh with the shares in force and what
@@ -33,46 +35,52 @@ def restore_into(s: Scheduler, state: SchedulerCheckpoint) -> Scheduler:
     job_type = _rows_of_job_types(state, s)
     if state.beliefs is not None:
         s.beliefs.load(state.beliefs, slot)
-        s.follow_table()
-    s.expected = dict(state.expected)
+        follow_table(s)
+    s.deferred.expected = dict(state.expected)
     for tenant in state.tenants:
         s.ledger.names.tenants.setdefault(tenant, len(s.ledger.names.tenants))
-    s.now_s, s.round, s.last_end_s = state.time_s, state.round, state.last_end_s
+    s.now_s, s.round.number, s.round.last_end_s = state.time_s, state.round, state.last_end_s
     _load_planner(s, state, job_type)
     row = s.beliefs.row
     _load_ledger(s.ledger, state.ledger, job_type, row, slot, state.time_s - state.settled_s)
     _load_ledger(s.paused_jobs, state.paused, job_type, row, slot, 0.0)
-    s.follow_table()
+    follow_table(s)
     _move_columns(s.ledger.allocated_s[None], state.allocated_s[None], slot)
     for node in s.cluster.nodes:
         if node.name in state.lost:
-            s.set_node(node.name, False)
-    s.adapting = {job: (batch, total, done) for job, batch, total, done in state.adapting}
-    s.to_pause = set(state.to_pause)
+            set_node(s, node.name, False)
+    s.deferred.adapting = {job: (batch, total, done) for job, batch, total, done in state.adapting}
+    s.deferred.to_pause = set(state.to_pause)
     s.running.avoids = {job: tuple(nodes) for job, nodes in state.avoids}
     if state.in_force is not None:
         _load_round(s, state.in_force, state, slot)
-    return s
 
 
-def _load_planner(s: Scheduler, state: SchedulerCheckpoint, job_type: Ints) -> None:
+def _load_planner(s: SchedulerData, state: SchedulerCheckpoint, job_type: Ints) -> None:
     """The planner's state, and whether a solve is due."""
-    planner, s.changed = s.planner, Change(state.changed)
+    planner, s.planning.changed = s.planning.planner, Change(state.changed)
     if s.cluster.nodes != state.nodes:
-        s.changed |= Change.DEVICES
-    rows, pair = job_type[:-1], s.undominated.colocated_rate if s.planner.space_sharing else None
+        s.planning.changed |= Change.DEVICES
+    rows, pair = (
+        job_type[:-1],
+        s.undominated.colocated_rate if s.planning.planner.space_sharing else None,
+    )
     colocated_rate = None if pair is None else pair[np.ix_(rows, rows)]
     same = np.array_equal(s.undominated.rate[rows], state.rate) if s.slots == state.slots else False
     if not (same and _equal(colocated_rate, state.colocated_rate)):
-        s.changed |= Change.REQUIREMENTS
-    if (s.policy, s.settings, s.slots) != (state.policy, state.settings, state.slots):
-        s.changed = ANYTHING
+        s.planning.changed |= Change.REQUIREMENTS
+    if (s.options.policy, s.options.settings, s.slots) != (
+        state.policy,
+        state.settings,
+        state.slots,
+    ):
+        s.planning.changed = ANYTHING
         if isinstance(planner, KeepsAccounts):
-            s.state = planner.begin(state.settled_s)
+            s.planning.state = planner.begin(state.settled_s)
         return
-    s.previous = state.previous
+    s.planning.previous = state.previous
     if isinstance(planner, Checkpointable):
-        s.state = planner.load_state_dict(state.planner_state)
+        s.planning.state = planner.load_state_dict(state.planner_state)
 
 
 def _equal(a: Floats | None, b: Floats | None) -> bool:
@@ -88,7 +96,7 @@ def _columns(old: tuple[SlotType, ...], new: tuple[SlotType, ...]) -> Ints:
     return np.array(found, np.int64)
 
 
-def _rows_of_job_types(state: SchedulerCheckpoint, s: Scheduler) -> Ints:
+def _rows_of_job_types(state: SchedulerCheckpoint, s: SchedulerData) -> Ints:
     """(job_types + 1,) rows of the new table; the last, found by -1, is -1."""
     rows = []
     for job_type in state.job_types:
@@ -166,7 +174,7 @@ def _move_columns(into: Floats, values: Floats, slot: Ints) -> None:
 
 
 def _load_round(
-    s: Scheduler, state: RoundCheckpoint, whole: SchedulerCheckpoint, slot: Ints
+    s: SchedulerData, state: RoundCheckpoint, whole: SchedulerCheckpoint, slot: Ints
 ) -> None:
     """The round in force: rows whose devices are not all there hold none."""
     devices = _devices(s.cluster, whole.nodes, state)
@@ -177,19 +185,19 @@ def _load_round(
     gone |= column < 0
     planned = np.where(state.planned >= 0, slot[state.planned], -1)
     command_slot = np.where(column >= 0, column, 0)
-    s.in_force = StartRound(
-        state.time_s,
-        state.round,
-        state.length_s,
-        state.job_groups.copy(),
-        command_slot,
-        devices,
-        state.first.copy(),
-        state.kept.copy(),
-        state.active,
+    s.round.in_force = StartRound(
+        time_s=state.time_s,
+        round=state.round,
+        length_s=state.length_s,
+        job_groups=state.job_groups.copy(),
+        slot=command_slot,
+        devices=devices,
+        first=state.first.copy(),
+        kept=state.kept.copy(),
+        active=state.active,
     )
-    s.active, s.ending, s.corrected = True, state.ending, state.corrected
-    s.started_s = state.time_s
+    s.round.active, s.round.ending, s.round.corrected = True, state.ending, state.corrected
+    s.round.started_s = state.time_s
     row, member, group = _rows(s, state)
     held = ~gone[row] & (np.diff(row, prepend=-1) > 0)  # of what was a pair, the first
     of_row = np.split(devices, state.first[1:-1])
@@ -216,7 +224,7 @@ def _devices(cluster: Cluster, nodes: tuple[Node, ...], state: RoundCheckpoint) 
     return np.where((node >= 0) & (state.index < sizes[node]), first + state.index, -1)
 
 
-def _rows(s: Scheduler, state: RoundCheckpoint) -> tuple[Ints, Ints, Ints]:
+def _rows(s: SchedulerData, state: RoundCheckpoint) -> tuple[Ints, Ints, Ints]:
     """(rows,) row of the report, its column (-1 = all of it), and job group of the ledger (-1 = none)."""
     out: list[tuple[int, int, int]] = []
     ledger = s.ledger
@@ -241,7 +249,7 @@ def _rows(s: Scheduler, state: RoundCheckpoint) -> tuple[Ints, Ints, Ints]:
     return table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy()
 
 
-def _locate(s: Scheduler) -> None:
+def _locate(s: SchedulerData) -> None:
     """Set the slots of job groups by where their devices are in this cluster."""
     running, cluster = s.running, s.cluster
     rows = np.flatnonzero(running.slot >= 0)

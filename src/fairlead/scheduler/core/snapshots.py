@@ -1,23 +1,25 @@
 """What planners are shown."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from fairlead.model.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.core.scheduler_data import SchedulerData
 
 
-def make_snapshot(s: "Scheduler", time_s: float, regimes: bool = True) -> Snapshot:
-    """A scheduler at a time. Held jobs are not in it. regimes: with the batch sizes of jobs, of which
-    the scheduler then takes note; without them nothing of it changes."""
+def take_snapshot(s: SchedulerData, time_s: float) -> Snapshot:
+    """What a planner is asked with; of the batch sizes that it is shown, note is taken."""
+    s.ledger.regimes.announce(s.ledger.jobs.job_type, s.ledger.jobs.total)
+    return make_snapshot(s, time_s)
+
+
+def make_snapshot(s: SchedulerData, time_s: float, regimes: bool = True) -> Snapshot:
+    """What is known at a time; nothing changes. Paused jobs are not in it. regimes: with the batch sizes of
+    jobs."""
     jobs, groups = s.ledger.jobs, s.ledger.groups
     shown = s.ledger.regimes.shown(jobs.job_type, jobs.total, jobs.done) if regimes else None
     return Snapshot(
         now_s=time_s,
-        round_s=s.settings.round_s,
+        round_s=s.options.settings.round_s,
         jobs=jobs.id,
         weight=jobs.weight,
         total_steps=jobs.total,
@@ -40,12 +42,12 @@ def make_snapshot(s: "Scheduler", time_s: float, regimes: bool = True) -> Snapsh
         group_members=groups.members,
         scale=groups.scale,
         rate=groups.rate,
-        colocated_rate=s.undominated.colocated_rate if s.planner.space_sharing else None,
+        colocated_rate=s.undominated.colocated_rate if s.planning.planner.space_sharing else None,
         received_s=groups.received_s,
         deficit_s=groups.deficit_s,
         allocated_s=s.ledger.allocated_s,
         share=groups.share,
         allocated=groups.allocated,
         running_on=groups.running_on,
-        previous=s.previous,
+        previous=s.planning.previous,
     )

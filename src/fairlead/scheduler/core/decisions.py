@@ -1,0 +1,128 @@
+"""From one round to the next: whether to solve, what comes into force, who runs."""
+
+import numpy as np
+
+from fairlead.errors import ProtocolError
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.commands import Command, EndRound, Solve, StartRound
+from fairlead.model.events import Solved
+from fairlead.model.plan import Change
+from fairlead.model.rates import isolated_rate
+from fairlead.scheduler.core.job_groups import find_groups, rows_of_groups
+from fairlead.scheduler.core.lifecycle import start_round
+from fairlead.scheduler.core.paused_jobs import ended
+from fairlead.scheduler.core.scheduler_data import (
+    SchedulerData,
+)
+from fairlead.scheduler.core.snapshots import take_snapshot
+
+
+def when_idle(s: SchedulerData, time_s: float) -> list[Command]:
+    """Decide, unless a round runs or an answer is waited for."""
+    waits = s.planning.solving and not s.options.overlap_solves
+    return [] if s.round.active or waits else decide(s, time_s)
+
+
+def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Command]:
+    """Ask for a solve where one is due; start a round unless the answer is waited for. stalled: nothing runs
+    and nothing will happen by itself."""
+    planning = s.planning
+    wanted = not planning.solving and planning.planner.due(
+        time_s, planning.changed, stalled, planning.state
+    )
+    solve: list[Command] = []
+    if wanted:
+        planning.solving, planning.changed = True, Change.NOTHING
+        snapshot = take_snapshot(s, time_s)
+        s.ledger.settle_isolated(isolated_rate(snapshot, s.options.settings.weighted_isolation))
+        if s.options.overlap_solves:
+            snapshot = snapshot.copied()
+        solve = [Solve(time_s, snapshot, planning.state)]
+    if planning.solving and not s.options.overlap_solves:
+        return solve
+    return [*solve, *_start_round(s, time_s)]
+
+
+def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
+    groups, jobs = s.ledger.groups, s.ledger.jobs
+    plan, s.planning.state = s.planning.planner.plan(take_snapshot(s, time_s), s.planning.state)
+    kept = s.running.place(plan)
+    groups.running_on[:] = -1
+    groups.running_on[s.running.job_group] = s.running.planned
+    start_round(jobs.state, groups.members, s.running.job_group, jobs.id)
+    s.round.number += 1
+    s.round.active = len(s.running.job_group) > 0
+    s.round.started_s = time_s
+    ids = s.ledger.group_ids()[s.running.job_group]
+    s.round.in_force = StartRound(
+        time_s=time_s,
+        round=s.round.number,
+        length_s=s.options.settings.round_s,
+        job_groups=ids,
+        slot=s.running.slot,
+        devices=s.running.devices,
+        first=s.running.first,
+        kept=kept,
+        active=jobs.n,
+    )
+    return [s.round.in_force]
+
+
+def solved(s: SchedulerData, event: Solved) -> list[Command]:
+    """Put an answer in force; a round starts with it unless one runs."""
+    if not s.planning.solving:
+        raise ProtocolError("an allocation arrived that nobody had asked for")
+    s.planning.solving = False
+    if event.answer is not None:
+        accounts, s.planning.state = s.planning.planner.settle(
+            take_snapshot(s, event.time_s), event.answer, s.planning.state
+        )
+        groups = s.ledger.groups
+        if accounts is not None:
+            groups.received_s[:] = accounts.received_s
+            groups.deficit_s[:] = accounts.deficit_s
+            s.ledger.allocated_s[:] = accounts.allocated_s
+    else:
+        s.planning.changed |= Change.JOBS  # at the next round there is another try
+    if event.allocation is not None:
+        _put_in_force(s, event.allocation)
+    return [] if s.round.active else _start_round(s, event.time_s)
+
+
+def _put_in_force(s: SchedulerData, allocation: Allocation) -> None:
+    """Take over the shares. A job group was part of the solve if all its jobs were; job groups that the
+    allocation does not name have no share, and shares of jobs that have left are dropped."""
+    s.planning.previous = allocation
+    jobs, groups = s.ledger.jobs, s.ledger.groups
+    group_members, known = rows_of_groups(jobs.id, allocation.job_groups, s.ledger.width)
+    solved = np.zeros(jobs.n, np.bool_)
+    solved[group_members[:, 0][known]] = True
+    if s.ledger.width > 1:
+        pairs = known & (group_members[:, 1] >= 0) & (allocation.share > 0).any(axis=1)
+        row = s.ledger.set_pairs(group_members[pairs])
+        s.running.renumber(row)
+    groups.allocated[:] = (solved[groups.members] | (groups.members < 0)).all(axis=1)
+    groups.share[:] = 0.0
+    at = find_groups(groups.members, group_members[known], jobs.n)
+    groups.share[at[at >= 0]] = allocation.share[known][at >= 0]
+
+
+def retire(s: SchedulerData, end: Ints, end_s: Floats, time_s: float) -> list[Command]:
+    """Jobs leave: those whose end, of ``JobEnd``, is not 0. end, end_s: (jobs,)."""
+    gone = end > 0
+    if not gone.any():
+        return []
+    command = ended(s.ledger, end, end_s, time_s)
+    s.running.forget(command.jobs)
+    s.running.renumber(s.ledger.remove(gone))
+    s.planning.changed |= Change.JOBS
+    return [command]
+
+
+def end_round_early(s: SchedulerData, time_s: float) -> list[Command]:
+    """End the round in force, once, so that the next one reacts to what has happened."""
+    if s.round.ending:
+        return []
+    s.round.ending = True
+    return [EndRound(time_s, s.round.number)]

@@ -1,0 +1,28 @@
+"""Nodes that are lost, drained or back."""
+
+import numpy as np
+
+from fairlead.errors import ProtocolError
+from fairlead.model.commands import Command
+from fairlead.model.plan import Change
+from fairlead.scheduler.core.decisions import end_round_early, when_idle
+from fairlead.scheduler.core.scheduler_data import (
+    SchedulerData,
+)
+
+
+def node_changed(s: SchedulerData, time_s: float, name: str, works: bool) -> list[Command]:
+    """A node takes work from now on, or no more."""
+    set_node(s, name, works)
+    s.planning.changed |= Change.DEVICES
+    return end_round_early(s, time_s) if s.round.active else when_idle(s, time_s)
+
+
+def set_node(s: SchedulerData, name: str, works: bool) -> None:
+    """May the devices of a node be given to jobs?"""
+    index = next((i for i, n in enumerate(s.cluster.nodes) if n.name == name), None)
+    if index is None:
+        raise ProtocolError(f"node {name!r}: not in the cluster")
+    s.running.site.works[s.cluster.device_node == index] = works
+    accelerator_index = s.cluster.device_type[s.running.site.works]
+    s.capacity = np.bincount(accelerator_index, minlength=len(s.capacity)).astype(np.float64)

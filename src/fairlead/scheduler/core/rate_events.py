@@ -1,0 +1,66 @@
+"""Rates that are learned, of job types and of single jobs."""
+
+import numpy as np
+
+from fairlead.model.arrays import Ints
+from fairlead.model.commands import Command
+from fairlead.model.events import JobTypesLearned, RatesLearned
+from fairlead.model.job import JobId
+from fairlead.model.plan import Change
+from fairlead.scheduler.core.decisions import when_idle
+from fairlead.scheduler.core.scheduler_data import (
+    SchedulerData,
+    room,
+)
+
+
+def job_types_learned(s: SchedulerData, event: JobTypesLearned) -> list[Command]:
+    """Rows of the throughput table, new or better known."""
+    s.beliefs.learn_job_types(event)
+    follow_table(s)
+    s.planning.changed |= Change.REQUIREMENTS
+    return when_idle(s, event.time_s)
+
+
+def rates_learned(s: SchedulerData, event: RatesLearned) -> list[Command]:
+    """Beliefs about single jobs; they are no reason for a decision."""
+    changed = s.beliefs.learn(event)
+    s.running.learn(s.throughputs)
+    given = dict(zip(event.jobs.tolist(), event.name.tolist(), strict=True))
+    here: dict[int, int] = {}
+    for job, name in given.items():
+        there = job in s.ledger or job in s.paused_jobs
+        (here if there and job not in s.deferred.adapting else s.deferred.expected)[job] = name
+    assign_beliefs(s, here, changed)
+    return []
+
+
+def assign_beliefs(s: SchedulerData, given: dict[int, int], changed: Ints | None = None) -> None:
+    """Jobs in the system go by these beliefs, -1 = by their job type; job groups follow. changed: rows
+    of the table with other rates than before."""
+    for ledger in (s.ledger, s.paused_jobs):
+        jobs = ledger.jobs
+        ids = np.array(sorted(job for job in given if JobId(job) in ledger), np.int64)
+        at = np.searchsorted(jobs.id, ids)
+        name = [given[job] for job in ids.tolist()]
+        row = s.beliefs.row
+        job_type = jobs.job_type[at].tolist()
+        jobs.row[at] = [k if n < 0 else row[n] for k, n in zip(job_type, name, strict=True)]
+        ledger.classify(at)
+        some = np.zeros(jobs.n, np.bool_)
+        some[at] = True
+        if changed is not None:
+            some |= np.isin(jobs.row, changed)
+        pair = None if ledger is s.paused_jobs else s.undominated.colocated_rate
+        ledger.job_type_rate, ledger.colocated_rate = s.undominated.rate, pair
+        ledger.follow(some, room(s))
+        if some.any():
+            s.planning.changed |= Change.REQUIREMENTS
+
+
+def follow_table(s: SchedulerData) -> None:
+    """Bring the rates of all job groups up to the table."""
+    s.running.learn(s.throughputs)
+    devices = room(s)
+    s.ledger.learn(s.undominated.rate, s.undominated.colocated_rate, devices)
+    s.paused_jobs.learn(s.undominated.rate, None, devices)
