@@ -83,11 +83,11 @@ def _begin(snapshot: Snapshot, runs: Ints, waiting: Ints, free: Floats, slot: In
     first of the queues begin; slot: in place."""
     jobs = np.append(runs, waiting)
     best = best_slot(snapshot)[jobs]
-    scale, kind = snapshot.job_scale[jobs], snapshot.accelerator_of_slot[slot[runs]]
-    devices = free + np.bincount(kind, scale[: len(runs)], len(free))
+    scale, accelerator_index = snapshot.job_scale[jobs], snapshot.accelerator_of_slot[slot[runs]]
+    devices = free + np.bincount(accelerator_index, scale[: len(runs)], len(free))
     time_s = np.take_along_axis(time_left(snapshot)[jobs], best, axis=1)
     time_s[scale[:, None] > devices] = np.inf
-    time_s[: len(runs)][kind[:, None] != np.arange(len(free))] = np.inf
+    time_s[: len(runs)][accelerator_index[:, None] != np.arange(len(free))] = np.inf
     plan = assign(time_s, scale, devices.astype(np.int64))
     for t in range(len(free)):
         queue = np.flatnonzero(plan.type[len(runs) :] == t) + len(runs)
@@ -100,17 +100,17 @@ def _begin(snapshot: Snapshot, runs: Ints, waiting: Ints, free: Floats, slot: In
 
 def first_in_line(snapshot: Snapshot, waiting: Ints, free: Floats) -> tuple[Ints, Ints]:
     """Plan jobs that wait on devices that are free: the first of each device's queue, and their slots."""
-    kind = np.repeat(np.arange(len(free)), free.astype(np.int64))
-    if not len(kind) or not len(waiting):
+    accelerator_index = np.repeat(np.arange(len(free)), free.astype(np.int64))
+    if not len(accelerator_index) or not len(waiting):
         none: Ints = np.zeros(0, np.int64)
         return none, none
     best = best_slot(snapshot)[waiting]
     rate = np.take_along_axis(snapshot.solo_rate[waiting], best, axis=1)
     time_s = snapshot.steps_left[waiting][:, None] / np.where(rate > 0, rate, _HARDLY)
-    device, k = _device_and_position(time_s[:, kind], snapshot.age_s[waiting])
+    device, k = _device_and_position(time_s[:, accelerator_index], snapshot.age_s[waiting])
     order = np.lexsort((-k, device))
     first = order[np.append(True, device[order][1:] != device[order][:-1])]
-    return waiting[first], best[first, kind[device[first]]]
+    return waiting[first], best[first, accelerator_index[device[first]]]
 
 
 def _device_and_position(time_s: Floats, age_s: Floats) -> tuple[Ints, Ints]:
@@ -138,5 +138,5 @@ def _device_and_position(time_s: Floats, age_s: Floats) -> tuple[Ints, Ints]:
 def _used(snapshot: Snapshot, slot: Ints) -> Floats:
     """(types,) devices of the jobs that have a slot."""
     runs = np.flatnonzero(slot >= 0)
-    kind, scale = snapshot.accelerator_of_slot[slot[runs]], snapshot.job_scale[runs]
-    return np.bincount(kind, scale, len(snapshot.capacity)).astype(np.float64)
+    accelerator_index, scale = snapshot.accelerator_of_slot[slot[runs]], snapshot.job_scale[runs]
+    return np.bincount(accelerator_index, scale, len(snapshot.capacity)).astype(np.float64)

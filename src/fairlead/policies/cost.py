@@ -64,8 +64,8 @@ class ThroughputPerCostSlo:
     The report names the jobs that will be late. Lateness adds up the parts of their needs that jobs go
     without, so a job that still can be in time comes before one of its size that cannot. Source:
     Gavel (OSDI'20), cost with SLOs; its release, max_sum_throughput_normalized_by_cost_perf_SLOs,
-    which gives up every deadline when not all can be met (all_or_none; the shares are then in the middle of
-    the optima, as there).
+    which gives up every deadline when not all can be met (all_or_none; the shares are then at the analytic
+    centre of the optima, as there).
     """
 
     all_or_none: bool = False

@@ -154,12 +154,14 @@ class _Queue:
     def _keep(self, had: Ints, slot: Ints) -> None:
         """Jobs stay where they are, the earliest first where not all fit any more."""
         held = np.flatnonzero(had >= 0)
-        kind, scale = self.accelerator_of_slot[had[held]], self.scale[held]
-        if (np.bincount(kind, scale, len(self.free)) <= self.free).all():
+        accelerator_index, scale = self.accelerator_of_slot[had[held]], self.scale[held]
+        if (np.bincount(accelerator_index, scale, len(self.free)) <= self.free).all():
             slot[held] = had[held]
-            self.free -= np.bincount(kind, scale, len(self.free))
+            self.free -= np.bincount(accelerator_index, scale, len(self.free))
             return
-        for job, k, devices in zip(held.tolist(), kind.tolist(), scale.tolist(), strict=True):
+        for job, k, devices in zip(
+            held.tolist(), accelerator_index.tolist(), scale.tolist(), strict=True
+        ):
             if devices <= self.free[k]:
                 slot[job] = had[job]
                 self.free[k] -= devices

@@ -66,11 +66,11 @@ def _pack(snapshot: Snapshot, slot: Ints, head: int) -> Ints:
 
 def _together(snapshot: Snapshot, hosts: Ints, slot: Ints, guest: int) -> Floats:
     """(hosts,) sum of normalised rates of each host and the guest on the host's slot."""
-    colocated_rate, kind, rate = snapshot.colocated_rate, snapshot.job_type, snapshot.solo_rate
+    colocated_rate, job_type, rate = snapshot.colocated_rate, snapshot.job_type, snapshot.solo_rate
     if colocated_rate is None:
         return np.zeros(len(hosts))
-    host = colocated_rate[kind[hosts], kind[guest], slot] / rate[hosts, slot]
-    own = colocated_rate[kind[guest], kind[hosts], slot]
+    host = colocated_rate[job_type[hosts], job_type[guest], slot] / rate[hosts, slot]
+    own = colocated_rate[job_type[guest], job_type[hosts], slot]
     return np.asarray(
         host + np.divide(own, rate[guest, slot], out=np.zeros_like(own), where=own > 0)
     )

@@ -83,9 +83,9 @@ def _lasting(snapshot: Snapshot) -> Ints:
     ids = previous.job_groups[previous.job_groups[:, 1] >= 0]
     pairs = np.searchsorted(snapshot.jobs, ids[np.isin(ids, snapshot.jobs).all(axis=1)])
     types = first_slot(snapshot)
-    kind, alone = snapshot.job_type[pairs], snapshot.solo_rate[pairs][:, :, types]
-    first = snapshot.colocated_rate[kind[:, 0], kind[:, 1]][:, types]
-    second = snapshot.colocated_rate[kind[:, 1], kind[:, 0]][:, types]
+    job_type, alone = snapshot.job_type[pairs], snapshot.solo_rate[pairs][:, :, types]
+    first = snapshot.colocated_rate[job_type[:, 0], job_type[:, 1]][:, types]
+    second = snapshot.colocated_rate[job_type[:, 1], job_type[:, 0]][:, types]
     rate = np.stack([first, second], axis=1)  # (pairs, 2, types)
     runs = (rate > 0).all(axis=(1, 2))
     relative = np.divide(rate, alone, out=np.zeros_like(rate), where=alone > 0).sum(axis=(1, 2))

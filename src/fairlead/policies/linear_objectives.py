@@ -21,7 +21,9 @@ from fairlead.policies.solve.program import ShareProblem
 
 RAISED = 1e-6  # pairs must better the objective by this much, relative
 NOTHING_LATE = 1e-7  # a lateness below this is the solver's tolerance
-MET = 1e-5  # a deadline is met at this much less than the throughput that it asks for, relative
+DEADLINE_TOLERANCE = (
+    1e-5  # a deadline is met at this much less than the throughput that it asks for, relative
+)
 
 # (classes, slots) shares of a problem with values (classes, slots) and needs; None = not found
 Interior: TypeAlias = Callable[[ShareProblem, Floats, Needs], Floats | None]
@@ -128,5 +130,5 @@ def keyed(snapshot: Snapshot, need: Floats, space_sharing: bool) -> ShareProblem
 
 def unmet(snapshot: Snapshot, made: Allocation, need: Floats) -> tuple[int, ...]:
     """Ids of the jobs that will be late at these shares."""
-    late = made.throughput(snapshot) < need * (1 - MET)
+    late = made.throughput(snapshot) < need * (1 - DEADLINE_TOLERANCE)
     return tuple(snapshot.jobs[late].tolist())

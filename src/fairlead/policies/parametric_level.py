@@ -78,9 +78,9 @@ def parametric_singles(
     gain = gain_of(proportional_rate(snapshot))
     previous = None if snapshot.previous is None else snapshot.previous.report
     share, report = solve_level(problem, gain, previous)
-    middle = interior(snapshot, rate, False, need, report.objective) if interior else None
-    if middle is not None:
-        return replace(middle, report=report).check(snapshot)
+    inner = interior(snapshot, rate, False, need, report.objective) if interior else None
+    if inner is not None:
+        return replace(inner, report=report).check(snapshot)
     made = allocation(snapshot, share, report)
     if report.objective and agnostic is None:
         made = least_migration(
@@ -103,21 +103,21 @@ def parametric_pairs(
     found = min_level(problem, steps, age, isolated, gain, 0.0 if interior else PAIR_PENALTY)
     say = problem.can_run[problem.classes.of] & (need.steps > 0)
     rate = snapshot.solo_rate
-    middle = interior(snapshot, rate, True, need, found.level) if interior else None
-    if middle is not None:
-        made = middle
+    inner = interior(snapshot, rate, True, need, found.level) if interior else None
+    if inner is not None:
+        made = inner
     else:
         single = replace(problem, colocated_rate=None)
         plain = min_level(single, steps, age, isolated, gain, 0.0)
         if plain.level <= found.level * (1 + RAISED):
             problem, found = single, replace(plain, bound=found.bound)
         made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
-    reached = found.level if middle else need.level(made.throughput(snapshot), say)
+    reached = found.level if inner else need.level(made.throughput(snapshot), say)
     report = SolveReport(
         "optimal", objective=reached, bound=found.bound, iterations=found.iterations
     )
     made = replace(made, report=report)
-    if middle is None and reached:
+    if inner is None and reached:
         least = need.rate(reached * (1 + OBJECTIVE_TOLERANCE)) * say
         made = least_migration(
             snapshot, made, least, space_sharing=problem.colocated_rate is not None

@@ -19,9 +19,9 @@ def time_left(snapshot: Snapshot) -> Floats:
 def best_slot(snapshot: Snapshot) -> Ints:
     """(jobs, types) the slot type on which each job runs fastest, of those that draw on each type."""
     best = np.zeros((len(snapshot.jobs), len(snapshot.capacity)), np.int64)
-    for kind in range(len(snapshot.capacity)):
-        slots = np.flatnonzero(snapshot.accelerator_of_slot == kind)
-        best[:, kind] = slots[snapshot.solo_rate[:, slots].argmax(axis=1)]
+    for accelerator_index in range(len(snapshot.capacity)):
+        slots = np.flatnonzero(snapshot.accelerator_of_slot == accelerator_index)
+        best[:, accelerator_index] = slots[snapshot.solo_rate[:, slots].argmax(axis=1)]
     return best
 
 
@@ -42,10 +42,10 @@ def kept(snapshot: Snapshot) -> Ints:
     free = snapshot.capacity.copy()
     slot = np.full(len(had), -1, np.int64)
     for job in np.flatnonzero(had >= 0).tolist():
-        kind = snapshot.accelerator_of_slot[had[job]]
-        if snapshot.job_scale[job] <= free[kind]:
+        accelerator_index = snapshot.accelerator_of_slot[had[job]]
+        if snapshot.job_scale[job] <= free[accelerator_index]:
             slot[job] = had[job]
-            free[kind] -= snapshot.job_scale[job]
+            free[accelerator_index] -= snapshot.job_scale[job]
     return slot
 
 
@@ -59,8 +59,8 @@ def fill(
     """
     scale, rate = snapshot.job_scale, snapshot.solo_rate
     runs = np.flatnonzero(slot >= 0)
-    kind = snapshot.accelerator_of_slot[slot[runs]]
-    free = snapshot.capacity - np.bincount(kind, scale[runs], len(snapshot.capacity))
+    accelerator_index = snapshot.accelerator_of_slot[slot[runs]]
+    free = snapshot.capacity - np.bincount(accelerator_index, scale[runs], len(snapshot.capacity))
     waiting = order[slot[order] < 0]
     smallest = scale[waiting].min(initial=1 << 62)
     for job in waiting.tolist():

@@ -113,8 +113,10 @@ class _Choice:
     def __init__(self, snapshot: Snapshot, seed: int) -> None:
         self.snapshot, self.seed = snapshot, seed
         runs = np.flatnonzero(snapshot.running_on >= 0)
-        kind = snapshot.accelerator_of_slot[snapshot.running_on[runs]]
-        self.needed = np.bincount(kind, snapshot.job_scale[runs], len(snapshot.capacity))
+        accelerator_index = snapshot.accelerator_of_slot[snapshot.running_on[runs]]
+        self.needed = np.bincount(
+            accelerator_index, snapshot.job_scale[runs], len(snapshot.capacity)
+        )
 
     def __call__(self, job: int, fits: Bools, free: Floats) -> int:
         shot, here = self.snapshot, int(self.snapshot.running_on[job])

@@ -150,7 +150,9 @@ class PackedWaterFilling:
             problem.colocated_rate is not None
         ):  # should a job be faster in a pair than anywhere alone
             there = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
-            paired = problem.colocated_rate[:, :, there].max(axis=(1, 2), initial=0.0)[problem.kind]
+            paired = problem.colocated_rate[:, :, there].max(axis=(1, 2), initial=0.0)[
+                problem.job_type
+            ]
             best = np.where(problem.can_run, np.maximum(best, paired), 0.0)
         rows = Rows(table.tree, problem.classes.count, best * gain_of(unit))
         if not rows.cap.any():

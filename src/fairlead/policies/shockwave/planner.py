@@ -322,11 +322,11 @@ class Shockwave:
         rows = np.flatnonzero(state.slot[:, column] >= 0)
         at, here = rows_of(snapshot.jobs, state.jobs[rows])
         unit, slot = at[here], state.slot[rows[here], column]
-        kind, scale = snapshot.accelerator_of_slot[slot], snapshot.scale[unit]
+        accelerator_index, scale = snapshot.accelerator_of_slot[slot], snapshot.scale[unit]
         used = np.zeros(len(unit), np.int64)
         for t in range(len(snapshot.capacity)):
-            used[kind == t] = np.cumsum(scale[kind == t])
-        fits = used <= snapshot.capacity[kind]
+            used[accelerator_index == t] = np.cumsum(scale[accelerator_index == t])
+        fits = used <= snapshot.capacity[accelerator_index]
         return unit[fits], slot[fits]
 
     def _waiting(self, snapshot: Snapshot, state: ShockwaveState, unit: Ints) -> Ints:
@@ -356,8 +356,8 @@ def _by_id(jobs: Ints, known: Ints, values: Floats, missing: float) -> Floats:
 
 def _fill(snapshot: Snapshot, unit: Ints, slot: Ints, waiting: Ints) -> tuple[Ints, Ints]:
     """First fit on what is left, each job on the fastest type that has room for it."""
-    kind = snapshot.accelerator_of_slot[slot]
-    used = np.bincount(kind, snapshot.scale[unit], len(snapshot.capacity))
+    accelerator_index = snapshot.accelerator_of_slot[slot]
+    used = np.bincount(accelerator_index, snapshot.scale[unit], len(snapshot.capacity))
     free = snapshot.capacity - used
     more: list[tuple[int, int]] = []
     rate, firsts = snapshot.solo_rate, first_slot(snapshot)

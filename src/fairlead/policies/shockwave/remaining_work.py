@@ -111,8 +111,8 @@ def _run_time(snapshot: Snapshot, regimes: Regimes, epoch_s: Floats, tolerance: 
     """(jobs,) time that a job's epochs took over what was predicted, where they differ by more than the
     tolerance. Counts only time in which the job ran, by accelerator type."""
     received = np.zeros((len(snapshot.jobs), len(snapshot.capacity)))
-    for t, kind in enumerate(snapshot.accelerator_of_slot.tolist()):
-        received[:, kind] += snapshot.received_s[: len(received), t]
+    for t, accelerator_index in enumerate(snapshot.accelerator_of_slot.tolist()):
+        received[:, accelerator_index] += snapshot.received_s[: len(received), t]
     part = received / np.maximum(received.sum(axis=1), 1e-9)[:, None]
     mean_s = 1.0 / np.maximum(np.einsum("jbt,jt->jb", 1.0 / epoch_s, part), 1e-15)
     predicted = np.where(regimes.seen > 0, regimes.seen * mean_s, 0.0).sum(axis=1)

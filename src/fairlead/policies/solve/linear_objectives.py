@@ -106,8 +106,8 @@ def largest_sum(
 
 
 def sum_at_centre(problem: ShareProblem, value: Floats, needs: Needs) -> Floats | None:
-    """(classes, slots) shares of one job, alone, in the middle of those with the largest sum, all needs met;
-    None where it was not found, or there are too many classes to look for it."""
+    """(classes, slots) shares of one job, alone, at the analytic centre of those with the largest sum, all
+    needs met; None where it was not found, or there are too many classes to look for it."""
     first, slot = np.nonzero(problem.rate > 0)
     n, count = len(problem.scale), problem.classes.count
     if n > LARGEST_CENTRED or not len(first):

@@ -350,7 +350,7 @@ def _program(
         rate=job_types.rate[rows],
         accelerator_of_slot=problem.accelerator_of_slot,
         capacity=problem.capacity,
-        kind=rows,
+        job_type=rows,
         colocated_rate=None,
     )
     program = Program(

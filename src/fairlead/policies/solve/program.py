@@ -60,7 +60,7 @@ class ShareProblem:
     rate: Floats  # (classes, slots) steps/s of a job alone; 0 = cannot run there
     accelerator_of_slot: Ints  # (slots,)
     capacity: Floats  # (types,) devices
-    kind: Ints  # (classes,) row of colocated_rate
+    job_type: Ints  # (classes,) row of colocated_rate
     colocated_rate: (
         Floats | None
     )  # (job types, job types, slots) steps/s of the first with the second; None = no pairs
@@ -84,7 +84,7 @@ class ShareProblem:
             rate=np.where((snapshot.capacity > 0)[snapshot.accelerator_of_slot], alone, 0.0),
             accelerator_of_slot=snapshot.accelerator_of_slot,
             capacity=snapshot.capacity,
-            kind=snapshot.job_type[classes.first],
+            job_type=snapshot.job_type[classes.first],
             colocated_rate=snapshot.colocated_rate if space_sharing else None,
         )
 
@@ -517,7 +517,7 @@ class _Pairs:
             class_size=problem.classes.count,
             scale=problem.scale,
             rate=problem.rate,
-            job_type=problem.kind,
+            job_type=problem.job_type,
             colocated_rate=self.colocated_rate,
         )
         prices = _PairPrices(value=value, time=time, cost=cost)
@@ -545,8 +545,8 @@ class _Pairs:
 
     def configurations(self, first: Ints, second: Ints, slot: Ints) -> Configurations:
         """These pairs, with their rates. first <= second."""
-        kind = self.problem.kind
-        a, b = kind[first], kind[second]
+        job_type = self.problem.job_type
+        a, b = job_type[first], job_type[second]
         rate = np.column_stack([self.colocated_rate[a, b, slot], self.colocated_rate[b, a, slot]])
         return Configurations(first, second, slot, rate)
 

@@ -293,7 +293,7 @@ class ByBreakpoints:
             rate=job_types.rate[job_type],
             accelerator_of_slot=jobs.accelerator_of_slot,
             capacity=jobs.capacity,
-            kind=job_type,
+            job_type=job_type,
             colocated_rate=None,
         )
         need = job_types.breakpoints[job_type, breakpoints]
@@ -340,7 +340,7 @@ class ByBreakpoints:
 
 
 def centre_problem(jobs: FillJobs, height: Floats) -> tuple[Floats, int]:
-    """(rows, slots) the middle of all shares of a job that give these heights, as near as the
+    """(rows, slots) the analytic centre of all shares of a job that give these heights, as near as the
     interior-point method comes, and its steps."""
     need = jobs.need(height)
     there: Bools = jobs.capacity > 0
