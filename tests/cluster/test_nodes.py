@@ -56,6 +56,43 @@ def _running(cluster: EngineNodes) -> tuple[PlayedNode, int]:
     return one, job
 
 
+def test_a_node_whose_agent_ends_in_order_is_offline_and_not_lost(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, job = _running(cluster)
+        two = cluster.node("two")
+        two.register()
+        one.end(job, 1, reason="agent leaves", exit_code=0)
+        one.say(leaving=True)
+        cluster.silence(one)
+        cluster.until(lambda: cluster.view("one").state == "offline")
+        assert cluster.view("one").reason.startswith("its agent was ended in order, 20")
+        cluster.until(lambda: job in two.jobs)
+        cluster.until(lambda: cluster.service.engine.state.fleet.nodes["one"].lost)
+        cluster.until(lambda: cluster.view("one").last_seen_s > 1.0)  # type: ignore[operator]
+        assert cluster.view("one").state == "offline", "nobody lost it"
+    with engine_nodes(tmp_path) as cluster:
+        assert cluster.view("one").state == "offline", "the next server knows"
+        one = cluster.node("one", "c.1")  # of another directory: nobody has the name now
+        one.register()
+        assert cluster.view("one").state == "up"
+
+
+def test_what_a_node_was_ordered_as_it_left_begins_elsewhere(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        cluster.silence(one)
+        job = cluster.submit()
+        cluster.until(lambda: job in cluster.service.engine.state.fleet.nodes["one"].wanted)
+        one.say(leaving=True)
+        two = cluster.node("two")
+        two.register()
+        cluster.until(lambda: job in two.jobs)
+        assert cluster.view("one").state == "offline"
+        cluster.service.remove_node(ADMIN, "one")
+        assert [node.name for node in cluster.service.nodes(ADMIN)] == ["two"]
+
+
 def _take_over(cluster: EngineNodes, old: PlayedNode, **more: object) -> PlayedNode:
     """Another agent registers under the name of one that has fallen silent."""
     cluster.silence(old)

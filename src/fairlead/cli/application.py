@@ -59,7 +59,7 @@ COMMANDS = (
     Deferred(
         "remove-node",
         "cluster:remove_node",
-        "Forget nodes that are drained or lost and will not come back.",
+        "Forget nodes that are drained, offline or lost and will not come back.",
     ),
     Deferred(
         "what-if", "cluster:what_if", "Ask when the jobs would end, as it is and with changes."

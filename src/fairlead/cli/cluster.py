@@ -88,7 +88,7 @@ def remove_node(
     client: Client,
     nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.")],
 ) -> None:
-    """Forget nodes that are drained or lost and will not come back."""
+    """Forget nodes that are drained, offline or lost and will not come back."""
     each("node", nodes, client.remove_node, "removed")
 
 

@@ -35,7 +35,10 @@ def test_a_leaving_agent_lets_its_jobs_save_and_says_so(tmp_path: Path) -> None:
         state = tmp_path / "s"
         async with cluster(state) as (server, agent):
             await two_jobs(server)
+            assert server.newest is not None
+            assert not server.newest.leaving
             assert await agent.stop() == 0
+            assert server.newest.leaving
             first, second = server.held[1, 1], server.held[2, 1]
             assert (first.state, first.exit_code, first.reason) == ("ended", 0, "agent leaves")
             assert first.step == first.saved_step

@@ -1,5 +1,7 @@
 """What state a node is in, why, and what the core is told of it."""
 
+import time
+
 import pytest
 
 from fairlead.cluster.protocol.node_states import (
@@ -9,6 +11,9 @@ from fairlead.cluster.protocol.node_states import (
     usable,
 )
 from fairlead.cluster.server.fleet import LiveNode
+
+LEFT_S = 1_700_000_000.0
+LEFT = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(LEFT_S))
 
 
 def _node(**more: object) -> LiveNode:
@@ -26,6 +31,9 @@ def _node(**more: object) -> LiveNode:
         ({"drained": True, "suspect": True}, "drained", "drained by an administrator"),
         ({"lost": True, "lease_until": 95.0}, "lost", "silent for 10 s"),
         ({"suspect": True}, "suspect", "silent for 10 s; its lease ends in 30 s"),
+        ({"left_s": LEFT_S}, "offline", f"its agent was ended in order, {LEFT}"),
+        ({"left_s": LEFT_S, "lost": True}, "offline", f"its agent was ended in order, {LEFT}"),
+        ({"left_s": LEFT_S, "drained": True}, "drained", "drained by an administrator"),
         ({"cordoned": "3 jobs failed there"}, "unhealthy", "3 jobs failed there"),
         ({"problems": ("disk full", "clock wrong")}, "unhealthy", "disk full; clock wrong"),
         ({"problems": ("x",), "cordoned": "y"}, "unhealthy", "x; y"),

@@ -123,6 +123,7 @@ class Agent:
         self._urgent = asyncio.Event()
         self._signals = 0
         self._leave = asyncio.Event()
+        self._leaving = False  # all jobs have ended, and the server is to know that it ends
         self._registered = asyncio.Event()
 
     def _folders(self) -> set[Path]:
@@ -301,6 +302,7 @@ class Agent:
                     health_known=self._health.report is not None,
                     checked=self._check.number,
                     check_problem=one_line(self._check.problem),
+                    leaving=self._leaving,
                 )
             )
         except BaseException:
@@ -403,7 +405,9 @@ class Agent:
             await asyncio.sleep(0.02)
 
     async def _farewell(self) -> None:
-        """The server shall hear at once how its jobs ended; their leases would tell it later."""
+        """The server shall hear at once how its jobs ended, and that it ends in order; their leases, and its
+        silence, would tell it later."""
+        self._leaving = not self._node.busy
         with contextlib.suppress(
             TimeoutError, ServerUnreachableError, RegisterAgainError, RefusedError
         ):

@@ -110,7 +110,7 @@ class LeaseTable:
             self.followed_s(now - node.awaited[1])
             node.awaited = None
         node.answered = node.orders.seq
-        changed = self._take(node, message.holds) or follows
+        changed = self._take(node, message.holds) or follows or message.leaving
         health = (message.health_known, message.problems, message.dead, message.checked)
         changed, node.health = changed or health != node.health, health
         leases = self._renew(node)
@@ -131,6 +131,7 @@ class LeaseTable:
                 checked=message.checked,
                 check_problem=message.check_problem,
                 health_known=message.health_known,
+                leaving=message.leaving,
                 report=msgspec.Raw(msgspec.msgpack.encode(message)),
             )
         )

@@ -151,6 +151,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     health_known: bool = (
         True  # False: its checks have not come back yet, and ``problems`` says nothing
     )
+    leaving: bool = False  # it was told to end: nothing runs there any more, and nothing will
 
 
 class StartCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -1,5 +1,6 @@
 """What state a node is in, and why: computed from what is known of it, never stored beside it."""
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -9,9 +10,10 @@ if TYPE_CHECKING:
 # up: may be given jobs. suspect: silent for longer than it should be, its leases may run on.
 # unhealthy: answers, but a check fails or it was cordoned. waiting: taken over by another agent while jobs
 # of the one before may still run, or the cluster was restored and jobs it does not know may.
-# drained: an administrator wants nothing there. lost: silent for so long that nothing runs there any more.
+# drained: an administrator wants nothing there. offline: its agent was told to end, and has ended all jobs.
+# lost: silent for so long that nothing runs there any more.
 NodeState: TypeAlias = Literal[
-    "up", "suspect", "unhealthy", "waiting", "drained", "lost", "never seen"
+    "up", "suspect", "unhealthy", "waiting", "drained", "offline", "lost", "never seen"
 ]
 NODE_STATES: tuple[NodeState, ...] = get_args(NodeState)
 
@@ -30,6 +32,9 @@ def condition(node: "LiveNode", now: float) -> NodeCondition:
         return NodeCondition("never seen", "no agent has registered under this name")
     if node.drained:
         return NodeCondition("drained", "drained by an administrator")
+    if node.left_s:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(node.left_s))
+        return NodeCondition("offline", f"its agent was ended in order, {at}")
     if not node.registered:
         return NodeCondition("lost", _silence(node, now))
     if node.inherited:

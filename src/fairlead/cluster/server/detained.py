@@ -22,7 +22,7 @@ from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import JobsPaused
 
 # Where attempts are left alone. From a node that is drained and answers, jobs go elsewhere at once, saved.
-_DETAINING: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "waiting"))
+_DETAINING: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "waiting", "offline"))
 
 
 class Detention:
@@ -77,6 +77,8 @@ class Detention:
             return False
         if attempt.key not in node.granted and attempt.key not in node.inherited:
             self._give_up(node, attempt)
+            return False
+        if node.left_s:  # nothing runs there: its end has been told, and is about to be booked
             return False
         mine = {device for rank in attempt.nodes[node.name] for device in rank.devices}
         if not node.suspect and (mine.intersection(node.dead) or node.name in attempt.obstacles):

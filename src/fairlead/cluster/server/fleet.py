@@ -8,6 +8,7 @@ that listens to the front. Times are monotonic seconds, never wall-clock times.
 
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -68,6 +69,7 @@ class LiveNode:
     drained: bool = False
     lost: bool = False
     suspect: bool = False  # silent for longer than it should be
+    left_s: float = 0.0  # wall clock; when its agent ended in order, 0 = it did not
     problems: tuple[str, ...] = ()  # what its agent's own checks find, a sentence each
     dead: tuple[int, ...] = ()  # devices that its agent finds do not work any more
     checked: int = 0  # number of its newest test start
@@ -200,6 +202,7 @@ class Fleet:
                 node.problems, node.dead = message.problems, message.dead
             node.checked, node.check_problem = message.checked, message.check_problem
             recovered, node.suspect = node.suspect, False
+            node.left_s = (node.left_s or time.time()) if message.leaving else 0.0
         if message.changed or recovered:
             self.notice(message.node)
 
@@ -302,7 +305,7 @@ class Fleet:
             node.incarnation = message.incarnation
             node.registration += 1
             node.seq, node.followed, node.lost, node.suspect = -1, -1, False, False
-            node.seen = self.monotonic()
+            node.seen, node.left_s = self.monotonic(), 0.0
             held = set(node.holds)
             node.holds = {(one.job, one.epoch): one for one in message.holds}
             self._given_up.discard(node.name)
@@ -505,7 +508,8 @@ class Fleet:
         for node in list(self.nodes.values()):
             heard = max(node.seen, self._excused)
             broke = node.broke > heard and now - node.broke > BROKEN_S
-            if node.registered and (broke or now - heard > patience_s):
+            silent = broke or now - heard > patience_s
+            if silent and node.registered and not node.left_s:  # else its silence is in order
                 node.suspect = True
 
     def lose(self, name: str) -> None:

@@ -78,7 +78,7 @@ class Membership:
         """Forget a node that nothing runs on."""
         state = self._state
         node = state.fleet.nodes[name]
-        if not (node.drained or node.lost) or state.registry.on_node.get(name):
+        if not (node.drained or node.lost or node.left_s) or state.registry.on_node.get(name):
             raise ConflictError(f"node {name!r}: is in use; drain it first, and wait for its jobs")
         if len(state.fleet.nodes) == 1:
             raise ConflictError(f"node {name!r}: is the last one of the cluster")
@@ -103,7 +103,7 @@ class Membership:
             )
         theirs, mine = node.incarnation.split(".")[0], message.incarnation.split(".")[0]
         fleet = self._state.fleet
-        if has_cleared(node, message, node.incarnation):
+        if node.left_s or has_cleared(node, message, node.incarnation):
             return
         if node.registered and theirs != mine and fleet.monotonic() - node.seen < fleet.silence_s:
             raise ConfigError(f"node {node.name!r}: another agent has this name, and is alive")

@@ -17,6 +17,7 @@ class NodeService:
     def __init__(self, state: ClusterState, recovery: NodeRecovery) -> None:
         self._state = state
         self.recovery = recovery
+        self._left: set[str] = set()  # nodes whose agents are noted to have ended in order
 
     def keep(self, node: LiveNode) -> None:
         """Have what must outlive the server written with the next commit."""
@@ -30,6 +31,7 @@ class NodeService:
             incarnation=node.incarnation or node.last_incarnation,
             cordoned=node.cordoned,
             machine=node.machine,
+            left_s=node.left_s,
             superseded=tuple(node.superseded),
             inherited=tuple((*start, left.incarnation) for start, left in node.inherited.items()),
         )
@@ -71,6 +73,7 @@ class NodeService:
         if self.recovery.look(node):
             node.cordoned = ""
             self.keep(node)
+        self._note_leaving(node)
         state = self._state
         now = state.fleet.monotonic()
         current = condition(node, now)
@@ -87,6 +90,14 @@ class NodeService:
             current.state != "suspect" or deciding or self._presses(node, now)
         ):
             state.disable(node.name)  # of a lost one it has been told
+
+    def _note_leaving(self, node: LiveNode) -> None:
+        """An agent that ended in order is known to have done so also by the server after this one."""
+        if not node.left_s:
+            self._left.discard(node.name)
+        elif node.name not in self._left:
+            self._left.add(node.name)
+            self.keep(node)
 
     def obstructed(self, node: str, job: int, obstacle: str) -> None:
         """A node says what of it keeps an attempt from beginning there; "" = nothing any more."""

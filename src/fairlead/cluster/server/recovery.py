@@ -71,6 +71,7 @@ def _load_nodes(state: ClusterState) -> None:
         state.fleet.nodes[row.name].machine = row.machine
         state.fleet.nodes[row.name].superseded = dict.fromkeys(row.superseded)
         state.fleet.nodes[row.name].last_incarnation = row.incarnation
+        state.fleet.nodes[row.name].left_s = row.left_s
         if row.incarnation:  # it may still hold jobs, and must get the time to say so
             lease_s = state.options.lease_s * (1 + state.options.rate_bound)
             state.fleet.nodes[row.name].lease_until = state.fleet.monotonic() + lease_s

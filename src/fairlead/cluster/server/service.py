@@ -347,7 +347,7 @@ class Service:
         self._on_node(caller, node, lambda: self.engine.parts.service.drain(node, False))
 
     def remove_node(self, caller: Caller, node: str) -> None:
-        """Forget a node that is drained or lost."""
+        """Forget a node that is drained, offline or lost."""
         self._on_node(caller, node, lambda: self.engine.parts.membership.remove(node))
 
     def _on_node(self, caller: Caller, node: str, do: Callable[[], None]) -> None:

@@ -127,6 +127,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
     incarnation: str = ""  # of the agent that registered last
     cordoned: str = ""  # why it is given no jobs though its agent is well; "" = it is given jobs
     machine: str = ""  # of that agent
+    left_s: float = 0.0  # wall clock; when it ended in order, 0 = it did not
     superseded: tuple[str, ...] = ()  # incarnations before it, the newest ones
     inherited: tuple[tuple[int, int, str], ...] = ()  # (job, epoch, incarnation) that may still run
 

@@ -23,7 +23,7 @@ JOB_COLOURS = 12  # classes j0 to j11 of the style
 STATES = {
     "running": "good", "finishing": "good", "waiting": "cool", "preempted": "cool",
     "paused": "warn", "completed": "quiet", "dropped": "bad", "killed": "bad", "cancelled": "quiet",
-    "up": "good", "drained": "warn", "lost": "bad", "never seen": "quiet",
+    "up": "good", "drained": "warn", "lost": "bad", "never seen": "quiet", "offline": "quiet",
     "suspect": "warn", "unhealthy": "bad",
 }  # fmt: skip
 
