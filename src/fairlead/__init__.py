@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from fairlead.policies.common import allocation
     from fairlead.policies.request import PolicyRequest
     from fairlead.scheduler.driver import Observer
+    from fairlead.scheduler.placement.records import Placed
+    from fairlead.scheduler.placement.rule import PlacementRequest, PlacementRule
     from fairlead.simulator.admission import Admission, AdmissionState
     from fairlead.simulator.environment import Environment
     from fairlead.simulator.generate import generate
@@ -91,6 +93,9 @@ __all__ = [
     "Node",
     "Observer",
     "Options",
+    "Placed",
+    "PlacementRequest",
+    "PlacementRule",
     "Planner",
     "Policy",
     "PolicyRequest",
@@ -145,6 +150,9 @@ _MODULE = {
     "Node": "model.cluster",
     "Observer": "scheduler.driver",
     "Options": "simulator.options",
+    "Placed": "scheduler.placement.records",
+    "PlacementRequest": "scheduler.placement.rule",
+    "PlacementRule": "scheduler.placement.rule",
     "Planner": "model.plan",
     "Policy": "model.plan",
     "PolicyRequest": "policies.request",

@@ -10,6 +10,8 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.plan import Planner, Policy
 from fairlead.scheduler.driver import Observer
+from fairlead.scheduler.placement.rule import PlacementRule
+from fairlead.scheduler.plugins import find_placement
 from fairlead.simulator.admission import Admission
 from fairlead.simulator.options import Options
 from fairlead.simulator.plugins import find_admission, find_observers
@@ -31,6 +33,7 @@ def simulate(
     watch: Watch | None = None,
     observers: Sequence[Observer | str] = (),
     admission: Admission | str | None = None,
+    placement: PlacementRule | str | None = None,
     **options: Any,
 ) -> Result:
     """Run a trace on a cluster under a policy.
@@ -42,7 +45,8 @@ def simulate(
     out: a new or empty folder, made where it is missing, for what the command writes: run.json, journal,
     tables, report.html; resume: go on with an interrupted run there. stop: asked between events whether
     to break off. observers: objects with the methods of ``Observer``; admission: one with those of
-    ``Admission``; both also by the names of entry points (``fairlead.observers``, ``fairlead.admission``).
+    ``Admission``; placement: one with those of ``PlacementRule``; all also by the names of entry points
+    (``fairlead.observers``, ``fairlead.admission``, ``fairlead.placement``).
     The other keywords are the fields of ``Options``.
 
     Raises InputError for what cannot be used and CheckError when ``expect_rounds`` (a recorded run, see
@@ -55,7 +59,7 @@ def simulate(
                 f"simulate(): {name!r} is not an option (there are {', '.join(known)})"
             )
     chosen = Options(**options)
-    run = SimulationRun.of(trace, cluster, policy, chosen)
+    run = SimulationRun.of(trace, cluster, policy, chosen, placement=find_placement(placement))
     more: Any = {"observers": find_observers(observers), "admission": find_admission(admission)}
     if out is None:
         return run.execute(None, expect_rounds, resume, stop, watch, **more)

@@ -17,6 +17,8 @@ from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.mechanism.checking import check_traits
 from fairlead.scheduler.mechanism.make_planner import make_planner
 from fairlead.scheduler.mechanism.settings import MechanismSettings
+from fairlead.scheduler.placement.rule import PlacementRule
+from fairlead.scheduler.plugins import find_placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Setup:
     restart_costs: RestartCosts = field(default_factory=RestartCosts)
     overlap_solves: bool = False
     traits: PolicyTraits | None = None
+    placement: str = ""  # name of the rule; "" = that of the settings
 
 
 def traits_of(policy: Policy) -> PolicyTraits:
@@ -83,8 +86,13 @@ def planner_of(
     raise ConfigError(f"{name!r} is neither a policy nor a planner")
 
 
-def build(setup: Setup, policy: Policy | Planner | None = None) -> Scheduler:
-    """A fresh scheduler. Without the policy, as for a replay, its traits stand in for it."""
+def build(
+    setup: Setup,
+    policy: Policy | Planner | None = None,
+    placement: PlacementRule | None = None,
+) -> Scheduler:
+    """A fresh scheduler. Without the policy, as for a replay, its traits stand in for it; without the rule
+    of placement, it is found by its name."""
     if policy is None:
         policy = setup.traits or registry.make(
             setup.policy, seed=setup.seed, profile=setup.settings.name
@@ -98,6 +106,7 @@ def build(setup: Setup, policy: Policy | Planner | None = None) -> Scheduler:
         restart_costs=setup.restart_costs,
         overlap_solves=setup.overlap_solves,
         policy=setup.policy,
+        placement=placement or find_placement(setup.placement or None),
     )
 
 

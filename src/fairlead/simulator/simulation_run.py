@@ -22,6 +22,7 @@ from fairlead.policies import registry
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.driver import Backend, Observer, drive
 from fairlead.scheduler.mechanism.settings import MechanismSettings
+from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.setup import Setup, build, check_policy, traits_of
 from fairlead.simulator.admission import Admission, AdmittingBackend
 from fairlead.simulator.backend import MeasuredJobs, SimBackend
@@ -70,6 +71,7 @@ class SimulationRun:
     made: Policy | Planner
     profile: MechanismSettings
     options: Options
+    placement: PlacementRule | None = None  # None: that of the profile
 
     @staticmethod
     def of(
@@ -78,6 +80,7 @@ class SimulationRun:
         policy: str | Policy | Planner,
         options: Options,
         name: str = "arrivals",
+        placement: PlacementRule | None = None,
     ) -> "SimulationRun":
         """Read what is named by path or text, and check it all. name: of arrivals without a file."""
         machines = parse_cluster(cluster) if isinstance(cluster, str) else cluster
@@ -111,6 +114,7 @@ class SimulationRun:
             made=made,
             profile=profile,
             options=options,
+            placement=placement,
         )
 
     @property
@@ -144,7 +148,7 @@ class SimulationRun:
         observers: more of them, who see all events and commands. admission: which arrivals are let in."""
         began = time.process_time()
         setup = self.setup()
-        scheduler = build(setup, self.made)
+        scheduler = build(setup, self.made, self.placement)
         solver = TimedSolver(scheduler.data.planning.planner)
         backend = self._backend(solver)
         admitting = None
@@ -217,11 +221,12 @@ class SimulationRun:
             restart_costs=ground_truth.restart_costs if costs is None else costs,
             overlap_solves=options.solve_s > 0,
             traits=None if isinstance(self.made, Planner) else traits_of(self.made),
+            placement="" if self.placement is None else self.placement.name,
         )
 
     def start(self, solve: Solve) -> tuple[Scheduler, SimBackend]:
         """A fresh scheduler, and a backend that has ``solve`` answer; not driven."""
-        return build(self.setup(), self.made), self._backend(solve)
+        return build(self.setup(), self.made, self.placement), self._backend(solve)
 
     def _backend(self, solve: Solve) -> SimBackend:
         options = self.options
@@ -297,4 +302,5 @@ class SimulationRun:
             "estimator": options.estimator,
             "user_estimates": options.user_estimates,
             "world": options.ground_truth,
+            **({} if self.placement is None else {"placement": self.placement.name}),
         }

@@ -17,15 +17,13 @@ from fairlead.scheduler.placement.avoid_nodes import (
     change_types,
     move_away,
 )
-from fairlead.scheduler.placement.gavel_reference.by_device_id import by_device_id
 from fairlead.scheduler.placement.records import (
-    PlacementRule,
     PlannedGroups,
     PreviousRound,
     Site,
     Stakes,
 )
-from fairlead.scheduler.placement.servers import fewest_servers
+from fairlead.scheduler.placement.rule import BUILT_IN, PlacementRequest, PlacementRule, ask
 from fairlead.scheduler.placement.stay import Old, alike, go_back
 
 ALIKE = 0.01  # relative difference of rates that are taken for equal
@@ -69,7 +67,9 @@ class ActiveRound:
         throughputs: Throughputs,
         settings: MechanismSettings,
         ledger: Ledger,
+        rule: PlacementRule | None = None,
     ) -> None:
+        """rule: of placement; None = that of the settings."""
         self.cluster = cluster
         self.throughputs = throughputs
         self.settings = settings
@@ -86,7 +86,8 @@ class ActiveRound:
             sibling=throughputs.sibling,
             scattered=np.array([s.locality is Locality.SCATTERED for s in slots]),
         )
-        self.rule: PlacementRule = by_device_id if settings.place_by_device_id else fewest_servers
+        own = "by_device_id" if settings.place_by_device_id else "fewest_servers"
+        self.rule = BUILT_IN[own] if rule is None else rule
         none: Ints = np.zeros(0, np.int64)
         self.job_group, self.slot, self.devices = none, none, none
         self.planned = none  # the slot before placement
@@ -124,7 +125,8 @@ class ActiveRound:
         """Choose devices and take note of who runs where; (groups,) who stays on its devices."""
         before, stakes = self._before(plan), self._stakes(plan)
         rows = PlannedGroups(plan.job_group, plan.slot, self.ledger.groups.scale)
-        order, first, devices, kept, slot = self.rule(rows, before, self.site, stakes)
+        request = PlacementRequest(rows, before, self.site, stakes)
+        order, first, devices, kept, slot = ask(self.rule, request)
         group, planned = plan.job_group[order], plan.slot[order]
         placed = Placement(first, devices, kept, slot)
         if self.settings.preemption_hysteresis > 0:

@@ -33,6 +33,7 @@ from fairlead.scheduler.core.node_events import node_changed
 from fairlead.scheduler.core.round_events import round_ended
 from fairlead.scheduler.core.scheduler_data import SchedulerOptions, new_data
 from fairlead.scheduler.mechanism.settings import MechanismSettings
+from fairlead.scheduler.placement.rule import PlacementRule
 
 
 class Scheduler:
@@ -48,17 +49,18 @@ class Scheduler:
         restart_costs: RestartCosts | None = None,
         overlap_solves: bool = False,
         policy: str = "",
+        placement: PlacementRule | None = None,
     ) -> None:
         """throughputs: what the scheduler believes; overlap_solves: rounds go on with the last
         allocation while a solve is under way, instead of waiting for it; policy: what the planner was
-        made from, name and options."""
+        made from, name and options; placement: None = the rule of the settings."""
         options = SchedulerOptions(
             settings=profile,
             restart_costs=restart_costs or RestartCosts(),
             overlap_solves=overlap_solves,
             policy=policy,
         )
-        self.data = new_data(cluster, throughputs, planner, options)
+        self.data = new_data(cluster, throughputs, planner, options, placement)
 
     def handle(self, event: Event) -> list[Command]:
         """What to do about an event. The core's state changes here and nowhere else."""

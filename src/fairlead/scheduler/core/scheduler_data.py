@@ -17,6 +17,7 @@ from fairlead.scheduler.core.lifecycle import JobPhase
 from fairlead.scheduler.core.rate_beliefs import RateBeliefs
 from fairlead.scheduler.core.running import ActiveRound
 from fairlead.scheduler.mechanism.settings import MechanismSettings
+from fairlead.scheduler.placement.rule import PlacementRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,11 @@ class SchedulerData:
 
 
 def new_data(
-    cluster: Cluster, throughputs: Throughputs, planner: Planner, options: SchedulerOptions
+    cluster: Cluster,
+    throughputs: Throughputs,
+    planner: Planner,
+    options: SchedulerOptions,
+    placement: PlacementRule | None = None,
 ) -> SchedulerData:
     """A scheduler without jobs. throughputs: what it believes."""
     settings = options.settings
@@ -116,7 +121,7 @@ def new_data(
         beliefs=beliefs,
         ledger=ledger,
         paused_jobs=ledger.for_paused_jobs(),
-        running=ActiveRound(cluster, beliefs.table, settings, ledger),
+        running=ActiveRound(cluster, beliefs.table, settings, ledger, placement),
         planning=Planning(planner=planner, state=planner.start()),
         round=RoundStatus(),
         deferred=Deferred(),

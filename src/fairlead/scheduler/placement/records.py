@@ -3,7 +3,6 @@
 A device id is a position; the devices of a node, and the nodes of a type, are neighbours.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from fairlead.model.arrays import Bools, Ints
@@ -50,4 +49,3 @@ class Stakes(NamedTuple):
 # (order, first, devices, kept, slot): rows of the plan that run, and for each its devices
 # devices[first[k]:first[k + 1]], whether they are those of the round before, and the slot that they make
 Placed: TypeAlias = tuple[Ints, Ints, Ints, Bools, Ints]
-PlacementRule: TypeAlias = Callable[[PlannedGroups, PreviousRound, Site, Stakes], Placed]
