@@ -50,6 +50,7 @@ from fairlead.cluster.protocol.messages import (
     Register,
     WatchRequest,
 )
+from fairlead.cluster.readiness import ReadyPipe
 
 GAP_S = 0.003  # between two reports of a node, as the agent has it
 BURST_S = 5.0  # behind the end of a round: nodes get new orders and report what came of them
@@ -182,26 +183,29 @@ class Agent:
             self.urgent.set()
 
 
+READY_S = 600.0  # for the server to listen: the first start of all compiles
+
+
 @contextlib.contextmanager
 def server(directory: Path, core: int | None, options: list[str]) -> Iterator[tuple[int, str, str]]:
     """A server on one core, None = on any: its process id, URL and address for agents."""
     cores = os.sched_getaffinity(0) if core is None else {core}
     log = directory / "server.log"
     command = [sys.executable, "-m", "fairlead", "serve", "--state", str(directory / "state")]
+    pipe = ReadyPipe()
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [*command, "--port", "0", "--agent-port", "0", *options],
+            [*command, "--port", "0", "--agent-port", "0", *pipe.arguments, *options],
             stdout=out,
             stderr=subprocess.STDOUT,
             preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            pass_fds=pipe.fds,
         )
     try:
-        while "agents: " not in (text := log.read_text()):
-            if process.poll() is not None:
-                raise SystemExit(f"the server did not start: {text}")
-            time.sleep(0.1)
-        said = dict(line.partition(": ")[::2] for line in text.splitlines())
-        yield process.pid, said["people and tools"], said["agents"]
+        ready = pipe.wait(process, READY_S)
+        if ready is None:
+            raise SystemExit(f"the server did not start: {log.read_text()}")
+        yield process.pid, ready.url, ready.agents
     finally:
         process.terminate()
         process.wait()

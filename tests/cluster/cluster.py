@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.cluster.http_client import Client
+from fairlead.cluster.readiness import ReadyPipe
 
 FAIRLEAD = (sys.executable, "-m", "fairlead")
 READY_S = 180.0  # a server on a busy machine, with kernels to load
@@ -48,6 +49,7 @@ class Running:
         agent_port = self.agent_address.rpartition(":")[2] or "0"
         log = self.directory / "server.log"
         said = log.stat().st_size if log.exists() else 0
+        pipe = ReadyPipe()
         with log.open("ab") as out:
             self.server = subprocess.Popen(
                 (
@@ -59,18 +61,16 @@ class Running:
                     port,
                     "--agent-port",
                     agent_port,
+                    *pipe.arguments,
                     *self.options,
                 ),
                 stdout=out,
                 stderr=subprocess.STDOUT,
+                pass_fds=pipe.fds,
             )
-        until = time.monotonic() + READY_S
-        while "agents: " not in (text := log.read_text()[said:]):
-            if self.server.poll() is not None or time.monotonic() > until:
-                raise AssertionError(f"the server did not start: {text}")
-            time.sleep(0.05)
-        lines = dict(line.partition(": ")[::2] for line in text.splitlines() if ": " in line)
-        self.url, self.agent_address = lines["people and tools"], lines["agents"]
+        ready = pipe.wait(self.server, READY_S)
+        assert ready is not None, f"the server did not start: {log.read_text()[said:]}"
+        self.url, self.agent_address = ready.url, ready.agents
 
     def add_agent(
         self, node: str, devices: str, *more: str, environment: dict[str, str] | None = None

@@ -107,6 +107,13 @@ def serve(
         bool, typer.Option("--open-metrics", help="/metrics without a token.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of policies that draw lots.")] = 0,
+    ready_fd: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="File descriptor on which to write one line of JSON (url, agents, state) once it listens.",
+        ),
+    ] = None,
 ) -> None:
     """Run the scheduler of a live cluster until SIGTERM. Started again on the same directory, it goes on
     where it was, however it ended; running jobs do not notice.
@@ -114,6 +121,7 @@ def serve(
     Without --policy it goes on with the policy it had, at first max_min_fairness_perf (LAS). The first
     start writes the token of user `admin` to DIR/admin.token, and one for agents to DIR/agent.token.
     """
+    from fairlead.cluster.readiness import check_ready_fd
     from fairlead.cluster.server.options import live_options, tls_of
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
@@ -142,12 +150,16 @@ def serve(
         open_metrics=open_metrics,
         new_tokens=new_tokens,
     )
+    if ready_fd is not None:
+        check_ready_fd(ready_fd)
     jit.prepare(everything=True)  # no solve and no round shall wait for it
-    asyncio.run(run(state, options, listening, _ready))
+    asyncio.run(run(state, options, listening, lambda server: _ready(server, ready_fd)))
 
 
-def _ready(server: "Server") -> None:
-    """Say where it listens."""
+def _ready(server: "Server", ready_fd: int | None) -> None:
+    """Say where it listens: to people, and to whoever started it."""
+    from fairlead.cluster.readiness import ReadyServer, tell_ready
+
     for name, token in server.new_tokens.items():
         path = server.directory / f"{name}.token"
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -156,3 +168,6 @@ def _ready(server: "Server") -> None:
         print(f"token of user {name}: {path}", flush=True)
     print(f"people and tools: {server.url}", flush=True)
     print(f"agents: {server.agent_address}", flush=True)
+    if ready_fd is not None:
+        told = ReadyServer(url=server.url, agents=server.agent_address, state=str(server.directory))
+        tell_ready(ready_fd, told)

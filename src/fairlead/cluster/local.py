@@ -1,16 +1,19 @@
 """A whole live cluster on this machine: a server and agents, as processes that end with it."""
 
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from fairlead.cluster.http_client import Client
+from fairlead.cluster.readiness import ReadyPipe
 from fairlead.errors import ConfigError, FairleadError
 
 READY_S = 120.0  # for a server to listen: the first start of all compiles
@@ -51,18 +54,21 @@ class LocalCluster:
         """Start server and agents; returns when all nodes are up. Raises FairleadError with what a process
         said that did not come up."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._run("server", ("serve", "--state", str(self.state), *self.serve))
-        self._await(lambda: "agents: " in self.said("server"), "server", READY_S)
-        lines = self.said("server").splitlines()
-        told = dict(line.partition(": ")[::2] for line in lines if ": " in line)
-        self.url, self.agent_address = told["people and tools"], told["agents"]
+        pipe = ReadyPipe()
+        serve = ("serve", "--state", str(self.state), *pipe.arguments, *self.serve)
+        server = self._run("server", serve, pipe.fds)
+        ready = pipe.wait(server, READY_S)
+        if ready is None:
+            self._fail("server", READY_S)
+        self.url, self.agent_address = ready.url, ready.agents
         for node, options in self.nodes.items():
             where = ("--server", self.agent_address, "--node", node)
             files = ("--state", str(self.directory / node))
             token = ("--token-file", str(self.state / "agent.token"))
             self._run(node, ("agent", *where, *files, *token, *options))
-        for node in self.nodes:
-            self._await(lambda: "is part of the cluster" in self.said(node), node, NODES_S)  # noqa: B023
+        with self.client() as client:
+            for node in self.nodes:
+                self._await_node(client, node)
 
     def stop(self) -> None:
         """End the agents, which end their jobs, then the server. What hangs is killed."""
@@ -91,29 +97,38 @@ class LocalCluster:
     def _log(self, name: str) -> Path:
         return self.directory / f"{name}.log"
 
-    def _run(self, name: str, arguments: Sequence[str]) -> None:
+    def _run(
+        self, name: str, arguments: Sequence[str], fds: tuple[int, ...] = ()
+    ) -> "subprocess.Popen[bytes]":
         with self._log(name).open("wb") as log:
-            self.processes[name] = subprocess.Popen(
+            process = self.processes[name] = subprocess.Popen(
                 (sys.executable, "-m", "fairlead", *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for us; we tell them in the right order
                 preexec_fn=_end_with_parent,
+                pass_fds=fds,
             )
+        return process
 
-    def _await(self, holds: Callable[[], bool], name: str, limit_s: float) -> None:
-        until = time.monotonic() + limit_s
-        while not holds():
-            if self.processes[name].poll() is not None:
-                last = self.said(name).strip().splitlines()[-1:] or ["(no output)"]
-                kind = ConfigError if self.processes[name].returncode == 2 else FairleadError
-                raise kind(f"{name} did not start: {last[0].removeprefix('fairlead: ')}")
-            if time.monotonic() > until:
-                raise FairleadError(
-                    f"{name} did not start within {limit_s:.0f} s; {self._log(name)}"
-                )
+    def _await_node(self, client: Client, node: str) -> None:
+        """Wait until an agent has registered."""
+        until = time.monotonic() + NODES_S
+        while not any(one.name == node and one.last_seen_s is not None for one in client.nodes()):
+            if self.processes[node].poll() is not None or time.monotonic() > until:
+                self._fail(node, NODES_S)
             time.sleep(0.02)
+
+    def _fail(self, name: str, limit_s: float) -> NoReturn:
+        """Raise why a process did not come up within its time."""
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it may be about to end
+            self.processes[name].wait(1.0)
+        if self.processes[name].poll() is None:
+            raise FairleadError(f"{name} did not start within {limit_s:.0f} s; {self._log(name)}")
+        last = self.said(name).strip().splitlines()[-1:] or ["(no output)"]
+        kind = ConfigError if self.processes[name].returncode == 2 else FairleadError
+        raise kind(f"{name} did not start: {last[0].removeprefix('fairlead: ')}")
 
 
 def _ended(group: "list[subprocess.Popen[bytes]]", number: signal.Signals, limit_s: float) -> bool:

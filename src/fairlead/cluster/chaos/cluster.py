@@ -20,6 +20,7 @@ from fairlead.cluster.chaos.disk import (
 from fairlead.cluster.chaos.proxy import Loop, Proxy
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import NodeView
+from fairlead.cluster.readiness import ReadyPipe
 from fairlead.errors import CheckError, FairleadError
 
 NODES = {"node-a": "v100=2", "node-b": "v100=2", "node-c": "k80=2"}
@@ -98,15 +99,14 @@ class ChaosCluster:
         state = ("--state", str(self.state.folder / "state"))
         where = ("--port", port, "--agent-port", str(self.port))
         lease = ("--lease", f"{self.lease_s:g}")
-        process = self._run("server", "serve", *state, *where, *lease, *_SERVE)
-        until = time.monotonic() + READY_S
-        while "agents: " not in (text := log.read_bytes()[said:].decode(errors="replace")):
-            if process.poll() is not None or time.monotonic() > until:
-                raise CheckError(f"the server did not start: {text.strip()[-500:]}")
-            time.sleep(0.02)
-        lines = dict(line.partition(": ")[::2] for line in text.splitlines() if ": " in line)
-        self.url = lines["people and tools"]
-        self.port = int(lines["agents"].rpartition(":")[2])
+        pipe = ReadyPipe()
+        call = ("serve", *state, *where, *lease, *_SERVE, *pipe.arguments)
+        ready = pipe.wait(self._run("server", *call, fds=pipe.fds), READY_S)
+        if ready is None:
+            text = log.read_bytes()[said:].decode(errors="replace")
+            raise CheckError(f"the server did not start: {text.strip()[-500:]}")
+        self.url = ready.url
+        self.port = int(ready.agents.rpartition(":")[2])
 
     def start_agent(
         self, node: str, *, state: Path | None = None, env: dict[str, str] | None = None
@@ -127,7 +127,13 @@ class ChaosCluster:
             env=env,
         )
 
-    def _run(self, name: str, *arguments: str, env: dict[str, str] | None = None) -> _Process:
+    def _run(
+        self,
+        name: str,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        fds: tuple[int, ...] = (),
+    ) -> _Process:
         call = (sys.executable, "-m", "fairlead.cluster.chaos.entry", str(self.control), *arguments)
         with (self.directory / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
@@ -137,6 +143,7 @@ class ChaosCluster:
                 stderr=log,
                 start_new_session=True,
                 env=self._environment() | (env or {}),
+                pass_fds=fds,
             )
         self.processes[name] = process
         return process
