@@ -13,6 +13,7 @@ from tests.cluster.cluster import (
     running,
     until,
 )
+from tests.cluster.server_nodes import engine_nodes
 from tests.cluster.store.test_damage import content, fill
 from tests.cluster.store.test_store import row
 
@@ -26,6 +27,7 @@ from fairlead.cluster.server.restored import (
     next_job,
 )
 from fairlead.cluster.store.backup import (
+    accept_loss,
     back_up,
     last_backup,
     receive,
@@ -205,6 +207,22 @@ def test_a_loss_may_be_accepted_but_damage_not(
         raw.commit()
     assert run("restore", "--accept-loss", state) == 2
     assert "a row is damaged (jobs, 3); it cannot be restored from" in capsys.readouterr().err
+
+
+def test_jobs_say_that_a_loss_was_accepted_and_not_that_there_was_a_backup(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        cluster.node("one").register()
+        job = cluster.submit()
+        cluster.until(lambda: cluster.job(job).epoch == 1)
+    accept_loss(tmp_path)
+    what = "the cluster goes on from a state whose newest commits may be lost"
+    for _ in range(2):  # also a server that is started while nothing may be yet
+        with engine_nodes(tmp_path) as cluster:
+            reason = cluster.job(job).reason
+            assert reason.startswith(f"{what}; the newest that it has is of 20")
+            assert reason.endswith("; the job starts again from its newest checkpoint")
+            cluster.node("one").register()
+            assert cluster.view("one").reason.startswith(f"{what}; for ")
 
 
 def test_a_restore_that_was_killed_is_refused_until_it_is_done_again(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Protocol
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.restored import WHY as RESTORED
+from fairlead.cluster.server.restored import FROM_BACKUP, LOSS_ACCEPTED
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
@@ -97,7 +97,7 @@ class AttemptOrders:
         attempt.ordered = attempt.stint.ordered = True
         attempt.stint.ordered_s = self._state.now_s()
         attempt.row.starts += 1
-        if attempt.row.reason.startswith(RESTORED):
+        if attempt.row.reason.startswith((FROM_BACKUP, LOSS_ACCEPTED)):
             attempt.row.reason = ""
         self._state.registry.dirty_stints[attempt.key] = attempt.stint
         self._state.registry.dirty_jobs.add(attempt.row.id)

@@ -28,7 +28,8 @@ EPOCHS = 10_000  # starts that a job may have had since
 _EPOCH_ORIGIN_S = (
     1_704_067_200  # of 2024-01-01: the seconds since then are above every epoch so far
 )
-WHY = "the cluster was restored from a backup"
+FROM_BACKUP = "the cluster was restored from a backup"
+LOSS_ACCEPTED = "the cluster goes on from a state whose newest commits may be lost"
 _log = logging.getLogger(__name__)
 
 
@@ -38,13 +39,20 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     time_s: float  # wall clock
     commit: int
     backup_s: float = 0.0  # when that commit was made, wall clock; 0 = not told
+    loss_accepted: bool = False  # no backup: it goes on with what it has
+
+    @property
+    def what(self) -> str:
+        """What was done, as a sentence without a full stop."""
+        return LOSS_ACCEPTED if self.loss_accepted else FROM_BACKUP
 
     def why(self, started: bool) -> str:
         """Why a job waits, as a sentence without a full stop. started: it has run before."""
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.backup_s))
-        of = f" of {at}" if self.backup_s else ""
+        of = f"; the newest that it has is of {at}" if self.loss_accepted else f" of {at}"
+        of = of if self.backup_s else ""
         goes_on = "; the job starts again from its newest checkpoint" if started else ""
-        return f"{WHY}{of}{goes_on}"
+        return f"{self.what}{of}{goes_on}"
 
 
 def next_epoch(epoch: int, now_s: float) -> int:
@@ -84,8 +92,9 @@ def reserve(state: ClusterState, ends: Abandoner) -> None:
         _begin_anew(state, ends, msgspec.json.decode(note, type=Restored))
         return
     state.next_job = max(state.next_job, int(state.store.meta(RESERVED) or 0))
-    if state.store.meta(HELD_NODE) is not None:  # the server was started again before it was over
-        _hold(state)
+    held_for = state.store.meta(HELD_NODE)
+    if held_for is not None:  # the server was started again before it was over
+        _hold(state, held_for)
 
 
 def release(state: ClusterState) -> None:
@@ -102,7 +111,7 @@ def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
     state.next_job = next_job(state.next_job - 1, newest_trace(*folders))
     for start in [s for starts in state.registry.live.values() for s in starts]:
         for node in start.nodes:
-            ends.abandon(node, [start], WHY)
+            ends.abandon(node, [start], note.what)
     now_s = time.time()
     for row in state.registry.jobs.values():
         row.epoch = next_epoch(row.epoch, now_s)
@@ -112,24 +121,24 @@ def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
     reserved = str(state.next_job)
     state.write(lambda t: t.set_meta(RESERVED, reserved))
     state.write(lambda t: t.delete_meta(RESTORED))
-    state.write(lambda t: t.set_meta(HELD_NODE, WHY))
-    wait_s = _hold(state)
+    state.write(lambda t: t.set_meta(HELD_NODE, note.what))
+    wait_s = _hold(state, note.what)
     _log.warning(
-        "%s that ends at commit %d: the next job is %s, and nothing is started for %.0f s, "
+        "%s; its last commit is %d; the next job is %s, and nothing is started for %.0f s, "
         "until nothing of the time since then can run any more",
-        WHY,
+        note.what,
         note.commit,
         reserved,
         wait_s,
     )
 
 
-def _hold(state: ClusterState) -> float:
+def _hold(state: ClusterState, why: str) -> float:
     """Give no node a job until every lease of the time since is over, and every grace; returns seconds."""
     options = state.options
     grace_s = max([GRACE_S, *(row.spec.longest_grace_s for row in state.registry.jobs.values())])
     wait_s = options.lease_s * (1 + options.rate_bound) + grace_s
-    state.fleet.hold(state.fleet.monotonic() + wait_s, WHY)
+    state.fleet.hold(state.fleet.monotonic() + wait_s, why)
     state.lost_nodes.update(state.fleet.nodes)
     return wait_s
 

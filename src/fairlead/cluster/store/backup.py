@@ -121,7 +121,7 @@ def accept_loss(directory: Path) -> Verified:
     with _owned(directory):
         verified = _verify_backup(path)
         try:
-            commit = _begin_anew(path)
+            commit = _begin_anew(path, loss_accepted=True)
             (directory / MARKER).unlink(missing_ok=True)
             _mark(directory, commit)
         except OSError as problem:
@@ -214,7 +214,7 @@ def judged_as_backup(path: Path) -> Iterator[None]:
         raise RunError(f"{path}: {problem.what}; it cannot be restored from") from None
 
 
-def _begin_anew(path: Path) -> Commit:
+def _begin_anew(path: Path, *, loss_accepted: bool = False) -> Commit:
     """Write down that what follows is not what followed before. Leaves the database without a log."""
     with closing(connect(path, state_layout(keep_empty), durable=True)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -224,6 +224,7 @@ def _begin_anew(path: Path) -> Commit:
             time_s=time.time(),
             commit=0 if newest is None else newest.number,
             backup_s=0.0 if newest is None else newest.time_s,
+            loss_accepted=loss_accepted,
         )
         transaction.set_meta(RESTORED, msgspec.json.encode(restored).decode())
         commit = transaction.seal()
