@@ -10,7 +10,7 @@ from fairlead.cluster.protocol.node_states import (
     condition,
     usable,
 )
-from fairlead.cluster.server.fleet import LiveNode
+from fairlead.cluster.server.live_node import LiveNode
 
 LEFT_S = 1_700_000_000.0
 LEFT = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(LEFT_S))

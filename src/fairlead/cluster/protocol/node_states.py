@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.fleet import LiveNode
+    from fairlead.cluster.server.live_node import LiveNode
 
 # up: may be given jobs. suspect: silent for longer than it should be, its leases may run on.
 # unhealthy: answers, but a check fails or it was cordoned. waiting: taken over by another agent while jobs

@@ -14,7 +14,7 @@ from fairlead.cluster.protocol.messages import (
     Failure,
     Rank,
 )
-from fairlead.cluster.server.fleet import Start
+from fairlead.cluster.server.live_node import Start
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,

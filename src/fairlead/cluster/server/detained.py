@@ -15,8 +15,8 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
-from fairlead.cluster.server.fleet import LiveNode
 from fairlead.cluster.server.held_jobs import HeldJobs
+from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import JobsPaused

@@ -6,8 +6,8 @@ from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.fleet import LiveNode, has_cleared
 from fairlead.cluster.server.inbox import Inbox
+from fairlead.cluster.server.live_node import LiveNode, has_cleared
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.restored import learn_jobs

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fairlead.cluster.protocol.messages import StartCheck
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.fleet import LiveNode
+from fairlead.cluster.server.live_node import LiveNode
 
 FIRST_S = 30.0  # from a cordon to the first test start, and between tests that fail
 LONGEST_S = 3600.0

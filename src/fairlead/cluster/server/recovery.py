@@ -7,7 +7,7 @@ from fairlead.cluster.protocol.messages import Rank
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.collaborators import Collaborators
-from fairlead.cluster.server.fleet import Inherited
+from fairlead.cluster.server.live_node import Inherited
 from fairlead.cluster.server.options import DEFAULT_POLICY
 from fairlead.cluster.server.restored import reserve
 from fairlead.cluster.store.rows import (

@@ -10,7 +10,7 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, others_of
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
-from fairlead.cluster.server.fleet import Start
+from fairlead.cluster.server.live_node import Start
 from fairlead.cluster.server.live_round import EndedAttempt, LiveRound
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES

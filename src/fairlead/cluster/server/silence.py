@@ -2,7 +2,7 @@
 
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.fleet import LiveNode
+from fairlead.cluster.server.live_node import LiveNode
 
 
 def silence(state: ClusterState, attempt: Attempt) -> str:

@@ -22,7 +22,7 @@ from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt, measured_rate
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
-from fairlead.cluster.server.fleet import LiveNode
+from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.silence import silence
