@@ -34,10 +34,10 @@ class LastFree:
 
 def main() -> None:
     """Thirty jobs of one to eight devices on servers of four."""
-    cluster = fairlead.parse_cluster("v100=16:4,k80=16:4")
+    cluster = fairlead.Cluster.of({"v100": 16, "k80": 16}, devices_per_server=4)
     rates = fairlead.read_throughputs("builtin").columns(cluster.slots)
     jobs = list(
-        fairlead.generate("gavel,multi_gpu,jobs=30,interarrival=3000", rates, cluster, 0)[0]
+        fairlead.generate("gavel,multi-gpu,jobs=30,interarrival=3000", rates, cluster, 0)[0]
     )
     for rule in ("fewest_servers", LastFree()):
         got = fairlead.simulate(jobs, cluster, "las", throughputs=rates, placement=rule).metrics

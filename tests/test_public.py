@@ -13,6 +13,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Allocation",
         "AllocationError",
         "Arrival",
+        "BasePolicy",
         "CheckError",
         "Client",
         "Cluster",

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fairlead.model.cluster import Cluster, Node, SlotType
     from fairlead.model.job import Arrival, Job, JobId, RestartCosts
     from fairlead.model.job_type import JobType
-    from fairlead.model.plan import Planner, Policy, RoundPlan, Schedule, Stateful
+    from fairlead.model.plan import BasePolicy, Planner, Policy, RoundPlan, Schedule, Stateful
     from fairlead.model.rates import gain_of, isolated_rate
     from fairlead.model.snapshot import Snapshot
     from fairlead.model.throughputs import Throughputs
@@ -75,6 +75,7 @@ __all__ = [
     "Allocation",
     "AllocationError",
     "Arrival",
+    "BasePolicy",
     "CheckError",
     "Client",
     "Cluster",
@@ -132,6 +133,7 @@ _MODULE = {
     "Allocation": "model.allocation",
     "AllocationError": "errors",
     "Arrival": "model.job",
+    "BasePolicy": "model.plan",
     "CheckError": "errors",
     "Client": "cluster.http_client",
     "Cluster": "model.cluster",

@@ -75,6 +75,31 @@ class Policy(Protocol):
         """The shares that solve the policy's programme."""
 
 
+class BasePolicy:
+    """Traits that a policy may leave out, with what holds then. A policy that has one inherits from this."""
+
+    strict: bool = False  # rather leave devices idle than let a job group overtake another
+    global_queue: bool = (
+        False  # one queue over all accelerator types: Gavel's --enable_global_queue
+    )
+
+
+_NO_TRAITS = BasePolicy()
+
+
+def optional_traits(policy: object) -> BasePolicy:
+    """The policy itself, if it declares such traits; else what holds without them."""
+    return policy if isinstance(policy, BasePolicy) else _NO_TRAITS
+
+
+@runtime_checkable
+class Specified(Protocol):
+    """A policy or planner that says from which name and options it can be made again."""
+
+    @property
+    def spec(self) -> str: ...
+
+
 @runtime_checkable
 class Stateful(Protocol):
     """A policy that remembers something from one solve to the next. Its state is kept with the allocation

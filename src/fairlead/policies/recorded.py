@@ -14,6 +14,7 @@ import numpy as np
 from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.plan import BasePolicy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import unit_ids
 
@@ -46,7 +47,7 @@ class RecordedSolve:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recorded:
+class Recorded(BasePolicy):
     """x_ij = whatever a recorded run had at this time.
 
     Nothing is solved and nothing is checked: recordings of Gavel's FIFO promise more than there is. The

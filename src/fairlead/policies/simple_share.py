@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.plan import BasePolicy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
@@ -14,7 +15,7 @@ from fairlead.policies.common import (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SimpleShare:
+class SimpleShare(BasePolicy):
     """x_ij = N_j / n, divided by max(1, sum_j x_ij).
 
     Isolated without the scale factor: every job is to run an n-th of the devices' time, however many of

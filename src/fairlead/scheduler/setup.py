@@ -7,7 +7,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts
-from fairlead.model.plan import Planner, Policy
+from fairlead.model.plan import BasePolicy, Planner, Policy, optional_traits
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
@@ -22,7 +22,7 @@ from fairlead.scheduler.plugins import find_placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyTraits:
+class PolicyTraits(BasePolicy):
     """What the mechanism needs to know of a policy. Stands for it in a replay, where nothing is solved."""
 
     name: str
@@ -55,13 +55,14 @@ class Setup:
 
 def traits_of(policy: Policy) -> PolicyTraits:
     """The traits of a policy."""
+    optional = optional_traits(policy)
     return PolicyTraits(
         name=policy.name,
         heterogeneity_aware=policy.heterogeneity_aware,
         space_sharing=policy.space_sharing,
         work_conserving=policy.work_conserving,
-        global_queue=bool(getattr(policy, "global_queue", False)),
-        strict=bool(getattr(policy, "strict", False)),
+        global_queue=optional.global_queue,
+        strict=optional.strict,
     )
 
 

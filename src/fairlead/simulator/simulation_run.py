@@ -15,7 +15,7 @@ from fairlead.estimation.estimator import make_estimator
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, RestartCosts
-from fairlead.model.plan import Planner, PlannerAnswer, PlannerState, Policy
+from fairlead.model.plan import Planner, PlannerAnswer, PlannerState, Policy, Specified
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
@@ -215,7 +215,7 @@ class SimulationRun:
             throughputs=replace(
                 self.throughputs.on(self.cluster, self.profile.scattered), origin="journal"
             ),
-            policy=getattr(self.made, "spec", self.policy),
+            policy=self.made.spec if isinstance(self.made, Specified) else self.policy,
             settings=self.profile,
             seed=options.seed,
             restart_costs=ground_truth.restart_costs if costs is None else costs,

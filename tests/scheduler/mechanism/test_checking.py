@@ -13,8 +13,10 @@ import fairlead
 from fairlead.errors import AllocationError, ConfigError
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.cluster import Cluster
+from fairlead.model.plan import BasePolicy, optional_traits
 from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.journal import replay
+from fairlead.scheduler.mechanism.checking import check_traits
 
 JOBS = [job(3, 0.0, 900.0), job(7, 0.0, 900.0, devices=2)]
 
@@ -168,3 +170,25 @@ def test_state_lasts_from_solve_to_solve_and_through_a_resumed_run(tmp_path: Pat
     assert first.seen + second.seen == whole.seen
     assert resumed.metrics["journal_sha256"] == expected.metrics["journal_sha256"]
     assert replay(tmp_path / "b" / "journal")[1] == 0
+
+
+class _Strict:
+    name, heterogeneity_aware, space_sharing, work_conserving = "own", True, False, True
+    strict = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        raise NotImplementedError(str(snapshot.now_s))
+
+
+class _Declared(_Strict, BasePolicy):
+    strict = True
+
+
+def test_an_optional_trait_is_declared_by_the_base_class() -> None:
+    with pytest.raises(
+        ConfigError, match=r"has 'strict', for which it must inherit from fairlead\.B"
+    ):
+        check_traits(_Strict())
+    check_traits(_Declared())
+    assert optional_traits(_Declared()).strict
+    assert not optional_traits(object()).strict

@@ -10,10 +10,12 @@ import numpy as np
 from fairlead.errors import AllocationError, ConfigError
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Ints
-from fairlead.model.plan import Policy, Stateful
+from fairlead.model.plan import BasePolicy, Policy, Stateful
 from fairlead.model.snapshot import Snapshot
 
 TRAITS = {"name": str, "heterogeneity_aware": bool, "space_sharing": bool, "work_conserving": bool}
+
+OPTIONAL = ("strict", "global_queue")  # of ``BasePolicy``
 
 
 def check_traits(policy: object) -> None:
@@ -30,6 +32,11 @@ def check_traits(policy: object) -> None:
             raise ConfigError(
                 f"{label}: {name} must be a {kind.__name__}, got {getattr(policy, name)!r}"
             )
+    optional = [name for name in OPTIONAL if hasattr(policy, name)]
+    if optional and not isinstance(policy, BasePolicy):
+        raise ConfigError(
+            f"{label}: has {optional[0]!r}, for which it must inherit from fairlead.BasePolicy"
+        )
     if not callable(policy.allocate):  # type: ignore[attr-defined]
         raise ConfigError(f"{label}: allocate must be a method, got {policy.allocate!r}")  # type: ignore[attr-defined]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.plan import Accounts, Change, PlannerAnswer, Policy, RoundPlan
+from fairlead.model.plan import Accounts, Change, PlannerAnswer, Policy, RoundPlan, optional_traits
 from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.checking import ask
 from fairlead.scheduler.mechanism.rules import AccountingRule, FillingRule
@@ -109,7 +109,7 @@ class SharesPlanner:
         if not self.policy.work_conserving:
             entries = entries._replace(eligible=entries.eligible & (entries.first > 0))
         order = self.filling.order(self._slots(snapshot, state), self.policy)
-        if getattr(self.policy, "strict", False):
+        if optional_traits(self.policy).strict:
             entries = _until_misfit(snapshot, order, entries)
         return RoundPlan(*self.filling.select(entries, snapshot, order, self.policy)), state
 

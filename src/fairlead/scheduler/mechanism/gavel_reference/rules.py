@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from fairlead.model.arrays import Ints
-from fairlead.model.plan import Accounts, Policy
+from fairlead.model.plan import Accounts, Policy, optional_traits
 from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.gavel_reference.type_by_type import (
     gavel_priorities,
@@ -46,7 +46,7 @@ class TypeByType:
         """The best entries type by type; in one queue for policies recorded with Gavel's option
         --enable_global_queue, and then put in order of the slots."""
         free, candidates = snapshot.capacity.astype(np.int64), candidates_of(snapshot)
-        if not getattr(policy, "global_queue", False):
+        if not optional_traits(policy).global_queue:
             return select_type_by_type(entries, candidates, free, order, len(snapshot.jobs))
         group, slot = select(entries, candidates, free, order, len(snapshot.jobs))
         by_slot = np.argsort(slot, kind="stable")
