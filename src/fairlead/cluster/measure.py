@@ -75,16 +75,16 @@ def measure(
             run.stop()
     spread = statistics.stdev(rates) if len(rates) > 1 else 0.0
     return ScriptTimings(
-        accelerator,
-        devices,
-        rate,
-        1.2533 * spread / len(rates) ** 0.5,  # of a median, for intervals that vary normally
-        len(rates),
-        start_s,
-        loaded.load_s,
-        max(0.0, at - loaded_at - (step - loaded.step) / rate),
-        save_s,
-        stop_s,
+        accelerator=accelerator,
+        devices=devices,
+        steps_per_s=rate,
+        stderr=1.2533 * spread / len(rates) ** 0.5,  # of a median, for intervals that vary normally
+        intervals=len(rates),
+        start_s=start_s,
+        load_s=loaded.load_s,
+        warm_s=max(0.0, at - loaded_at - (step - loaded.step) / rate),
+        save_s=save_s,
+        stop_s=stop_s,
     )
 
 

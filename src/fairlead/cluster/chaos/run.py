@@ -22,6 +22,7 @@ from fairlead.cluster.chaos.fault_kinds import FAULTS
 from fairlead.cluster.chaos.faults import Fault
 from fairlead.cluster.chaos.workload import JobLoad
 from fairlead.errors import CheckError, FairleadError
+from fairlead.model.jit import prepare
 
 PER_CLUSTER = 20  # trials, before all is checked and a new cluster begins
 GONE_S = 10.0  # for helpers of a process that has ended to notice it
@@ -68,10 +69,20 @@ def run_trials(
     """Hurt clusters so many times. kinds: of KINDS; keep: folder for what is left where something is
     wrong (None: it is removed); say: told of each trial; lease_s: of the clusters."""
     outcome = TrialSummary()
+    prepare(everything=True)  # a server that compiles them is not one that hangs
     number = 0
     while number < trials and not outcome.wrong:
         count = min(PER_CLUSTER, trials - number)
-        _run_cluster(number, count, seed, kinds, keep, say, outcome, lease_s)
+        _run_cluster(
+            first=number,
+            count=count,
+            seed=seed,
+            kinds=kinds,
+            keep=keep,
+            say=say,
+            out=outcome,
+            lease_s=lease_s,
+        )
         number += count
     return outcome
 
@@ -91,7 +102,9 @@ def _run_cluster(
     cluster = ChaosCluster(directory, rng, lease_s)
     try:
         cluster.start()
-        session = _Session(cluster, rng, first, count, kinds, say, out)
+        session = _Session(
+            cluster=cluster, rng=rng, first=first, count=count, kinds=kinds, say=say, outcome=out
+        )
         session.run()
     except FairleadError as problem:
         out.wrong.append(str(problem))

@@ -270,7 +270,16 @@ class Forecaster:
 
         def latest(outcomes: list[ForecastRun], final: bool) -> Latest:
             cost_s, coarse = time.monotonic() - began, (at_once or outcomes)[0]
-            return Latest(began, now_s, task, jobs, tuple(outcomes), cost_s, final, coarse)
+            return Latest(
+                at=began,
+                now_s=now_s,
+                task=task,
+                jobs=jobs,
+                outcomes=tuple(outcomes),
+                cost_s=cost_s,
+                final=final,
+                coarse=coarse,
+            )
 
         def early(coarse: list[ForecastRun]) -> None:
             at_once.extend(coarse)

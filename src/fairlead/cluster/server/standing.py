@@ -37,17 +37,17 @@ class DecidedShares:
         """As it is now."""
         jobs, units = s.data.ledger.jobs, s.data.ledger.groups
         return DecidedShares(
-            now_s,
-            s.data.slots,
-            s.data.planning.planner.space_sharing,
-            s.data.planning.previous is not None,
-            jobs.id.copy(),
-            jobs.scale.copy(),
-            jobs.row.copy(),
-            units.members.copy(),
-            units.share.copy(),
-            units.allocated.astype(np.int64),
-            s.data.undominated,
+            time_s=now_s,
+            slots=s.data.slots,
+            packed=s.data.planning.planner.space_sharing,
+            solved=s.data.planning.previous is not None,
+            job=jobs.id.copy(),
+            scale=jobs.scale.copy(),
+            row=jobs.row.copy(),
+            member=units.members.copy(),
+            share=units.share.copy(),
+            allocated=units.allocated.astype(np.int64),
+            table=s.data.undominated,
         )
 
     def at(self, job: int) -> int | None:
