@@ -249,8 +249,9 @@ def test_a_job_that_starts_is_named_where_a_round_waits_for_it() -> None:
     state.start(OTHER, (0,), state="starting")
     assert "or earlier, for there is room" in state.told()
     state.costs.heeded = lambda: False
-    assert "in 1 min 30 s, or earlier, once job 2 has trained for as long as its start took" in (
-        state.told()
+    assert (
+        "in 1 min 30 s, or earlier, once job 2 has trained for as long as its start took, or was "
+        "ordered a round's length ago" in state.told()
     )
 
 
@@ -312,6 +313,8 @@ def test_a_round_that_waits_for_starts_says_so() -> None:
     state.job(MINE)
     state.start(OTHER, (0,))
     state.round.end_s = state.now - 12.0
+    assert "has been over for 12 s and has not ended yet." in state.told()
+    state.costs.heeded = lambda: False
     assert "has been over for 12 s and has not ended yet: job 2 still starting" in state.told()
 
 

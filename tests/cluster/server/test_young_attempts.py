@@ -4,6 +4,7 @@ for a round beside free devices."""
 import time
 from pathlib import Path
 
+import pytest
 from tests.cluster.server_nodes import (
     ADMIN,
     EngineNodes,
@@ -11,10 +12,13 @@ from tests.cluster.server_nodes import (
     engine_nodes,
 )
 
+from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.store.failures import Backoff
 from fairlead.model.events import JobsSubmitted
 
 FAMILY = "ResNet-50 (batch size 64)"  # slower when spread over servers
 LONG_S = 60.0
+SHORT_S = 5.0
 
 
 def _epoch(node: PlayedNode, job: int) -> int:
@@ -134,3 +138,46 @@ def test_a_job_that_comes_while_a_round_is_decided_is_looked_at(tmp_path: Path) 
         cluster.do(end_then_submit)
         cluster.until(lambda: cluster.service.status(ADMIN).round > then)
         assert cluster.do(lambda: state.room_changed)
+
+
+def test_nobody_waits_for_another_try_beside_a_free_device(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S, early_round_end=True) as cluster:
+        cluster.service.engine.parts.retries.backoff = Backoff(0.2, 10.0)
+        one = cluster.node("one", devices=2)
+        slow, fails = cluster.submit(), cluster.submit()
+        one.register()
+        _fill(cluster, {slow, fails})
+        failure = Failure(exit_code=3, message="exit code 3")
+        one.end(fails, 1, exit_code=3, reason="exit code 3", failure=failure)
+        began = time.monotonic()
+        cluster.until(lambda: (fails, 2) in one.held or time.monotonic() > began + LONG_S / 2)
+        assert one.jobs == {slow, fails}
+        assert cluster.job(slow).starts == 1
+
+
+@pytest.mark.parametrize(("policy", "devices"), [("las", 1), ("las", 2), ("fifo", 2)])
+def test_no_slow_start_holds_up_a_round(tmp_path: Path, policy: str, devices: int) -> None:
+    """Where all devices are held, or one is free; under a policy that leaves young starts alone, or not."""
+    with engine_nodes(tmp_path, SHORT_S, early_round_end=devices > 1, policy=policy) as cluster:
+        one = cluster.node("one", devices=devices)
+        one.register()
+        slow = cluster.submit()
+        cluster.until(lambda: slow in one.jobs)
+        began, then = time.monotonic(), cluster.service.status(ADMIN).round
+        cluster.submit()
+        cluster.until(lambda: cluster.service.status(ADMIN).round > then)
+        if devices > 1:
+            cluster.until(lambda: len(one.jobs) == devices)
+        assert time.monotonic() - began < 4 * SHORT_S
+        assert (slow, 1) in one.held
+
+
+def test_who_had_no_share_yet_does_not_wait_for_the_next_round(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S, early_round_end=True, policy="fifo_packed") as cluster:
+        one = cluster.node("one", devices=2)
+        one.register()
+        first = cluster.submit()
+        cluster.until(lambda: first in one.jobs)
+        began, second = time.monotonic(), cluster.submit()
+        cluster.until(lambda: second in one.jobs or time.monotonic() > began + LONG_S / 2)
+        assert one.jobs == {first, second}

@@ -15,7 +15,7 @@ from fairlead.cluster.server.rates import (
     job_type_of_row,
     own_rates,
 )
-from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.store.rows import ON_DEVICES, JobRow
 from fairlead.model.events import (
     JobsPaused,
     JobsSubmitted,
@@ -47,18 +47,25 @@ class Admission:
             return False
         fitting: dict[JobType, bool] = {}
         for row in self._state.registry.jobs.values():
+            if not self._wants_devices(row):
+                continue
             kind = job_type_of_row(row)
-            waits = row.state in ("waiting", "preempted") and row.retry_s is None
-            if not waits or self.outside(row.id):
-                continue
-            if self._detained.has(row.id):
-                continue
             if kind not in fitting:
                 able = {name for name, rate in self.rates(row).items() if rate > 0}
                 fitting[kind] = any(free.get(name, 0) >= kind.scale_factor for name in able)
             if fitting[kind]:
                 return True
         return False
+
+    def _wants_devices(self, row: JobRow) -> bool:
+        """Is it without devices, and for the next round to place? That its start has ended in the round in
+        force is in its row only when that is reported."""
+        current = self._state.round
+        over = None if current is None else current.ended.get(row.id)
+        lost = row.state in ON_DEVICES and over is not None and not over.completed
+        if row.retry_s is not None or not (lost or row.state in ("waiting", "preempted")):
+            return False
+        return not self.outside(row.id) and not self._detained.has(row.id)
 
     def _free(self) -> dict[str, int]:
         """Accelerator type -> devices of nodes in use, less those of jobs of the round that go on."""

@@ -399,7 +399,7 @@ def _next_chance(reader: Reader, job: JobView, found: DeviceUse) -> str:
     left_s = current.end_s - source.state.now_s()
     if left_s > 0:
         return f"Who runs is decided anew in {duration(left_s)}{_early(reader, job, found)}."
-    late = [one for one, doing in found.jobs.items() if _begins(source, one, doing)]
+    late = [one for one, doing in found.jobs.items() if _holds_up(source, one, doing)]
     waits = f": {_by(reader, late, 'starting').removeprefix(_HELD)}" if late else ""
     return f"The round has been over for {duration(-left_s)} and has not ended yet{waits}."
 
@@ -414,11 +414,17 @@ def _early(reader: Reader, job: JobView, found: DeviceUse) -> str:
         return " or earlier, for there is room"
     have = "has" if len(late) == 1 else "have"
     whose = "its start" if len(late) == 1 else "their starts"
-    return f", or earlier, once {reader.names(late)} {have} trained for as long as {whose} took"
+    return (
+        f", or earlier, once {reader.names(late)} {have} trained for as long as {whose} took, or "
+        f"{'was' if len(late) == 1 else 'were'} ordered a round's length ago"
+    )
 
 
-def _begins(source: ExplanationSource, job: int, doing: Doing) -> bool:
-    """Has it not begun to train, whether it still starts or hangs in doing so?"""
+def _holds_up(source: ExplanationSource, job: int, doing: Doing) -> bool:
+    """May a round wait for its start? The policy would take its devices, and it has not begun to train,
+    whether it still starts or hangs in doing so."""
+    if source.costs.heeded():
+        return False
     start = source.state.registry.newest(job)
     if doing != "stuck" or start is None:
         return doing == "starting"

@@ -73,7 +73,8 @@ class RoundClock:
         self._has_room = has_room
         self._precede = precede
         self._settled_s = 0.0  # before, nodes may still come back from a restart of the server
-        self._asked_s = 0.0  # when it was asked for room last
+        self._asked_s = 0.0  # when it was asked for room last, and
+        self._found_room = False  # what was found
         self._looked_s = 0.0
         self._idle_since: float | None = None
 
@@ -100,8 +101,7 @@ class RoundClock:
             self._retries.hold(now)
             self._look_idle(now)
             return
-        over = now >= state.round.end_s and not self._begins(state.round, now)
-        if over or self._may_end(state.round, now):
+        if self._is_over(state.round, now):
             self.end_round(now)
 
     def end_round(self, now: float) -> None:
@@ -133,30 +133,40 @@ class RoundClock:
         known = self._state.fleet.nodes
         return any(name in known and not known[name].registered for name in current.nodes)
 
-    def _begins(self, current: LiveRound, now: float) -> bool:
-        """Is an attempt of the round young? Where starts take longer than rounds, jobs that take turns would
-        never train otherwise."""
-        limit_s = MAX_ROUND_S * current.length_s
-        if now >= current.started_s + limit_s:
+    def _is_over(self, current: LiveRound, now: float) -> bool:
+        """Whether a round ends: when all of it has ended, at its time, or before it when jobs wait that could
+        run on free devices. Jobs that go on do not notice.
+
+        Neither do young starts, unless the policy in force would take their devices. Then they hold up the
+        end: where starts take longer than rounds, jobs that take turns would never train otherwise. Who
+        waits beside free devices waits for no start that is older than a round."""
+        if len(current.ended) == len(current.starts):
+            return True
+        room = self._finds_room(current, now)
+        if not room and now < current.end_s:
             return False
-        return any(
+        limit_s = (1 if room else MAX_ROUND_S) * current.length_s
+        return self._costs.heeded() or not self._begins(current, now, limit_s)
+
+    def _begins(self, current: LiveRound, now: float, limit_s: float) -> bool:
+        """Is an attempt of the round young? limit_s: seconds since its order, and since the beginning of the
+        round, after which none is."""
+        return now < current.started_s + limit_s and any(
             job not in current.ended and attempt.is_young(now, limit_s)
             for job, attempt in current.starts.items()
         )
 
-    def _may_end(self, current: LiveRound, now: float) -> bool:
-        """Before its time: when all of it has ended, or when jobs wait that could run on free devices. Jobs
-        that go on do not notice, and neither do young starts, unless the policy would take their devices."""
+    def _finds_room(self, current: LiveRound, now: float) -> bool:
+        """Whether the round has lasted long enough to be ended early, and a job waits that could run on free
+        devices; as it was when that was asked last, unless it may have changed since."""
         state, early_s = self._state, self._state.options.early_s
-        lasted_s = now - current.started_s
-        if len(current.ended) == len(current.starts):
-            return True
         wait_s = min(early_s, 1.0)  # it takes milliseconds to find out
-        if not state.room_changed or lasted_s < early_s or now - self._asked_s < wait_s:
+        if not state.room_changed or now - current.started_s < early_s:
             return False
-        self._asked_s = now
-        state.room_changed = self._has_room()
-        return state.room_changed and (self._costs.heeded() or not self._begins(current, now))
+        if now - self._asked_s >= wait_s:
+            self._asked_s = now
+            state.room_changed = self._found_room = self._has_room()
+        return self._found_room
 
     def _look_idle(self, now: float) -> None:
         state = self._state

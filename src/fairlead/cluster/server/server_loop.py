@@ -185,6 +185,7 @@ class CoreObserver:
         self._parts.commits.append(journal.encode(event))
         if isinstance(event, Solved):
             self._state.solving = False
+            self._state.room_changed = True  # who had no share of the time may have one now
         elif isinstance(event, RatesLearned):
             self._parts.estimating.learned(event)
         elif isinstance(event, JobsPaused) and not event.paused:
