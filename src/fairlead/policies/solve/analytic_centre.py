@@ -144,7 +144,7 @@ class _CentreProgram(NamedTuple):
     count_of_row: Floats1  # (rows,)
 
 
-class _Iterate(NamedTuple):
+class _CentrePoint(NamedTuple):
     """A point, or a step from it. w is the dual of x >= 0, and y, the price of a row, that of its slack s."""
 
     x: Floats1  # (columns,)
@@ -160,8 +160,8 @@ class _Residuals(NamedTuple):
     dual: Floats1  # (columns,) of A' y - w = c
 
 
-@kernel("void(_CentreProgram, _Iterate, _Residuals)")
-def _measure(program: _CentreProgram, point: _Iterate, lacks: _Residuals) -> None:
+@kernel("void(_CentreProgram, _CentrePoint, _Residuals)")
+def _measure(program: _CentreProgram, point: _CentrePoint, lacks: _Residuals) -> None:
     """The residuals at a point, into ``lacks``."""
     start, index, value, b, c, copies, count = program
     x, w, s, y = point
@@ -175,8 +175,8 @@ def _measure(program: _CentreProgram, point: _Iterate, lacks: _Residuals) -> Non
         dual[k] = -total
 
 
-@kernel("void(_CentreProgram, _Iterate, f8[:,::1])")
-def _factor_at(program: _CentreProgram, point: _Iterate, matrix: Floats) -> None:
+@kernel("void(_CentreProgram, _CentrePoint, f8[:,::1])")
+def _factor_at(program: _CentreProgram, point: _CentrePoint, matrix: Floats) -> None:
     """The factor of the normal equations in the step of y, into ``matrix``, (rows, rows)."""
     start, index, value, _, c, copies, count = program
     x, w, s, y = point
@@ -192,14 +192,14 @@ def _factor_at(program: _CentreProgram, point: _Iterate, matrix: Floats) -> None
     _factor(matrix)
 
 
-@kernel("void(_CentreProgram, _Iterate, _Residuals, _Residuals, f8[:,::1], _Iterate)")
+@kernel("void(_CentreProgram, _CentrePoint, _Residuals, _Residuals, f8[:,::1], _CentrePoint)")
 def _solve_step(
     program: _CentreProgram,
-    point: _Iterate,
+    point: _CentrePoint,
     lacks: _Residuals,
     target: _Residuals,
     factor: Floats,
-    step: _Iterate,
+    step: _CentrePoint,
 ) -> None:
     """The step, into ``step``, that removes the residuals and changes the products by ``target``: its dual
     part is of x w, its primal part of s y."""
@@ -223,24 +223,24 @@ def _solve_step(
     ds[:] = (target.primal - s * dy) / y
 
 
-@kernel("Tuple((f8, f8))(_Iterate, _Iterate)")
-def _reach(point: _Iterate, step: _Iterate) -> tuple[float, float]:
+@kernel("Tuple((f8, f8))(_CentrePoint, _CentrePoint)")
+def _reach(point: _CentrePoint, step: _CentrePoint) -> tuple[float, float]:
     """The largest parts of a step, of x and s and of w and y, that stay above 0."""
     forward = min(max_step(point.x, step.x), max_step(point.s, step.s))
     backward = min(max_step(point.w, step.w), max_step(point.y, step.y))
     return forward, backward
 
 
-@kernel("f8(_CentreProgram, _Iterate)")
-def _products(program: _CentreProgram, point: _Iterate) -> float:
+@kernel("f8(_CentreProgram, _CentrePoint)")
+def _products(program: _CentreProgram, point: _CentrePoint) -> float:
     """The sum of all complementarity products."""
     by_column = _dot(point.x, point.w, program.copies)
     return by_column + _dot(point.s, point.y, program.count_of_row)
 
 
-@kernel("_Residuals(_CentreProgram, _Iterate, _Iterate, f8, f8)")
+@kernel("_Residuals(_CentreProgram, _CentrePoint, _CentrePoint, f8, f8)")
 def _corrected(
-    program: _CentreProgram, point: _Iterate, step: _Iterate, mu: float, all_products: float
+    program: _CentreProgram, point: _CentrePoint, step: _CentrePoint, mu: float, all_products: float
 ) -> _Residuals:
     """Mehrotra's corrector: what the products are to change by after a step that would make them 0. mu:
     their mean; all_products: how many they are."""
@@ -249,18 +249,18 @@ def _corrected(
     forward, backward = _reach(point, step)
     after = _products(
         program,
-        _Iterate(x + forward * dx, w + backward * dw, s + forward * ds, y + backward * dy),
+        _CentrePoint(x + forward * dx, w + backward * dw, s + forward * ds, y + backward * dy),
     )
     goal = mu * (after / all_products / mu) ** 3
     return _Residuals(goal - s * y - ds * dy, goal - x * w - dx * dw)
 
 
-@kernel("_Iterate(_Iterate, _Iterate)")
-def _moved(point: _Iterate, step: _Iterate) -> _Iterate:
+@kernel("_CentrePoint(_CentrePoint, _CentrePoint)")
+def _moved(point: _CentrePoint, step: _CentrePoint) -> _CentrePoint:
     """The point after most of a step."""
     forward, backward = _reach(point, step)
     forward, backward = min(1.0, _STEP * forward), min(1.0, _STEP * backward)
-    return _Iterate(
+    return _CentrePoint(
         np.maximum(point.x + forward * step.x, 1e-300),
         np.maximum(point.w + backward * step.w, 1e-300),
         np.maximum(point.s + forward * step.s, 1e-300),
@@ -268,10 +268,10 @@ def _moved(point: _Iterate, step: _Iterate) -> _Iterate:
     )
 
 
-@kernel("_Iterate(i8, i8, f8)")
-def _filled(columns: int, rows: int, value: float) -> _Iterate:
+@kernel("_CentrePoint(i8, i8, f8)")
+def _filled(columns: int, rows: int, value: float) -> _CentrePoint:
     """The same value everywhere."""
-    return _Iterate(
+    return _CentrePoint(
         np.full(columns, value),
         np.full(columns, value),
         np.full(rows, value),

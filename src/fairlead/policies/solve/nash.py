@@ -44,7 +44,7 @@ class NashMarket(NamedTuple):
     capacity: Floats1  # (types,) devices, > 0
 
 
-class _Iterate(NamedTuple):
+class _MarketPoint(NamedTuple):
     """A point, or a step from it in relative changes."""
 
     primal: Floats2  # (classes, slots + 2) shares, throughput, spare time
@@ -98,7 +98,7 @@ def surplus(jobs: NashMarket, throughput: Floats, price: Floats) -> float:
     return float(rent.sum() + price @ jobs.capacity - weight.sum())
 
 
-class _System(NamedTuple):
+class _MarketSystem(NamedTuple):
     """A Newton system: what is eliminated class by class, and the small matrix that is left."""
 
     solved: (
@@ -110,8 +110,8 @@ class _System(NamedTuple):
     matrix: Floats2  # (slots + 2, slots + 2) scratch: that of a class
 
 
-@kernel("_System(NashMarket, _Iterate, f8)")
-def _empty_system(market: NashMarket, point: _Iterate, goal: float) -> _System:
+@kernel("_MarketSystem(NashMarket, _MarketPoint, f8)")
+def _empty_system(market: NashMarket, point: _MarketPoint, goal: float) -> _MarketSystem:
     """The system with no class in it."""
     classes, slots = market.rate.shape
     types = len(market.capacity)
@@ -119,7 +119,7 @@ def _empty_system(market: NashMarket, point: _Iterate, goal: float) -> _System:
     for k in range(types):
         prices[k, k] = point.free[k] * point.price[k]
         right[k, 0] = goal / types - point.price[k] * market.capacity[k]
-    return _System(
+    return _MarketSystem(
         solved=np.empty((classes, slots + 2, types + 1)),
         aim=goal / market.weight / market.class_size.sum(),
         prices=prices,
@@ -128,8 +128,8 @@ def _empty_system(market: NashMarket, point: _Iterate, goal: float) -> _System:
     )
 
 
-@kernel("void(NashMarket, _Iterate, _System)")
-def _solve_classes(market: NashMarket, point: _Iterate, system: _System) -> None:
+@kernel("void(NashMarket, _MarketPoint, _MarketSystem)")
+def _solve_classes(market: NashMarket, point: _MarketPoint, system: _MarketSystem) -> None:
     """The changes of all classes, into ``system.solved``."""
     rate, weight, scale = market.rate, market.weight, market.scale
     primal, dual, price, matrix = point.primal, point.dual, point.price, system.matrix
@@ -163,8 +163,8 @@ def _solve_classes(market: NashMarket, point: _Iterate, system: _System) -> None
         solve_general(matrix, side)
 
 
-@kernel("void(NashMarket, _Iterate, _System)")
-def _add_devices(market: NashMarket, point: _Iterate, system: _System) -> None:
+@kernel("void(NashMarket, _MarketPoint, _MarketSystem)")
+def _add_devices(market: NashMarket, point: _MarketPoint, system: _MarketSystem) -> None:
     """Add what the classes pay for devices to the matrix of prices."""
     count, scale, primal, price = market.class_size, market.scale, point.primal, point.price
     accelerator_of_slot, types = market.accelerator_of_slot, len(market.capacity)
@@ -178,8 +178,10 @@ def _add_devices(market: NashMarket, point: _Iterate, system: _System) -> None:
                 prices[k, q] -= pays * solved[c, j, 1 + q]
 
 
-@kernel("void(NashMarket, _Iterate, _System, _Iterate)")
-def _step_classes(market: NashMarket, point: _Iterate, system: _System, step: _Iterate) -> None:
+@kernel("void(NashMarket, _MarketPoint, _MarketSystem, _MarketPoint)")
+def _step_classes(
+    market: NashMarket, point: _MarketPoint, system: _MarketSystem, step: _MarketPoint
+) -> None:
     """The steps of all classes, those of the prices being known."""
     primal, dual, solved, aims = point.primal, point.dual, system.solved, system.aim
     up, up_dual, up_price, rate = step.primal, step.dual, step.price, market.rate
@@ -201,8 +203,8 @@ def _step_classes(market: NashMarket, point: _Iterate, system: _System, step: _I
                 up[c, i] = target / (primal[c, i] * dual[c, i]) - 1.0 - change
 
 
-@kernel("void(NashMarket, _Iterate, f8, _Iterate)")
-def _newton(market: NashMarket, point: _Iterate, goal: float, step: _Iterate) -> None:
+@kernel("void(NashMarket, _MarketPoint, f8, _MarketPoint)")
+def _newton(market: NashMarket, point: _MarketPoint, goal: float, step: _MarketPoint) -> None:
     """One Newton step as relative changes, into ``step``. goal: what products per unit of weight go to."""
     types, free, price = len(market.capacity), point.free, point.price
     system = _empty_system(market, point, goal)
@@ -231,8 +233,8 @@ def _move(value: Floats, up: Floats, part: float) -> None:
         value[i] = max(_FLOOR, value[i] * (1.0 + part * up[i]))
 
 
-@kernel("f8(NashMarket, _Iterate)")
-def _gap(market: NashMarket, point: _Iterate) -> float:
+@kernel("f8(NashMarket, _MarketPoint)")
+def _gap(market: NashMarket, point: _MarketPoint) -> float:
     """Sum of the products that go to 0, times weight, over all jobs: the gap between the objectives."""
     rate, weight, count = market.rate, market.weight, market.class_size
     primal, dual, free, price = point
@@ -249,8 +251,8 @@ def _gap(market: NashMarket, point: _Iterate) -> float:
     return total
 
 
-@kernel("_Iterate(NashMarket)")
-def _start(market: NashMarket) -> _Iterate:
+@kernel("_MarketPoint(NashMarket)")
+def _start(market: NashMarket) -> _MarketPoint:
     """A point inside: all linear conditions met, no product above order one."""
     rate, weight, count, scale, accelerator_of_slot, capacity = market
     classes, slots = rate.shape
@@ -280,7 +282,7 @@ def _start(market: NashMarket) -> _Iterate:
             if rate[c, j] > 0:
                 cost = scale[c] / weight[c] * price[accelerator_of_slot[j]]
                 dual[c, j] = rent + cost - dual[c, made] * rate[c, j]
-    return _Iterate(primal, dual, free, price)
+    return _MarketPoint(primal, dual, free, price)
 
 
 @kernel("Tuple((f8[:,::1], f8[::1], i8))(NashMarket)")
@@ -291,7 +293,7 @@ def _follow(market: NashMarket) -> tuple[Floats, Floats, int]:
     classes, slots = rate.shape
     types = len(market.capacity)
     point = _start(market)
-    step = _Iterate(
+    step = _MarketPoint(
         np.zeros_like(point.primal), np.zeros_like(point.dual), np.zeros(types), np.zeros(types)
     )
     products = slots + 2.0

@@ -39,7 +39,7 @@ class Chosen(NamedTuple):
     slot: Ints1  # (jobs,) where
 
 
-class _Queue(NamedTuple):
+class _EntryQueue(NamedTuple):
     """Entries by number, and the heap of those that wait. Next to each other, for reading them by job group
     and slot would cost most of the time."""
 
@@ -93,14 +93,14 @@ def _is_free(u: int, members: Ints, taken: Bools) -> bool:
     return free
 
 
-@kernel("_Queue(Candidates, i8, i8)")
-def _empty_queue(candidates: Candidates, slots: int, types: int) -> _Queue:
+@kernel("_EntryQueue(Candidates, i8, i8)")
+def _empty_queue(candidates: Candidates, slots: int, types: int) -> _EntryQueue:
     """Room for the entries of all job groups on so many slots."""
     largest = 1
     for u in range(len(candidates.scale)):
         largest = max(largest, candidates.scale[u])
     most = len(candidates.scale) * slots
-    return _Queue(
+    return _EntryQueue(
         heap=np.empty(most, np.int64),
         group=np.empty(most, np.int64),
         slot=np.empty(most, np.int64),
@@ -111,9 +111,9 @@ def _empty_queue(candidates: Candidates, slots: int, types: int) -> _Queue:
     )
 
 
-@kernel("i8(_Queue, i8[::1], Entries, Candidates, Chosen)")
+@kernel("i8(_EntryQueue, i8[::1], Entries, Candidates, Chosen)")
 def _enqueue(
-    queue: _Queue, order: Ints, entries: Entries, candidates: Candidates, chosen: Chosen
+    queue: _EntryQueue, order: Ints, entries: Entries, candidates: Candidates, chosen: Chosen
 ) -> int:
     """Put in order those entries on the slots of ``order`` for which there are devices; how many they are."""
     heap, group, slot, key, tie, last, waiting = queue
