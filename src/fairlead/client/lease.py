@@ -279,7 +279,7 @@ class Lease:
         return True
 
     def _end(self, side: RankRole, completed: bool, reason: str) -> bool:
-        side.end(self.step, completed)
+        side.end(self.step, completed, reason)
         self._release()
         self._behind = side if completed else None
         self.completed, self.preempted, self.reason = completed, not completed, reason

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 PROTOCOL = 2  # of agent and client; it grows when one could not understand the other any more
 HEAD = struct.Struct("<I")
 LARGEST = 1 << 16  # bytes of a message; more is a stranger
+EXPIRED = "lease expired"  # the reason of an end that no job is to blame for
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class RankEnded:
     saved_step: int
     save_s: float
     completed: bool  # all steps are done, or the script says that it needs no more
+    reason: str = ""  # why a loop that is not completed is over; "" = not told
 
 
 @dataclass(frozen=True)

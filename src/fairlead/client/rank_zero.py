@@ -19,6 +19,7 @@ from fairlead.client.checkpoint import (
     sync_parts,
 )
 from fairlead.client.messages import (
+    EXPIRED,
     Adapt,
     Loaded,
     RankEnded,
@@ -67,7 +68,7 @@ class RankRole(Protocol):
     def decide(self, standing: RankStatus) -> Decision: ...
     def save(self, partial: str, manifest: Manifest) -> bool: ...
     def go_on(self, verdict: Decision, step: int) -> tuple[float, int]: ...
-    def end(self, step: int, completed: bool) -> None: ...
+    def end(self, step: int, completed: bool, reason: str) -> None: ...
     def want_checkpoint(self) -> None: ...
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str: ...
     def close(self) -> None: ...
@@ -185,15 +186,15 @@ class RankZero:
         due = max(self._retry_at, self._saved_at + self._link.checkpoint_s)
         return min(now + ALONE_S, due), NEVER
 
-    def end(self, step: int, completed: bool) -> None:
-        """The last word to the agent."""
+    def end(self, step: int, completed: bool, reason: str) -> None:
+        """The last word to the agent. reason: why it is over, where it is not completed."""
         if step != self._saved_step and (self._store is not None or not completed):
             where = "could not be saved" if self._store is not None else "has no checkpoint_dir"
             self.close()
             leave(EXIT_IO, f"step {step} {where}: work since step {self._saved_step} is lost")
         self._finishing = completed
         tell = self._link.stay if completed else self._link.finish
-        tell(self._end_of(step, completed))
+        tell(self._end_of(step, completed, reason))
 
     def want_checkpoint(self) -> None:
         """At the next step."""
@@ -215,17 +216,19 @@ class RankZero:
         link.look(monotonic())
         reason = link.stop or ("SIGTERM" if terminated else "")
         if monotonic() >= link.lease_end:
-            reason = reason or "lease expired"
+            reason = reason or EXPIRED
         if reason:
             self._finishing = False
-            link.finish(self._end_of(manifest.step, completed=False))
+            link.finish(self._end_of(manifest.step, False, reason))
         return reason
 
     def _mark(self, manifest: Manifest) -> None:
         self._marked = manifest.total_steps if manifest.finished else -1
 
-    def _end_of(self, step: int, completed: bool) -> RankEnded:
-        return RankEnded(self._place.attempt, step, self._saved_step, self._save_s, completed)
+    def _end_of(self, step: int, completed: bool, reason: str) -> RankEnded:
+        return RankEnded(
+            self._place.attempt, step, self._saved_step, self._save_s, completed, reason
+        )
 
     def close(self) -> None:
         if not self._finishing:
@@ -246,7 +249,7 @@ class RankZero:
         if link.stop or any(one.terminated for one in standings):
             return Decision("stop", link.stop or "SIGTERM")
         if now >= link.lease_end:
-            return Decision("stop", "lease expired")
+            return Decision("stop", EXPIRED)
         if self._store is not None and self._save_is_due(now):
             link.save_wanted = False
             return Decision("save")
@@ -311,6 +314,8 @@ class RankZero:
         if self._step >= 0 or self._link.is_due(now):
             self._progress(now, self._step)
         if self._link.refused or now >= self._link.lease_end:
+            if not self._link.refused:
+                self._link.finish(self._end_of(self._step, False, EXPIRED))
             leave(EXIT_MAY_NOT_RUN, self._link.refused or "the lease ran out while ranks waited")
 
     def _progress(self, now: float, step: int, at_once: bool = False) -> None:
@@ -354,7 +359,7 @@ class OtherRank:
     def go_on(self, verdict: Decision, step: int) -> tuple[float, int]:  # noqa: ARG002
         return inf, verdict.check_step
 
-    def end(self, step: int, completed: bool) -> None: ...
+    def end(self, step: int, completed: bool, reason: str) -> None: ...
 
     def want_checkpoint(self) -> None: ...
 

@@ -9,7 +9,7 @@ from fairlead.client.messages import (
     Progress,
     RankEnded,
 )
-from fairlead.cluster.agent.lease import NodeLease
+from fairlead.cluster.agent.lease import NodeLease, ToldLease
 from fairlead.cluster.agent.proc import oom_kills
 from fairlead.cluster.agent.rank_failures import first_to_fail, sentence
 from fairlead.cluster.agent.stalls import StallWatch
@@ -35,6 +35,7 @@ class NodeAttempt:
         self.assignment = assignment
         self.token = token
         self.lease = lease
+        self.told_lease = ToldLease(lease.length_s)  # to rank 0
         self.state: State = "starting"
         self.master = (
             ""  # host:port:gang_port:secret of rank 0 for the ranks here, where it is known

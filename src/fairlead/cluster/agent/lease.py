@@ -1,6 +1,9 @@
 """How long a job may still run without hearing from the server."""
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+
+_KEPT = 8  # answers to a rank
 
 
 @dataclass
@@ -29,3 +32,22 @@ class NodeLease:
     def is_short(self, now: float) -> bool:
         """Is less than a quarter left?"""
         return self.left_s(now) < 0.25 * self.length_s
+
+
+@dataclass
+class ToldLease:
+    """What a rank was told of its lease: where its agent is away for a while, that one is over before the
+    agent's own."""
+
+    length_s: float  # of a whole lease
+    _told: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+    def tell(self, now: float, left_s: float) -> None:
+        """The rank was told at ``now`` that so much is left."""
+        self._told.append((now, now + left_s))
+
+    def is_short(self, at: float) -> bool:
+        """Had the rank been told by then of less than a quarter that was left then, or of nothing more? One
+        that was answered in time always has more."""
+        known = [until for told, until in self._told if told <= at]
+        return bool(known) and known[-1] - at < 0.25 * self.length_s

@@ -23,6 +23,7 @@ from fairlead.client.messages import (
     RankRefused,
     StopRank,
 )
+from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.inspection import Inspector
 from fairlead.cluster.agent.launch import (
@@ -76,6 +77,7 @@ from fairlead.errors import ConfigError
 _RECENT_S = 600.0  # within which
 _MANY_LOST = 3  # deaths of the spawner are no accident
 _STUCK_S = 300.0  # a start that cannot begin for so long says something about the node
+_LAST_WORD_S = 1.0  # for what a rank that has ended has said to be read
 _OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may pass
 _log = logging.getLogger(__name__)
 
@@ -380,7 +382,7 @@ class NodeController:
                 self._kill(start)
 
     # --- the spawner -----------------------------------------------------------------------------
-    def hear_spawner(self, message: FromSpawner) -> None:
+    async def hear_spawner(self, message: FromSpawner) -> None:
         """What has become of a start."""
         if isinstance(message, Ready):
             self._bury_orphaned()
@@ -388,6 +390,9 @@ class NodeController:
         start = self._starts.get((message.job, message.epoch))
         if start is None or start.ended:
             return
+        if isinstance(message, Exited) and self._may_have_expired(start, message):
+            assert self.ranks is not None
+            await self.ranks.heard_out(start.key, _LAST_WORD_S)
         self.expire()  # first: a start that has no lease any more is not blamed for its end
         now = time.monotonic()
         match message:
@@ -404,7 +409,10 @@ class NodeController:
                 end = start.ended_for if message.began else start.failed
                 end(message.rank, message.reason, now)
             case Exited():
-                if message.expired:
+                if message.expired or (
+                    self._may_have_expired(start, message)
+                    and start.told_lease.is_short(message.at_s)
+                ):
                     start.stop(EXPIRED, now)
                 if start.may_tell:  # what it said as it ended
                     self._take_progress(start, now, last=True)
@@ -416,6 +424,11 @@ class NodeController:
                 self._progress.forget(start.key)
                 self._disown(start)
         self._changed()
+
+    def _may_have_expired(self, start: NodeAttempt, end: Exited) -> bool:
+        """May this rank have ended because its lease was over, as far as it knew?"""
+        code = end.code in (0, EXIT_MAY_NOT_RUN)
+        return code and end.rank == 0 and start.speaks and not start.finishing
 
     def _disown(self, start: NodeAttempt) -> None:
         """Who still speaks for a start that is over is none of our processes, and could not be ended: a
@@ -496,8 +509,8 @@ class NodeController:
                 start.progress(message, now)
             case RankEnded():
                 start.progress(message, now)
-                if not message.completed and start.lease.is_short(now):
-                    start.stop(EXPIRED, now)  # it came to the end of its lease a moment before us
+                if not message.completed and _ends_with_its_lease(start, message, now):
+                    start.stop(EXPIRED, now)
         if not isinstance(message, Progress | Hello):
             self._changed()
 
@@ -515,4 +528,13 @@ class NodeController:
         if left_s <= 0.0:
             self._stop(start, EXPIRED)
             return StopRank(reason=EXPIRED)
+        start.told_lease.tell(time.monotonic(), left_s)
         return Grant(lease_s=left_s, checkpoint_s=start.assignment.checkpoint_s)
+
+
+def _ends_with_its_lease(start: NodeAttempt, end: RankEnded, now: float) -> bool:
+    """Does rank 0 end because its lease is over, as far as it knows? It comes to that before its agent does,
+    and long before where the agent was away for a while, or slow to answer."""
+    if end.reason:
+        return end.reason == EXPIRED
+    return start.lease.is_short(now) or start.told_lease.is_short(now)

@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +20,7 @@ from fairlead.client.messages import (
     Hello,
     Loaded,
     Progress,
+    RankEnded,
     RankRefused,
     frame,
 )
@@ -26,8 +28,11 @@ from fairlead.client.version import __version__
 
 _PATH_BYTES = 100  # sun_path has 108
 _MOST = 1e12  # steps, samples, seconds
-_MAY_BE_UNKNOWN = frozenset({(Progress, "step"), (Loaded, "lost_steps")})  # -1 says so
+_MAY_BE_UNKNOWN = frozenset(
+    {(Progress, "step"), (Loaded, "lost_steps"), (RankEnded, "step")}
+)  # -1 says so
 _HELLO_S = 10.0  # for the first message of a connection
+_LOOK_S = 0.005  # between looks whether all is read
 
 Key = tuple[int, int]  # (job, epoch)
 
@@ -98,6 +103,13 @@ class RankServer:
             return False
         writer.write(frame(message))
         return True
+
+    async def heard_out(self, key: Key, limit_s: float) -> None:
+        """Wait until all is read that the rank of this start, which has ended, has said. No longer than
+        ``limit_s``: a process that it has left behind may hold the connection."""
+        deadline = time.monotonic() + limit_s
+        while key in self._peers and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

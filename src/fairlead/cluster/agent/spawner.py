@@ -460,9 +460,12 @@ class Spawner:
         rank = start.leaders.pop(pid)
         self._hear_newborn(start, rank)  # first: it may say why
         job, epoch = start.key
-        expired = start.is_expired(time.monotonic())
+        now = time.monotonic()
         if rank not in start.unstarted:
-            self._tell(Exited(job=job, epoch=epoch, rank=rank, code=code, expired=expired))
+            expired = start.is_expired(now)
+            self._tell(
+                Exited(job=job, epoch=epoch, rank=rank, code=code, expired=expired, at_s=now)
+            )
         if not start.leaders and not start.forking:
             start.dead_s = time.monotonic()
 

@@ -70,13 +70,13 @@ class SpawnerLink:
         return True
 
     async def listen(
-        self, hear: Callable[[FromSpawner], None], lost: Callable[[], Awaitable[None]]
+        self, hear: Callable[[FromSpawner], Awaitable[None]], lost: Callable[[], Awaitable[None]]
     ) -> None:
         """Pass on what it says, for ever. lost: it has died; another is started after that."""
         while True:
             while messages := await self._receive():
                 for message in messages:
-                    hear(message)
+                    await hear(message)
             await lost()
             await self.close()
             await asyncio.sleep(_AGAIN_S)
