@@ -162,7 +162,7 @@ def test_the_noise_of_rounds_is_learned() -> None:
     for _ in range(20):
         noisy = 8.0 * np.exp(rng.normal(0, 0.15, 20))
         mine.measured(report([(i, 0, float(noisy[i])) for i in range(20)]))
-    assert mine.noise == pytest.approx(0.15, rel=0.15)
+    assert mine.noise.sigma == pytest.approx(0.15, rel=0.15)
 
 
 def test_where_a_job_cannot_run_nothing_is_believed_unless_asked_for() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.estimation.exploration import Exploration
 from fairlead.estimation.gaussian_tree import (
     GaussianTree,
     posterior,
@@ -30,6 +31,7 @@ from fairlead.estimation.job_table import (
 from fairlead.estimation.messages import Beliefs, Measurement
 from fairlead.estimation.pairs import Pairs
 from fairlead.estimation.prior import Prior
+from fairlead.estimation.round_noise import RoundNoise
 from fairlead.estimation.user_bias import COMMON, UserBias
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality, SlotType
@@ -37,19 +39,16 @@ from fairlead.model.job import Job
 from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 
-JOB_COMMON, JOB_OWN = 0.15, 0.08  # sd of what a job deviates from its kind: on all slots, on each
-NOISE = 0.05  # sd of a round's measurement, until measurements tell
-NOISE_SURE = 20.0  # measurements that this is worth
+JOB_COMMON, JOB_OWN = (
+    0.15,
+    0.08,
+)  # sigma of what a job deviates from its kind: on all slots, on each
 MEMORY = 20.0  # rounds that count: what a job does now outweighs what it did long ago
-JUMP_SIGMAS = 4.0  # sd by which a measurement must be off for the job to have changed for good
+JUMP_SIGMAS = 4.0  # sigmas by which a measurement must be off for the job to have changed for good
 REPORT_THRESHOLD = 0.03  # relative change of a rate that is worth a new solve
 MIN_SAMPLES = 3.0  # rounds after which a job that goes on as before tells nothing new
 # change of what is believed of a kind that is not worth to look at its jobs again
 CONVERGED = REPORT_THRESHOLD / 5
-STEPS = 1.0  # steps that a count may be off by at either end of a round
-EXPLORATION_BUDGET = 1.0  # sd that exploration adds
-UNCERTAIN_SIGMA = 0.2  # sd below which there is nothing to explore
-EXPLORATION_ROUNDS = 5  # rounds after which exploration that nobody took up ends
 
 
 class FairleadEstimator:
@@ -60,14 +59,10 @@ class FairleadEstimator:
     ) -> None:
         """throughputs: what is known before any job has run; devices: of the cluster."""
         self.settings = settings
-        self.devices = devices
         self.users = UserBias()
         self._catalogue = known_part(throughputs, settings.known, seed)
-        self._noise = [
-            NOISE_SURE,
-            NOISE_SURE * NOISE**2,
-        ]  # measurements, sum of their squared errors
-        self._credit = 0.0  # device-rounds that may be explored with
+        self.noise = RoundNoise()
+        self._exploration = Exploration(settings.explore * devices)
         self._begin(throughputs)
 
     def _begin(self, throughputs: Throughputs) -> None:
@@ -81,7 +76,6 @@ class FairleadEstimator:
         self._kind_said: Floats = np.zeros((0, len(self.slots)))
         self._kinds_were: Floats = np.zeros((0, 2 * len(self.slots)))
         self._users_were: Floats = np.zeros((0, 3))
-        self._unsure = False  # is there a job that may be explored with?
         self._fresh = True  # is there anything that was not asked for?
 
     # --- what happens ------------------------------------------------------------------------------------
@@ -203,32 +197,12 @@ class FairleadEstimator:
         good = alone & ~idle
         slot = self._columns[report.slot]
         log_rate = np.log(np.where(good, report.steps, 1.0) / report.seconds)
-        exact = self._exact(report.steps)
+        exact = self.noise.exactness(report.steps)
         if good.any():
             self._learn(row[good], slot[good], log_rate[good], exact[good])
         self._learn_pairs(report, row)
-        self._refill_budget()
-
-    def _refill_budget(self) -> None:
-        """A round more that may be explored with, and that explorers have waited."""
-        waiting = self.jobs.dare >= 0
-        self.jobs.dared[waiting] += 1
-        share = self.settings.explore * self.devices
-        self._credit = min(self._credit + share, max(1.0, share))
-        late = bool((self.jobs.dared[waiting] >= EXPLORATION_ROUNDS).any())
-        self._fresh = self._fresh or late or (self._unsure and self._credit >= 1)
-
-    def _exact(self, steps: Floats) -> Floats:
-        """How much a measurement counts as against one that has nothing but the noise of a round."""
-        rounding = (STEPS / np.maximum(steps, STEPS)) ** 2 / 6
-        out: Floats = self.noise**2 / (self.noise**2 + rounding)
-        return out
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of a round's measurement."""
-        count, squares = self._noise
-        return float(np.sqrt(squares / count))
+        again = self._exploration.next_round(self.jobs)
+        self._fresh = self._fresh or again
 
     def _learn(self, row: Ints, slot: Ints, log_rate: Floats, worth: Floats) -> None:
         """Jobs were measured. Arrays are (measurements,), no job twice."""
@@ -236,13 +210,12 @@ class FairleadEstimator:
         weight, mean = jobs.weight[row, slot], jobs.mean[row, slot]
         again = weight > 0
         off = np.where(again, (log_rate - mean) ** 2, 0.0)
-        usual_square = self.noise**2
+        usual_square = self.noise.sigma**2
         expected = usual_square * (1 / np.maximum(worth, 1e-9) + 1 / np.where(again, weight, 1.0))
         jumped = off > JUMP_SIGMAS**2 * expected
         usual = again & (worth > 0.5)
-        self._noise[0] += float(usual.sum())
-        ratio = np.minimum(off / expected, JUMP_SIGMAS**2) * usual_square
-        self._noise[1] += float(ratio[usual].sum())
+        squares = np.minimum(off / expected, JUMP_SIGMAS**2) * usual_square
+        self.noise.learn(squares, usual)
         old = np.where(jumped, 0.0, np.minimum(weight, MEMORY - 1))
         new = np.where(jumped, log_rate, (old * mean + worth * log_rate) / (old + worth))
         jobs.weight[row, slot], jobs.mean[row, slot] = old + worth, new
@@ -273,7 +246,7 @@ class FairleadEstimator:
         jobs = self.jobs
         weight = jobs.weight[rows]
         seen = weight > 0
-        inverse = seen / (JOB_OWN**2 + self.noise**2 / np.where(seen, weight, 1.0))
+        inverse = seen / (JOB_OWN**2 + self.noise.sigma**2 / np.where(seen, weight, 1.0))
         shared = JOB_COMMON**2 / (1 + JOB_COMMON**2 * inverse.sum(axis=1))
         info = -shared[:, None, None] * inverse[:, :, None] * inverse[:, None, :]
         every = np.arange(len(self.slots))
@@ -310,15 +283,17 @@ class FairleadEstimator:
         by, sure = self.pairs.slowing(first, second)
         pick = np.arange(len(go)), at
         alone = self.jobs.weight[mine, slot] >= 0.5
-        noise = self.noise**2 / self._exact(report.steps[both])
+        noise = self.noise.sigma**2 / self.noise.exactness(report.steps[both])
         self._fresh = True
         if alone.any():
             off = log_rate[alone] - self.jobs.mean[mine[alone], slot[alone]]
-            spread = noise[alone] + self.noise**2 / self.jobs.weight[mine[alone], slot[alone]]
-            self.pairs.learn(first[alone], second[alone], at[alone], off, spread)
+            variance = (
+                noise[alone] + self.noise.sigma**2 / self.jobs.weight[mine[alone], slot[alone]]
+            )
+            self.pairs.learn(first[alone], second[alone], at[alone], off, variance)
         if not alone.all():
             rest = ~alone
-            worth = self.noise**2 / (noise + sure[pick] ** 2)
+            worth = self.noise.sigma**2 / (noise + sure[pick] ** 2)
             guess = log_rate - by[pick]
             self._learn(mine[rest], slot[rest], guess[rest], worth[rest])
 
@@ -330,8 +305,8 @@ class FairleadEstimator:
         jobs, tree, users = self.jobs, self.tree, self.users
         kind = jobs.kind[rows]
         at, cov = posterior(
-            tree.outside[kind],
-            tree.outside_cov[kind],
+            tree.deviations.outside[kind],
+            tree.deviations.outside_cov[kind],
             tree.info[kind] - jobs.info[rows],
             tree.shift[kind] - jobs.shift[rows],
         )
@@ -347,11 +322,11 @@ class FairleadEstimator:
         for slot in range(n):
             weight = jobs.weight[rows, slot]
             seen = weight > 0
-            spread = np.where(seen, self.noise**2 / np.where(seen, weight, 1.0), np.inf)
-            _observe(mean, wide, [slot], jobs.mean[rows, slot], spread)
+            variance = np.where(seen, self.noise.sigma**2 / np.where(seen, weight, 1.0), np.inf)
+            _observe(mean, wide, [slot], jobs.mean[rows, slot], variance)
             claimed = ~np.isnan(told[:, slot])
-            spread = np.where(claimed, error, np.inf)
-            _observe(mean, wide, [slot, n], np.where(claimed, told[:, slot], 0.0), spread)
+            variance = np.where(claimed, error, np.inf)
+            _observe(mean, wide, [slot, n], np.where(claimed, told[:, slot], 0.0), variance)
         variance = np.maximum(wide[range(n), range(n)], 0.0)
         return mean[:n].T, np.sqrt(variance).T
 
@@ -361,10 +336,10 @@ class FairleadEstimator:
         if row is None:
             return None
         jobs, one = self.jobs, np.array([row])
-        mean, sd = self.believed(one)
+        mean, sigma = self.believed(one)
         measured = np.where(jobs.weight[row] > 0, np.exp(jobs.mean[row]), np.nan)
         believed = np.where(jobs.cannot[row], 0.0, np.exp(mean[0]))
-        return ReportedRates(self.slots, np.exp(jobs.claim[row]), measured, believed, sd[0])
+        return ReportedRates(self.slots, np.exp(jobs.claim[row]), measured, believed, sigma[0])
 
     def beliefs(self) -> Beliefs | None:
         """Of whom more is believed than was said."""
@@ -373,22 +348,22 @@ class FairleadEstimator:
         self._fresh = False
         self.tree.settle()
         jobs, tree = self.jobs, self.tree
-        kind_rate = np.exp(tree.mean + tree.at)
+        kind_rate = np.exp(tree.mean + tree.deviations.at)
         own = self._have_own()
         again = np.flatnonzero(own & (jobs.stale | self._moved()))
-        jobs.guess[again], jobs.sd[again] = self.believed(again)
+        jobs.guess[again], jobs.sigma[again] = self.believed(again)
         jobs.stale[again] = False
-        spread = np.einsum("kss->ks", tree.cov) + JOB_COMMON**2 + JOB_OWN**2
+        variance = np.einsum("kss->ks", tree.deviations.cov) + JOB_COMMON**2 + JOB_OWN**2
         rate = np.where(own[:, None], np.exp(jobs.guess), kind_rate[jobs.kind])
-        sd = np.where(own[:, None], jobs.sd, np.sqrt(spread)[jobs.kind])
-        self._dare(rate, sd)
+        sigma = np.where(own[:, None], jobs.sigma, np.sqrt(variance)[jobs.kind])
+        self._exploration.explore(jobs, rate, sigma)
         return self._say(rate, kind_rate)
 
     def _moved(self) -> Bools:
         """(jobs,) Has what is believed of their kinds or users changed since they were worked out?"""
         tree, users = self.tree, self.users
-        spread = np.sqrt(np.einsum("kss->ks", tree.cov))
-        of_kinds = np.concatenate([tree.at, spread], axis=1)
+        sigma = np.sqrt(np.einsum("kss->ks", tree.deviations.cov))
+        of_kinds = np.concatenate([tree.deviations.at, sigma], axis=1)
         everyone = np.arange(len(users.names()))
         of_users = np.column_stack([users.bias(everyone), np.sqrt(users.variance(everyone)).T])
         moved = (
@@ -405,24 +380,6 @@ class FairleadEstimator:
         said = ~np.isnan(jobs.claim).all(axis=1) & ~jobs.doubted
         own: Bools = (jobs.weight > 0).any(axis=1) | said
         return own
-
-    def _dare(self, rate: Floats, sd: Floats) -> None:
-        """Show a few jobs better than they are believed to be, where too little is known of them."""
-        jobs = self.jobs
-        jobs.dare[jobs.dared >= EXPLORATION_ROUNDS] = -1
-        open_ = np.where(jobs.cannot | (jobs.weight > 0), 0.0, sd)
-        best = open_.argmax(axis=1)
-        most = open_[np.arange(jobs.n), best]
-        ready = (jobs.dare < 0) & (jobs.dared < EXPLORATION_ROUNDS) & (most > UNCERTAIN_SIGMA)
-        self._unsure = bool(ready.any())
-        ready &= jobs.scale <= self._credit
-        for row in np.flatnonzero(ready)[np.argsort(-most[ready], kind="stable")].tolist():
-            if jobs.scale[row] <= self._credit:
-                self._credit -= float(jobs.scale[row])
-                jobs.dare[row], jobs.dared[row] = best[row], 0
-        bold = np.flatnonzero(jobs.dare >= 0)
-        slot = jobs.dare[bold]
-        rate[bold, slot] *= np.exp(EXPLORATION_BUDGET * sd[bold, slot])
 
     def _say(self, rate: Floats, kind_rate: Floats) -> Beliefs | None:
         """What differs from what was said. rate: (jobs, slots), kind_rate: (kinds, slots)."""
@@ -476,7 +433,7 @@ class FairleadEstimator:
             "prior": self.tree.mean.copy(),
             "users": np.array(users, np.str_),
             "books": books,
-            "noise": np.array(self._noise),
+            "noise": self.noise.state_dict(),
         }
 
     def load_state_dict(self, kept: Mapping[str, NDArray[Any]]) -> None:
@@ -496,7 +453,7 @@ class FairleadEstimator:
             shift[here] = kept["shift"][old] + kept["info"][old] @ moved
             self.tree.add(np.array([row]), info[None], shift[None])
         self.users.load_state_dict(kept["books"], kept["users"].tolist())
-        self._noise = [float(x) for x in kept["noise"]]
+        self.noise.load_state_dict(kept["noise"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,7 +464,7 @@ class ReportedRates:
     claimed: Floats
     measured: Floats
     believed: Floats  # 0 = cannot run there
-    sd: Floats  # of the natural logarithm of what is believed
+    sigma: Floats  # of the natural logarithm of what is believed
 
 
 def make(
@@ -519,13 +476,13 @@ def make(
     )
 
 
-def _observe(mean: Floats, cov: Floats, of: Sequence[int], value: Floats, spread: Floats) -> None:
+def _observe(mean: Floats, cov: Floats, of: Sequence[int], value: Floats, variance: Floats) -> None:
     """One scalar observation of each job, in place: of the sum of these variables. mean: (variables, jobs),
-    cov: (variables, variables, jobs), spread: (jobs,) variance of the observation, inf = there is none."""
-    if np.isinf(spread).all():
+    cov: (variables, variables, jobs), variance: (jobs,) of the observation, inf = there is none."""
+    if np.isinf(variance).all():
         return
     reach = cov[list(of)].sum(axis=0)
-    gain = reach / (reach[list(of)].sum(axis=0) + spread)
+    gain = reach / (reach[list(of)].sum(axis=0) + variance)
     mean += gain * (value - mean[list(of)].sum(axis=0))
     cov -= gain[:, None] * reach[None]
 

@@ -6,11 +6,46 @@ their kind; messages up and down the tree make of it what is believed of every k
 measured of included.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fairlead.estimation.prior import Prior
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.job_type import JobType
+
+
+class Deviations(NamedTuple):
+    """What kinds deviate from the table."""
+
+    outside: Floats  # (kinds, slots) by all but the kind's own jobs
+    outside_cov: Floats  # (kinds, slots, slots)
+    at: Floats  # (kinds, slots) by all
+    cov: Floats  # (kinds, slots, slots)
+
+
+class Regression(NamedTuple):
+    """A level of the tree given the one above: ``pull`` times that, and what it has for itself."""
+
+    pull: Floats  # (rows, slots, slots)
+    own: Floats  # (rows, slots, slots) covariance
+
+    def more(self, pull: Floats, own: Floats) -> "Regression":
+        """With one row more."""
+        return Regression(_more(self.pull, pull), _more(self.own, own))
+
+    def upward(self, info: Floats, shift: Floats) -> tuple[Floats, Floats]:
+        """Information on what this level deviates, as information on the level above it."""
+        eye = np.eye(info.shape[1])
+        damp = np.linalg.solve(
+            eye + info @ self.own, np.concatenate([info, shift[:, :, None]], axis=2)
+        )
+        turned = self.pull.transpose(0, 2, 1)
+        return turned @ damp[:, :, :-1] @ self.pull, times(turned, damp[:, :, -1])
+
+    def downward(self, at: Floats, cov: Floats) -> tuple[Floats, Floats]:
+        """Mean and covariance of this level from those of the level above it."""
+        return times(self.pull, at), self.pull @ cov @ self.pull.transpose(0, 2, 1) + self.own
 
 
 class GaussianTree:
@@ -24,14 +59,11 @@ class GaussianTree:
         self.mean: Floats = np.zeros((0, n))  # (kinds, slots) log rate as the table has it
         self.info: Floats = np.zeros((0, n, n))  # of jobs, about the deviation
         self.shift: Floats = np.zeros((0, n))
-        self._pull, self._own = np.zeros((0, n, n)), np.zeros((0, n, n))
-        self._model: Ints = np.zeros(0, np.int64)
-        self._model_pull, self._model_own = np.zeros((0, n, n)), np.zeros((0, n, n))
-        # Of the deviations, by ``settle``: from all but the kind's own jobs, and from all.
-        self.outside: Floats = np.zeros((0, n))
-        self.outside_cov: Floats = np.zeros((0, n, n))
-        self.at: Floats = np.zeros((0, n))
-        self.cov: Floats = np.zeros((0, n, n))
+        none: Floats = np.zeros((0, n, n))
+        self._given_model = Regression(none, none)  # of kinds
+        self._model: Ints = np.zeros(0, np.int64)  # (kinds,) of each
+        self._given_root = Regression(none, none)  # of models
+        self.deviations = Deviations(np.zeros((0, n)), none, np.zeros((0, n)), none)
         self._stale = False
 
     def kind(self, kind: JobType) -> int:
@@ -42,11 +74,10 @@ class GaussianTree:
         given = self.prior.kind(kind)
         if given.model not in self._models:
             self._models[given.model] = len(self._models)
-            self._model_pull = _more(self._model_pull, given.model_pull)
-            self._model_own = _more(self._model_own, given.model_own)
+            self._given_root = self._given_root.more(given.model_pull, given.model_own)
         self._model = np.append(self._model, self._models[given.model])
         self.mean = _more(self.mean, given.mean)
-        self._pull, self._own = _more(self._pull, given.pull), _more(self._own, given.own)
+        self._given_model = self._given_model.more(given.pull, given.own)
         self.info = _more(self.info, np.zeros_like(given.own))
         self.shift = _more(self.shift, np.zeros_like(given.mean))
         self.kinds[kind] = len(self.kinds)
@@ -65,22 +96,22 @@ class GaussianTree:
         if not self._stale:
             return False
         self._stale = False
-        up_info, up_shift = _upward(self.info, self.shift, self._own, self._pull)
+        up_info, up_shift = self._given_model.upward(self.info, self.shift)
         model_info, model_shift = _sum(up_info, up_shift, self._model, len(self._models))
-        top_info, top_shift = _upward(model_info, model_shift, self._model_own, self._model_pull)
+        top_info, top_shift = self._given_root.upward(model_info, model_shift)
         at, cov = posterior(
             np.zeros_like(top_shift),
             np.broadcast_to(self.prior.root, top_info.shape),
             top_info.sum(axis=0) - top_info,
             top_shift.sum(axis=0) - top_shift,
         )
-        at, cov = _downward(at, cov, self._model_own, self._model_pull)
+        at, cov = self._given_root.downward(at, cov)
         own = self._model
         at, cov = posterior(
             at[own], cov[own], model_info[own] - up_info, model_shift[own] - up_shift
         )
-        self.outside, self.outside_cov = _downward(at, cov, self._own, self._pull)
-        self.at, self.cov = posterior(self.outside, self.outside_cov, self.info, self.shift)
+        outside = self._given_model.downward(at, cov)
+        self.deviations = Deviations(*outside, *posterior(*outside, self.info, self.shift))
         return True
 
 
@@ -108,18 +139,6 @@ def _sum(info: Floats, shift: Floats, of: Ints, count: int) -> tuple[Floats, Flo
     pick = csc_matrix((np.ones(len(of)), of, rows), shape=(count, len(of)))
     flat = np.asarray(pick @ info.reshape(-1, n * n))
     return flat.reshape(count, n, n), np.asarray(pick @ shift)
-
-
-def _upward(info: Floats, shift: Floats, own: Floats, pull: Floats) -> tuple[Floats, Floats]:
-    """Information on what a level deviates, as information on the level above it."""
-    eye = np.eye(info.shape[1])
-    damp = np.linalg.solve(eye + info @ own, np.concatenate([info, shift[:, :, None]], axis=2))
-    turned = pull.transpose(0, 2, 1)
-    return turned @ damp[:, :, :-1] @ pull, times(turned, damp[:, :, -1])
-
-
-def _downward(at: Floats, cov: Floats, own: Floats, pull: Floats) -> tuple[Floats, Floats]:
-    return times(pull, at), pull @ cov @ pull.transpose(0, 2, 1) + own
 
 
 def _more(rows: Floats, one: Floats) -> Floats:

@@ -57,7 +57,7 @@ class EstimatedJobs(GrowableTable):
         "info": (np.float64, "square"),  # what it tells of its kind
         "shift": (np.float64, "slots"),
         "guess": (np.float64, "slots"),  # log rate believed, when it was last worked out
-        "sd": (np.float64, "slots"),  # of it
+        "sigma": (np.float64, "slots"),  # of it
         "stale": np.bool_,  # has anything been said or measured of it since?
         "named": np.int64,  # by which belief it goes; -1 = none yet
         "said": (np.float64, "slots"),  # rates of a belief of its own, as they were said last
@@ -77,7 +77,7 @@ class EstimatedJobs(GrowableTable):
     info: Floats
     shift: Floats
     guess: Floats
-    sd: Floats
+    sigma: Floats
     stale: Bools
     named: Ints
     said: Floats

@@ -71,7 +71,7 @@ class Pairs:
     ) -> None:
         """Measurements: how much slower the first kinds were beside the second. noise: their variances."""
         self._learned = self._learned or bool(len(first))
-        for a, b, t, value, spread in zip(
+        for a, b, t, value, variance in zip(
             first.tolist(),
             second.tolist(),
             slot.tolist(),
@@ -80,8 +80,8 @@ class Pairs:
             strict=True,
         ):
             if not self._count[a, b, t]:
-                self._complete(a, b, t, value, REST**2 + spread)
-            worth = 1 / spread
+                self._complete(a, b, t, value, REST**2 + variance)
+            worth = 1 / variance
             before = self._count[a, b, t]
             self._count[a, b, t] = before + worth
             self._mean[a, b, t] = (before * self._mean[a, b, t] + worth * value) / (before + worth)
@@ -92,10 +92,10 @@ class Pairs:
         self._refused[first, second, slot] = True
         self._refused[second, first, slot] = True
 
-    def _complete(self, a: int, b: int, t: int, value: float, spread: float) -> None:
+    def _complete(self, a: int, b: int, t: int, value: float, variance: float) -> None:
         terms = [t, *self._terms(a, b)]
         reach = self._cov[:, terms].sum(axis=1)
-        gain = reach / (reach[terms].sum() + spread)
+        gain = reach / (reach[terms].sum() + variance)
         self._at += gain * (value - self._at[terms].sum())
         self._cov -= np.outer(gain, reach)
 

@@ -1,6 +1,6 @@
 """What a throughput table says of kinds of jobs that it has, and of those that it has not.
 
-    log rate[kind, slot] = grand mean + slopes (batch size, scale factor, spread)
+    log rate[kind, slot] = grand mean + slopes (batch size, scale factor, scattered)
                          + type + model + model x type + kind + kind x type + kind x slot
 
 Every term is Gaussian and independent of the others, so that the rates in the table and those asked for are
@@ -47,7 +47,11 @@ SIGMA = Sigmas()
 # What a kind that was made of the rates that a job brings deviates from its family, on all slots and on each:
 # its owner says that it is another one, and two programs of one name need have nothing in common.
 OWN_RATES, OWN_RATES_SLOT = 3.0, 2.0
-USUAL_SLOPES = (-0.5, 0.85, -0.38)  # of batch size, scale factor, spread: where no table says other
+USUAL_SLOPES = (
+    -0.5,
+    0.85,
+    -0.38,
+)  # of batch size, scale factor, scattered: where no table says other
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ class _Cells:
     model: Ints
     type_: Ints
     slot: Ints
-    slopes: Floats  # (cells, 3) log batch size, log scale factor, is it spread over servers?
+    slopes: Floats  # (cells, 3) log batch size, log scale factor, is it scattered over servers?
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +88,11 @@ class Prior:
     """See the module. ``root`` is the covariance (slots, slots) of what all kinds deviate in common."""
 
     def __init__(
-        self, table: Throughputs | None, slots: tuple[SlotType, ...], spread: Sigmas = SIGMA
+        self, table: Throughputs | None, slots: tuple[SlotType, ...], sigmas: Sigmas = SIGMA
     ) -> None:
         """table: what is known, None = nothing; slots: those asked for."""
         self.slots = slots
-        self.spread = spread
+        self.sigmas = sigmas
         self._numbers: dict[object, int] = {}
         kinds: list[tuple[JobType, SlotType]] = []
         log_rate: Floats = np.zeros(0)
@@ -107,7 +111,7 @@ class Prior:
         self._whitened: Floats = np.zeros(0)
         if not len(log_rate):
             return
-        own = self.spread.table**2 * np.eye(len(log_rate))
+        own = self.sigmas.table**2 * np.eye(len(log_rate))
         self._factor = np.ascontiguousarray(self._covariance(self._seen, self._seen, _ALL) + own)
         cholesky(self._factor)
         self._whitened = self._white((log_rate - _usual(self._seen))[:, None])[:, 0]
@@ -152,7 +156,7 @@ class Prior:
 
     def _covariance(self, a: _Cells, b: _Cells, level: "int | Ints") -> Floats:
         """(a, b) of the sums of terms that cells have; those of less than all terms are latent."""
-        s = self.spread
+        s = self.sigmas
         first = np.broadcast_to(level if a is b else _ALL, a.kind.shape)
         common = np.minimum(first[:, None], np.broadcast_to(level, b.kind.shape))
         type_, slot = _same(a.type_, b.type_), _same(a.slot, b.slot)
