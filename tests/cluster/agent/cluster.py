@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from fairlead.cluster.front.transport import AgentServer
+from fairlead.cluster.front.transport import LARGEST, AgentServer
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import (
     Assignment,
@@ -41,7 +41,8 @@ Key = tuple[int, int]
 class Server:
     """Does as a test says: ``order`` what a node shall hold, ``until`` it says that it does."""
 
-    def __init__(self, lease_s: float = 60.0) -> None:
+    def __init__(self, lease_s: float = 60.0, largest: int = LARGEST) -> None:
+        """largest: bytes of a message that it takes."""
         self.lease_s = lease_s
         self.grants = True
         self.heartbeat_s = 0.2
@@ -58,7 +59,7 @@ class Server:
         self.offsets: dict[tuple[int, int, int], list[int]] = {}
         self.orders = Orders(seq=0, wanted=())
         self.address = ""
-        self._agents = AgentServer(self)
+        self._agents = AgentServer(self, largest=largest)
         self._changed = asyncio.Condition()
 
     async def __aenter__(self) -> "Server":
@@ -228,10 +229,10 @@ class RunningAgent:
 
 @contextlib.asynccontextmanager
 async def cluster(
-    state: Path, *more: str, lease_s: float = 60.0
+    state: Path, *more: str, lease_s: float = 60.0, largest: int = LARGEST
 ) -> AsyncIterator[tuple[Server, RunningAgent]]:
     """A server with one agent; nothing of it is left afterwards."""
-    async with Server(lease_s) as server:
+    async with Server(lease_s, largest) as server:
         agent = RunningAgent(server, state, *more)
         agent.start()
         try:

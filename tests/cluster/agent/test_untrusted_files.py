@@ -211,15 +211,15 @@ def test_what_cannot_be_told_is_left_out(caplog: pytest.LogCaptureFixture) -> No
     good = AttemptStatus(
         job=1, epoch=1, state="ended", exit_code=3, failure=Failure(line=7), reason="no"
     )
-    assert check(good) == good
+    assert check([good]) == (good,)
     for bad in (Failure(line=10**25), Failure(step=2**64 - 1), Failure(type="\ud800")):
         held = AttemptStatus(
             job=2, epoch=1, state="ended", exit_code=3, failure=bad, saved_step=10**30
         )
-        assert check(held) == AttemptStatus(job=2, epoch=1, state="ended", exit_code=3)
+        assert check([held]) == (AttemptStatus(job=2, epoch=1, state="ended", exit_code=3),)
     assert caplog.text.count("not all can be told") == 1
     check.details = False
-    assert check(good) == AttemptStatus(job=1, epoch=1, state="ended", exit_code=3)
+    assert check([good]) == (AttemptStatus(job=1, epoch=1, state="ended", exit_code=3),)
 
 
 def test_ids_of_jobs_that_cannot_be_are_nobodys(tmp_path: Path) -> None:

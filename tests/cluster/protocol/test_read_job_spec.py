@@ -181,6 +181,10 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         ({"env": {"RANK": "0"}}, "env: RANK is set by Fairlead itself"),
         ({"env": {"A": "\0"}}, "env.A: must not hold a NUL"),
         ({"env": {"A": "x" * 200_000}}, "env: at most 131,072 bytes"),
+        (
+            {"command": ("a" * 80_000,), "env": {"A": "x" * 80_000}},
+            "command, container and env together: at most 131,072 bytes, got 160,004",
+        ),
         ({"max_retries": -1}, "max_retries: must be from 0 to 1000000, got -1"),
         ({"retry_on": (1, 256)}, "retry_on: must be from 1 to 255, got 256"),
         ({"no_retry_on": (0,)}, "no_retry_on: must be from 1 to 255, got 0"),

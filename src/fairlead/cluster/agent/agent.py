@@ -41,6 +41,7 @@ from fairlead.cluster.agent.server_client import (
     RefusedError,
     RegisterAgainError,
     ServerUnreachableError,
+    TooLargeError,
 )
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.untrusted_files import (
@@ -58,7 +59,7 @@ from fairlead.cluster.protocol.messages import (
     Welcome,
 )
 from fairlead.cluster.protocol.runtime import Runtime
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, FairleadError
 
 _LOGS_S = 0.5  # between looks at the output of ranks
 _TELL_S = 2.0  # for the server to take output; files may grow meanwhile
@@ -95,7 +96,9 @@ class Agent:
     def __init__(self, options: AgentOptions) -> None:
         self._options = options
         self._incarnation = ""  # of the state directory, and of this run
-        self._client = AgentClient(options.server, options.token, options.ca)
+        self._client = AgentClient(
+            options.server, options.token, options.ca, devices=len(options.devices.indices)
+        )
         self._spawner = SpawnerLink(options.state, options.prefork, options.devices)
         self._record: AgentFiles | None = None  # of this run, on this machine
         self._logs = Logs(options.state)
@@ -220,9 +223,21 @@ class Agent:
                     await self._report_once(patience)
             except RegisterAgainError:
                 _log.info("registering again")
-            except ServerUnreachableError as problem:
-                patience.complain(problem)
-                await patience.sleep()
+            except (ServerUnreachableError, TooLargeError) as problem:
+                await self._refused(problem, patience)
+            except RefusedError as problem:
+                if not self._node.busy:
+                    raise
+                await self._refused(problem, patience)
+
+    async def _refused(self, problem: FairleadError, patience: "_Patience") -> None:
+        """Say so, wait, and tell less where that may help. No answer of a server ends jobs that run."""
+        patience.complain(problem)
+        if isinstance(problem, MalformedError):  # a server of another version
+            self._node.sendable.details = False
+        elif isinstance(problem, TooLargeError):
+            self._node.sendable.tell_less()
+        await patience.sleep()
 
     async def _register(self) -> None:
         options = self._options
@@ -251,7 +266,7 @@ class Agent:
         _log.info("node %s is part of the cluster at %s", options.node, options.server)
         self._heartbeat_s = welcome.heartbeat_s
         self._health.clock.learn(welcome.wall_s, time.monotonic() - asked)
-        self._node.sendable.details = True  # it may be another server
+        self._node.sendable.reset()
         self._node.welcome(welcome)
         self._registered.set()
 
@@ -270,12 +285,9 @@ class Agent:
         try:
             await self._report()
             patience.reset()
-        except (ServerUnreachableError, MalformedError) as problem:
-            patience.complain(problem)
-            if isinstance(problem, MalformedError):  # a server of another version: tell it less
-                self._node.sendable.details = False
+        except (ServerUnreachableError, TooLargeError, MalformedError) as problem:
             self._wake()
-            await patience.sleep()
+            await self._refused(problem, patience)
         await asyncio.sleep(_GAP_S)
         if self._gap_s > _GAP_S:
             with contextlib.suppress(TimeoutError):
@@ -339,7 +351,7 @@ class Agent:
                 async for orders in self._client.watch(request):
                     patience.reset()
                     self._follow(orders, None)
-            except (ServerUnreachableError, RegisterAgainError):
+            except (ServerUnreachableError, RegisterAgainError, RefusedError, TooLargeError):
                 self._wake()  # the next report finds out which it is
             await patience.sleep()
 
@@ -373,7 +385,9 @@ class Agent:
         while True:
             done = True
             if self._registered.is_set():
-                with contextlib.suppress(ServerUnreachableError, RegisterAgainError, TimeoutError):
+                with contextlib.suppress(
+                    ServerUnreachableError, RegisterAgainError, TooLargeError, TimeoutError
+                ):
                     async with asyncio.timeout(_TELL_S):
                         done = await self._logs.tell(
                             self._client, self._options.node, self._incarnation
@@ -409,7 +423,7 @@ class Agent:
         silence, would tell it later."""
         self._leaving = not self._node.busy
         with contextlib.suppress(
-            TimeoutError, ServerUnreachableError, RegisterAgainError, RefusedError
+            TimeoutError, ServerUnreachableError, RegisterAgainError, RefusedError, TooLargeError
         ):
             async with asyncio.timeout(_FAREWELL_S):
                 await self._logs.tell(self._client, self._options.node, self._incarnation)

@@ -118,7 +118,7 @@ class NodeController:
     def holds(self) -> tuple[AttemptStatus, ...]:
         """All starts."""
         now = time.monotonic()
-        return tuple(self.sendable(start.held(now)) for start in self._starts.values())
+        return self.sendable(start.held(now) for start in self._starts.values())
 
     @property
     def busy(self) -> bool:

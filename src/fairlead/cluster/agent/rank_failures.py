@@ -20,7 +20,8 @@ from fairlead.cluster.protocol.validation_messages import UNREADABLE
 _log = logging.getLogger(__name__)
 
 LARGEST_REPORT = 1 << 18  # bytes
-MOST_TEXT, MOST_TRACEBACK = 500, 32_000  # characters
+MOST_TEXT = 500  # characters
+MOST_TRACEBACK = 32_000  # bytes in UTF-8: a report may tell of many
 LINE = 200  # characters of a line of output that are told
 _LOOKED_AT = 2000  # and of one in which words are looked for: that takes the square of its length
 
@@ -202,8 +203,11 @@ def one_line(text: str) -> str:
 
 
 def clean(text: str, most: int) -> str:
-    """Without control characters but the ends of lines; of a long text, beginning and end."""
+    """Without control characters but the ends of lines; of a text longer than ``most`` bytes in UTF-8,
+    beginning and end."""
     text = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
-    if len(text) <= most:
+    data = text.encode()
+    if len(data) <= most:
         return text
-    return f"{text[: most // 3]}\n...\n{text[-(most - most // 3 - 5) :]}"
+    first, last = data[: most // 3], data[-(most - most // 3 - 5) :]
+    return f"{first.decode(errors='ignore')}\n...\n{last.decode(errors='ignore')}"

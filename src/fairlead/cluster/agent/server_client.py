@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fairlead.cluster.protocol.messages import (
+    ASSIGNMENT_BYTES,
     SERVICE,
     LogChunk,
     LogWanted,
@@ -20,7 +21,8 @@ from fairlead.cluster.protocol.quiet_grpc import grpc
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.errors import ConfigError, FairleadError
 
-LARGEST = 16 << 20  # bytes of orders, with the environments of all jobs of a node
+_BESIDE_JOBS = 1 << 20  # bytes of orders: leases, reasons, what is to be forgotten
+_MOST_OF_GRPC = (1 << 31) - 1
 CONNECT_S = 2.0  # longest wait between two attempts to connect
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 5_000
@@ -32,7 +34,6 @@ _REFUSALS = frozenset(
         grpc.StatusCode.UNAUTHENTICATED,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.FAILED_PRECONDITION,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.UNIMPLEMENTED,
     )
 )
@@ -46,6 +47,10 @@ class MalformedError(RefusedError):
     """The server cannot understand the message, or finds something in it that cannot be."""
 
 
+class TooLargeError(FairleadError):
+    """A message, or the answer to it, is larger than the other side takes."""
+
+
 class ServerUnreachableError(FairleadError):
     """No answer: the server is away, too slow or in trouble. Try again."""
 
@@ -57,19 +62,28 @@ class RegisterAgainError(FairleadError):
 class AgentClient:
     """The calls of ``protocol``. Open, use and close it on one event loop.
 
-    Each raises RefusedError, UnreachableError or RegisterAgainError, with the server's sentence.
+    Each raises RefusedError, TooLargeError, ServerUnreachableError or RegisterAgainError, with the
+    server's sentence.
     """
 
     def __init__(
-        self, address: str, token: str, ca: Path | None = None, timeout_s: float = 5.0
+        self,
+        address: str,
+        token: str,
+        ca: Path | None = None,
+        timeout_s: float = 5.0,
+        *,
+        devices: int = 1,
     ) -> None:
         """address: host:port. ca: PEM file with the certificate to trust; None = without TLS.
-        timeout_s: of a call with one answer. ConfigError: the token cannot be one."""
+        timeout_s: of a call with one answer. devices: of the node, by which its orders are bounded.
+        ConfigError: the token cannot be one."""
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise ConfigError("the token: must be of printable ASCII characters, without spaces")
         self.address = address
         self.ca = ca
         self.timeout_s = timeout_s
+        self._options = [*_OPTIONS, ("grpc.max_receive_message_length", orders_bytes(devices))]
         self._metadata = (("authorization", f"Bearer {token}"),)
         self._channel: grpc.aio.Channel | None = None
         self._calls: dict[str, Any] = {}
@@ -77,10 +91,10 @@ class AgentClient:
     async def open(self) -> "AgentClient":
         """Make the channel, which connects with the first call. ConfigError: the CA file is no good."""
         if self.ca is None:
-            channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
+            channel = grpc.aio.insecure_channel(self.address, options=self._options)
         else:
             trusted = grpc.ssl_channel_credentials(_read(self.ca))
-            channel = grpc.aio.secure_channel(self.address, trusted, options=_OPTIONS)
+            channel = grpc.aio.secure_channel(self.address, trusted, options=self._options)
         for name in ("Register", "Report", "Log"):
             self._calls[name] = channel.unary_unary(f"/{SERVICE}/{name}", None, None)
         self._calls["Watch"] = channel.unary_stream(f"/{SERVICE}/Watch", None, None)
@@ -142,6 +156,11 @@ class AgentClient:
         return self._calls[name]
 
 
+def orders_bytes(devices: int) -> int:
+    """The largest orders that a node of so many devices can be given: two jobs share a device at most."""
+    return min(_BESIDE_JOBS + 2 * devices * ASSIGNMENT_BYTES, _MOST_OF_GRPC)
+
+
 def _decode(decoder: msgspec.msgpack.Decoder[_Answer], data: bytes) -> _Answer:
     try:
         return decoder.decode(data)
@@ -155,6 +174,8 @@ def _error(address: str, problem: grpc.aio.AioRpcError) -> FairleadError:
         return RegisterAgainError(said)
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return MalformedError(f"{address}: {said}")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return TooLargeError(f"{address}: {said}")
     if code in _REFUSALS:
         return RefusedError(f"{address}: {said}")
     return ServerUnreachableError(f"{address}: {code.name.lower().replace('_', ' ')} ({said})")
@@ -171,7 +192,6 @@ _WELCOME = msgspec.msgpack.Decoder(Welcome)
 _ORDERS = msgspec.msgpack.Decoder(Orders)
 _LOG_WANTED = msgspec.msgpack.Decoder(LogWanted)
 _OPTIONS: list[tuple[str, Any]] = [
-    ("grpc.max_receive_message_length", LARGEST),
     ("grpc.enable_http_proxy", 0),  # agents and server talk directly
     ("grpc.use_local_subchannel_pool", 1),  # clients of one process each have a connection
     ("grpc.initial_reconnect_backoff_ms", 200),

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from fairlead.cluster.agent.rank_failures import clean, one_line
 from fairlead.cluster.agent.tracebacks import LIBRARIES
 
-MOST_OF_RANK = 12_000  # characters of the stacks of one rank
+MOST_OF_RANK = 12_000  # bytes of the stacks of one rank
 MAX_TEXT_BYTES = 32_000  # of all of them
 _FAULTHANDLER = re.compile(
     r'^\s+File "(?P<file>.+)", line (?P<line>[0-9]{1,9}) in (?P<function>.+)$'

@@ -35,6 +35,7 @@ EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
 LEAVES = "agent leaves"
 ORPHANED = "the process that owned the ranks died"
 LARGEST_LOG = 256 << 10  # bytes in a LogChunk
+ASSIGNMENT_BYTES = 256 << 10  # no Assignment is larger: its texts 128 KiB (JOB_BYTES), paths 80 KiB
 
 # What a field may hold: checked on arrival, so that nothing absurd gets further.
 Name: TypeAlias = Annotated[

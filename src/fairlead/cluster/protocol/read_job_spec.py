@@ -40,7 +40,9 @@ SPECS = "specs"  # what errors call the jobs of one submission, with their posit
 LONGEST = 200  # characters of a name or a family
 LONGEST_PATH = 4_096
 MOST_WORDS, MOST_VARIABLES, MOST_RATES = 4_096, 1_024, 1_000
-COMMAND_BYTES, ENVIRONMENT_BYTES = 1 << 17, 1 << 17  # Linux refuses a single string of 128 KiB
+JOB_BYTES = (
+    1 << 17
+)  # of command, container and env together: all jobs of a node must fit its orders
 LARGEST_FILE = 1 << 20  # bytes
 
 # What the agent sets for every rank (fairlead.client.messages); a job cannot set it.
@@ -98,6 +100,9 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
     _check_rates(where, spec.rates)
     _check_colocated(where, spec)
     _check_env(where, spec.env)
+    variables = (text for pair in spec.env.items() for text in pair)
+    texts = (*spec.command, *spec.container, *variables)
+    _check_size(where, "command, container and env together", texts)
 
 
 def describe_error(problem: msgspec.MsgspecError, content: Any) -> str:
@@ -185,7 +190,7 @@ def _check_command(where: str, name: str, command: tuple[str, ...]) -> None:
         raise InputError(f"{where}: {name}: at most {MOST_WORDS:,} words, got {len(command):,}")
     for position, word in enumerate(command):
         _check_bytes(where, f"{name}[{position}]", word)
-    _check_size(where, name, command, COMMAND_BYTES)
+    _check_size(where, name, command)
 
 
 def _check_progress(where: str, spec: JobSpec) -> None:
@@ -251,10 +256,10 @@ def _check_bytes(where: str, name: str, text: str) -> None:
         raise InputError(f"{where}: {name}: is not valid Unicode, got {shown(text)}")
 
 
-def _check_size(where: str, name: str, texts: Iterable[str], most: int) -> None:
+def _check_size(where: str, name: str, texts: Iterable[str]) -> None:
     size = sum(len(text.encode()) + 1 for text in texts)
-    if size > most:
-        raise InputError(f"{where}: {name}: at most {most:,} bytes, got {size:,}")
+    if size > JOB_BYTES:
+        raise InputError(f"{where}: {name}: at most {JOB_BYTES:,} bytes, got {size:,}")
 
 
 def _check_path(where: str, name: str, text: str) -> None:
@@ -327,7 +332,7 @@ def _check_env(where: str, env: Mapping[str, str]) -> None:
         if name in RESERVED or name.startswith("FAIRLEAD_"):
             raise InputError(f"{where}: env: {name} is set by Fairlead itself")
         _check_bytes(where, f"env.{name}", value)
-    _check_size(where, "env", (text for pair in env.items() for text in pair), ENVIRONMENT_BYTES)
+    _check_size(where, "env", (text for pair in env.items() for text in pair))
 
 
 def shown(value: object) -> str:
