@@ -177,6 +177,17 @@ def test_a_node_whose_checks_fail_is_unhealthy_until_they_pass(tmp_path: Path) -
         assert time.monotonic() - began > 2.5, "it relapsed, and so is not trusted at once"
 
 
+def test_a_directory_that_hangs_is_the_matter_of_the_job_that_saves_there(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, job = _running(cluster)
+        problem = "checkpoint directory '/nfs/x': no answer for 40 s"
+        one.run(job, 1, directory_problem=problem)
+        cluster.until(lambda: cluster.job(job).reason == f"node one: {problem}")
+        assert cluster.view("one").state == "up"
+        one.run(job, 1)
+        cluster.until(lambda: cluster.job(job).reason == "")
+
+
 def test_an_agent_that_was_started_anew_and_has_checked_nothing_yet_makes_no_node_well(
     tmp_path: Path,
 ) -> None:

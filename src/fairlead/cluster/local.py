@@ -16,7 +16,10 @@ from fairlead.cluster.http_client import Client
 from fairlead.cluster.readiness import ReadyPipe
 from fairlead.errors import ConfigError, FairleadError
 
-READY_S = 120.0  # for a server to listen: the first start of all compiles
+READY_S = (
+    1800.0  # for a server to listen: the first start of all compiles, on any machine; one that has
+)
+# ended is not waited for
 NODES_S = 30.0  # for the agents to register
 END_S = 20.0  # for a process to end after SIGTERM, and again after the second one
 _PARENT_DIES = 1  # prctl(2): PR_SET_PDEATHSIG

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.agent.cluster import RunningAgent, Server, job, plain
+from tests.cluster.agent import cluster as agents
+from tests.cluster.agent.cluster import RunningAgent, Server, cluster, job, plain
 from tests.cluster.agent.conftest import Play
 
 from fairlead.cluster.agent.launching import on_thread
@@ -80,6 +81,36 @@ def test_a_checkpoint_directory_that_hangs_fails_its_start_alone(play: Play, dea
         assert server.held[722, 1].state == "running"
 
     play(scenario)
+
+
+def test_a_checkpoint_directory_that_hangs_later_is_told_of_its_job_alone(
+    tmp_path: Path, dead: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon = "import fairlead.cluster.agent.health as h; h.LIMIT_S = 1.0; "
+    monkeypatch.setattr(agents, "_MAIN", soon + agents._MAIN)
+    (tmp_path / "well").mkdir()
+    link = tmp_path / "checkpoints"
+    link.symlink_to(tmp_path / "well")
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", "--health-interval", "0.2") as (server, _):
+            await server.order(
+                plain(741, *SLEEP, checkpoint_dir=str(link)), plain(742, *SLEEP, ranks=_OTHER)
+            )
+            await server.until_state((741, 1), "running")
+            await server.until_state((742, 1), "running")
+            (tmp_path / "other").symlink_to(dead)
+            (tmp_path / "other").rename(link)
+            await server.until(lambda: server.held[741, 1].directory_problem)
+            told = server.held[741, 1].directory_problem
+            assert told.startswith(f"checkpoint directory '{link}': no answer for ")
+            assert server.held[742, 1].directory_problem == ""
+            reports = server.reports
+            await server.until(lambda: server.reports > reports + 20)
+            assert server.newest is not None
+            assert server.newest.problems == ()
+
+    asyncio.run(scenario())
 
 
 def test_a_start_that_hangs_can_be_taken_back(play: Play, dead: Path) -> None:

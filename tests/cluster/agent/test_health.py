@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -126,6 +127,39 @@ def test_a_check_that_hangs_is_told_and_holds_up_no_other(monkeypatch: pytest.Mo
     assert found.problems[0].startswith("memory: no answer for ")
     assert found.problems[1] == "the health command ended with 1"
     hangs.set()
+
+
+def test_a_directory_of_a_job_that_hangs_is_told_of_that_job_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, own, dead = threading.Event(), tmp_path / "own", tmp_path / "dead"
+    own.mkdir()
+    dead.mkdir()
+
+    def check(path: Path, *, of_job: bool = False) -> list[str]:
+        if path == dead:
+            hangs.wait(60.0)
+        return disk_problems(path, of_job=of_job)
+
+    monkeypatch.setattr(health, "LIMIT_S", 0.2)
+    monkeypatch.setattr(health, "disk_problems", check)
+    told: list[Mapping[Path, str]] = []
+    checks = HealthChecks(
+        HealthOptions("", 1.0), FAKE, lambda: {own}, list,
+        of_jobs=lambda: {own, dead}, tell_jobs=told.append,
+    )  # fmt: skip
+
+    async def until(dead_answers: bool) -> None:
+        async with asyncio.timeout(60.0):
+            while not told or (dead not in told[-1]) != dead_answers:
+                assert (await checks.look()).problems == (), "the node is well"
+                await asyncio.sleep(0.05)
+
+    asyncio.run(until(dead_answers=False))
+    assert list(told[-1]) == [dead]
+    assert told[-1][dead].startswith(f"checkpoint directory '{dead}': no answer for ")
+    hangs.set()
+    asyncio.run(until(dead_answers=True))
 
 
 class _NvmlError(Exception):

@@ -193,6 +193,14 @@ def test_what_the_agent_says_of_a_hang_is_said_first() -> None:
     assert "still starting" not in told
 
 
+def test_a_directory_that_does_not_answer_is_told_of_the_job_that_saves_there() -> None:
+    state, problem = State(a=3), "checkpoint directory '/nfs/x': no answer for 40 s"
+    state.start(MINE, (0,), **TRAINS | {"directory_problem": problem})
+    told = state.told("running", node="a", accelerator="v100", devices=(0,))
+    assert f"Node a says: {problem}." in told
+    assert "is unhealthy" not in told
+
+
 def test_a_job_that_is_told_to_stop_or_finishes_does_not_hang() -> None:
     state = State(a=3)
     state.start(MINE, (0,), **TRAINS | {"stall": "no step"}).stopping = "preempted"

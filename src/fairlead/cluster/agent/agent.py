@@ -109,7 +109,8 @@ class Agent:
             options.devices,
             self._folders,
             self._node.troubles,
-            self._node.checkpoint_directories,
+            of_jobs=self._node.checkpoint_directories,
+            tell_jobs=self._node.tell_directories,
         )
         self._check = CheckResult()
         self._trial: asyncio.Task[None] | None = None  # the test start under way

@@ -45,6 +45,7 @@ class NodeAttempt:
         self.launched = False  # has the spawner been told?
         self.reason = ""
         self.obstacle = ""  # what of the node keeps it from starting
+        self.directory_problem = ""  # what is wrong with where it saves
         self.stopping_for = ""
         self.exits: dict[int, int] = {}  # rank -> exit code
         self.exit_code: int | None = None
@@ -268,6 +269,7 @@ class NodeAttempt:
             finishing=self._said_complete,
             reason=self.reason[:_REASON],
             obstacle=self.obstacle[:_REASON] if self.state == "starting" else "",
+            directory_problem=self.directory_problem[:_REASON] if not self.ended else "",
             wait_s=_between(self._ordered, self._free),
             start_s=_between(self._free, self._hello),
             load_s=-1.0 if loaded is None else loaded.load_s,

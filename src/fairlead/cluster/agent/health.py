@@ -14,8 +14,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from fairlead.cluster.agent.devices import NodeDevices
@@ -27,7 +28,7 @@ LEAST_DISK_BYTES = 64 << 20  # free, for output and checkpoints
 LEAST_MEMORY_FRACTION = 0.02  # available, of all memory
 MOST_SKEW_S = 5.0  # between the clock of this machine and the server's
 LIMIT_S = 30.0  # for a check, and for the health command
-_OF_NODE = (
+_BROKEN_MOUNT = (
     errno.EIO,
     errno.ESTALE,
 )  # in a directory that a job names; all else may be its own doing
@@ -81,7 +82,7 @@ class ClockSkew:
 
 def disk_problems(path: Path, *, of_job: bool = False) -> list[str]:
     """Can something be written there? path: a directory; of_job: what a job may have done to it, its modes
-    changed or itself replaced, is no trouble of the node."""
+    changed or itself replaced, is not told."""
     probe = path / f".fairlead-health-{secrets.token_hex(8)}"  # a name that nobody can take before
     try:
         write_anew(probe, b"well")
@@ -90,7 +91,7 @@ def disk_problems(path: Path, *, of_job: bool = False) -> list[str]:
     except OSError as problem:
         with contextlib.suppress(OSError):
             probe.unlink(missing_ok=True)
-        if of_job and problem.errno not in _OF_NODE:
+        if of_job and problem.errno not in _BROKEN_MOUNT:
             return []
         return [f"cannot write to {path}: {problem.strerror}"]
     if free < LEAST_DISK_BYTES and not of_job:
@@ -140,6 +141,35 @@ class _Watched:
         return self.result
 
 
+class JobDirectories:
+    """The directories that jobs save to. Each is asked on a thread of its own, and what is wrong with it is
+    told of its job: no other job shall wait for it, and it may be wrong on every node."""
+
+    def __init__(self) -> None:
+        self._watched: dict[Path, _Watched] = {}
+
+    def start(self, wanted: Iterable[Path]) -> None:
+        """Begin to ask these; one that hangs is not asked again."""
+        wanted = set(wanted)
+        for path in [
+            p for p, one in self._watched.items() if p not in wanted and one.began is None
+        ]:
+            del self._watched[path]
+        for path in wanted:
+            name = f"checkpoint directory {str(path)!r}"
+            check = partial(_job_directory_problems, path)
+            self._watched.setdefault(path, _Watched(name, check)).start()
+
+    def problems(self) -> dict[Path, str]:
+        """What is wrong with those that do not answer, or not as a whole file system does."""
+        found = {path: "; ".join(one.problems()) for path, one in self._watched.items()}
+        return {path: problem for path, problem in found.items() if problem}
+
+
+def _job_directory_problems(path: Path) -> list[str]:
+    return disk_problems(path, of_job=True) if path.is_dir() else []
+
+
 class HealthChecks:
     """``report`` is what was found last, None = nothing was checked yet; ``run`` for ever."""
 
@@ -149,16 +179,20 @@ class HealthChecks:
         devices: NodeDevices,
         directories: Callable[[], set[Path]],
         troubles: Callable[[], list[str]],
+        *,
         of_jobs: Callable[[], set[Path]] = set,
+        tell_jobs: Callable[[Mapping[Path, str]], object] = dict,
     ) -> None:
-        """directories: of the agent; troubles: of the agent itself; of_jobs: directories of theirs."""
+        """directories: of the agent; troubles: of the agent itself; of_jobs: directories of theirs;
+        tell_jobs: called with what is wrong with these, which is no matter of the node."""
         self.report: HealthReport | None = None
         self.clock = ClockSkew()
         self._options = options
         self._troubles = troubles
         self._gpus = None if devices.simulated_devices else GpuHealth(devices.indices)
         self._directories = directories
-        self._of_jobs = of_jobs
+        self._of_jobs, self._tell_jobs = of_jobs, tell_jobs
+        self._job_directories = JobDirectories()
         self._watched = [
             _Watched("memory", memory_problems),
             _Watched("disks", self._disk_problems),
@@ -179,17 +213,18 @@ class HealthChecks:
         """All checks once."""
         for one in self._watched:
             one.start()
+        self._job_directories.start(self._of_jobs())
         by_command = await self._ask_command()
         deadline = time.monotonic() + LIMIT_S
         while any(one.began is not None for one in self._watched) and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
+        self._tell_jobs(self._job_directories.problems())
         found = [problem for one in self._watched for problem in one.problems()]
         found += self.clock.problems() + self._troubles() + by_command
         return HealthReport(tuple(found), () if self._gpus is None else self._gpus.dead)
 
     def _disk_problems(self) -> list[str]:
-        own = [p for d in sorted(self._directories()) for p in disk_problems(d)]
-        return own + [p for d in sorted(self._of_jobs()) for p in disk_problems(d, of_job=True)]
+        return [p for d in sorted(self._directories()) for p in disk_problems(d)]
 
     async def _ask_command(self) -> list[str]:
         if not self._options.command:

@@ -3,10 +3,9 @@
 import asyncio
 import hmac
 import logging
-import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -126,12 +125,17 @@ class NodeController:
         return any(not start.ended for start in self._starts.values())
 
     def checkpoint_directories(self) -> set[Path]:
-        """Where jobs that were named a directory save, as far as it exists."""
-        starts = list(self._starts.values())  # asked for by another thread
-        named = {s.assignment.checkpoint_dir for s in starts if not s.ended}
-        return {
-            Path(name) for name in named if name and os.path.isdir(name)
-        }  # which raises nothing
+        """Where jobs that were named a directory save. They may be absent, or hang."""
+        named = {s.assignment.checkpoint_dir for s in self._starts.values() if not s.ended}
+        return {Path(name) for name in named if name}
+
+    def tell_directories(self, problems: Mapping[Path, str]) -> None:
+        """What is wrong with the directories that jobs save to, by directory: the server shall know."""
+        for start in self._starts.values():
+            problem = problems.get(Path(start.assignment.checkpoint_dir), "")
+            if start.directory_problem != problem:
+                start.directory_problem = problem
+                self._changed()
 
     def troubles(self) -> list[str]:
         """What keeps this agent from doing what it is told to."""

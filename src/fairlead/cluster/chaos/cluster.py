@@ -30,7 +30,8 @@ PYTHON = "chaos-python"  # a command that is found on the PATH of agents
 AGENT_DISK = 128  # megabytes; agents with less than 64 free call their node unhealthy
 HEALTH_S = 1.0  # between the checks that agents make of themselves
 SOLVE_S = 2.0  # limit of a solve
-READY_S = 180.0  # for a server or an agent to be there: busy machines, kernels not compiled yet
+READY_S = 180.0  # for agents to be there on a busy machine
+SERVER_S = 1800.0  # for a server, which may compile kernels; one that has ended is not waited for
 END_S = 60.0  # to end after SIGTERM
 MTBF_H = 50 / 3600  # of a node: checkpoints are saved often
 _SERVE = (
@@ -101,7 +102,7 @@ class ChaosCluster:
         lease = ("--lease", f"{self.lease_s:g}")
         pipe = ReadyPipe()
         call = ("serve", *state, *where, *lease, *_SERVE, *pipe.arguments)
-        ready = pipe.wait(self._run("server", *call, fds=pipe.fds), READY_S)
+        ready = pipe.wait(self._run("server", *call, fds=pipe.fds), SERVER_S)
         if ready is None:
             text = log.read_bytes()[said:].decode(errors="replace")
             raise CheckError(f"the server did not start: {text.strip()[-500:]}")

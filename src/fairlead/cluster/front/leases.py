@@ -254,6 +254,7 @@ def _without_progress(held: AttemptStatus) -> tuple[object, ...]:
         held.batch,
         held.completed,
         held.finishing,
+        held.directory_problem,
         held.stall,
         held.stacks,
     )

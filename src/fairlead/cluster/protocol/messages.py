@@ -124,6 +124,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         ""  # why it failed, in one sentence: "exit code 1", "killed by signal 9 (out of memory?)"
     )
     obstacle: Text = ""  # what of the node keeps it from starting: a full disk; "" = nothing
+    directory_problem: Text = ""  # what is wrong with where it saves: no answer; "" = nothing known
     # How long things took, seconds; -1 = not known (yet).
     wait_s: SecondsOrNone = -1.0  # handover: from the order to free devices
     start_s: SecondsOrNone = -1.0  # from there to rank 0's hello

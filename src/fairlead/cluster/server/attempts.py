@@ -73,6 +73,12 @@ class Attempt:
             return {}
         return {node: held.obstacle for node, held in list(self.held.items()) if held.obstacle}
 
+    @property
+    def directory_problems(self) -> dict[str, str]:
+        """Node -> what is wrong there with the directory that it saves to."""
+        said = list(self.held.items())
+        return {node: held.directory_problem for node, held in said if held.directory_problem}
+
     def placement(self) -> dict[str, tuple[int, ...]]:
         """Node -> indices of the devices held."""
         return {n: tuple(d for r in ranks for d in r.devices) for n, ranks in self.nodes.items()}

@@ -186,6 +186,9 @@ def _placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
         state = None if node is None else condition(node, now)
         if state is not None and state.state != "up":
             yield f"Node {name} is {state.state}: {state.reason}."
+        held = source.state.fleet.held(name, start.key)
+        if held is not None and held.directory_problem:
+            yield f"Node {name} says: {held.directory_problem}."
 
 
 def _standstill(source: ExplanationSource, start: Attempt) -> str:

@@ -79,6 +79,8 @@ class ReportIntake:
         self._heard_stall(attempt, node, held)
         if held.obstacle != ("" if before is None else before.obstacle):
             self._obstacles.obstructed(node, attempt.row.id, held.obstacle)
+        if held.directory_problem != ("" if before is None else before.directory_problem):
+            self._state.registry.dirty_jobs.add(attempt.row.id)
         if held.state == "ended":
             attempt.gone.add(node)
             if attempt.broken:

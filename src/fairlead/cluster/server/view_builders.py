@@ -100,7 +100,7 @@ class ViewBuilder:
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
         reason = row.reason
-        reason = row.stall or self._obstacle(row) or reason
+        reason = row.stall or self._obstacle(row) or self._directory(row) or reason
         if row.retry_s is not None and row.open:
             why = reason.removeprefix("failed: ")
             reason = waiting(failures_in_a_row(row), row.retry_s - self._now(), why)
@@ -121,6 +121,12 @@ class ViewBuilder:
         """What of its node keeps a job from starting there."""
         start = self._state.registry.newest(row.id)
         return "" if start is None else cannot_start(start.obstacles)
+
+    def _directory(self, row: JobRow) -> str:
+        """What is wrong with the directory that a job saves to."""
+        start = self._state.registry.newest(row.id)
+        problems = {} if start is None else start.directory_problems
+        return "; ".join(f"node {node}: {problem}" for node, problem in problems.items())
 
     def _now(self) -> float:
         return self._state.now_s()
