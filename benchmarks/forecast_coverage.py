@@ -1,6 +1,6 @@
 """What are forecasts of ends worth? Forecasts about simulated clusters, held against what then happened.
 
-    python benchmarks/forecast_coverage.py [--jobs 200 --seeds 5 6]
+    python benchmarks/forecast_coverage.py [--jobs 200] [--seeds 1 2 ...]
 
 The truth is a simulation with jobs that come later, of which a forecast knows nothing but those that came
 before it, and with rates that vary from round to round. Every few rounds somebody asks for the ends of all
@@ -211,7 +211,7 @@ def main() -> int:
     """Print a table; exit code."""
     parser = parser_of(__doc__)
     parser.add_argument("--jobs", type=whole(), default=200)
-    parser.add_argument("--seeds", type=whole(0), nargs="+", default=[5, 6])
+    parser.add_argument("--seeds", type=whole(0), nargs="+", default=[1, 2, 5, 6, 10, 11, 12, 13])
     parser.add_argument("--workloads", nargs="+", choices=[w.name for w in WORKLOADS])
     parser.add_argument("--bias", type=finite(), default=0.3, help="of wrong rates")
     parser.add_argument("--scores", action="store_true", help="print what priors are made of")
