@@ -51,7 +51,7 @@ class State:
         self.standing = DecidedShares()
         self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
         self.policy = "las"
-        self.scheduler = object()
+        self.scheduler = SimpleNamespace(paused_jobs=set[int]())
         self.admission = SimpleNamespace(outside=lambda _: False)
         self.solves = SimpleNamespace(state="ok", began_s=None)
         self.round = SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
@@ -303,7 +303,7 @@ def test_why_there_is_no_share_yet(solve: str, began_s: float | None, words: str
     state.decided({OTHER: 1.0})
     state.job(MINE)
     state.solves.state, state.solves.began_s = solve, began_s
-    assert words in state.told()
+    assert words in state.told(starts=0)
 
 
 def test_a_share_of_nothing_is_not_a_share_that_is_still_to_come() -> None:
@@ -410,7 +410,7 @@ def test_why_a_job_is_in_no_pair() -> None:
         ([[0.8, 0.8], [0.8, 0.8]], "would get 1.60 of what one gets alone"),
     ):
         state.decided({MINE: 0.5, OTHER: 0.5}, packed=True, pair=np.array(both)[:, :, None])
-        assert words in state.told()
+        assert words in state.told(starts=0)
     state.decided({MINE: 0.5, OTHER: 0.5})
     assert "pair" not in state.told()
 
@@ -431,3 +431,11 @@ def test_the_owner_is_told_how_far_off_the_stated_rate_was() -> None:
 )
 def test_nothing_is_said_where_nothing_is_off_or_known(fields: dict[str, object]) -> None:
     assert stated(view(**fields)) == ""
+
+
+def test_a_job_left_out_of_decisions_on_purpose_has_not_just_joined() -> None:
+    state = State()
+    state.job(MINE)
+    assert "It took no part in the last decision" in state.told(starts=1)
+    state.scheduler.paused_jobs.add(MINE)
+    assert "decision" not in state.told(starts=1)

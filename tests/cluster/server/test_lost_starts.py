@@ -8,6 +8,11 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
 from fairlead.cluster.protocol.api_models import AttemptView
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.store.job_views import attempt_views
+from fairlead.cluster.store.rows import AttemptRow
+from fairlead.errors import ConfigError
 
 LONG_S = 600.0
 
@@ -88,3 +93,146 @@ def test_a_start_that_never_trained_is_not_measured(
         assert not cluster.service.engine.parts.starts.seconds
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
         assert "start 1 node lost at step 0, not seen to train" in told
+
+
+def test_what_the_next_start_goes_on_from_was_kept_by_the_lost_one(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node, job = _begun(cluster)
+        node.run(job, 1, loaded_step=0, step=57, saved_step=0, ran_s=3.0)
+        cluster.until(lambda: cluster.job(job).steps == 57)
+        node.end(job, 1, exit_code=-9, reason="the process that owned the ranks died")
+        cluster.until(lambda: node.jobs == {job} and (job, 2) in node.held)
+        assert (_first(cluster, job).to_step, _first(cluster, job).reached_step) == (0, 57)
+        node.run(job, 2, loaded_step=64, step=70, saved_step=64, lost_steps=0, ran_s=1.0)
+        cluster.until(lambda: cluster.job(job).steps == 70)
+        first, second = cluster.service.stints(ADMIN, job)
+        assert (first.from_step, first.to_step, first.reached_step) == (0, 64, 64)
+        assert (second.from_step, second.to_step) == (64, 70)
+        assert cluster.job(job).lost_steps == 0
+        told = [words for _, words in cluster.service.explain(ADMIN, job).events]
+        assert "start 1 the process that owned the ranks died at step 64" in told
+
+
+def test_a_start_that_failed_has_come_as_far_as_its_process_says(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node, job = _begun(cluster)
+        node.run(job, 1, loaded_step=0, step=3, saved_step=0, ran_s=0.1)
+        cluster.until(lambda: _first(cluster, job).trained_s)
+        failure = Failure(kind="exception", exit_code=1, type="ValueError", line=5, step=129)
+        node.end(job, 1, exit_code=1, reason="ValueError", loaded_step=0, step=3, failure=failure)
+        cluster.until(lambda: _first(cluster, job).ended_s)
+        assert (_first(cluster, job).to_step, _first(cluster, job).reached_step) == (0, 129)
+
+
+def _row(epoch: int, end: AttemptEnd | None, **more: Any) -> AttemptRow:
+    ended_s = None if end is None else 10.0 * epoch
+    given = {"began_s": 1.0, "ended_s": ended_s, "end": end, "reached_step": 0.0}
+    return AttemptRow(job=0, epoch=epoch, node="a", accelerator="v", devices=(0,), **given | more)
+
+
+_LOST, _FAILED = AttemptEnd.NODE_LOST, AttemptEnd.FAILED
+_SEEN = {"trained_s": 2.0, "reached_step": 57.0}
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps"),
+    [
+        pytest.param([_row(1, _LOST), _row(2, _LOST)], [(0, 0), (0, 64)], id="neither-seen"),
+        pytest.param([_row(1, _LOST, **_SEEN), _row(2, _LOST)], [(0, 64), (64, 64)], id="first"),
+        pytest.param([_row(1, _LOST), _row(2, _FAILED)], [(0, 64), (64, 64)], id="second-failed"),
+        pytest.param(
+            [_row(1, _LOST, to_step=80.0, reached_step=90.0)], [(0, 80)], id="kept-was-damaged"
+        ),
+    ],
+)
+def test_who_of_those_not_heard_to_the_end_did_the_steps(
+    rows: list[AttemptRow], steps: list[tuple[float, float]]
+) -> None:
+    views = attempt_views([*rows, _row(9, None, from_step=64.0)], lambda row: row)
+    assert [(view.from_step, view.to_step) for view in views[:-1]] == steps
+
+
+def test_a_running_start_is_shown_as_its_node_told_last(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node, job = _begun(cluster)
+        costs = {"wait_s": 0.5, "start_s": 2.0, "load_s": 0.25}
+        node.run(job, 1, loaded_step=0, step=3, saved_step=0, ran_s=0.1, **costs)
+        cluster.until(lambda: _first(cluster, job).trained_s)
+        node.run(job, 1, loaded_step=0, step=150, saved_step=0, ran_s=5.0, save_s=0.1, **costs)
+        node.say()
+        stint = _first(cluster, job)
+        assert (stint.from_step, stint.to_step) == (0, 150)
+        assert (stint.wait_s, stint.start_s, stint.load_s, stint.save_s) == (0.5, 2.0, 0.25, 0.1)
+        assert cluster.job(job).overhead_s == 2.75
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_start_that_completes_though_told_to_stop_was_not_preempted(
+    tmp_path: Path, done: bool
+) -> None:
+    with engine_nodes(tmp_path, 1.0) as cluster:
+        node, job = _begun(cluster)
+        cluster.node("two").register()
+        node.run(job, 1, loaded_step=0, step=3, saved_step=3, ran_s=0.1, start_s=1.0)
+        cluster.until(lambda: _first(cluster, job).trained_s)
+        cluster.service.drain(ADMIN, "one")
+        cluster.silence(node)
+        cluster.until(lambda: job not in {a.job for a in node.say().wanted})
+        steps = {"loaded_step": 0, "step": 999_999 if done else 3, "saved_step": 3}
+        node.end(job, 1, exit_code=0, completed=done, start_s=1.0, stop_s=4.9, **steps)
+        node.say()
+        cluster.until(lambda: _first(cluster, job).ended_s)
+        view, first = cluster.job(job), _first(cluster, job)
+        assert (view.preemptions, first.stop_s) == ((0, -1.0) if done else (1, 4.9))
+        assert view.overhead_s == (1.0 if done else 5.9)
+
+
+def test_of_a_job_whose_node_was_taken_over_nothing_false_is_said(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 1.0) as cluster:
+        node = cluster.node("one")
+        job = cluster.submit(grace_s=300.0)
+        node.register()
+        cluster.until(lambda: node.jobs == {job})
+        node.run(job, 1, loaded_step=0, step=380, saved_step=300, ran_s=100.0)
+        cluster.until(lambda: cluster.job(job).steps == 380)
+        cluster.silence(node)
+        other = PlayedNode(cluster, "one", "another.1", 1)
+
+        def taken_over() -> bool:
+            try:
+                other.register()
+            except ConfigError:
+                return False
+            return True
+
+        cluster.until(taken_over)
+        cluster.nodes.append(other)
+        cluster.until(lambda: cluster.job(job).state == "preempted")
+        view, facts = cluster.job(job), " ".join(cluster.service.explain(ADMIN, job).facts)
+        assert (view.node, view.devices) == ("", ())
+        assert "cannot go on: another agent has taken over the name 'one'" in facts
+        assert "may still run there for up to" in facts
+        for false in ("not taken it up", "has not begun to train", "joined", "last decision"):
+            assert false not in facts
+
+
+@pytest.mark.parametrize("told", ["2 0", "300 250"])
+def test_a_job_whose_first_word_is_late_began_at_nothing(tmp_path: Path, told: str) -> None:
+    step, saved = map(int, told.split())
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node = cluster.node("one")
+        job = cluster.submit(unmanaged=True)
+        node.register()
+        cluster.until(lambda: node.jobs == {job})
+        node.run(job, 1, loaded_step=step, step=step, saved_step=saved, ran_s=1.0)
+        cluster.until(lambda: cluster.job(job).steps == step)
+        node.run(job, 1, loaded_step=step, step=400, saved_step=300, ran_s=9.0)
+        node.end(job, 1, exit_code=1, reason="x", loaded_step=step, step=400, saved_step=300)
+        cluster.until(lambda: _first(cluster, job).ended_s)
+        assert _first(cluster, job).from_step == 0
+        cluster.until(lambda: (job, 2) in node.held)
+        node.run(job, 2, loaded_step=320, step=320, saved_step=300, ran_s=1.0)
+        cluster.until(lambda: cluster.job(job).steps == 320)
+        first, second = cluster.service.stints(ADMIN, job)
+        assert (first.from_step, first.to_step, first.reached_step) == (0, 300, 400)
+        assert (second.from_step, second.lost_steps) == (300, 100)

@@ -21,6 +21,7 @@ from fairlead.cluster.store.database import readable, reader
 from fairlead.cluster.store.job_views import (
     attempt_views,
     cannot_start,
+    heard_so_far,
     job_view,
     story,
 )
@@ -65,8 +66,16 @@ class Committed:
 
     def stints(self, caller: Caller, job: int) -> list[AttemptView]:
         """Its starts, oldest first."""
-        self._row(caller, job)
-        return attempt_views(self._reading().stints(job), lambda row: row.to_step)
+        unmanaged = self._row(caller, job).spec.unmanaged
+
+        def as_now(row: AttemptRow) -> AttemptRow:
+            held = self._held(row) if row.ended_s is None else None
+            if held is None:
+                return row
+            told = held.step if held.loaded_step >= 0 else row.from_step
+            return heard_so_far(row, held, float(told), unmanaged=unmanaged)
+
+        return attempt_views(self._reading().stints(job), as_now)
 
     def explain(self, caller: Caller, job: int, silent_s: float) -> Explanation:
         """Its story without a forecast. silent_s: for so long the driver has not answered."""
@@ -132,6 +141,7 @@ class Committed:
             rates={},
             measured_rate=row.measured_rate,
             measured_on=row.measured_on,
+            held=held,
         )
 
     def _held(self, stint: AttemptRow) -> AttemptStatus | None:

@@ -2,11 +2,14 @@
 
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.restored import FROM_BACKUP, LOSS_ACCEPTED
 from fairlead.cluster.server.step_accounting import StepAccounting
+from fairlead.cluster.store.job_views import overhead_s
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 MOST_TIME = 0.035  # of its time that an attempt spends saving at most: CheckFreq's bound
@@ -125,17 +128,18 @@ class AttemptOrders:
         stint, row, leader = attempt.stint, attempt.row, attempt.leader
         stint.ended_s, stint.to_step = now, step
         if attempt.ordered:
-            stint.reached_step = max(attempt.done(), step)
+            stint.reached_step = max(attempt.done(), step, attempt.failed_at)
         if not attempt.ordered:
             stint.from_step = step
         stint.end, stint.why = end
         if leader is not None and not attempt.cut_short:
             stint.wait_s, stint.start_s, stint.load_s = leader.wait_s, leader.start_s, leader.load_s
-            stint.save_s, stint.stop_s = leader.save_s, leader.stop_s
-            parts = (leader.start_s, leader.load_s, leader.stop_s)
-            overhead_s = sum(max(part, 0.0) for part in parts)
-            row.overhead_s += overhead_s + max(leader.wait_s, 0.0)
-            self._steps.lose_time(attempt, overhead_s)
+            stint.save_s = leader.save_s
+            if not attempt.completed():  # else it did what it would have done without that order
+                stint.stop_s = leader.stop_s
+            cost_s = overhead_s(replace(leader, stop_s=stint.stop_s))
+            row.overhead_s += cost_s
+            self._steps.lose_time(attempt, cost_s - max(leader.wait_s, 0.0))
         if attempt.ordered:
             row.run_s += now - stint.since_s
             row.preemptions += attempt.is_preempted

@@ -212,8 +212,8 @@ class Attempt:
 
     @property
     def is_preempted(self) -> bool:
-        """Whether a round's decision told it to stop."""
-        return bool(self.stopping) and self.stop_end in PREEMPTIONS
+        """Whether a round's decision told it to stop before its job was done."""
+        return bool(self.stopping) and self.stop_end in PREEMPTIONS and not self.completed()
 
     def stop(self, end: AttemptEnd, reason: str = "") -> None:
         """Note that it was told to stop. reason: for people; "" = what ``end`` says."""
@@ -233,6 +233,12 @@ class Attempt:
         return (
             leader.reason or "it exited with 0 before its last step, without saying that it is done"
         )
+
+    @property
+    def failed_at(self) -> float:
+        """The step at which it failed, as its process says; -1 = it did not, or that is not known."""
+        found = self.culprit()[1] if self.failure() else None
+        return -1.0 if found is None else min(float(found.step), self.row.total_steps)
 
     @property
     def failed(self) -> list[str]:

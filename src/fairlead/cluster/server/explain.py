@@ -22,6 +22,7 @@ from fairlead.cluster.server.silence import silence
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
 from fairlead.cluster.store.job_views import cannot_start
 from fairlead.model.duration_text import duration
+from fairlead.model.job import JobId
 
 WORTH_SAYING = 0.1  # relative difference of a stated rate from the measured one
 STUCK_S = 30.0  # without a step, and
@@ -120,7 +121,9 @@ def _facts(reader: Reader, job: JobView, stints: Sequence[AttemptView]) -> Itera
         yield f"It waits: there is {job.reason or 'no room for it'}."
         return
     start = source.state.registry.newest(job.id)
-    if start is not None and not start.stopping:
+    if start is not None and start.lost:
+        yield from _lost(source, start)
+    elif start is not None and not start.stopping:
         yield from _placed(reader, job, start)
     else:
         yield from _waiting(reader, job, start)
@@ -189,6 +192,20 @@ def _placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
         held = source.state.fleet.held(name, start.key)
         if held is not None and held.directory_problem:
             yield f"Node {name} says: {held.directory_problem}."
+
+
+def _lost(source: ExplanationSource, start: Attempt) -> Iterator[str]:
+    """It cannot go on, though some of it may still run."""
+    place = f"{len(start.stint.devices)} x {start.stint.accelerator} of {start.stint.node}"
+    yield f"Its start {start.stint.epoch} on {place} cannot go on: {start.row.reason}."
+    now = source.state.fleet.monotonic()
+    for name in start.nodes:
+        node = source.state.fleet.nodes.get(name)
+        if name in start.gone or node is None:
+            continue
+        state = condition(node, now)
+        yield f"Node {name} is {state.state}{': ' * bool(state.reason)}{state.reason}."
+    yield "It is started anew once nothing of that start can run any more."
 
 
 def _standstill(source: ExplanationSource, start: Attempt) -> str:
@@ -453,12 +470,22 @@ def _share(source: ExplanationSource, job: JobView) -> str:
     if standing.at(job.id) is None and job.state in ("running", "finishing"):
         return ""  # it has been decided on before the server was started
     if standing.at(job.id) is None:
-        return "It joined after the last decision, and takes part in the next."
+        return _undecided(source, job)
     if standing.answered(job.id):
         return f"Policy {source.state.policy} gives it no share of the time now."
     if not standing.allocated.any():
         return ""  # a policy without shares, or one that has not answered yet
     return "It joined after the last solve, and is part of the next."
+
+
+def _undecided(source: ExplanationSource, job: JobView) -> str:
+    """On a job that the last decision was not about."""
+    core = source.state.scheduler
+    if core is not None and JobId(job.id) in core.paused_jobs:
+        return ""  # it is left out on purpose; why has been said
+    if job.starts:
+        return "It took no part in the last decision, and takes part in the next."
+    return "It joined after the last decision, and takes part in the next."
 
 
 def _pair(reader: Reader, job: JobView) -> str:

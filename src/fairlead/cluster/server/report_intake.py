@@ -164,7 +164,8 @@ class ReportIntake:
 
     def _told(self, attempt: Attempt, held: AttemptStatus) -> None:
         """A job without the iterator says how far it is: from its first word on its steps count, not its
-        time; what an earlier attempt did beyond that is lost."""
+        time. It went on from what was kept, unless it has done less by then: whoever reads it once a second
+        has missed the first steps. What an earlier attempt did beyond that is lost."""
         row, stint = attempt.row, attempt.stint
         if held.saved_step >= 0:
             row.tells_saved = True
@@ -173,10 +174,13 @@ class ReportIntake:
         attempt.told = row.tells_steps = True
         if row.started_s is None:
             row.started_s = self._state.now_s()
-        step = float(held.loaded_step)
-        if row.reached_step > step:
-            self._steps.lose_steps(attempt, row.reached_step - step)
-        stint.from_step = row.reached_step = step
+        kept = attempt.from_step
+        if row.starts > 1:  # of the one before, more may have been kept than was heard
+            kept = max(kept, float(held.saved_step))
+        begun = min(float(held.loaded_step), kept)
+        if row.reached_step > begun:
+            self._steps.lose_steps(attempt, row.reached_step - begun)
+        stint.from_step = row.reached_step = begun
         row.saved_step = min(row.saved_step, held.loaded_step)
         self._steps.correct(row, float(held.step))
         self._state.registry.dirty_stints[attempt.key] = stint

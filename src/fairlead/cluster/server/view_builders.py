@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
+from msgspec.structs import replace
 
 import fairlead
 from fairlead.cluster.front.tenants_shown import tenants_for
@@ -17,9 +18,10 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     TenantView,
 )
+from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.protocol.node_states import condition
 from fairlead.cluster.server.admission import Admission
-from fairlead.cluster.server.attempts import Attempt, measured_rate
+from fairlead.cluster.server.attempts import Attempt, as_known, measured_rate
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.live_node import LiveNode
@@ -33,6 +35,7 @@ from fairlead.cluster.store.failures import waiting
 from fairlead.cluster.store.job_views import (
     attempt_views,
     cannot_start,
+    heard_so_far,
     job_view,
 )
 from fairlead.cluster.store.rows import (
@@ -70,12 +73,12 @@ class ViewBuilder:
         cluster = self._state
         row = cluster.registry.jobs.get(row.id, row)
         start = cluster.registry.newest(row.id)
-        running = start if start is not None and not start.stopping else None
+        ends = start is None or start.stopping or start.lost
+        running = None if ends else start
         steps = row.steps
-        if running is not None and running.leader is not None and row.open:
-            latest = cluster.fleet.held(running.first_node, running.key)
-            if latest is not None and latest.loaded_step >= 0:
-                steps = float(min(latest.step, row.total_steps))
+        latest = None if running is None else self._latest(running)
+        if latest is not None and row.open and latest.loaded_step >= 0:
+            steps = float(min(latest.step, row.total_steps))
         state, ended_s, reason = self._standing(row)
         silent = bool(self._silence(row))  # its rate of now is not known then
         return job_view(
@@ -89,6 +92,7 @@ class ViewBuilder:
             rates=self._admission.rates(row),
             measured_rate=None if silent else self._measured(row, running),
             measured_on=self._measured_on(row, running),
+            held=latest,
         )
 
     def standing(self, row: JobRow) -> JobState:
@@ -148,13 +152,27 @@ class ViewBuilder:
 
     def stints(self, rows: Iterable[AttemptRow]) -> list[AttemptView]:
         """Starts of a job, in this order."""
-        return attempt_views(rows, self._reached)
+        return attempt_views(rows, self._as_now)
 
-    def _reached(self, row: AttemptRow) -> float:
-        """Where a start has come to, if it goes on."""
-        starts = self._state.registry.live.get(row.job, ())
-        mine = [start for start in list(starts) if start.stint.epoch == row.epoch]
-        return mine[0].done() if mine else row.to_step
+    def _as_now(self, row: AttemptRow) -> AttemptRow:
+        """The record of a start, with what its node said last if it goes on."""
+        attempts = list(self._state.registry.live.get(row.job, ()))
+        attempt = next((one for one in attempts if one.stint.epoch == row.epoch), None)
+        if attempt is None or row.ended_s is not None:
+            return row
+        held = self._latest(attempt)
+        if held is None:
+            return replace(row, to_step=attempt.done())
+        told = held.loaded_step >= 0
+        done = min(float(held.step), attempt.row.total_steps) if told else attempt.done()
+        return heard_so_far(row, held, done, unmanaged=attempt.row.spec.unmanaged)
+
+    def _latest(self, attempt: Attempt) -> AttemptStatus | None:
+        """What the first node of an attempt said last; that of its progress may not be taken over yet."""
+        held, before = self._state.fleet.held(attempt.first_node, attempt.key), attempt.leader
+        if held is None or before is None:
+            return held or before
+        return as_known(held, before)
 
     def status(self, caller: Caller, tally: Tally) -> StatusView:
         """The cluster in one screen."""

@@ -188,7 +188,8 @@ def judge_job(
     avoid = tuple(sorted({record.node for record in records if record.node}))
     if last.blames_node:
         return FailureDecision(False, last.reason, 0.0, avoid, len(counted))
-    if hopeless := _hopeless(counted, nodes, runs_elsewhere):
+    hopeless = _not_startable(counted, nodes, runs_elsewhere) or _same_exception(records)
+    if hopeless:
         return FailureDecision(True, f"{hopeless}: {last.reason}", failures=len(counted))
     code = last.exit_code
     if last.kind in ("exit", "signal", "exception", "not_started") and code is not None:
@@ -213,24 +214,36 @@ def _by_code(code: int, where: str, reason: str) -> str:
     return said if reason == f"exit code {code}" else f"{said}: {reason}"
 
 
-def _hopeless(counted: Sequence[FailureRecord], nodes: int, runs_elsewhere: bool) -> str:
-    """Why it will fail however often it is tried, "" = it may not."""
-    if len(counted) < 2:
+def _not_startable(counted: Sequence[FailureRecord], nodes: int, runs_elsewhere: bool) -> str:
+    """Why its command cannot be started however often it is tried, "" = it may be."""
+    last = counted[-1]
+    if last.kind != "not_started" or runs_elsewhere:
         return ""
-    last, before = counted[-1], counted[-2]
-    if last.kind == "not_started":
-        alike = [r for r in counted if r.kind == "not_started" and r.place == last.place]
-        where = {record.node for record in alike}
-        if len(alike) > 1 and len(where) >= min(2, nodes) and not runs_elsewhere:
-            on = f"on {len(where)} nodes" if len(where) > 1 else f"{times(len(alike))}"
-            return f"it cannot be started, tried {on}"
+    alike = [r for r in counted if r.kind == "not_started" and r.place == last.place]
+    where = {record.node for record in alike}
+    if len(alike) < 2 or len(where) < min(2, nodes):
+        return ""
+    on = f"on {len(where)} nodes" if len(where) > 1 else f"{times(len(alike))}"
+    return f"it cannot be started, tried {on}"
+
+
+def _same_exception(records: Sequence[FailureRecord]) -> str:
+    """Why its program will fail however often it is tried, "" = it may not. Two that failed at the same step
+    have got no further in between, however long they ran."""
+    last = records[-1]
+    before = next((r for r in reversed(records[:-1]) if not r.blames_node), None)
     if last.kind != "exception" or not last.place or last.passing or last.of_node:
         return ""
-    if (before.kind, before.place, before.step) != (last.kind, last.place, last.step):
+    if before is None or (before.kind, before.place) != (last.kind, last.place):
         return ""
-    if last.step < 0 and max(last.ran_s, before.ran_s) > SHORT_S:
+    known = before.step >= 0 and last.step >= 0
+    if known and before.step != last.step:
         return ""
-    at = f" at step {last.step}" if last.step >= 0 else ""
+    short = max(last.ran_s, before.ran_s) <= SHORT_S
+    if not known and not (short and not last.progressed):
+        return ""
+    step = max(last.step, before.step)
+    at = f" at step {step}" if step >= 0 else ""
     return f"the same exception{at} twice in a row"
 
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     FailureView,
     JobState,
     JobView,
 )
-from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.protocol.attempt_end import LOST
+from fairlead.cluster.protocol.messages import AttemptStatus, Failure
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 
@@ -24,8 +27,10 @@ def job_view(
     rates: dict[str, float],
     measured_rate: float | None,
     measured_on: str,
+    held: AttemptStatus | None = None,
 ) -> JobView:
-    """A job. stint: its start that runs; now_s: the cluster's time; rates: believed, by accelerator type."""
+    """A job. stint: its start that runs; now_s: the cluster's time; rates: believed, by accelerator type;
+    held: what the first node of that start said last."""
     run_s = row.run_s + (0.0 if stint is None or not stint.ordered else now_s - stint.since_s)
     in_all_s = (now_s if ended_s is None else ended_s) - row.submitted_s
     return JobView(
@@ -53,7 +58,7 @@ def job_view(
         run_s=run_s,
         queued_s=max(in_all_s - run_s, 0.0),
         lost_steps=row.lost_steps,
-        overhead_s=row.overhead_s,
+        overhead_s=row.overhead_s + (0.0 if held is None else overhead_s(held)),
         rates=rates,
         measured_rate=measured_rate,
         slo_s=row.spec.slo_s,
@@ -72,16 +77,68 @@ def cannot_start(obstacles: Mapping[str, str]) -> str:
     return "; ".join(f"node {node} cannot start it: {why}" for node, why in obstacles.items())
 
 
+def overhead_s(held: AttemptStatus) -> float:
+    """Seconds for which a start had devices, or waited for them, and did not train."""
+    return sum(max(part, 0.0) for part in (held.wait_s, held.start_s, held.load_s, held.stop_s))
+
+
+def heard_so_far(
+    row: AttemptRow, held: AttemptStatus, to_step: float, *, unmanaged: bool
+) -> AttemptRow:
+    """A copy of the record of a start that has not ended, with what its first node said last. to_step: where
+    it has come to."""
+    from_step = row.from_step
+    if held.loaded_step >= 0:
+        loaded = float(held.loaded_step)
+        from_step = min(loaded, from_step) if unmanaged else loaded
+    return replace(
+        row,
+        from_step=from_step,
+        to_step=max(to_step, from_step),
+        wait_s=held.wait_s,
+        start_s=held.start_s,
+        load_s=held.load_s,
+        save_s=held.save_s,
+        stop_s=held.stop_s,
+    )
+
+
 def attempt_views(
-    rows: Iterable[AttemptRow], to_step: Callable[[AttemptRow], float]
+    rows: Iterable[AttemptRow], as_now: Callable[[AttemptRow], AttemptRow]
 ) -> list[AttemptView]:
-    """The starts of a job that were ordered of their nodes: of others no process ever ran. to_step: where
-    one has come to."""
-    return [attempt_view(row, to_step(row)) for row in rows if row.ordered]
+    """All starts of a job that were ordered of their nodes, oldest first: of others no process ever ran.
+    as_now: the record of one with what is known of it by now."""
+    return _settled([attempt_view(as_now(row)) for row in rows if row.ordered])
 
 
-def attempt_view(row: AttemptRow, to_step: float) -> AttemptView:
-    """One start of a job. to_step: where it has come to."""
+def _settled(views: list[AttemptView]) -> list[AttemptView]:
+    """All that a start has kept is known when the next one says what it goes on from: processes may save
+    after the last word that was heard of them."""
+    goes_on: float | None = None
+    for position in range(len(views) - 1, -1, -1):
+        view = views[position]
+        if goes_on is not None and goes_on > view.to_step:
+            idle = _did_nothing(view, views[position - 1] if position else None)
+            view = views[position] = replace(
+                view,
+                from_step=goes_on if idle else view.from_step,
+                to_step=goes_on,
+                reached_step=max(view.reached_step, goes_on),
+            )
+        goes_on = view.from_step
+    return views
+
+
+def _did_nothing(view: AttemptView, before: AttemptView | None) -> bool:
+    """Has a start that has ended done no steps? One that was lost may have; more likely it was the one before
+    it, if that has trained and was lost too."""
+    if before is None or view.trained_s is not None or view.reached_step > view.from_step:
+        return False
+    return view.end not in LOST or (before.trained_s is not None and before.end in LOST)
+
+
+def attempt_view(row: AttemptRow) -> AttemptView:
+    """One start of a job."""
     return AttemptView(
         job=row.job,
         epoch=row.epoch,
@@ -91,9 +148,9 @@ def attempt_view(row: AttemptRow, to_step: float) -> AttemptView:
         began_s=row.since_s,
         ended_s=row.ended_s,
         from_step=row.from_step,
-        to_step=to_step,
-        why=row.why,
+        to_step=row.to_step,
         end=row.end,
+        why=row.why,
         wait_s=row.wait_s,
         start_s=row.start_s,
         load_s=row.load_s,
