@@ -51,7 +51,7 @@ class State:
         self.standing = DecidedShares()
         self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
         self.policy = "las"
-        self.scheduler = SimpleNamespace(paused_jobs=set[int]())
+        self.scheduler = SimpleNamespace(data=SimpleNamespace(paused_jobs=set[int]()))
         self.admission = SimpleNamespace(outside=lambda _: False)
         self.solves = SimpleNamespace(state="ok", began_s=None)
         self.round = SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
@@ -437,5 +437,5 @@ def test_a_job_left_out_of_decisions_on_purpose_has_not_just_joined() -> None:
     state = State()
     state.job(MINE)
     assert "It took no part in the last decision" in state.told(starts=1)
-    state.scheduler.paused_jobs.add(MINE)
+    state.scheduler.data.paused_jobs.add(MINE)
     assert "decision" not in state.told(starts=1)

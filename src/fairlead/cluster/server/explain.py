@@ -481,7 +481,7 @@ def _share(source: ExplanationSource, job: JobView) -> str:
 def _undecided(source: ExplanationSource, job: JobView) -> str:
     """On a job that the last decision was not about."""
     core = source.state.scheduler
-    if core is not None and JobId(job.id) in core.paused_jobs:
+    if core is not None and JobId(job.id) in core.data.paused_jobs:
         return ""  # it is left out on purpose; why has been said
     if job.starts:
         return "It took no part in the last decision, and takes part in the next."
