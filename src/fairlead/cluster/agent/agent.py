@@ -44,6 +44,7 @@ from fairlead.cluster.agent.server_client import (
     TooLargeError,
 )
 from fairlead.cluster.agent.spawner_link import SpawnerLink
+from fairlead.cluster.agent.spawner_watch import SpawnerWatch
 from fairlead.cluster.agent.untrusted_files import (
     make_folder,
     read_regular,
@@ -64,6 +65,7 @@ from fairlead.errors import ConfigError, FairleadError
 _LOGS_S = 0.5  # between looks at the output of ranks
 _TELL_S = 2.0  # for the server to take output; files may grow meanwhile
 _TICK_S = 0.1  # between looks at the leases
+_PULSE_S = 1.0  # between looks whether the spawner answers
 _PROGRESS_S = 1.0  # between looks at what jobs without the iterator say of their progress
 _EXTRA_S = 15.0  # beyond the grace of jobs, for the spawner to bury them
 _GAP_S = 0.003  # between reports: what changes meanwhile is told in one
@@ -103,6 +105,7 @@ class Agent:
         self._record: AgentFiles | None = None  # of this run, on this machine
         self._logs = Logs(options.state)
         self._node = NodeController(self._spawner, self._logs, self._wake, self.ask)
+        self._spawner_watch = SpawnerWatch(self._spawner, options.state, self._wake)
         self._ranks = RankServer(options.state, self._node)
         self._health = HealthChecks(
             options.health,
@@ -180,6 +183,7 @@ class Agent:
                     self._watch(),
                     self._tell_logs(),
                     self._watch_leases(),
+                    self._watch_spawner(),
                     self._watch_progress(),
                     self._touch_record(),
                     self._health.run(self._wake),
@@ -300,7 +304,8 @@ class Agent:
         self._urgent.clear()
         waiting, self._waiting = self._waiting, []
         self._seq += 1
-        health = self._health.report or HealthReport()
+        health, own = self._health.report or HealthReport(), self._spawner_watch.problem
+        problems = [*filter(None, [own]), *health.problems]
         asked = time.monotonic()
         try:
             orders = await self._client.report(
@@ -310,9 +315,9 @@ class Agent:
                     seq=self._seq,
                     holds=self._node.holds(),
                     orders_seq=self._node.orders_seq,
-                    problems=tuple(map(one_line, health.problems[:_TOLD])),
+                    problems=tuple(map(one_line, problems[:_TOLD])),
                     dead=health.dead,
-                    health_known=self._health.report is not None,
+                    health_known=bool(own) or self._health.report is not None,
                     checked=self._check.number,
                     check_problem=one_line(self._check.problem),
                     leaving=self._leaving,
@@ -362,6 +367,11 @@ class Agent:
             self._node.expire()
             self._node.watch_stalls()
             await asyncio.sleep(_TICK_S)
+
+    async def _watch_spawner(self) -> None:
+        while True:
+            await self._spawner_watch.look()
+            await asyncio.sleep(_PULSE_S)
 
     async def _try_start(self, check: StartCheck) -> None:
         """Make a test start, and report what came of it."""

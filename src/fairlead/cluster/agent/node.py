@@ -52,6 +52,7 @@ from fairlead.cluster.agent.spawner_messages import (
     FromSpawner,
     Gone,
     Inspected,
+    Pong,
     Prepare,
     Ready,
     Started,
@@ -388,8 +389,9 @@ class NodeController:
     # --- the spawner -----------------------------------------------------------------------------
     async def hear_spawner(self, message: FromSpawner) -> None:
         """What has become of a start."""
-        if isinstance(message, Ready):
-            self._bury_orphaned()
+        if isinstance(message, Ready | Pong):
+            if isinstance(message, Ready):
+                self._bury_orphaned()
             return
         start = self._starts.get((message.job, message.epoch))
         if start is None or start.ended:

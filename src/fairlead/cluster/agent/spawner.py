@@ -41,6 +41,8 @@ from fairlead.cluster.agent.spawner_messages import (
     Inspect,
     Inspected,
     Launch,
+    Ping,
+    Pong,
     Prepare,
     Ready,
     SpawnerFrames,
@@ -58,7 +60,7 @@ from fairlead.cluster.agent.survivors import (
     remove_record,
 )
 from fairlead.cluster.agent.untrusted_files import open_to_append
-from fairlead.cluster.agent.warden import AttemptEnded, WardenLink
+from fairlead.cluster.agent.warden import EXPIRED_S, AttemptEnded, WardenLink
 from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
 
 _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
@@ -66,6 +68,7 @@ _LOOK_S = 1.0  # before and between looks at who they are
 _NAMED = 3  # of them, in a reason
 _FULL_S = 1.0  # between tries when the disk is full
 _LATE_S = 0.3  # behind the end of a lease: that is the agent's business first
+_WARDEN_S = EXPIRED_S - 0.1  # behind it the warden may have ended the start
 _STRAYS_S = 0.005  # between looks for what a start has left behind
 _HOPELESS_S = 10.0  # a process that does not die of SIGKILL is inside the kernel
 
@@ -113,7 +116,9 @@ class Spawner:
         if (peer := self._prepared.start_named()) is not None and self._prepared.named is not None:
             self._listen_to(self._prepared.named, peer)
         while not self._leaving or self._starts:
-            for key, _ in self._selector.select(self._patience()):
+            events = self._selector.select(self._patience())
+            self._expire_overdue()
+            for key, _ in events:
                 key.data()
             self._reap()
             self._clear()
@@ -198,6 +203,8 @@ class Spawner:
                     self._prepare(modules)
                 case Inspect() as inspect:
                     self._inspect(inspect)
+                case Ping():
+                    self._tell(Pong())
                 case Until() as until:
                     if (start := self._starts.get((until.job, until.epoch))) is not None:
                         start.until_s = until.until_s
@@ -256,6 +263,14 @@ class Spawner:
             if start.kill_s is not None and start.kill_s <= now and start.leaders:
                 start.signal(signal.SIGKILL)
                 start.kill_s = now + 1.0  # once more: a group may have grown meanwhile
+
+    def _expire_overdue(self) -> None:
+        """Before the agent is heard: where this process stood still, the warden has ended what had no lease
+        as far as the two knew, whatever the agent has said since."""
+        now = time.monotonic()
+        for start in list(self._starts.values()):
+            if start.until_s is not None and start.until_s + _WARDEN_S <= now:
+                self._expire(start, start.until_s, now)
 
     def _expire(self, start: SpawnedAttempt, until_s: float, now: float) -> None:
         """The lease is over, and the agent, which should have seen to that, does not stir. The grace counts

@@ -14,6 +14,8 @@ from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.spawner_messages import (
     FromSpawner,
+    Ping,
+    Pong,
     Ready,
     SpawnerFrames,
     ToSpawner,
@@ -21,6 +23,8 @@ from fairlead.cluster.agent.spawner_messages import (
 )
 
 _AGAIN_S = 0.1  # before another is started
+_GAP_S = 2.0  # counted between two looks, at most: in a longer one this process stood still itself
+STANDS_STILL_S = 5.0  # without an answer
 
 
 class SpawnerLink:
@@ -37,6 +41,10 @@ class SpawnerLink:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._frames = SpawnerFrames()
+        self._ready = False  # before it is, it may have to wait for others
+        self._asked = False  # for a sign of life, and not answered yet
+        self._looked = 0.0  # monotonic time
+        self.silent_s = 0.0  # that it has not answered for
 
     @property
     def pid(self) -> int:
@@ -58,7 +66,8 @@ class SpawnerLink:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._frames = SpawnerFrames()
+        self._frames, self._ready = SpawnerFrames(), False
+        self._heard()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
     def send(self, message: ToSpawner) -> bool:
@@ -68,6 +77,23 @@ class SpawnerLink:
             return False
         self._writer.write(framed(message))
         return True
+
+    def ask_for_life(self, now: float) -> float:
+        """To be called every second. Returns the seconds for which there has been no answer."""
+        gap_s, self._looked = now - self._looked, now
+        if self._asked:
+            self.silent_s += min(gap_s, _GAP_S)
+        elif self._ready:
+            self._asked = self.send(Ping())
+        return self.silent_s
+
+    def kill(self) -> None:
+        """End a spawner that stands still; ``listen`` starts another."""
+        if self._process is not None:
+            self._process.kill()
+
+    def _heard(self) -> None:
+        self._asked, self.silent_s = False, 0.0
 
     async def listen(
         self, hear: Callable[[FromSpawner], Awaitable[None]], lost: Callable[[], Awaitable[None]]
@@ -98,13 +124,17 @@ class SpawnerLink:
                     data = await self._reader.read(1 << 16)
             if not data:
                 return []
-            messages = [
-                msgspec.msgpack.decode(m, type=FromSpawner) for m in self._frames.feed(data)
-            ]
+            self._heard()
+            found = [msgspec.msgpack.decode(m, type=FromSpawner) for m in self._frames.feed(data)]
+            self._ready |= any(isinstance(message, Ready) for message in found)
+            messages = [message for message in found if not isinstance(message, Pong)]
         return messages
 
     async def close(self) -> None:
-        """Close the socket and wait for the process."""
+        """Close the socket and wait for the process. One that stands still is killed: its warden, or the next
+        spawner, ends its ranks."""
+        if self.silent_s > STANDS_STILL_S:
+            self.kill()
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(OSError):

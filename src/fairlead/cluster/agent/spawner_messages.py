@@ -70,6 +70,14 @@ class Inspect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     epoch: int
 
 
+class Ping(msgspec.Struct, frozen=True, tag=True):
+    """Answer with ``Pong``."""
+
+
+class Pong(msgspec.Struct, frozen=True, tag=True):
+    """The spawner lives, and has heard all that was said before."""
+
+
 class Inspected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """They were told to."""
 
@@ -131,8 +139,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     cleared: tuple[str, ...] = ()  # incarnations of agents of this node of which nothing lives
 
 
-ToSpawner: TypeAlias = Launch | EndAttempt | Until | Inspect | Prepare
-FromSpawner: TypeAlias = Inspected | Started | Waits | Failed | Exited | Gone | Ready
+ToSpawner: TypeAlias = Launch | EndAttempt | Until | Inspect | Prepare | Ping
+FromSpawner: TypeAlias = Inspected | Started | Waits | Failed | Exited | Gone | Ready | Pong
 
 encode = msgspec.msgpack.encode
 

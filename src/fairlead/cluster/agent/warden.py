@@ -32,9 +32,7 @@ from fairlead.cluster.agent.survivors import (
     read_records,
 )
 
-_EXPIRED_S = (
-    0.6  # behind the end of a lease: first that is the agent's business, then the spawner's
-)
+EXPIRED_S = 0.6  # behind the end of a lease: first that is the agent's business, then the spawner's
 _LATE_S = 0.3  # behind the time at which the spawner was to kill
 _KILL_AGAIN_S = 1.0  # a start may have grown meanwhile
 _POLL_S = 0.05
@@ -70,7 +68,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         """When the spawner stands still, if it has done nothing more about the start; None = never."""
         if self.kill_s is not None:
             return self.kill_s + _LATE_S
-        return None if self.until_s is None else self.until_s + _EXPIRED_S
+        return None if self.until_s is None else self.until_s + EXPIRED_S
 
     def expired(self, until_s: float) -> "Watched":
         """As it is once it has had its SIGTERM for the end of its lease."""

@@ -16,6 +16,7 @@ from fairlead.cluster.chaos.workload import GRACE_S
 _NODES = tuple(NODES)
 _SHORT = (0.0, 1.0)
 _LEASE = (LEASE_S * 0.3, LEASE_S * 2.5)  # some outlast the lease, some the node
+_LONG = (LEASE_S * 0.3, LEASE_S * 6)
 _PART = (0.0, LEASE_S)
 _LOST = (
     LEASE_S * 1.5 + GRACE_S,
@@ -46,6 +47,11 @@ def _lasting(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Fault
     return Fault(name, about, targets or _NODES, _LEASE, hurt, leases=True)
 
 
+def _long(name: str, about: str, hurt: faults.DoHurt) -> Fault:
+    """A node; something that may last until the node has put it right itself."""
+    return Fault(name, about, _NODES, _LONG, hurt, leases=True)
+
+
 def _brief(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Fault:
     """Something that lasts a lease at most; a node unless a target is named."""
     return Fault(name, about, targets or _NODES, _PART, hurt)
@@ -71,6 +77,7 @@ _ALL = (
     _lasting("freeze-front", "what renews leases, SIGSTOP", faults.freeze_front, "server"),
     _once("kill-front", "what renews leases", faults.kill_front, "server"),
     _lasting("freeze-agent", "SIGSTOP, longer than a lease", faults.freeze_agent),
+    _long("freeze-spawner", "what owns the ranks, SIGSTOP", faults.freeze_spawner),
     _lasting("freeze-node", "agent and jobs: zombies", faults.freeze_node),
     _lasting("freeze-rank", "SIGSTOP, longer than a lease", faults.freeze_rank),
     Fault("freeze-solver", "", ("solver",), (0.0, SOLVE_S * 2), faults.freeze_solver),

@@ -112,6 +112,14 @@ def freeze_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     return Hurt(f"agent of {node} frozen", lambda: cluster.signal([pid], signal.SIGCONT))
 
 
+def freeze_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
+    """What owns the ranks stands still, and its warden hears of no lease; the agent goes on."""
+    found = cluster.part(node, "fairlead.cluster.agent.spawner")
+    cluster.signal(found, signal.SIGSTOP)
+    what = f"spawner of {node} frozen"
+    return Hurt(what, lambda: cluster.signal(found, signal.SIGCONT)) if found else None
+
+
 def freeze_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """As a virtual machine that is paused: its jobs wake up long after they were started elsewhere."""
     running = len(ranks_of(cluster, node))
