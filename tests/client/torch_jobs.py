@@ -187,6 +187,7 @@ class Job:
         self.seen: list[str] = []
         self.ends: list[int] = []
         self.loaders: list[Any] = []
+        self.why = ""  # its last start was not complete
 
     def run(self, *stops: int, style: str = "epochs") -> Ran:
         """stops: steps (from 0) during which it gets SIGTERM, one per start."""
@@ -195,7 +196,7 @@ class Job:
             state, model = self.prepare()
             if self.start(state, stop, style):
                 return Ran(self.seen, digest(*model.parameters()), self.ends, start + 1)
-        raise AssertionError("it did not come to its end")
+        raise AssertionError(f"it did not come to its end: {self.why}")
 
     def prepare(self) -> tuple[TrainingState, nn.Module]:
         model = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1))
@@ -228,11 +229,13 @@ class Job:
                 if batches.step == stop:
                     os.kill(os.getpid(), signal.SIGTERM)
             if batches.preempted:
+                self.why = f"stopped at step {batches.step}"
                 return False
             if style != "flat":
                 self.scheduler.step()
                 if not batches.replaying:
                     self.ends.append(epoch)
+        self.why = f"at step {batches.step} it is not complete"
         return batches.completed
 
     def step(self, batch: torch.Tensor) -> None:
