@@ -22,7 +22,8 @@ _PACKAGES = (
     "scheduler",
     "simulator",
 )  # have kernels
-# Are the types of arrays in records compared with the signature at each call? They are in the tests.
+# Are the types of what a kernel is given compared with its signature at each call, where records are among
+# it? They are in the tests.
 CHECK_RECORDS = bool(os.environ.get("FAIRLEAD_CHECK_RECORDS"))
 _kernels: list["_Kernel"] = []
 _lock = threading.RLock()
@@ -101,11 +102,11 @@ class _Kernel:
         self._entry = made if CHECK_RECORDS else self._unchecked(known)
 
     def _unchecked(self, known: dict[str, Any]) -> Any:
-        """The machine code itself where all arrays come in records: to look at the types of their fields
-        costs numba more than many a kernel does."""
-        from fairlead.model.jit_records import takes_records_alone
+        """The machine code itself where arrays come in records: to look at the types of their fields costs
+        numba more than many a kernel does."""
+        from fairlead.model.jit_records import takes_records
 
-        if len(self.signatures) > 1 or not takes_records_alone(self.signatures[0], known):
+        if len(self.signatures) > 1 or not takes_records(self.signatures[0], known):
             return self._compiled
         (overload,) = self._compiled.overloads.values()
         return overload.entry_point

@@ -43,11 +43,10 @@ def resolve_signature(signature: str, known: Mapping[str, Any]) -> Any:
     return _evaluate(signature, records)
 
 
-def takes_records_alone(signature: str, known: Mapping[str, Any]) -> bool:
-    """Return whether a kernel takes records and scalars, and no arrays besides."""
+def takes_records(signature: str, known: Mapping[str, Any]) -> bool:
+    """Return whether a kernel takes records, and has one signature."""
     _, _, arguments = signature.rpartition("(")
-    kinds = [one.strip() for one in arguments.rstrip(")").split(",")]
-    return all(one in _SCALARS.values() or _is_record(known.get(one)) for one in kinds)
+    return any(_is_record(known.get(one.strip())) for one in arguments.rstrip(")").split(","))
 
 
 def _is_record(one: Any) -> bool:
