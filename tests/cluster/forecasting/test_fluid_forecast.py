@@ -1,6 +1,7 @@
 """Forecasts without rounds: near the exact ones, in a fraction of their time."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,14 @@ def test_jobs_that_share_a_device_take_turns() -> None:
     assert times.tolist() == pytest.approx([20.0, 30.0], rel=1e-6)
     alone = finish_times(fluid([10.0, 20.0]), np.array([2.0]), "las_aware", 1e6)
     assert alone.tolist() == pytest.approx([10.0, 20.0], rel=1e-6)
+
+
+def test_no_type_has_more_than_its_devices() -> None:
+    """Two jobs that can run on one device alone share it, however many others there are."""
+    three = replace(fluid([10.0, 20.0, 20.0]), rate=np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0]]))
+    for share in (np.zeros((3, 2)), np.array([[0.5, 0.0], [0.5, 0.0], [0.0, 1.0]])):
+        ends = finish_times(replace(three, share=share), np.array([1.0, 8.0]), "las_aware", 1e6)
+        assert ends.tolist() == pytest.approx([20.0, 30.0, 20.0], rel=0.02)
 
 
 def test_jobs_in_order_follow_each_other() -> None:

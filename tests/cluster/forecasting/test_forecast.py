@@ -13,8 +13,8 @@ from fairlead.cluster.forecasting.forecast import (
     forecast,
 )
 from fairlead.model.cluster import Cluster
-from fairlead.model.commands import EndJobs
-from fairlead.model.events import JobsPaused
+from fairlead.model.commands import EndJobs, Solve
+from fairlead.model.events import JobsPaused, JobsSubmitted
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
 from fairlead.scheduler.journal import encode
@@ -152,6 +152,22 @@ def test_jobs_that_can_never_run_and_held_ones_do_not_end() -> None:
     (outcome,) = forecast(setup(), take_checkpoint(core.data), Question(add_jobs=[huge]))
     assert set(outcome.finish_s) == {0, 2, 3}
     assert not outcome.complete
+
+
+@pytest.mark.parametrize("cpu_s", [np.inf, 0.0])
+def test_jobs_that_are_held_for_now_end_after_their_wait(cpu_s: float) -> None:
+    core = build(setup())
+    for command in core.handle(JobsSubmitted(0.0, (Job(JobId(0), "net", 1, 100.0),))):
+        assert isinstance(command, Solve)
+    core.handle(JobsPaused(0.0, np.array([0]), True))
+    state = take_checkpoint(core.data)
+    asked = Question(cpu_s=cpu_s)
+    assert forecast(setup(), state, asked)[0].finish_s == {}
+    (free,) = forecast(setup(), state, replace(asked, held_s={0: 0.0}))
+    (held,) = forecast(setup(), state, replace(asked, held_s={0: 70.0}))
+    assert free.finish_s[0] > 0
+    assert held.finish_s[0] == held.makespan_s == free.finish_s[0] + 70.0
+    assert held.complete
 
 
 def test_how_sure_a_forecast_is() -> None:

@@ -16,6 +16,13 @@ def test_an_old_forecast_is_bounded_by_the_steps_that_are_left() -> None:
     assert _bounded(STALE, faster).left_s == 12.5, "it may go on where it is faster"
 
 
+def test_who_has_not_run_yet_ends_no_sooner_than_at_the_rates_believed() -> None:
+    job = view(
+        state="waiting", total_steps=6_000.0, rates={"v100": 100.0, "k80": 20.0}, measured_rate=None
+    )
+    assert _bounded(STALE, job).left_s == 60.0
+
+
 def test_what_nobody_has_measured_bounds_nothing() -> None:
     assert _bounded(STALE, view(measured_rate=None)) is STALE
     later = Calibrated(500.0, 400.0, 600.0, 0.2)

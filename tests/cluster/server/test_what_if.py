@@ -1,13 +1,73 @@
 """A question is refused for what a submission is refused for."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.cluster.server_nodes import ADMIN, engine_nodes
+from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
 
+from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.store.failures import Backoff
 from fairlead.errors import ConfigError
+from fairlead.model.job import JobId
+
+
+def _ends(cluster: EngineNodes) -> dict[int, float]:
+    """Job -> when it will be done, told while the nodes live."""
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(cluster.service.what_if, ADMIN, WhatIf())
+        cluster.until(asked.done)
+        return asked.result().now.finish_s
+
+
+def test_a_question_is_asked_of_jobs_as_they_are_wanted_now(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one", devices=2)
+        one.register()
+        first, second = (cluster.submit(total_steps=1_000) for _ in range(2))
+        cluster.until(lambda: one.jobs == {first, second})
+        assert set(_ends(cluster)) == {first, second}
+        cluster.service.cancel(ADMIN, first)
+        assert set(_ends(cluster)) == {second}
+        third = cluster.submit(total_steps=1_000)
+        assert set(_ends(cluster)) == {second, third}
+
+
+def test_a_job_that_waits_for_another_try_is_part_of_what_will_be(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        cluster.service.engine.parts.retries.backoff = Backoff(3_000.0, 3_000.0)
+        one = cluster.node("one", devices=2)
+        one.register()
+        job = cluster.submit(total_steps=100)
+        cluster.until(lambda: one.jobs == {job})
+        failure = Failure(exit_code=3, message="exit code 3")
+        one.end(job, 1, exit_code=3, reason="exit code 3", failure=failure)
+        core = cluster.service.engine.state
+        cluster.until(
+            lambda: core.scheduler is not None and JobId(job) in core.scheduler.data.paused_jobs
+        )
+        assert _ends(cluster)[job] > 2_000.0
+
+
+def test_what_has_ended_as_is_shown_is_not_paused(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 600.0) as cluster:
+        one = cluster.node("one", devices=2)
+        one.register()
+        done, other = cluster.submit(), cluster.submit()
+        cluster.until(lambda: one.jobs)
+        clock, state = cluster.service.engine.parts.clock, cluster.service.engine.state
+        if one.jobs != {done, other}:
+            cluster.do(lambda: clock.end_round(state.now_s()))
+        cluster.until(lambda: one.jobs == {done, other})
+        one.end(done, 1, exit_code=0, step=1_000_000, loaded_step=0, completed=True)
+        cluster.until(lambda: cluster.job(done).state == "completed")
+        for change in (cluster.service.pause, cluster.service.cancel):
+            with pytest.raises(ConflictError, match=f"job {done}: has ended already"):
+                change(ADMIN, done)
+        assert cluster.job(done).state == "completed"
 
 
 def test_a_family_that_is_not_known_is_refused(tmp_path: Path) -> None:

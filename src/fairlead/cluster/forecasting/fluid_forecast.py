@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.arrays import Floats, Ints
+from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.scheduler.core.scheduler import Scheduler
 
 LEAVE_AT_ONCE = (
     0.02  # part of the jobs that may end between two times at which devices are divided anew
 )
+BALANCINGS = 20  # steps in which jobs are spread over the types that they can run on
+FULL = 0.999  # of what is wanted on a type, which is as good as all of it
 ORDERS = {  # policies that serve one job after another: by what, and do they choose types by rates?
     "fifo": ("id", False),
     "fifo_aware": ("id", True),
@@ -104,7 +106,9 @@ def _shared(jobs: FluidJobs, capacity: Floats, horizon_s: float) -> Floats:
     present = int((jobs.arrive_s <= 0).sum() - (len(awaits[:come]) - len(active)))
     devices = float(capacity.sum())
     while present and now_s < horizon_s:
-        pace = speed[active] * _stretched(part[active], jobs.scale[active], devices)
+        runs = _stretched(part[active], jobs.scale[active], devices)
+        runs *= _had(runs * jobs.scale[active], jobs.rate[active] > 0, capacity)
+        pace = speed[active] * runs
         ends = left[active] / np.maximum(pace, 1e-300)
         step_s = horizon_s - now_s
         if len(active):
@@ -152,6 +156,19 @@ def _stretched(part: Floats, scale: Ints, devices: float) -> Floats:
         else:
             low = middle
     return np.minimum(part * low, 1.0)
+
+
+def _had(wanted: Floats, able: Bools, capacity: Floats) -> Floats:
+    """(jobs,) the part that each gets of what it wants, for no type has more than its devices. wanted:
+    (jobs,) devices on average; able: (jobs, types) where it can run."""
+    weight = able * capacity
+    for _ in range(BALANCINGS):
+        used_on = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
+        there = np.minimum(capacity / np.maximum(wanted @ used_on, 1e-300), 1.0)
+        if (there > FULL).all():
+            return np.ones(len(wanted))
+        weight = weight * there  # who can run elsewhere does so where this type is short
+    return np.asarray((used_on * there).sum(axis=1))
 
 
 def _in_order(

@@ -36,6 +36,7 @@ from fairlead.model.commands import (
 )
 from fairlead.model.events import (
     Event,
+    JobsPaused,
     JobsSubmitted,
     ProgressCorrected,
     RoundEnded,
@@ -61,6 +62,7 @@ class Question:
     now_s: float | None = None  # None: the time of the state
     horizon_s: float = 30 * DAY_S
     steps_done: Mapping[int, float] = field(default_factory=dict)  # what is known beyond the state
+    held_s: Mapping[int, float] = field(default_factory=dict)  # held jobs -> until they are let go
     rate_noise: float = 0.0  # as in ``GroundTruth``
     rate_bias: float = 0.0
     restart_costs: RestartCosts | None = None  # None: those of the setup
@@ -143,6 +145,14 @@ def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
         told[told >= STAYS_S] = costs.default_s
 
 
+def _let_go(scheduler: Scheduler, now_s: float, asked: Question) -> list[Command]:
+    """Jobs that are held for now take part from the beginning; their wait is added in the end."""
+    held = [job for job in asked.held_s if JobId(job) in scheduler.data.paused_jobs]
+    if not held:
+        return []
+    return scheduler.handle(JobsPaused(now_s, np.array(held, np.int64), False))
+
+
 def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int) -> ForecastRun:
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     costs = asked.restart_costs or setup.restart_costs
@@ -161,7 +171,7 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
     ids = np.array(list(done), np.int64)
     scheduler.handle(ProgressCorrected(now_s, ids, np.array(list(done.values()))))
     goes_on = None if asked.cluster is not None else _goes_on(scheduler, now_s)
-    first: list[Command] = []
+    first: list[Command] = _let_go(scheduler, now_s, asked)
     if asked.add_jobs or not scheduler.data.round.active:
         first += scheduler.handle(JobsSubmitted(now_s, tuple(asked.add_jobs)))
     if goes_on is not None:
@@ -202,8 +212,15 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
     open_ = scheduler.data.ledger.jobs.id
     complete = not (open_ < to_come.first_id).any()
     if to_the_end:
-        return watch.outcome(complete, asked.horizon_s)
-    return _rest(scheduler, ahead.policy, watch, asked, to_come)
+        return _with_waits(watch.outcome(complete, asked.horizon_s), asked.held_s)
+    return _with_waits(_rest(scheduler, ahead.policy, watch, asked, to_come), asked.held_s)
+
+
+def _with_waits(outcome: ForecastRun, held_s: Mapping[int, float]) -> ForecastRun:
+    """An outcome of which jobs were let go at once that are to wait for so many seconds."""
+    finish_s = {job: t + held_s.get(job, 0.0) for job, t in outcome.finish_s.items()}
+    last_s = max(finish_s.values(), default=0.0)
+    return replace(outcome, finish_s=finish_s, makespan_s=max(outcome.makespan_s, last_s))
 
 
 class _ToCome:

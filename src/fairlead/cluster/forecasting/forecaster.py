@@ -99,6 +99,7 @@ class Forecaster:
         self._failures = 0
         self._problem = ""  # of the last failure
         self._began = time.monotonic()
+        self._outdated = -float("inf")  # monotonic; people have changed jobs then
         self._tried = -float("inf")  # when the last one was ready, or had failed
         self._thread = threading.Thread(target=self._run, name="forecasts", daemon=True)
 
@@ -152,22 +153,25 @@ class Forecaster:
         return self.calibration.of(kind, max(left_s, 1.0)).error
 
     def recent(self, until: float) -> Latest:
-        """A forecast no older than it is worth to make another. Waits for it, and from the (monotonic) time
-        ``until`` on for any at all. Raises FairleadError."""
-        asked = time.monotonic()
+        """A forecast no older than it is worth to make another, and of the jobs as people want them now.
+        Waits for it, and from the (monotonic) time ``until`` on for any of these jobs. Raises
+        FairleadError."""
+        asked, outdated = time.monotonic(), self._outdated
         latest = self.latest
-        reusable = latest is not None and asked - latest.at <= REUSED_COST * latest.cost_s
-        if latest is not None and latest.final and reusable:
-            return latest
+        if latest is not None and latest.final and latest.at > outdated:
+            reusable = asked - latest.at <= REUSED_COST * latest.cost_s
+            if reusable:
+                return latest
         before = self._failures
         self._want(now=True)
-        found = self._wait(
-            lambda one: one.final and (one.at >= asked or one.cost_s > AT_LEAST_S),
-            until,
-            before,
-        )
-        if found is None:  # better a coarse one than none
-            found = self._wait(lambda _: True, float("inf"), before)
+
+        def is_good(one: Latest) -> bool:
+            new = one.at >= asked or one.cost_s > AT_LEAST_S
+            return one.final and new and one.at > outdated
+
+        found = self._wait(is_good, until, before)
+        if found is None or found.at <= outdated:  # better a coarse one than none
+            found = self._wait(lambda one: one.at > outdated, float("inf"), before)
         assert found is not None, "there is one, or the wait has failed"
         return found
 
@@ -205,6 +209,10 @@ class Forecaster:
     def interrupted(self, job: int) -> None:
         """A person has stopped it: what was forecast says nothing about forecasts."""
         self._ended.append((job, None))
+
+    def outdate(self) -> None:
+        """People have submitted, cancelled or changed jobs: no question is asked of a state of before."""
+        self._outdated = time.monotonic()
 
     def _learn(self) -> None:
         found = []
@@ -283,7 +291,8 @@ class Forecaster:
 
         def early(coarse: list[ForecastRun]) -> None:
             at_once.extend(coarse)
-            if self.latest is None or self.latest.kind == "coarse":
+            before = self.latest
+            if before is None or before.kind == "coarse" or before.at <= self._outdated:
                 self._publish(latest(coarse, False))
 
         found = latest(self._process.run(task, early=early), True)

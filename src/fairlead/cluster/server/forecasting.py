@@ -84,6 +84,7 @@ class Present:
     setup: Setup
     state: SchedulerCheckpoint
     steps_done: dict[int, float]
+    held_s: dict[int, float]  # job that the core holds for now -> seconds until it is let go
     restart_s: float
     history: History
     measured: tuple[
@@ -213,6 +214,7 @@ class Forecasting:
             now_s=present.now_s,
             horizon_s=HORIZON_S,
             steps_done=present.steps_done,
+            held_s=present.held_s,
             restart_costs=RestartCosts(present.restart_s),
             history=present.history,
             early_s=self._state.options.early_s,
@@ -236,13 +238,35 @@ class Forecasting:
                 now_s=state.now_s(),
                 setup=replace(state.setup, throughputs=believed),
                 state=take_checkpoint(state.scheduler.data),
-                steps_done={s.row.id: s.progress() for s in starts},
+                steps_done=self._over() | {s.row.id: s.progress() for s in starts},
+                held_s=self._held_s(),
                 restart_s=loop.parts.starts.restart_s(),
                 history=loop.recent.history(),
                 measured=() if loop.parts.estimating.on else self._rates(),
             )
 
         return loop.call(copy).result(COPY_S)
+
+    def _over(self) -> dict[int, float]:
+        """Steps of jobs whose starts have ended in the round in force before they were done. The core takes
+        them to go on."""
+        state = self._state
+        ended = {} if state.round is None else state.round.ended
+        jobs = [job for job, end in ended.items() if not end.completed]
+        rows = [state.registry.jobs[job] for job in jobs if job in state.registry.jobs]
+        return {row.id: row.countable(row.steps) for row in rows if row.open}
+
+    def _held_s(self) -> dict[int, float]:
+        """Jobs that the core holds, though nobody has paused them: for their next try, or for a node of which
+        nobody knows when it is back."""
+        state, now_s = self._state, self._state.now_s()
+        rows = [row for row in state.registry.jobs.values() if row.open and row.state != "paused"]
+        detained, outside = self._loop.parts.detained, self._loop.parts.admission.outside
+        return {
+            row.id: 0.0 if row.retry_s is None else max(row.retry_s - now_s, 0.0)
+            for row in rows
+            if (row.retry_s is not None or detained.has(row.id)) and not outside(row.id)
+        }
 
     def _rates(self) -> tuple[tuple[JobType, str, float], ...]:
         """What jobs were measured to do. Where there is an estimator it is in the state: beliefs."""
@@ -334,12 +358,14 @@ class Forecasting:
 
 
 def _bounded(given: Calibrated, job: JobView) -> Calibrated:
-    """What is forecast, but no sooner than the steps that are left take at the job's best rate: an old
-    forecast is counted down by the clock, whatever the job does."""
+    """What is forecast, but no sooner than the steps that are left take at the job's best rate, measured or
+    else believed: an old forecast is counted down by the clock, whatever the job does."""
     measured, here = job.measured_rate, job.rates.get(job.measured_on, 0.0)
-    if not measured or job.state != "running":
+    best = max(job.rates.values(), default=0.0)
+    if measured:
+        best = measured * (best / here if here > 0 else 1.0)
+    if not best:
         return given
-    best = measured * (max(job.rates.values()) / here if here > 0 else 1.0)
     least_s = max(job.total_steps - job.steps, 0.0) / best
     return replace(
         given,

@@ -17,6 +17,7 @@ from fairlead.cluster.front.facade import (
 from fairlead.cluster.front.tenants_shown import without_others
 from fairlead.cluster.protocol.access import Caller, Role
 from fairlead.cluster.protocol.api_models import (
+    ENDED_STATES,
     AttemptView,
     Comparison,
     Explanation,
@@ -193,6 +194,7 @@ class Service:
         self.counters.submissions.inc(len(rows))
         engine.state.room_changed = True
         engine.recent.submitted(now, [job_of(row) for row in rows])
+        self.outlooks.forecaster.outdate()
         engine.parts.admission.admit(rows, now)
         ids = [row.id for row in rows]
         if key:
@@ -274,9 +276,12 @@ class Service:
 
         def run() -> None:
             row = self.engine.state.registry.jobs.get(job)
-            if row is None or not row.open:
+            # In its row it has ended only once its round is reported: it stands as it is shown.
+            shown = None if row is None else self.engine.parts.viewer.standing(row)
+            if row is None or not row.open or shown in ENDED_STATES:
                 raise ConflictError(f"job {job}: has ended already")
             do(row)
+            self.outlooks.forecaster.outdate()
 
         self._do(run)
 
