@@ -137,7 +137,7 @@ class Looks:
         began = time.process_time()
         asked = Question(history=recent.history(), cpu_s=np.inf if self.kind == "exact" else 0.0)
         seeds = range(SEEDS if self.kind == "exact" else 1)
-        outcomes = forecast(setup, take_checkpoint(core), asked, seeds)
+        outcomes = forecast(setup, take_checkpoint(core.data), asked, seeds)
         self.spent_s += time.process_time() - began
         jobs = core.data.ledger.jobs.id.tolist()
         for job in jobs[:: max(len(jobs) // ASKED, 1)]:

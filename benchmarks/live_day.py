@@ -149,8 +149,15 @@ class Day:
     # --- what is held ------------------------------------------------------------------------------
 
     def _head(self) -> None:
-        columns = ("round", "open", "ended", "starts", "RSS MB", "python MB", "threads", "files")
-        columns += (
+        columns = (
+            "round",
+            "open",
+            "ended",
+            "starts",
+            "RSS MB",
+            "python MB",
+            "threads",
+            "files",
             "journal rows",
             "segments",
             "journal MB",
@@ -177,7 +184,7 @@ class Day:
             starts = one("SELECT count(*) FROM stints")
         db.close()
         values = (
-            f"{0 if engine.state.scheduler is None else engine.state.scheduler.round}",
+            f"{0 if engine.state.scheduler is None else engine.state.scheduler.data.round.number}",
             f"{len(engine.state.registry.jobs)}",
             f"{sum(engine.state.ended_counts.values())}",
             f"{starts}",

@@ -248,7 +248,7 @@ class Load:
             await self._settle(before)
             gc.freeze()  # a search for cycles would hold up the load, and be taken for the server
             gc.disable()
-            before = {name: sum(p.cpu_times()[:2]) for name, p in self.parts().items()}
+            cpu_s = {name: sum(p.cpu_times()[:2]) for name, p in self.parts().items()}
             began = time.monotonic() + 1.0  # to start the users' process holds up this one
             print(f"measuring for {given.seconds:.0f} s", flush=True)
             self.orders_before = await self._orders_followed()
@@ -260,7 +260,7 @@ class Load:
             self.report(began, time.monotonic(), samples)
             self._report_orders(self.orders_before, orders_followed(metrics))
             self._report_commits(metrics)
-            self.report_processes(before, time.monotonic() - began)
+            self.report_processes(cpu_s, time.monotonic() - began)
         finally:
             for task in tasks:
                 task.cancel()
@@ -471,14 +471,14 @@ def decisions(seen: Seen, began: float) -> "np.ndarray[tuple[int], np.dtype[np.f
     return np.array(list(by_round.values()))
 
 
-def _within(at: "np.ndarray", begins: list[float], seconds: float) -> "np.ndarray":  # type: ignore[type-arg]
+def _within(at: "np.ndarray", begins: list[float], seconds: float) -> "np.ndarray":
     found = np.zeros(len(at), bool)
     for begin in begins:
         found |= (at >= begin) & (at < begin + seconds)
     return found
 
 
-def _row(name: str, values: "np.ndarray", unit: str, more: str = "") -> None:  # type: ignore[type-arg]
+def _row(name: str, values: "np.ndarray", unit: str, more: str = "") -> None:
     if not len(values):
         print(f"{name:38} none seen")
         return

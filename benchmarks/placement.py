@@ -61,7 +61,7 @@ def head() -> None:
 def spread(given: argparse.Namespace) -> None:
     """With and without knowledge of servers."""
     head()
-    unaware = replace(DEFAULT, spread=False)
+    unaware = replace(DEFAULT, scattered=False)
     for name, profile in (
         ("gavel", GAVEL),
         ("unaware, by device number", replace(unaware, place_by_device_id=True)),
