@@ -23,4 +23,6 @@ def test_a_job_that_has_started_over_is_marked() -> None:
     again = msgspec.structs.replace(JOB, starts_over=True, starts=2)
     assert cells(again)["why"] == marked
     assert cells(msgspec.structs.replace(again, starts=1))["why"] == ""
+    ended = msgspec.structs.replace(again, state="completed", ended_s=99.0)
+    assert cells(ended)["why"] == ""
     assert cells(msgspec.structs.replace(again, reason="paused"))["why"] == "paused"

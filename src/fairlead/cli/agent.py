@@ -18,6 +18,7 @@ from fairlead.cluster.agent.devices import NodeDevices, find_devices
 from fairlead.cluster.agent.health import HealthOptions
 from fairlead.cluster.agent.server_client import RefusedError
 from fairlead.cluster.agent.zygote import missing
+from fairlead.cluster.log_lines import log_with_times
 from fairlead.errors import ConfigError
 from fairlead.model.toml import read_toml
 
@@ -134,7 +135,7 @@ def agent(options: NodeOptions) -> None:
     Runs until SIGTERM or Ctrl-C: jobs save and end. A second signal kills them.
     """
     chosen = _agent_options(options)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    log_with_times(logging.INFO)
     print(_description(chosen.node, chosen.devices), flush=True)
     try:
         asyncio.run(Agent(chosen).run())

@@ -89,7 +89,8 @@ def job_table(jobs: Iterable[JobView]) -> Table:
 
 def _lost(job: JobView) -> str:
     """A word on a job that has been started again without its progress."""
-    return "starts over whenever it is stopped" if job.starts_over and job.starts > 1 else ""
+    again = job.starts_over and job.starts > 1 and job.ended_s is None
+    return "starts over whenever it is stopped" if again else ""
 
 
 def node_table(nodes: Iterable[NodeView]) -> Table:
@@ -120,7 +121,7 @@ def status_screen(status: StatusView) -> Group:
     """The cluster in one screen."""
     left = duration(status.round_ends_in_s)
     lines = [
-        f"Fairlead {status.version}, up for {duration(status.now_s)} | policy {status.policy} "
+        f"Fairlead {status.version}, first started {duration(status.now_s)} ago | policy {status.policy} "
         f"({status.profile} profile)",
         f"round {status.round:,} of {duration(status.round_s)}, ends in {left} | decided in "
         f"{duration(status.decide_s)} | solved in {duration(status.solve_s)}: {status.solve}",

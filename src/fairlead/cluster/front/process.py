@@ -47,6 +47,7 @@ from fairlead.cluster.front.remote import (
 )
 from fairlead.cluster.front.transport import AgentServer, Tls
 from fairlead.cluster.front.web import add_pages
+from fairlead.cluster.log_lines import log_with_times
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import (
     LogChunk,
@@ -74,6 +75,7 @@ _log = logging.getLogger(__name__)
 
 def run(fd: int) -> None:
     """Until the driver says so or ends. fd: of the socket to it."""
+    log_with_times(logging.WARNING)
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()  # what was imported

@@ -145,7 +145,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster in one screen."""
 
     version: str
-    now_s: float
+    now_s: float  # since the cluster was first started, through restarts of its server
     policy: str
     profile: str
     round: int

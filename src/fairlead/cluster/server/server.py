@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import logging
 import signal
 import socket
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from fairlead.cluster.front.messages import Configure, UserList
 from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.transport import Tls
+from fairlead.cluster.log_lines import log_with_times
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.service import Service
@@ -133,6 +135,7 @@ async def serve(
     ready: Callable[[Server], None],
 ) -> None:
     """Run a server until SIGTERM or SIGINT, or until it cannot go on (that problem is raised)."""
+    log_with_times(logging.WARNING)
     sys.setswitchinterval(SWITCH_S)
     server = Server(directory, options, listening)
     loop = asyncio.get_running_loop()

@@ -54,7 +54,7 @@ class DamageError(RunError):
     def __init__(self, path: Path, what: str, acceptable: bool = False) -> None:
         """acceptable: what is there is whole, so one may go on with it."""
         self.what = printable(what)
-        folder = path.parent
+        folder = path.parent.absolute()
         ways = f"restore a backup with `fairlead restore --replace BACKUP {folder}`"
         if acceptable:
             ways += f", or go on with what is there by `fairlead restore --accept-loss {folder}`"

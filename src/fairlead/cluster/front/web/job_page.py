@@ -80,7 +80,7 @@ def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
         ("Left if it keeps its devices", duration(tables.left_s(job))),
         (
             "Steps in its newest checkpoint",
-            "none: it starts again from zero when it is stopped"
+            "none" + ": it starts again from zero when it is stopped" * (job.ended_s is None)
             if job.starts_over
             else count(job.saved_step),
         ),

@@ -1,0 +1,8 @@
+"""Lines of the logs of servers and agents."""
+
+import logging
+
+
+def log_with_times(level: int) -> None:
+    """Write log records of this level and above to stderr, each with the time of day."""
+    logging.basicConfig(level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
