@@ -107,6 +107,11 @@ def test_a_preemption_costs_its_end_and_the_next_beginning() -> None:
     assert price((FIRST,), 0) is None
 
 
+def test_a_part_of_the_cost_that_is_not_known_is_no_negative_time() -> None:
+    unknown = msgspec.structs.replace(FIRST, save_s=-1.0, stop_s=-1.0, start_s=-1.0)
+    assert "-1.0" not in printed(msgspec.structs.replace(TOLD, stints=(unknown,)))
+
+
 def test_the_story_is_told() -> None:
     text = printed(TOLD)
     for part in (

@@ -69,6 +69,8 @@ class Running:
                 pass_fds=pipe.fds,
             )
         ready = pipe.wait(self.server, READY_S)
+        if ready is None:
+            _end(self.server)
         assert ready is not None, f"the server did not start: {log.read_text()[said:]}"
         self.url, self.agent_address = ready.url, ready.agents
 

@@ -136,6 +136,11 @@ def _head(job: JobView) -> list[str]:
     ]
 
 
+def _part(seconds: float) -> str:
+    """A part of the cost; -1 = not known."""
+    return duration(seconds) if seconds >= 0 else DASH
+
+
 def _starts(
     stints: Sequence[AttemptView], repeated: dict[str, int], now_s: float
 ) -> RenderableType:
@@ -150,7 +155,7 @@ def _starts(
                 "now" if ended is None else duration(ended - stint.began_s),
                 f"{stint.from_step:,.0f}-{max(stint.to_step, stint.reached_step):,.0f}",
                 *map(
-                    duration,
+                    _part,
                     (stint.wait_s, stint.start_s, stint.load_s, stint.save_s, stint.stop_s),
                 ),
                 f"{stint.lost_steps:,.0f}" if stint.lost_steps else DASH,

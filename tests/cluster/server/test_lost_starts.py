@@ -207,9 +207,9 @@ def test_of_a_job_whose_node_was_taken_over_nothing_false_is_said(tmp_path: Path
 
         cluster.until(taken_over)
         cluster.nodes.append(other)
-        cluster.until(lambda: cluster.job(job).state == "preempted")
+        cluster.until(lambda: cluster.view("one").state == "waiting")
         view, facts = cluster.job(job), " ".join(cluster.service.explain(ADMIN, job).facts)
-        assert (view.node, view.devices) == ("", ())
+        assert (view.state, view.node, view.devices) == ("preempted", "", ())
         assert "cannot go on: another agent has taken over the name 'one'" in facts
         assert "may still run there for up to" in facts
         for false in ("not taken it up", "has not begun to train", "joined", "last decision"):

@@ -109,6 +109,9 @@ class ViewBuilder:
             why = reason.removeprefix("failed: ")
             reason = waiting(failures_in_a_row(row), row.retry_s - self._now(), why)
         detained = self._silence(row) or self._detention.reason(row.id)
+        start = self._state.registry.newest(row.id)
+        if row.state in ON_DEVICES and start is not None and start.lost:
+            return row.off_devices, None, detained or reason
         if row.state not in ON_DEVICES or over is None or detained:
             return row.state, row.ended_s, detained or reason
         if over.completed:
