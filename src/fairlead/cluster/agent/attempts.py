@@ -20,6 +20,7 @@ from fairlead.cluster.protocol.messages import (
     Assignment,
     AttemptStatus,
     Failure,
+    SpawnerDeath,
 )
 
 State = Literal["starting", "running", "stopping", "ended"]
@@ -71,6 +72,7 @@ class NodeAttempt:
         self.watch: StallWatch | None = None  # of rank 0's node: do its steps come along?
         self.stall = ""  # it makes no progress: the sentence
         self.stacks = ""
+        self.spawner_death: SpawnerDeath | None = None  # that it ends with
 
     @property
     def key(self) -> tuple[int, int]:
@@ -126,6 +128,12 @@ class NodeAttempt:
         """Seconds since it was found that it cannot start; 0 = it can, or has."""
         waits = self._waiting is not None and self._free is None
         return now - self._waiting if waits and self._waiting is not None else 0.0
+
+    @property
+    def may_run(self) -> bool:
+        """Has it, or may it have, processes?"""
+        waits = self._waiting is not None and self._free is None
+        return self.launched and not waits and not self.ended
 
     def started(self, free: float) -> None:
         """The ranks run; the devices were free at ``free``."""
@@ -280,6 +288,7 @@ class NodeAttempt:
             failure=self._failure() if self.ended else None,
             stall=self.stall[:_REASON] if self._in_question else "",
             stacks=self.stacks if self._in_question else "",
+            spawner_death=self.spawner_death,
         )
 
     def _step_age_s(self, now: float) -> float:

@@ -4,7 +4,6 @@ import asyncio
 import hmac
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -44,6 +43,7 @@ from fairlead.cluster.agent.rank_failures import exit_failure, read_report
 from fairlead.cluster.agent.rank_server import Key, RankServer
 from fairlead.cluster.agent.report_limits import SendableCheck
 from fairlead.cluster.agent.script_imports import ScriptImports
+from fairlead.cluster.agent.spawner_deaths import SpawnerDeaths
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_messages import (
     EndAttempt,
@@ -74,8 +74,6 @@ from fairlead.cluster.protocol.messages import (
 from fairlead.cluster.protocol.progress_url import PORT
 from fairlead.errors import ConfigError
 
-_RECENT_S = 600.0  # within which
-_MANY_LOST = 3  # deaths of the spawner are no accident
 _STUCK_S = 300.0  # a start that cannot begin for so long says something about the node
 _LAST_WORD_S = 1.0  # for what a rank that has ended has said to be read
 _OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may pass
@@ -100,7 +98,7 @@ class NodeController:
         self._starts: dict[Key, NodeAttempt] = {}
         self._newest: dict[int, int] = {}  # job -> highest epoch ever held
         self._launching: dict[Key, asyncio.Task[None]] = {}  # starts whose orders are being made
-        self._spawners_lost: deque[float] = deque()  # when
+        self._spawner_deaths = SpawnerDeaths()
         self._orphaned: set[Key] = set()  # starts of a spawner that died
         self._leaving = False
         self._inspector = Inspector()
@@ -141,12 +139,7 @@ class NodeController:
     def troubles(self) -> list[str]:
         """What keeps this agent from doing what it is told to."""
         now = time.monotonic()
-        while self._spawners_lost and now - self._spawners_lost[0] > _RECENT_S:
-            self._spawners_lost.popleft()
-        found = []
-        if len(self._spawners_lost) >= _MANY_LOST:
-            times = f"{len(self._spawners_lost)} times within {_RECENT_S / 60:.0f} min"
-            found.append(f"the process that owns the ranks died {times}")
+        found = [*filter(None, [self._spawner_deaths.problem(now)])]
         starting = [s for s in self._starts.values() if s.state == "starting"]
         waits = [
             s for s in starting if s.waits_s(now) > (_OBSTRUCTED_S if s.obstacle else _STUCK_S)
@@ -463,10 +456,13 @@ class NodeController:
 
     async def lose_spawner(self) -> None:
         """It was killed. The next one ends its ranks, and says when."""
-        now = time.monotonic()
-        self._spawners_lost.append(now)
+        now, death = time.monotonic(), None
+        if not self._spawner.replaced:
+            running = [start.key[0] for start in self._starts.values() if start.may_run]
+            death = self._spawner_deaths.note(running, now)
         for start in self._starts.values():
             if start.launched and not start.ended:
+                start.spawner_death = death if start.may_run else None
                 start.stop(ORPHANED, now)
                 self._orphaned.add(start.key)
         self._changed()

@@ -45,6 +45,7 @@ class SpawnerLink:
         self._asked = False  # for a sign of life, and not answered yet
         self._looked = 0.0  # monotonic time
         self.silent_s = 0.0  # that it has not answered for
+        self.replaced = False  # was it killed by this agent?
 
     @property
     def pid(self) -> int:
@@ -67,6 +68,7 @@ class SpawnerLink:
                 start_new_session=True,
             )
         self._frames, self._ready = SpawnerFrames(), False
+        self.replaced = False
         self._heard()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
@@ -89,6 +91,7 @@ class SpawnerLink:
 
     def kill(self) -> None:
         """End a spawner that stands still; ``listen`` starts another."""
+        self.replaced = True
         if self._process is not None:
             self._process.kill()
 

@@ -100,6 +100,15 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.type}@{self.file}:{self.line}" if self.type else ""
 
 
+class SpawnerDeath(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The process that owned the ranks of a node was ended by somebody."""
+
+    number: Count  # of its deaths in this run of the agent
+    jobs: Annotated[
+        tuple[Count, ...], Meta(max_length=65536)
+    ]  # whose ranks may have run there then
+
+
 class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a node knows of one start of a job: its ranks there. Kept until the orders say ``forget``."""
 
@@ -136,6 +145,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failure: Failure | None = None  # of an end that was nobody's wish
     stall: Text = ""  # it makes no progress: since when, and where its ranks stand
     stacks: Traceback = ""  # of those ranks
+    spawner_death: SpawnerDeath | None = None  # that it ended with
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):

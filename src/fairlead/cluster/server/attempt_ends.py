@@ -8,6 +8,7 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import EndedAttempt
+from fairlead.cluster.server.spawner_deaths import DeathVerdict, SpawnerDeathJudge
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES, JobRow
 from fairlead.model.events import RoundOutcome
@@ -36,6 +37,7 @@ class AttemptEnds:
         self._steps = steps
         self._orders = orders
         self._listeners = listeners
+        self._deaths = SpawnerDeathJudge(state.options.profile.round_s)
 
     def abandon(self, node: str, attempts: list[Attempt], reason: str) -> None:
         """These attempts no longer exist on a node; on their other nodes they must stop."""
@@ -61,6 +63,7 @@ class AttemptEnds:
     def end(self, attempt: Attempt) -> None:
         """All ranks of an attempt are gone: book it."""
         now, row, fleet = self._state.now_s(), attempt.row, self._state.fleet
+        attempt.death = self._judge_death(attempt, now)
         failure, completed = attempt.failure(), attempt.completed()
         row.reached_step = max(row.reached_step, attempt.reached())
         # It may need fewer steps than announced.
@@ -86,6 +89,15 @@ class AttemptEnds:
             self._measure_fairness(row, now)
         if not self._ended_in_round(attempt, now, keeps, failure) and row.state not in ENDED_STATES:
             self._ended_late(attempt, now, keeps, completed)
+
+    def _judge_death(self, attempt: Attempt, now: float) -> DeathVerdict | None:
+        """Is its job to blame for the death of the process that owned its ranks, where it ended with that?"""
+        for node, held in attempt.held.items():
+            known = self._state.fleet.nodes.get(node)
+            if held.spawner_death is not None and known is not None:
+                at = node, known.incarnation or known.last_incarnation
+                return self._deaths.judge(attempt.row.id, at, held.spawner_death, now)
+        return None
 
     def _ended_in_round(self, attempt: Attempt, now: float, keeps: float, failure: str) -> bool:
         """Note the end for the report of the round in force; False: the attempt is not part of it."""

@@ -15,6 +15,7 @@ from fairlead.cluster.protocol.messages import (
     Rank,
 )
 from fairlead.cluster.server.live_node import Start
+from fairlead.cluster.server.spawner_deaths import DeathVerdict
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
@@ -45,6 +46,7 @@ class Attempt:
     told: bool = False  # has an unmanaged job's first word of its steps been booked?
     finishing_since: float | None = None  # its steps are done, as the server heard then
     beside: tuple[Start, ...] = ()  # that share its devices in the round in force
+    death: DeathVerdict | None = None  # where it ended with the process that owned its ranks
     alone_from: tuple[float, float] | None = None  # step and seconds trained when it no longer did
     key: Start = field(init=False)  # (job, epoch)
     first_node: str = field(init=False)  # where rank 0 is
@@ -204,7 +206,7 @@ class Attempt:
         if self.lost:
             return AttemptEnd.NODE_LOST, AttemptEnd.NODE_LOST
         own = [held.reason for held in self.held.values() if held.reason in OWN_ACCOUNT]
-        if own:
+        if own and not self.blame:
             return OWN_ACCOUNT[own[0]], own[0]
         if failure := self.failure():
             return AttemptEnd.FAILED, f"failed: {failure}"
@@ -219,8 +221,15 @@ class Attempt:
         """Note that it was told to stop. reason: for people; "" = what ``end`` says."""
         self.stop_end, self.stopping = end, reason or end
 
+    @property
+    def blame(self) -> str:
+        """Why it is to blame for the death of the process that owned its ranks; "" = it is not."""
+        return "" if self.death is None else self.death.blame
+
     def failure(self) -> str:
         """Why it failed, "" if it did not: told to stop, or done, is no failure."""
+        if self.blame:
+            return self.blame
         if self.completed() or self.stopping or self.lost or self.interrupted:
             return ""
         bad = self.failed
@@ -248,6 +257,8 @@ class Attempt:
 
     def culprit(self) -> tuple[str, Failure | None]:
         """The node on which it failed, and what went wrong there as far as is known."""
+        if self.blame:
+            return next(node for node, held in self.held.items() if held.spawner_death), None
         node = next(iter(self.failed), self.first_node)
         held = self.held.get(node)
         if held is None:

@@ -136,6 +136,8 @@ class Retries:
         self._unsettled.pop(start.key, None)
         row = start.row
         if not reason:
+            if start.death is not None and start.death.apart_s and row.open:
+                self._hold_apart(row, start.death.apart_s)
             if self._did_well(start):
                 self._trains(start, start.stint.trained_s or start.stint.began_s)
                 self._forgive(row)
@@ -233,6 +235,13 @@ class Retries:
             self._held.add(row.id)
         else:
             self._let_go(row)
+
+    def _hold_apart(self, row: JobRow, wait_s: float) -> None:
+        """It may be what ends the processes that own the ranks: it waits, so that the next death tells."""
+        row.reason = "failed: the process that owned the ranks died again while it ran"
+        row.retry_s = self._state.now_s() + wait_s
+        self._held.add(row.id)
+        self._state.registry.dirty_jobs.add(row.id)
 
     def _usable_nodes(self, row: JobRow) -> int:
         able = {name for name, rate in self._admission.rates(row).items() if rate > 0}

@@ -1,0 +1,36 @@
+"""The deaths of a node's spawner: whether they speak against the node, or rather against a job."""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from fairlead.cluster.protocol.messages import SpawnerDeath
+
+_RECENT_S = 600.0  # within which
+_MANY = 3  # deaths are no accident
+
+
+class SpawnerDeaths:
+    """Of one run of an agent."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._recent: deque[tuple[float, frozenset[int]]] = deque()  # when, and who ran there
+
+    def note(self, jobs: Iterable[int], now: float) -> SpawnerDeath:
+        """One more. jobs: whose ranks may have run."""
+        self._number += 1
+        present = frozenset(jobs)
+        self._recent.append((now, present))
+        return SpawnerDeath(number=self._number, jobs=tuple(sorted(present)))
+
+    def problem(self, now: float) -> str:
+        """What is the matter with the node, "" = nothing. A death says nothing about it where one of the jobs
+        was there at another one as well: the server finds out which of them it was."""
+        while self._recent and now - self._recent[0][0] > _RECENT_S:
+            self._recent.popleft()
+        seen = Counter(job for _, jobs in self._recent for job in jobs)
+        unexplained = sum(all(seen[job] < 2 for job in jobs) for _, jobs in self._recent)
+        if unexplained < _MANY:
+            return ""
+        times = f"{unexplained} times within {_RECENT_S / 60:.0f} min"
+        return f"the process that owns the ranks died {times}"

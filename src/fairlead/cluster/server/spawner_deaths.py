@@ -1,0 +1,71 @@
+"""Which job brings about that the processes die that own the ranks of nodes.
+
+The kernel does not tell who has sent a signal. But who was there each time is known: a job that was there
+at two deaths or more, and more often than any other that was there at the last, is to blame for it. Where
+several were there alike, all but one of them wait for a while, another one each time, so that the next
+death tells.
+"""
+
+from dataclasses import dataclass
+
+from fairlead.cluster.protocol.messages import SpawnerDeath
+
+WINDOW_S = 1800.0  # deaths of so long count, and of so many rounds
+ROUNDS = 8
+APART_S = 30.0  # that those wait who are not to run beside others, and a round
+LONGEST_S = 3600.0
+_SUSPICIOUS = 2  # deaths at which a job was there
+_Key = tuple[str, str, int]  # node, run of its agent, number of the death
+
+
+@dataclass(frozen=True, slots=True)
+class DeathVerdict:
+    """What is to be done about a job after a death."""
+
+    blame: str = ""  # why its start has failed, "" = it has not
+    apart_s: float = 0.0  # that it is to wait, so that it does not run beside other suspects
+
+
+@dataclass(frozen=True, slots=True)
+class _Death:
+    time_s: float
+    jobs: frozenset[int]
+
+
+class SpawnerDeathJudge:
+    """Of a cluster. Forgotten when the server ends: two deaths later it knows as much again."""
+
+    def __init__(self, round_s: float) -> None:
+        self._round_s = round_s
+        self._deaths: dict[_Key, _Death] = {}  # oldest first
+        self._blamed: set[int] = set()
+
+    def judge(self, job: int, at: tuple[str, str], death: SpawnerDeath, now: float) -> DeathVerdict:
+        """Of a job that ended with this death. at: the node, and the run of its agent."""
+        self._note((*at, death.number), death, now)
+        counted = {one: self._seen(one) for one in sorted({job, *death.jobs})}
+        times, share = counted[job]
+        if times < _SUSPICIOUS or counted[job] != max(counted.values()):
+            return DeathVerdict()
+        alike = [one for one, seen in counted.items() if seen == (times, share)]
+        told = f"the process that owns the ranks died {times} times while the job ran"
+        if len(alike) == 1:
+            self._blamed.add(job)
+            return DeathVerdict(blame=f"{told}, and no other job was there each time")
+        if alike.index(job) == times % len(alike):
+            return DeathVerdict()
+        apart_s = (APART_S + self._round_s) * 2.0 ** min(times - _SUSPICIOUS, 20)
+        return DeathVerdict(apart_s=min(apart_s, LONGEST_S))
+
+    def _note(self, key: _Key, death: SpawnerDeath, now: float) -> None:
+        self._deaths.setdefault(key, _Death(now, frozenset(death.jobs)))
+        window_s = max(WINDOW_S, ROUNDS * self._round_s)
+        self._deaths = {k: one for k, one in self._deaths.items() if now - one.time_s <= window_s}
+        self._blamed &= {job for one in self._deaths.values() for job in one.jobs}
+
+    def _seen(self, job: int) -> tuple[int, float]:
+        """How many deaths it was there at for which no other is to blame, and its share in them, one part of
+        each for everyone who was there."""
+        mine = [one.jobs for one in self._deaths.values() if job in one.jobs]
+        mine = [jobs for jobs in mine if not (self._blamed & jobs) - {job}]
+        return len(mine), round(sum(1.0 / len(jobs) for jobs in mine), 9)

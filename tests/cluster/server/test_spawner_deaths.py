@@ -1,0 +1,57 @@
+"""Who is to blame where the processes that own the ranks die: the job that was there each time."""
+
+from fairlead.cluster.protocol.messages import SpawnerDeath
+from fairlead.cluster.server.spawner_deaths import (
+    APART_S,
+    DeathVerdict,
+    SpawnerDeathJudge,
+)
+
+EVIL, ONE, TWO = 7, 3, 9
+NOTHING = DeathVerdict()
+
+
+def died(
+    judge: SpawnerDeathJudge, number: int, *jobs: int, node: str = "a", now: float = 0.0
+) -> dict[int, DeathVerdict]:
+    death = SpawnerDeath(number=number, jobs=jobs)
+    return {job: judge.judge(job, (node, f"{node}.1"), death, now) for job in jobs}
+
+
+def test_one_death_blames_nobody() -> None:
+    judge = SpawnerDeathJudge(1.0)
+    assert set(died(judge, 1, EVIL).values()) == {NOTHING}
+    assert set(died(judge, 1, EVIL).values()) == {NOTHING}, "it was told of twice"
+
+
+def test_who_was_there_each_time_is_to_blame_and_nobody_else() -> None:
+    judge = SpawnerDeathJudge(1.0)
+    died(judge, 1, EVIL, ONE)
+    second = died(judge, 1, EVIL, TWO, node="b")
+    assert second[TWO] == NOTHING
+    assert second[EVIL].blame == (
+        "the process that owns the ranks died 2 times while the job ran, "
+        "and no other job was there each time"
+    )
+    third = died(judge, 2, EVIL, ONE)
+    assert third[ONE] == NOTHING, "the other one explains both"
+    assert third[EVIL].blame
+
+
+def test_who_is_there_alone_is_told_from_who_runs_beside_it() -> None:
+    judge = SpawnerDeathJudge(1.0)
+    died(judge, 1, EVIL, ONE)
+    alike = died(judge, 2, EVIL, ONE)
+    assert sum(verdict.apart_s > APART_S for verdict in alike.values()) == 1
+    again = died(judge, 3, EVIL, ONE)
+    assert {job: v.apart_s > 0 for job, v in again.items()} == {
+        job: v.apart_s == 0 for job, v in alike.items()
+    }, "the other one waits"
+    assert max(v.apart_s for v in again.values()) > max(v.apart_s for v in alike.values())
+    assert died(judge, 4, EVIL)[EVIL].blame
+
+
+def test_deaths_of_long_ago_do_not_count() -> None:
+    judge = SpawnerDeathJudge(1.0)
+    died(judge, 1, ONE)
+    assert died(judge, 2, ONE, now=1e5)[ONE] == NOTHING
