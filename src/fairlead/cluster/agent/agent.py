@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import re
 import secrets
 import signal
 import time
@@ -45,11 +44,8 @@ from fairlead.cluster.agent.server_client import (
 )
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_watch import SpawnerWatch
-from fairlead.cluster.agent.untrusted_files import (
-    make_folder,
-    read_regular,
-    write_anew,
-)
+from fairlead.cluster.agent.state_directory import identity_of, take_state
+from fairlead.cluster.agent.untrusted_files import make_folder
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
     NodeReport,
@@ -60,7 +56,7 @@ from fairlead.cluster.protocol.messages import (
     Welcome,
 )
 from fairlead.cluster.protocol.runtime import Runtime
-from fairlead.errors import ConfigError, FairleadError
+from fairlead.errors import FairleadError
 
 _LOGS_S = 0.5  # between looks at the output of ranks
 _TELL_S = 2.0  # for the server to take output; files may grow meanwhile
@@ -73,7 +69,6 @@ _TOUCH_S = 3600.0  # between marks that the files on this machine are in use
 _TOLD = 64  # incarnations of earlier agents that the server is told of
 _FAREWELL_S = 2.0  # for the last report
 
-_IDENTITY = re.compile(rb"[0-9a-f]{16}")
 _log = logging.getLogger(__name__)
 
 
@@ -144,8 +139,8 @@ class Agent:
     async def run(self) -> None:
         """Raises RefusedError where the server will not have this agent, ConfigError where another agent
         has the state directory."""
-        lock = _own(self._options.state)
-        self._incarnation = f"{_identity(self._options.state)}.{secrets.token_hex(8)}"
+        lock = take_state(self._options.state)
+        self._incarnation = f"{identity_of(self._options.state)}.{secrets.token_hex(8)}"
         self._node.run = self._incarnation
         record = record_of(self._options.node, self._options.server, self._incarnation)
         mine = record.make()
@@ -465,34 +460,3 @@ class _Patience:
         """0.5 to 1 times the next wait."""
         await asyncio.sleep(self._next_s * random.uniform(0.5, 1.0))
         self._next_s = min(2 * self._next_s, self._longest_s)
-
-
-def _identity(state: Path) -> str:
-    """What tells this agent from others of the same name, through all its runs. One that is damaged is made
-    anew: to the server this is another agent then, that takes the name over. Raises ConfigError."""
-    path = state / "identity"
-    try:
-        known = read_regular(path, 64) if path.exists() else None
-        if known is not None and _IDENTITY.fullmatch(known):
-            return known.decode()
-        if known is not None:
-            _log.warning("%s: is damaged; this agent is a new one to the server", path)
-        made = secrets.token_hex(8)
-        whole = path.with_suffix(".new")
-        write_anew(whole, made.encode())
-        whole.replace(path)
-    except OSError as problem:
-        raise ConfigError(f"{path}: {problem.strerror}") from None
-    return made
-
-
-def _own(state: Path) -> int:
-    """The lock of the state directory, which is made if need be."""
-    try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = locks.take(state / "agent.lock")
-    except OSError as problem:
-        raise ConfigError(f"--state {state}: {problem.strerror}") from None
-    if lock is None:
-        raise ConfigError(f"--state {state}: another agent runs there")
-    return lock

@@ -1,0 +1,92 @@
+"""The state directory of an agent: whose it is, and who the agent is that has it."""
+
+import contextlib
+import logging
+import os
+import re
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from fairlead.cluster.agent import locks, proc
+from fairlead.cluster.agent.machine import machine_identity
+from fairlead.cluster.agent.untrusted_files import read_regular, write_anew
+from fairlead.cluster.protocol.validation_messages import UNREADABLE
+from fairlead.errors import ConfigError
+
+_IDENTITY = re.compile(rb"[0-9a-f]{16}")
+_LARGEST = 4096  # bytes of the file that names the owner
+_log = logging.getLogger(__name__)
+
+
+class _Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """The process that has a state directory."""
+
+    machine: str
+    pid: int
+    start_time: int  # clock ticks since boot
+
+    @property
+    def lives(self) -> bool:
+        """Is it one of this machine, and has not ended?"""
+        found = proc.process(self.pid) if self.machine == machine_identity() else None
+        return found is not None and found.start_time == self.start_time and found.state not in "ZX"
+
+
+def identity_of(state: Path) -> str:
+    """What tells this agent from others of the same name, through all its runs. One that is damaged is made
+    anew: to the server this is another agent then, that takes the name over. Raises ConfigError."""
+    path = state / "identity"
+    try:
+        known = read_regular(path, 64) if path.exists() else None
+        if known is not None and _IDENTITY.fullmatch(known):
+            return known.decode()
+        if known is not None:
+            _log.warning("%s: is damaged; this agent is a new one to the server", path)
+        made = secrets.token_hex(8)
+        whole = path.with_suffix(".new")
+        write_anew(whole, made.encode())
+        whole.replace(path)
+    except OSError as problem:
+        raise ConfigError(f"{path}: {problem.strerror}") from None
+    return made
+
+
+def take_state(state: Path) -> int:
+    """The lock of the state directory, which is made if need be. Raises ConfigError where another agent has
+    it, or it is a copy of one that another agent has: what that one runs is not to be ended."""
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = locks.take(state / "agent.lock")
+    except OSError as problem:
+        raise ConfigError(f"--state {state}: {problem.strerror}") from None
+    if lock is None:
+        raise ConfigError(f"--state {state}: another agent runs there")
+    owner = _owner_of(state)
+    if owner is not None and owner.lives:
+        os.close(lock)
+        raise ConfigError(
+            f"--state {state}: is a copy of the state of an agent that runs, process {owner.pid}; "
+            "an agent of its own needs a directory of its own"
+        )
+    _write_owner(state)
+    return lock
+
+
+def _owner_of(state: Path) -> _Owner | None:
+    """The last that had it; None: nobody knows."""
+    try:
+        return msgspec.json.decode(read_regular(state / "owner", _LARGEST), type=_Owner)
+    except (OSError, *UNREADABLE):
+        return None
+
+
+def _write_owner(state: Path) -> None:
+    me = proc.process(os.getpid())
+    assert me is not None
+    owner = _Owner(machine=machine_identity(), pid=me.pid, start_time=me.start_time)
+    whole = state / "owner.new"
+    with contextlib.suppress(OSError):  # on a full disk a copy would not be known for one
+        write_anew(whole, msgspec.json.encode(owner))
+        whole.replace(state / "owner")
