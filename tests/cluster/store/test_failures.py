@@ -120,20 +120,25 @@ def test_who_fails_at_the_same_step_got_no_further_however_long_it_ran() -> None
     assert judge(raised("a"), raised("b", 9.0, ran_s=4e3, progressed=True)).drop
     assert judge(raised("a", progressed=True), raised("b", 9.0, progressed=True)).drop
     assert not judge(raised("a"), raised("b", 9.0, step=130, progressed=True)).drop
-    unknown = raised("b", 9.0, step=-1, ran_s=3.0, progressed=True)
+    unknown = raised("b", 9.0, step=-1, progressed=True)
     assert not judge(raised("a", step=-1), unknown).drop
 
 
 def test_a_step_that_was_not_told_once_makes_no_other_failure_of_it() -> None:
-    verdict = judge(raised("a", step=-1, ran_s=3.0), raised("b", 9.0, ran_s=4.0))
+    verdict = judge(raised("a", step=-1, worked_s=3.0), raised("b", 9.0))
     assert verdict.reason == "the same exception at step 120 twice in a row: ValueError: no"
-    assert judge(raised("a", ran_s=3.0), raised("b", 9.0, step=-1, ran_s=4.0)).drop
-    assert not judge(raised("a", ran_s=3.0), raised("b", 9.0, step=-1, ran_s=4e3)).drop
+    assert judge(raised("a"), raised("b", 9.0, step=-1, worked_s=4.0)).drop
+    assert not judge(raised("a"), raised("b", 9.0, step=-1, worked_s=4e3)).drop
 
 
 def test_exceptions_at_an_unknown_step_are_alike_if_they_come_soon() -> None:
-    assert judge(raised("a", step=-1, ran_s=3.0), raised("b", 9.0, step=-1, ran_s=4.0)).drop
-    assert not judge(raised("a", step=-1, ran_s=3.0), raised("b", 9.0, step=-1, ran_s=4e3)).drop
+    assert judge(raised("a", step=-1, worked_s=3.0), raised("b", 9.0, step=-1, worked_s=4.0)).drop
+    late = raised("b", 9.0, step=-1, worked_s=4e3)
+    assert not judge(raised("a", step=-1, worked_s=3.0), late).drop
+
+
+def test_a_start_that_took_long_and_never_trained_did_not_come_further() -> None:
+    assert judge(raised("a", step=-1, ran_s=90.0), raised("b", 9.0, step=-1, ran_s=4e3)).drop
 
 
 @pytest.mark.parametrize(

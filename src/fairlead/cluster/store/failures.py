@@ -17,7 +17,7 @@ REMEMBERED = 4096  # failures and good starts of all jobs
 WEAK, STRONG = 3, 2  # jobs that have to fail on a node: see ``NodeJudge``
 INDEPENDENT = 2  # parties whose word takes a node from others: see ``NodeJudge``
 SHORT_S = (
-    60.0  # two starts that fail alike within so long, at an unknown step, fail at the same one
+    60.0  # two starts that fail alike after so much work, at an unknown step, fail at the same one
 )
 TIMES = ("never", "once", "twice")
 
@@ -239,7 +239,7 @@ def _same_exception(records: Sequence[FailureRecord]) -> str:
     known = before.step >= 0 and last.step >= 0
     if known and before.step != last.step:
         return ""
-    short = max(last.ran_s, before.ran_s) <= SHORT_S
+    short = max(last.worked_s, before.worked_s) <= SHORT_S  # whatever it waited, or took to start
     if not known and not (short and not last.progressed):
         return ""
     step = max(last.step, before.step)
