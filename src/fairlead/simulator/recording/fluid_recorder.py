@@ -32,8 +32,10 @@ class FluidRecorder(Recorder):
         self._flowing = none  # (jobs,) positions of those in force
         self._time: Floats = np.zeros(0)  # (jobs,) part of its time that each is on devices
         self._dollars: Floats = np.zeros(0)  # (jobs,) $ per second
-        self._used: Floats = np.zeros(len(self.busy_s))  # (types,) devices in use
-        self._spread: Floats = np.zeros(len(self.busy_s))  # of these, by jobs that are spread
+        self._used: Floats = np.zeros(len(self.cluster.slots))  # (types,) devices in use
+        self._spread: Floats = np.zeros(
+            len(self.cluster.slots)
+        )  # of these, by jobs that are spread
 
     def event(self, event: Event) -> None:
         """Take note of an event."""
@@ -51,7 +53,7 @@ class FluidRecorder(Recorder):
 
     def _share_out(self, units: Ints, share: Floats) -> None:
         """Other shares from now on. units: (units, width) ids; share: (units, slots)."""
-        col, types = self.columns.arrays, len(self.busy_s)
+        col, types = self.columns.arrays, len(self.cluster.slots)
         member = self._index.find(units)
         devices = share * col.scale[member[:, 0]][:, None]
         by_slot = devices.sum(axis=0)
@@ -68,18 +70,25 @@ class FluidRecorder(Recorder):
         new = runs[np.isnan(col.start_s[runs])]
         col.start_s[new] = self.now_s
         col.rounds[runs] += 1
-        self._add_round((self.now_s, 0.0, len(self._flowing), len(runs), len(new), 0, 0), True)
-        self._rounds["waiting"][-1] = len(self._flowing) - len(runs)
+        self.rounds.add(
+            time_s=self.now_s,
+            active=len(self._flowing),
+            running=len(runs),
+            started=len(new),
+            waiting=len(self._flowing) - len(runs),
+            solved=True,
+            capacity=self.time.capacity,
+        )
 
     def _progress(self, event: ProgressCorrected) -> None:
-        col, rounds = self.columns.arrays, self._rounds
+        col, rounds = self.columns.arrays, self.rounds
         lasted_s = event.time_s - rounds["time_s"][-1]
         seconds = lasted_s - rounds["seconds"][-1]
-        rounds["seconds"][-1] = lasted_s
-        rounds["busy"][-1] = rounds["busy"][-1] + self._used * seconds
-        self.busy_s += self._used * seconds
-        self.charged_s += self._used * seconds
-        self.spread_s += self._spread * seconds
+        busy_s = self._used * seconds
+        rounds.update(seconds=lasted_s, busy=rounds["busy"][-1] + busy_s)
+        self.time.busy_s += busy_s
+        self.time.charged_s += busy_s
+        self.time.spread_s += self._spread * seconds
         col.run_s[self._flowing] += self._time * seconds
         col.cost[self._flowing] += self._dollars * seconds
         col.steps_done[self._index.find(event.jobs[:, None])[:, 0]] = event.steps_done
@@ -92,8 +101,8 @@ class FluidRecorder(Recorder):
 
     def _contention(self) -> Floats:
         """Stretches count by how long they last."""
-        seconds = np.array(self._rounds["seconds"], np.float64)
-        jobs_s = np.append(0.0, np.cumsum(seconds * np.array(self._rounds["active"], np.float64)))
+        seconds = np.array(self.rounds["seconds"], np.float64)
+        jobs_s = np.append(0.0, np.cumsum(seconds * np.array(self.rounds["active"], np.float64)))
         until_s = np.append(0.0, np.cumsum(seconds))
         first, behind = self._rounds_of_jobs()
         there_s = until_s[behind] - until_s[first]

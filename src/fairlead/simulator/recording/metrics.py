@@ -56,7 +56,7 @@ def measure(
     names = recorder.cluster.accelerators
     counts = jobs["end"].value_counts()
     ended = dict(zip(counts["end"].to_list(), counts["count"].to_list(), strict=True))
-    capacity_s = recorder.capacity_s
+    capacity_s = recorder.time.capacity_s
     run_s = float(jobs["run_s"].sum())
     metrics: dict[str, Any] = {
         "makespan_s": recorder.now_s,
@@ -72,10 +72,10 @@ def measure(
         "avg_queueing_delay_s": _mean(
             (measured["start_s"] - measured["arrival_s"]).drop_nulls().to_numpy()
         ),
-        "utilization": _ratio(recorder.busy_s.sum(), capacity_s.sum()),
-        "spread_share": _ratio(recorder.spread_s.sum(), recorder.busy_s.sum()),
+        "utilization": _ratio(recorder.time.busy_s.sum(), capacity_s.sum()),
+        "spread_share": _ratio(recorder.time.spread_s.sum(), recorder.time.busy_s.sum()),
         "utilization_by_type": {
-            name: _ratio(recorder.busy_s[t], capacity_s[t]) for t, name in enumerate(names)
+            name: _ratio(recorder.time.busy_s[t], capacity_s[t]) for t, name in enumerate(names)
         },
         "cost": float(np.sum(jobs["cost"].to_numpy())),
         "rho": {
@@ -83,7 +83,7 @@ def measure(
             "themis": _rho(done["rho_themis"].drop_nulls().to_numpy()),
         },
         "envy": envy(measured["served"].drop_nulls().to_numpy()),
-        "preemptions": int(sum(recorder.round_counts("preempted"))),
+        "preemptions": int(sum(recorder.rounds["preempted"])),
         "moves": int(jobs["moves"].sum()),
         "moves_per_job_hour": _ratio(jobs["moves"].sum(), run_s / 3600),
         "restarts": int(jobs["restarts"].sum()),
@@ -101,14 +101,14 @@ def measure(
             & (pl.col("steps_done") < pl.col("total_steps") * (1 - 1e-9))
         ).height,
         "n_unfinished": ended.get("unfinished", 0),
-        "n_rounds": len(recorder.round_counts("preempted")),
+        "n_rounds": len(recorder.rounds["preempted"]),
         "n_solves": recorder.n_solves,
     }
     if measured_jobs is None:
         metrics["rho"]["static"] = _rho(done["rho_static"].drop_nulls().to_numpy())
     if gavel:
         whole_s = recorder.now_s * devices
-        metrics["gavel_utilization"] = _ratio(recorder.charged_s.sum(), whole_s)
+        metrics["gavel_utilization"] = _ratio(recorder.time.charged_s.sum(), whole_s)
     return metrics
 
 

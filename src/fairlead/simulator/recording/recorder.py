@@ -34,6 +34,8 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.placement.servers import are_scattered
 from fairlead.simulator.recording.adaptation_columns import adaptation_columns
 from fairlead.simulator.recording.contention import contention, running_alone_s
+from fairlead.simulator.recording.device_time import DeviceTime
+from fairlead.simulator.recording.fair_time import IsolatedTime, PromisedTime
 from fairlead.simulator.recording.job_columns import JobColumns
 from fairlead.simulator.recording.placement_intervals import PlacementIntervals
 from fairlead.simulator.recording.recorder_kernels import (
@@ -44,8 +46,7 @@ from fairlead.simulator.recording.recorder_kernels import (
     begin,
     book,
 )
-
-_ROUND = ("time_s", "seconds", "active", "running", "started", "preempted", "moved")
+from fairlead.simulator.recording.round_columns import RoundColumns
 
 
 class Recorder:
@@ -76,24 +77,14 @@ class Recorder:
         self.n_solves = 0
         self.now_s = 0.0
         self.fewest = cluster.fewest_servers(max(one.scale_factor for one in throughputs.job_types))
-        self.spread_s: Floats = np.zeros(
-            len(cluster.slots)
-        )  # device-seconds of jobs that were spread
-        self.busy_s: Floats = np.zeros(len(cluster.slots))  # device-seconds in use
-        self.charged_s: Floats = np.zeros(len(cluster.slots))  # the same by Gavel's definition
+        self.time = DeviceTime(cluster)
+        self.rounds = RoundColumns(len(cluster.slots))
         self._index = JobIndex()
-        self._capacity = cluster.capacity.copy()
-        self._capacity_from_s: float | None = None
-        self.capacity_s: Floats = np.zeros(len(cluster.slots))  # device-seconds there were
+        self._isolated = IsolatedTime(self.columns, self._index)
+        self._promised = PromisedTime(self.columns, self._index)
         self._last_end_s = 0.0
         self._changed = False
         self._solved = False
-        self._promises = False  # does the policy give shares?
-        self._zero: Floats = np.zeros(len(cluster.slots))
-        self._rounds: dict[str, list[Any]] = {
-            name: []
-            for name in (*_ROUND, "solved", "busy", "capacity", "waiting", "lost_s", "spread_s")
-        }
         self._now: _Running | None = None
         self._in_force = False  # is the round not over?
         self._adapting: list[RequirementsChanged] = []  # until it is
@@ -125,78 +116,35 @@ class Recorder:
             case Solve():
                 self.n_solves += 1
                 self._solved = True
-                self._isolated()
+                self._renew_isolated()
             case EndJobs():
                 self._end_jobs(command)
             case EndRound():
                 pass
 
     def _submitted(self, event: JobsSubmitted) -> None:
-        if self._capacity_from_s is None:
-            self._capacity_from_s = event.time_s
+        self.time.begin(event.time_s)
         for job in event.jobs:
             kind = self.throughputs.row(job.job_type)
             assert kind is not None
             self._index.add(job.id, len(self.jobs))
             self.jobs.append(job)
             rate = self.throughputs.rate[kind]
-            began = len(self._rounds["time_s"])
+            began = len(self.rounds)
             self.columns.add(event.time_s, job.scale_factor, rate, job.total_steps, began)
         self._changed = True
 
     def _node(self, event: NodeLost | NodeRecovered) -> None:
-        self._count_capacity()
-        node = next(n for n in self.cluster.nodes if n.name == event.node)
-        sign = 1 if isinstance(event, NodeRecovered) else -1
-        capacity = self._capacity.copy()
-        capacity[self.cluster.accelerators.index(node.accelerator)] += sign * node.devices
-        self._capacity = capacity
+        self.time.count(self.now_s)
+        self.time.change(event)
 
-    def _count_capacity(self) -> None:
-        if self._capacity_from_s is not None:
-            self.capacity_s += self._capacity * (self.now_s - self._capacity_from_s)
-            self._capacity_from_s = self.now_s
-
-    def _isolated(self) -> None:
-        """Gavel's accumulated isolated time: what was done since the last such moment, at the rate
-        that an isolated share of the cluster gave then."""
-        col = self.columns.arrays
-        i = self._index.positions()
-        self._add_isolated(i)
-        col.isolated_rate[i] = self._isolated_rate(i)
+    def _renew_isolated(self) -> None:
+        self._isolated.renew(self.time.capacity)
         self._changed = False
 
-    def _isolated_rate(self, i: Ints) -> Floats:
-        """(jobs,) steps/s on an n-th of the cluster as it is now."""
-        col = self.columns.arrays
-        share = self._capacity / max(len(self._index), 1) / col.scale[i][:, None]
-        share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
-        return np.asarray((col.rate[i] * share).sum(axis=1))
-
-    def _add_isolated(self, i: Ints) -> None:
-        col = self.columns.arrays
-        did, rate = col.steps_done[i] - col.steps_then[i], col.isolated_rate[i]
-        col.isolated_s[i] += np.divide(did, rate, out=np.zeros(len(i)), where=rate > 0)
-        col.steps_then[i] = col.steps_done[i]
-
     def _solved_by(self, event: Solved) -> None:
-        """Each job is promised the sum of the shares of its units, from now on."""
-        allocation = event.allocation
-        if allocation is None:
-            return
-        col, every = self.columns.arrays, self._index.positions()
-        self._add_promised(every, np.full(len(every), self.now_s))
-        col.promised_share[every] = 0.0
-        member, share = self._index.find(allocation.job_groups), allocation.share.sum(axis=1)
-        for column in member.T:
-            np.add.at(col.promised_share, column[column >= 0], share[column >= 0])
-        self._promises = True
-
-    def _add_promised(self, i: Ints, until_s: Floats) -> None:
-        col = self.columns.arrays
-        lasted_s = np.maximum(until_s - col.promised_from_s[i], 0.0)
-        col.promised_s[i] += col.promised_share[i] * lasted_s
-        col.promised_from_s[i] = until_s
+        if event.allocation is not None:
+            self._promised.renew(event.allocation, self.now_s)
 
     def _adapt(self) -> None:
         """Take over other batch sizes, when the round is over whose steps count at the old ones."""
@@ -207,7 +155,7 @@ class Recorder:
             i = self._index.find(event.jobs[:, None])[:, 0]
             there = np.flatnonzero(i >= 0)
             i = i[there]
-            self._add_isolated(i)
+            self._isolated.add(i)
             for job, batch in zip(i.tolist(), event.batch[there].tolist(), strict=True):
                 one = self.jobs[job]
                 kind = self.throughputs.row(one.job_type.with_batch_size(batch))
@@ -216,19 +164,27 @@ class Recorder:
             col.total_steps[i] = event.total_steps[there]
             col.steps_done[i] = col.steps_then[i] = event.steps_done[there]
             known = i[col.isolated_rate[i] > 0]
-            col.isolated_rate[known] = self._isolated_rate(known)
+            col.isolated_rate[known] = self._isolated.rate(known, self.time.capacity)
         self._adapting.clear()
 
     def _start_round(self, start: StartRound) -> None:
         if self._changed and not self.solves:
-            self._isolated()
+            self._renew_isolated()
         member = self._index.find(start.job_groups)
         running, started, preempted, moved = self._switch(member, start.kept, start.time_s)
         self._now = self._running(start, member)
         self._in_force = len(member) > 0
-        row = (start.time_s, 0.0, start.active, len(member), started, preempted, moved)
-        self._add_round(row, self._solved)
-        self._rounds["waiting"][-1] = start.active - running
+        self.rounds.add(
+            time_s=start.time_s,
+            active=start.active,
+            running=len(member),
+            started=started,
+            preempted=preempted,
+            moved=moved,
+            waiting=start.active - running,
+            solved=self._solved,
+            capacity=self.time.capacity,
+        )
         self._solved = False
 
     def _switch(self, member: Ints, kept: Bools, time_s: float) -> tuple[int, int, int, int]:
@@ -243,21 +199,9 @@ class Recorder:
             first=first,
             devices=devices,
         )
-        now = UnitsNow(job=member, kept=kept, round=len(self._rounds["time_s"]), time_s=time_s)
+        now = UnitsNow(job=member, kept=kept, round=len(self.rounds), time_s=time_s)
         block = self._intervals.room(len(before.member), len(devices))
         return begin(now, units, self.columns.arrays, block)
-
-    def _add_round(self, row: tuple[float, ...], solved: bool) -> None:
-        """row: in the order of ``_ROUND``."""
-        rounds = self._rounds
-        for name, value in zip(_ROUND, row, strict=True):
-            rounds[name].append(value)
-        rounds["solved"].append(solved)
-        rounds["busy"].append(self._zero)
-        rounds["capacity"].append(self._capacity)
-        rounds["waiting"].append(0)
-        rounds["lost_s"].append(0.0)
-        rounds["spread_s"].append(0.0)
 
     def _running(self, start: StartRound, member: Ints) -> "_Running":
         cluster = self.cluster
@@ -274,7 +218,7 @@ class Recorder:
         assert now is not None
         start_s = now.start.time_s
         now.end_s = event.finish_s
-        busy = np.zeros(len(self.busy_s))
+        busy = np.zeros(len(self.cluster.slots))
         report = RoundReport(
             job=now.member,
             slot=now.kind,
@@ -288,21 +232,22 @@ class Recorder:
         charging = Charging(
             price=self.cluster.price,
             busy_s=busy,
-            charged_s=self.charged_s,
+            charged_s=self.time.charged_s,
             from_s=self._last_end_s if self.charge_idle_gaps else start_s,
             only_good=self.charge_idle_gaps,
             with_starts=self.charge_startup,
         )
         lost_s = book(report, self.columns.arrays, charging)
-        self.busy_s += busy
+        self.time.busy_s += busy
+        spread_s = 0.0
         if now.spread.any():
             used_s = (event.finish_s - start_s) * np.diff(now.start.first) * now.spread
-            self.spread_s += np.bincount(now.kind, used_s, len(busy))
-            self._rounds["spread_s"][-1] = float(used_s.sum())
-        self._rounds["lost_s"][-1] = lost_s
+            self.time.spread_s += np.bincount(now.kind, used_s, len(busy))
+            spread_s = float(used_s.sum())
+        self.rounds.update(
+            lost_s=lost_s, spread_s=spread_s, seconds=event.time_s - start_s, busy=busy
+        )
         self._last_end_s = event.time_s
-        self._rounds["seconds"][-1] = event.time_s - start_s
-        self._rounds["busy"][-1] = busy
         self._in_force = False
         self._adapt()
 
@@ -310,25 +255,21 @@ class Recorder:
         i = np.array([self._index.pop(j) for j in command.jobs.tolist()], np.int64)
         self.columns.arrays.end[i] = command.end
         self.columns.arrays.end_s[i] = command.end_s
-        self.columns.arrays.end_round[i] = len(self._rounds["time_s"])
-        self._add_isolated(i)
-        self._add_promised(i, command.end_s)
+        self.columns.arrays.end_round[i] = len(self.rounds)
+        self._isolated.add(i)
+        self._promised.add(i, command.end_s)
         self._changed = True
 
     # --- tables ----------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Close what is open; call once, at the end."""
-        self._count_capacity()
+        self.time.count(self.now_s)
         open_ = self._index.positions()
-        self._add_promised(open_, np.full(len(open_), self.now_s))
+        self._promised.add(open_, np.full(len(open_), self.now_s))
         if self._now is not None:
             self._switch(self._now.member[:0], np.zeros(0, np.bool_), self.now_s)
         self._now = None
-
-    def round_counts(self, name: str) -> list[int]:
-        """One column of the rounds: started, preempted, moved, ..."""
-        return self._rounds[name]
 
     def job_table(self) -> pl.DataFrame:
         """One row per submitted job."""
@@ -359,7 +300,7 @@ class Recorder:
                 "end": [names[int(e)] for e in end],
                 "jct_s": jct_s,
                 "run_s": col.run_s[:n],
-                "promised_s": col.promised_s[:n] if self._promises else np.full(n, np.nan),
+                "promised_s": col.promised_s[:n] if self._promised.given else np.full(n, np.nan),
                 "cost": col.cost[:n],
                 "restarts": col.restarts[:n],
                 "moves": col.moves[:n],
@@ -389,14 +330,14 @@ class Recorder:
     def _rounds_of_jobs(self) -> tuple[Ints, Ints]:
         """(jobs,) the first round that each job might have run in, and the one behind the last."""
         col, n = self.columns.arrays, self.columns.n
-        behind = np.where(col.end[:n] > 0, col.end_round[:n], len(self._rounds["time_s"]))
+        behind = np.where(col.end[:n] > 0, col.end_round[:n], len(self.rounds))
         return col.first_round[:n], behind
 
     def _contention(self) -> Floats:
         """(jobs,) mean number of jobs in the system while each was there, per device, and at least 1."""
         first, behind = self._rounds_of_jobs()
         devices = float(self.cluster.capacity.sum())
-        return contention(self._rounds["active"], first, behind, devices)
+        return contention(self.rounds["active"], first, behind, devices)
 
     def _served(self) -> Floats:
         """(jobs,) part of the rounds that it might have run in in which it ran."""
@@ -413,22 +354,7 @@ class Recorder:
 
     def round_table(self) -> pl.DataFrame:
         """One row per round, the empty ones included."""
-        rounds = self._rounds
-        slots = len(self.busy_s)
-        busy = np.array(rounds["busy"], np.float64).reshape(-1, slots)
-        capacity = np.array(rounds["capacity"], np.float64).reshape(-1, slots)
-        columns: dict[str, Any] = {"round": np.arange(len(busy))}
-        for name in ("time_s", "seconds"):
-            columns[name] = np.array(rounds[name], np.float64)
-        for name in ("active", "running", "started", "preempted", "moved"):
-            columns[name] = np.array(rounds[name], np.int64)
-        columns["solved"] = np.array(rounds["solved"], np.bool_)
-        for name in ("waiting", "lost_s", "spread_s"):
-            columns[name] = np.array(rounds[name], np.float64)
-        for t, accelerator in enumerate(self.cluster.accelerators):
-            columns[f"busy_{accelerator}"] = busy[:, t]
-            columns[f"capacity_{accelerator}"] = capacity[:, t]
-        return pl.DataFrame(columns)
+        return self.rounds.table(self.cluster.accelerators)
 
     def interval_table(self) -> pl.DataFrame:
         """One row per placement interval, in order of end; ``partner`` is the other job of a packed pair."""

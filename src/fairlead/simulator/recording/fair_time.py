@@ -1,0 +1,61 @@
+"""What jobs would have had on a fair share of the cluster, and what the policy promised them."""
+
+import numpy as np
+
+from fairlead.model.allocation import Allocation
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.job_index import JobIndex
+from fairlead.simulator.recording.job_columns import JobColumns
+
+
+class IsolatedTime:
+    """Gavel's accumulated isolated time: at certain moments, what was done since the last one, at the rate
+    that an isolated share of the cluster gave then."""
+
+    def __init__(self, columns: JobColumns, index: JobIndex) -> None:
+        self._columns, self._index = columns, index
+
+    def renew(self, capacity: Floats) -> None:
+        """Count what was done; from now on the share is of this capacity. capacity: (slots,)."""
+        i = self._index.positions()
+        self.add(i)
+        self._columns.arrays.isolated_rate[i] = self.rate(i, capacity)
+
+    def rate(self, i: Ints, capacity: Floats) -> Floats:
+        """(jobs,) steps/s on an n-th of the cluster as it is now."""
+        jobs = self._columns.arrays
+        share = capacity / max(len(self._index), 1) / jobs.scale[i][:, None]
+        share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
+        return np.asarray((jobs.rate[i] * share).sum(axis=1))
+
+    def add(self, i: Ints) -> None:
+        """Count what jobs have done. i: their positions."""
+        jobs = self._columns.arrays
+        did, rate = jobs.steps_done[i] - jobs.steps_then[i], jobs.isolated_rate[i]
+        jobs.isolated_s[i] += np.divide(did, rate, out=np.zeros(len(i)), where=rate > 0)
+        jobs.steps_then[i] = jobs.steps_done[i]
+
+
+class PromisedTime:
+    """Time that jobs should have run by the policy's shares."""
+
+    def __init__(self, columns: JobColumns, index: JobIndex) -> None:
+        self.given = False  # does the policy give shares?
+        self._columns, self._index = columns, index
+
+    def renew(self, allocation: Allocation, now_s: float) -> None:
+        """Each job is promised the sum of the shares of its units, from now on."""
+        jobs, every = self._columns.arrays, self._index.positions()
+        self.add(every, np.full(len(every), now_s))
+        jobs.promised_share[every] = 0.0
+        member, share = self._index.find(allocation.job_groups), allocation.share.sum(axis=1)
+        for column in member.T:
+            np.add.at(jobs.promised_share, column[column >= 0], share[column >= 0])
+        self.given = True
+
+    def add(self, i: Ints, until_s: Floats) -> None:
+        """Count what was promised up to these times. i: (jobs,) positions."""
+        jobs = self._columns.arrays
+        lasted_s = np.maximum(until_s - jobs.promised_from_s[i], 0.0)
+        jobs.promised_s[i] += jobs.promised_share[i] * lasted_s
+        jobs.promised_from_s[i] = until_s
