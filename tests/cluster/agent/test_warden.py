@@ -273,6 +273,45 @@ def test_one_that_does_not_read_is_replaced_and_told_all(tmp_path: Path) -> None
     assert not lives(second)
 
 
+LEAVES_NO_TRACE = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.closerange(0, 1024)
+    os.execve("/bin/sleep", ["sleep", "4322.5"], {})
+print("up", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_what_has_left_session_and_environment_ends_when_the_spawner_is_killed(
+    tmp_path: Path,
+) -> None:
+    def traceless() -> list[psutil.Process]:
+        return [
+            p for p in psutil.process_iter(["cmdline"]) if "4322.5" in (p.info["cmdline"] or ())
+        ]
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", "--health", "sleep 1000") as (server, agent):
+            command = (sys.executable, "-c", LEAVES_NO_TRACE)
+            await server.order(plain(1, *command, grace_s=0.5))
+            await server.until_output(1, "up")
+            await until(lambda: len(traceless()) == 1)
+            (left,) = traceless()
+            agent.spawner.kill()
+            await server.until_state((1, 1), "ended")
+            assert not lives(left)
+            await until(lambda: not psutil.pid_exists(left.pid))  # its agent has buried it
+            await server.order(plain(2, "true"))
+            assert (await server.until_state((2, 1), "ended")).exit_code == 0
+
+    asyncio.run(scenario())
+
+
 def wardens(agent: RunningAgent) -> list[psutil.Process]:
     found = []
     for process in agent.spawner.children():

@@ -146,6 +146,7 @@ class Agent:
         mine = record.make()
         self._record = self._spawner.record = record
         try:
+            self._spawner.adopt()
             await self._spawner.start()
             survivors = await self._spawner.ready()
             if survivors:

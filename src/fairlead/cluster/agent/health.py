@@ -21,6 +21,7 @@ from pathlib import Path
 
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.gpu_health import GpuHealth
+from fairlead.cluster.agent.launching import on_thread
 from fairlead.cluster.agent.untrusted_files import write_anew
 from fairlead.cluster.protocol.messages import StartCheck
 
@@ -229,31 +230,56 @@ class HealthChecks:
     async def _ask_command(self) -> list[str]:
         if not self._options.command:
             return []
+        limit_s = min(LIMIT_S, max(self._options.interval_s, 1.0))
+        command = _Command(self._options.command)
         try:
-            process = await asyncio.create_subprocess_shell(
-                self._options.command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+            return await on_thread(partial(command.ask, limit_s), LIMIT_S + limit_s)
+        except TimeoutError:
+            return ["the health command cannot be ended"]
+        finally:
+            command.end()
+
+
+class _Command:
+    """The operator's, for one run. On a thread: what the agent's first one starts is its spawner alone, see
+    ``adopted``."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, limit_s: float) -> list[str]:
+        """What it says is wrong. Blocks."""
+        try:
+            self._process = process = subprocess.Popen(
+                self._command,
+                shell=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         except OSError as problem:
             return [f"the health command cannot be started: {problem.strerror}"]
-        limit_s = min(LIMIT_S, max(self._options.interval_s, 1.0))
-        try:
-            async with asyncio.timeout(limit_s):
-                said, _ = await process.communicate()
-        except TimeoutError:
-            return [f"the health command has not ended within {limit_s:g} s"]
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+        with process:
+            try:
+                said, _ = process.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                return [f"the health command has not ended within {limit_s:g} s"]
+            finally:
+                self.end()
         if process.returncode == 0:
             return []
         lines = said.decode(errors="replace").strip().splitlines()
         why = f": {lines[-1][:_WORDS]}" if lines else ""
         return [f"the health command ended with {process.returncode}{why}"]
+
+    def end(self) -> None:
+        """Kill what is left of it."""
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def try_start(test: StartCheck, env: dict[str, str], cwd: Path) -> str:

@@ -1,13 +1,15 @@
 """Finding out where the ranks of a start stand: they write it down themselves, or py-spy looks at them."""
 
 import asyncio
-import contextlib
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairlead.cluster.agent.launching import on_thread
 from fairlead.cluster.agent.spawner_messages import Inspect, Inspected
 from fairlead.cluster.agent.stacks import RankStack, read_stack
 from fairlead.cluster.agent.untrusted_files import (
@@ -89,24 +91,25 @@ async def _spy(pids: Iterable[tuple[int, int]]) -> dict[int, RankStack]:
 
 async def _dump(program: str, pid: int) -> str:
     """What py-spy says of a process; "" where it may not look, or takes too long."""
+    command = (program, "dump", "--full-filenames", "--pid", str(pid))
     try:
-        process = await asyncio.create_subprocess_exec(
-            *(program, "dump", "--full-filenames", "--pid", str(pid)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
-        return ""
-    try:
-        async with asyncio.timeout(PY_SPY_S):
-            out, _ = await process.communicate()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        out = await on_thread(partial(_output, command), 2 * PY_SPY_S)
+    except (OSError, subprocess.TimeoutExpired, TimeoutError):
         return ""
     return out[:LARGEST].decode(errors="replace")
+
+
+def _output(command: tuple[str, ...]) -> bytes:
+    """Raises OSError, TimeoutExpired. On a thread: see ``adopted``."""
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=PY_SPY_S,
+        check=False,
+    )
+    return done.stdout
 
 
 def _read(file: Path, offset: int) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead.cluster.agent import locks, proc
+from fairlead.cluster.agent.adopted import end_adopted
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.lock_holders import lock_holders
@@ -83,8 +84,11 @@ class Spawner:
         prefork: str,
         record: AgentFiles,
         devices: NodeDevices,
+        adopts: int = 0,
     ) -> None:
-        """record: of the agent's run on this machine; devices: of the node."""
+        """record: of the agent's run on this machine; devices: of the node; adopts: pid of the agent, where
+        it adopts what a spawner leaves behind."""
+        self._adopts = adopts
         self._state = state
         self._record = record
         self._ground = Ground(
@@ -151,6 +155,7 @@ class Spawner:
             if ended is not None:
                 survivors += ended
                 cleared.append(before.incarnation)
+        survivors += end_adopted(self._adopts)
         self._tell(Ready(survivors=survivors, cleared=tuple(cleared)))
         return [lock, mine]
 
@@ -541,12 +546,12 @@ def _end(launch: Launch, after_s: float) -> EndAttempt:
 
 
 def main() -> None:
-    """``python -m fairlead.cluster.agent.spawner DESCRIPTOR STATE MODULES RECORD DEVICES``."""
-    descriptor, state, prefork, record, devices = sys.argv[1:6]
+    """``python -m fairlead.cluster.agent.spawner DESCRIPTOR STATE MODULES RECORD DEVICES ADOPTS``."""
+    descriptor, state, prefork, record, devices, adopts = sys.argv[1:7]
     proc.become_subreaper()
     with socket.socket(fileno=int(descriptor)) as agent:
         found = msgspec.json.decode(devices, type=NodeDevices)
-        Spawner(Path(state), agent, prefork, AgentFiles(Path(record)), found).run()
+        Spawner(Path(state), agent, prefork, AgentFiles(Path(record)), found, int(adopts)).run()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.cluster.agent import adopted
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.spawner_messages import (
@@ -41,6 +43,7 @@ class SpawnerLink:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._frames = SpawnerFrames()
+        self._adopts = False  # does this process adopt what a spawner leaves behind?
         self._ready = False  # before it is, it may have to wait for others
         self._asked = False  # for a sign of life, and not answered yet
         self._looked = 0.0  # monotonic time
@@ -62,6 +65,7 @@ class SpawnerLink:
                     *(sys.executable, "-m", "fairlead.cluster.agent.spawner"),
                     *(str(theirs.fileno()), str(self._state), self._prefork),
                     *(str(self.record.path), msgspec.json.encode(self._devices).decode()),
+                    str(os.getpid() if self._adopts else 0),
                 ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -88,6 +92,15 @@ class SpawnerLink:
         elif self._ready:
             self._asked = self.send(Ping())
         return self.silent_s
+
+    def adopt(self) -> None:
+        """Before the first start: let this process adopt what a spawner leaves behind, where it can."""
+        self._adopts = adopted.adopt()
+
+    def bury_adopted(self) -> None:
+        """To be called now and then."""
+        if self._adopts:
+            adopted.bury(self.pid)
 
     def kill(self) -> None:
         """End a spawner that stands still; ``listen`` starts another."""

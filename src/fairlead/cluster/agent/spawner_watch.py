@@ -29,6 +29,7 @@ class SpawnerWatch:
     async def look(self) -> None:
         """To be called every second. It is killed only once its ranks have ended: with their leases, by the
         warden, which hears of no more of these."""
+        self._spawner.bury_adopted()
         silent_s = self._spawner.ask_for_life(time.monotonic())
         problem = _STANDS_STILL if silent_s > STANDS_STILL_S else ""
         if problem != self.problem:
