@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Awaitable
@@ -25,6 +26,7 @@ from fairlead.client.messages import (
     frame,
 )
 from fairlead.client.version import __version__
+from fairlead.cluster.agent.newcomers import Complaint, Newcomers
 
 _PATH_BYTES = 100  # sun_path has 108
 _MOST = 1e12  # steps, samples, seconds
@@ -33,6 +35,10 @@ _MAY_BE_UNKNOWN = frozenset(
 )  # -1 says so
 _HELLO_S = 10.0  # for the first message of a connection
 _LOOK_S = 0.005  # between looks whether all is read
+_HELLO_BYTES = 4096
+_BACKLOG = 100
+_CROWDED_S = 0.002  # between two connections, where others have to go for them: 500 a second
+_SCARCE_S = 0.5  # before the next try where there are no descriptors, or no memory
 
 Key = tuple[int, int]  # (job, epoch)
 
@@ -63,7 +69,10 @@ class RankServer:
     def __init__(self, state: Path, handler: RankHandler) -> None:
         self._state = state
         self._handler = handler
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._newcomers = Newcomers()
+        self._complain = Complaint()
         self._short: Path | None = None  # a folder made because the state's name is too long
         self._peers: dict[Key, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -78,20 +87,21 @@ class RankServer:
         path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._accept, str(path), limit=LARGEST)
+            self._listening = _listen(path)
         finally:
             os.umask(before)
+        self._accepting = asyncio.create_task(self._accept_all(self._listening))
         self.path = str(path)
 
     async def close(self) -> None:
         """Hang up on all."""
-        if self._server is not None:
-            self._server.close()
-            for task in list(self._tasks):
+        if self._listening is not None and self._accepting is not None:
+            tasks = [self._accepting, *self._tasks]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._server.wait_closed()
-            self._server = None
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._listening.close()
+            self._listening = self._accepting = None
             Path(self.path).unlink(missing_ok=True)
         if self._short is not None:
             shutil.rmtree(self._short, ignore_errors=True)
@@ -111,10 +121,24 @@ class RankServer:
         while key in self._peers and time.monotonic() < deadline:
             await asyncio.sleep(_LOOK_S)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    async def _accept_all(self, listening: socket.socket) -> None:
+        """asyncio's own server takes as many as come, and logs each one that it cannot."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                peer, _ = await loop.sock_accept(listening)
+                reader, writer = await asyncio.open_unix_connection(sock=peer, limit=LARGEST)
+                crowded = self._newcomers.add(writer)
+            except OSError as problem:
+                self._complain(f"{self.path}: no connection can be taken: {problem.strerror}")
+                await asyncio.sleep(_SCARCE_S)
+                continue
+            task = asyncio.create_task(self._attend(reader, writer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            await asyncio.sleep(_CROWDED_S if crowded else 0.0)
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._serve(reader, writer)
         except (_UnknownRankError, asyncio.IncompleteReadError, TimeoutError, OSError):
@@ -122,20 +146,21 @@ class RankServer:
         except asyncio.CancelledError:
             pass  # from ``close``; asyncio's own callback would report it as an error
         finally:
-            self._tasks.discard(task)
+            self._newcomers.discard(writer)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_HELLO_S):
-            hello = await _read(reader)
+            hello = await _read(reader, _HELLO_BYTES)
         if not isinstance(hello, Hello):
             await _refuse(writer, "the first message must be Hello")
             return
         if reason := _other_protocol(hello) or self._handler.admit(hello):
             await _refuse(writer, reason)
             return
+        self._newcomers.discard(writer)
         key = hello.job, hello.attempt
         old = self._peers.get(key)
         self._peers[key] = writer
@@ -174,9 +199,21 @@ class RankServer:
             writer.write(frame(answer))
 
 
-async def _read(reader: asyncio.StreamReader) -> FromRank:
+def _listen(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.bind(str(path))
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+async def _read(reader: asyncio.StreamReader, most: int = LARGEST) -> FromRank:
     (length,) = HEAD.unpack(await reader.readexactly(HEAD.size))
-    if length > LARGEST:
+    if length > most:
         raise _UnknownRankError
     body = await reader.readexactly(length)
     try:

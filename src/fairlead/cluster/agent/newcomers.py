@@ -1,0 +1,83 @@
+"""Connections whose process has not said yet who it is: any process of the user may open them, so they are
+few. Where there are too many, who has most of them loses the oldest: a rank that speaks at once gets in."""
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+import struct
+import time
+from collections import Counter
+
+MOST = 64  # at once
+_PART = 8  # of the descriptors that this process may open, at most one in so many
+_COMPLAIN_S = 60.0  # between two complaints
+_CREDENTIALS = struct.Struct("3i")  # pid, user, group
+_log = logging.getLogger(__name__)
+
+
+class Complaint:
+    """A warning that is logged once in a while, however often there is reason for it."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+        self._unsaid = 0
+
+    def __call__(self, text: str) -> None:
+        """Log it, or count it."""
+        now = time.monotonic()
+        if now < self._next:
+            self._unsaid += 1
+            return
+        more = f" ({self._unsaid:,} more of the kind since the last)" if self._unsaid else ""
+        _log.warning("%s%s", text, more)
+        self._next, self._unsaid = now + _COMPLAIN_S, 0
+
+
+class Newcomers:
+    """Open connections without a Hello."""
+
+    def __init__(self, most: int | None = None) -> None:
+        """most: connections; None = 64, or less where this process may open few files."""
+        self._most = allowed() if most is None else most
+        self._groups: dict[asyncio.StreamWriter, int] = {}  # oldest first -> process group
+        self._complain = Complaint()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def add(self, writer: asyncio.StreamWriter) -> bool:
+        """Returns whether another one had to go for it."""
+        self._groups[writer] = process_group(writer.get_extra_info("socket"))
+        if len(self._groups) <= self._most:
+            return False
+        group, held = Counter(self._groups.values()).most_common(1)[0]
+        oldest = next(one for one, of in self._groups.items() if of == group)
+        del self._groups[oldest]
+        oldest.transport.abort()
+        self._complain(
+            f"process group {group} holds {held} connections to this agent on which nothing is said; "
+            "they are closed"
+        )
+        return True
+
+    def discard(self, writer: asyncio.StreamWriter) -> None:
+        """It has said who it is, or has gone."""
+        self._groups.pop(writer, None)
+
+
+def allowed() -> int:
+    """So many connections that the files of this process do not run out."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST if files == resource.RLIM_INFINITY else max(min(MOST, files // _PART), 4)
+
+
+def process_group(peer: socket.socket) -> int:
+    """Of the process that connected; its own number where it has gone, 0 = not known."""
+    found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid = int(_CREDENTIALS.unpack(found)[0])
+    try:
+        return os.getpgid(pid) if pid > 0 else 0
+    except OSError:
+        return pid

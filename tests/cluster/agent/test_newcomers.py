@@ -1,0 +1,141 @@
+"""Whoever connects to the agent and says nothing takes nothing away from ranks."""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.client.messages import (
+    HEAD,
+    FromAgent,
+    FromRank,
+    Grant,
+    Hello,
+    RankFrames,
+    frame,
+)
+from fairlead.cluster.agent import newcomers
+from fairlead.cluster.agent.newcomers import MOST, allowed
+from fairlead.cluster.agent.rank_server import Key, RankServer
+
+WAIT_S = 60.0
+GRANT = Grant(lease_s=9.0, checkpoint_s=60.0)
+
+
+class Handler:
+    """Admits all."""
+
+    def admit(self, hello: Hello) -> str:
+        return ""
+
+    def hear(self, key: Key, message: FromRank) -> None:
+        pass
+
+    def greet(self, key: Key) -> list[FromAgent]:
+        return [GRANT]
+
+    async def renew(self, key: Key) -> FromAgent:
+        return GRANT
+
+
+def serve(folder: Path, scenario: Callable[[RankServer], Awaitable[None]]) -> None:
+    async def play() -> None:
+        server = RankServer(folder, Handler())
+        await server.open()
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await scenario(server)
+        finally:
+            await server.close()
+
+    asyncio.run(play())
+
+
+async def greeted(path: str) -> FromAgent:
+    peer = socket.socket(socket.AF_UNIX)
+    await asyncio.to_thread(peer.connect, path)  # waits where the backlog is full
+    reader, writer = await asyncio.open_unix_connection(sock=peer)
+    writer.write(frame(Hello(1, 1, "token", 1)))
+    frames: RankFrames[FromAgent] = RankFrames(FromAgent)
+    while not (answers := list(frames.feed(await reader.read(1 << 16)))):
+        pass
+    writer.close()
+    await writer.wait_closed()
+    return answers[0]
+
+
+def test_silent_connections_are_few_and_ranks_get_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(server: RankServer) -> None:
+        loop = asyncio.get_running_loop()
+        before = len(os.listdir("/proc/self/fd"))
+        silent = [socket.socket(socket.AF_UNIX) for _ in range(300)]
+        try:
+            for one in silent:
+                one.setblocking(False)
+                while True:
+                    try:
+                        await loop.sock_connect(one, server.path)
+                        break
+                    except BlockingIOError:  # the backlog is full
+                        await asyncio.sleep(0.01)
+            assert await greeted(server.path) == GRANT
+            while len(os.listdir("/proc/self/fd")) > before + len(silent) + MOST:
+                await asyncio.sleep(0.01)
+        finally:
+            for one in silent:
+                one.close()
+        assert await greeted(server.path) == GRANT
+
+    with caplog.at_level(logging.WARNING):
+        serve(tmp_path, scenario)
+    assert caplog.text.count("on which nothing is said") == 1
+    assert f"process group {os.getpgid(0)} holds" in caplog.text
+
+
+def test_a_first_message_is_short(tmp_path: Path) -> None:
+    async def scenario(server: RankServer) -> None:
+        reader, writer = await asyncio.open_unix_connection(server.path)
+        writer.write(HEAD.pack(30_000))  # and nothing of it
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+
+    serve(tmp_path, scenario)
+
+
+def test_without_descriptors_it_waits_and_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = iter(range(3))
+
+    async def scenario(server: RankServer) -> None:
+        loop = asyncio.get_running_loop()
+        accept = loop.sock_accept
+
+        async def refuse(listening: socket.socket) -> Any:
+            if next(failures, None) is not None:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return await accept(listening)
+
+        monkeypatch.setattr("fairlead.cluster.agent.rank_server._SCARCE_S", 0.01)
+        monkeypatch.setattr(loop, "sock_accept", refuse)
+        assert await greeted(server.path) == GRANT  # taken by the call that was under way
+        assert await greeted(server.path) == GRANT
+
+    with caplog.at_level(logging.WARNING):
+        serve(tmp_path, scenario)
+    assert caplog.text.count("no connection can be taken: Too many open files") == 1
+
+
+def test_few_where_few_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    for files, most in ((1 << 20, MOST), (256, 32), (8, 4), (-1, MOST)):
+        monkeypatch.setattr(newcomers.resource, "getrlimit", lambda _, n=files: (n, n))
+        assert allowed() == most
