@@ -1,10 +1,11 @@
 """Tables of the live cluster."""
 
 import msgspec
+import pytest
 from tests.cli.test_job_history import JOB
 
-from fairlead.cli.terminal_views import job_table
-from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cli.terminal_views import job_table, show_age, status_screen
+from fairlead.cluster.protocol.api_models import JobView, StatusView
 
 
 def cells(job: JobView) -> dict[str, str]:
@@ -26,3 +27,21 @@ def test_a_job_that_has_started_over_is_marked() -> None:
     ended = msgspec.structs.replace(again, state="completed", ended_s=99.0)
     assert cells(ended)["why"] == ""
     assert cells(msgspec.structs.replace(again, reason="paused"))["why"] == "paused"
+
+
+OLD = "The scheduler has not answered for 21 s: this is the state before that."
+
+
+def test_old_state_is_said_to_be_old(capsys: pytest.CaptureFixture[str]) -> None:
+    show_age([None, None])
+    assert capsys.readouterr().out == ""
+    show_age([3.0, 21.0, None])
+    assert capsys.readouterr().out.strip() == OLD
+    status = StatusView(
+        version="1", now_s=50.0, policy="las", profile="default", round=3, round_s=60.0,
+        round_ends_in_s=0.0, jobs={}, devices={}, solve="ok", solve_s=None, decide_s=None,
+        journal_records=1, tenants=(), age_s=21.0,
+    )  # fmt: skip
+    assert str(status_screen(status).renderables[0]) == OLD
+    new = msgspec.structs.replace(status, age_s=None)
+    assert "answered" not in str(status_screen(new).renderables[0])

@@ -18,6 +18,7 @@ from fairlead.cli.terminal_views import (
     node_table,
     print_json,
     show,
+    show_age,
     status_screen,
     table,
 )
@@ -66,6 +67,7 @@ def nodes(client: Client, json: JsonOption = False) -> None:
     if json:
         print_json(found)
     else:
+        show_age(node.age_s for node in found)
         show(node_table(found))
 
 

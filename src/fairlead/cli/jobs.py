@@ -18,6 +18,7 @@ from fairlead.cli.terminal_views import (
     job_table,
     print_json,
     show,
+    show_age,
 )
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import ENDED_STATES
@@ -44,6 +45,7 @@ def jobs(
     if json:
         print_json(found)
     elif found:
+        show_age(job.age_s for job in found)
         show(job_table(found))
     else:
         print("no jobs" if every else f"no jobs are {state}")

@@ -32,9 +32,23 @@ def show(*parts: RenderableType) -> None:
     console().print(*parts, sep="\n", soft_wrap=False)
 
 
+def show_age(ages_s: Iterable[float | None]) -> None:
+    """Print a line on what follows where it is older than it should be."""
+    if old := old_state(ages_s):
+        show(Text(old))
+
+
 def print_json(content: object) -> None:
     """One JSON value on standard output."""
     print(msgspec.json.encode(content).decode())
+
+
+def old_state(ages_s: Iterable[float | None]) -> str:
+    """A line on what is shown where it is older than it should be; "" = it is new."""
+    oldest = max((age_s for age_s in ages_s if age_s is not None), default=None)
+    if oldest is None:
+        return ""
+    return f"The scheduler has not answered for {duration(oldest)}: this is the state before that."
 
 
 def table(columns: str, rows: Iterable[Sequence[object]]) -> Table:
@@ -120,7 +134,9 @@ def _job(job: int) -> str:
 def status_screen(status: StatusView) -> Group:
     """The cluster in one screen."""
     left = duration(status.round_ends_in_s)
+    old = old_state([status.age_s])
     lines = [
+        *([old] if old else []),
         f"Fairlead {status.version}, first started {duration(status.now_s)} ago | policy {status.policy} "
         f"({status.profile} profile)",
         f"round {status.round:,} of {duration(status.round_s)}, ends in {left} | decided in "

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import os
+import resource
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -20,7 +21,6 @@ from fairlead.client.messages import (
     RankFrames,
     frame,
 )
-from fairlead.cluster.agent import newcomers
 from fairlead.cluster.agent.newcomers import MOST, allowed
 from fairlead.cluster.agent.rank_server import Key, RankServer
 
@@ -137,5 +137,5 @@ def test_without_descriptors_it_waits_and_says_so_once(
 
 def test_few_where_few_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
     for files, most in ((1 << 20, MOST), (256, 32), (8, 4), (-1, MOST)):
-        monkeypatch.setattr(newcomers.resource, "getrlimit", lambda _, n=files: (n, n))
+        monkeypatch.setattr(resource, "getrlimit", lambda _, n=files: (n, n))
         assert allowed() == most

@@ -122,11 +122,15 @@ def test_a_driver_that_stands_still_is_not_felt_by_leases(tmp_path: Path) -> Non
             until_s = time.monotonic() + 3 * LEASE_S
             until(lambda: client.status().age_s is not None, LIMIT_S, "an old state")
             check_is_shown(cluster, client, jobs)
+            seen = [*client.nodes(), *client.jobs(), client.job(jobs.ids[0])]
+            assert all(one.age_s is not None and one.age_s > 3.0 for one in seen)
             time.sleep(max(until_s - time.monotonic(), 0.0))
             assert client.nodes()[0].last_seen_s < LEASE_S  # type: ignore[operator]
         finally:
             os.kill(server_pid(cluster), signal.SIGCONT)
         until(lambda: [n.state for n in client.nodes()] == ["up"], LIMIT_S, "a node that is up")
+        until(lambda: client.status().age_s is None, LIMIT_S, "a new state")
+        assert [node.age_s for node in client.nodes()] == [None]
         jobs.check_never_interrupted()
 
 

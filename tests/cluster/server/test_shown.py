@@ -99,6 +99,29 @@ def test_a_status_says_how_old_it_is_when_the_driver_stands_still() -> None:
     assert (old.now_s, old.round_ends_in_s, old.age_s) == (60.0, 0.0, 10.0)
 
 
+def test_silent_nodes_are_seen_while_the_driver_stands_still() -> None:
+    clock, seen = Clock(), {"a": 99.0, "b": 99.0, "c": 99.0}
+    shown = Shown(seen.__getitem__, clock, patience_s=lambda: 4.0)
+    shown.take(ShownStatus(status=status(), at=100.0))
+    for name in seen:
+        view = NodeView(
+            name=name, accelerator="v100", devices=1, state="drained" if name == "c" else "up",
+            host="h", simulated_devices=True, last_seen_s=1.0, jobs=((),), state_since_s=5.0,
+        )  # fmt: skip
+        shown.take(ShownNode(node=name, view=view, at=100.0))
+    assert [(n.state, n.age_s) for n in shown.nodes(ADMIN)] == [
+        ("up", None),
+        ("up", None),
+        ("drained", None),
+    ]
+    clock.now += 20.0
+    seen["a"] = clock.now
+    a, b, c = shown.nodes(ADMIN)
+    assert (a.state, a.age_s, a.last_seen_s) == ("up", 20.0, 0.0)
+    assert (b.state, b.reason, b.state_since_s) == ("suspect", "silent for 21 s", 17.0)
+    assert (c.state, c.reason) == ("drained", "")
+
+
 def test_users_are_shown_their_own_tenant_and_jobs() -> None:
     clock = Clock()
     shown = Shown({"n": 98.0}.__getitem__, clock)

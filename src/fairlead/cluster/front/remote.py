@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,6 +38,7 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     WhatIf,
 )
+from fairlead.cluster.protocol.node_states import suspect_after_s
 from fairlead.cluster.store.backup import backup_age_s, stream
 from fairlead.cluster.store.tokens import TokenTable
 from fairlead.errors import StoreError
@@ -148,7 +150,9 @@ class RemoteFacade:
         self._table = table
         self._calls = calls
         self._directory = directory
-        self.shown = Shown(lambda name: _seen(table, name))
+        self.shown = Shown(
+            lambda name: _seen(table, name), patience_s=lambda: suspect_after_s(table.heartbeat_s)
+        )
         self._committed = Committed(directory, table, self._now_s)
         self._pace = QuestionPace()
         self._own = PartOfTime()  # for what is answered here of the driver's questions
@@ -245,7 +249,7 @@ class RemoteFacade:
             with contextlib.suppress(StoreError):
                 return self._soon(method, *given)
         with self._own.turn():
-            return getattr(self._committed, method)(*given)
+            return _aged(getattr(self._committed, method)(*given), self.shown.age_s)
 
     def _soon(self, method: str, *given: Any) -> Any:
         """Of the driver. Raises StoreError where it does not answer promptly and may stand still, or does
@@ -287,6 +291,15 @@ class RemoteFacade:
 
 
 _FRONT = Caller("front", "", "admin")
+
+
+def _aged(found: Any, age_s: float) -> Any:
+    """What was read, with a word in each view of a job that it may be so old."""
+    if isinstance(found, JobView):
+        return msgspec.structs.replace(found, age_s=age_s if isfinite(age_s) else None)
+    if isinstance(found, list):
+        return [_aged(one, age_s) for one in found]
+    return found
 
 
 def _seen(table: LeaseTable, name: str) -> float:

@@ -76,6 +76,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     failure: FailureView | None = None  # the last one
     retry_in_s: float | None = None  # it failed, and is not tried again before so many seconds
     queued_s: float = 0.0  # since it was submitted, or until it ended, without devices
+    age_s: float | None = None  # of what is shown, where the scheduler does not answer; None = new
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +122,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     state_since_s: float | None = (
         None  # seconds in this state; None = since before the server started
     )
+    age_s: float | None = None  # of what is shown, where the scheduler does not answer; None = new
 
 
 class TenantView(msgspec.Struct, frozen=True, kw_only=True):

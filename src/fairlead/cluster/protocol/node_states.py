@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 NodeState: TypeAlias = Literal[
     "up", "suspect", "unhealthy", "waiting", "drained", "offline", "lost", "never seen"
 ]
+SUSPECT_AFTER_S = 1.0  # silence that raises no suspicion, however short heartbeats are
 NODE_STATES: tuple[NodeState, ...] = get_args(NodeState)
 
 
@@ -59,6 +60,11 @@ def condition(node: "LiveNode", now: float) -> NodeCondition:
             "waiting", f"{node.waits_for}; for {node.waits_until - now:.0f} s more"
         )
     return NodeCondition("up")
+
+
+def suspect_after_s(heartbeat_s: float) -> float:
+    """A node that is silent for longer is suspect."""
+    return max(2 * heartbeat_s, SUSPECT_AFTER_S)
 
 
 def usable(node: "LiveNode", now: float) -> bool:

@@ -30,11 +30,11 @@ from fairlead.cluster.protocol.messages import (
     Register,
     StartCheck,
 )
+from fairlead.cluster.protocol.node_states import suspect_after_s
 from fairlead.cluster.server.live_node import Inherited, LiveNode, Start, has_cleared
 
 REMEMBERED = 16  # incarnations of a node that are known to be superseded
 NodeNotices: TypeAlias = PublishedNode | NodeRemoved | AskLoss
-SUSPECT_AFTER_S = 1.0  # silence that raises no suspicion, however short heartbeats are
 RECONNECT_S = 6.0  # for agents to find a front that was started anew
 BROKEN_S = 0.5  # for an agent whose connection broke to come back
 _encode = msgspec.msgpack.Encoder().encode
@@ -414,11 +414,11 @@ class Fleet:
     def find_suspects(self) -> None:
         """Mark nodes that have been silent for two heartbeats, or whose connection broke."""
         now = self.monotonic()
-        patience_s = max(2 * self.heartbeat_s, SUSPECT_AFTER_S)
+        limit_s = suspect_after_s(self.heartbeat_s)
         for node in list(self.nodes.values()):
             heard = max(node.seen, self._excused)
             broke = node.broke > heard and now - node.broke > BROKEN_S
-            silent = broke or now - heard > patience_s
+            silent = broke or now - heard > limit_s
             if silent and node.registered and not node.left_s:  # else its silence is in order
                 node.suspect = True
 

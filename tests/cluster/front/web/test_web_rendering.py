@@ -214,6 +214,16 @@ def test_a_policy_breaks_between_its_words() -> None:
     assert "max_<wbr>min_<wbr>&lt;b&gt;" in overview.summary(status).body
 
 
+def test_old_state_is_said_to_be_old() -> None:
+    words = "The scheduler has not answered for 21 s: this is the state before that."
+    status = msgspec.structs.replace(STATUS, age_s=21.0)
+    assert words in Elements(overview.summary(status).body).text
+    assert "not answered" not in overview.summary(STATUS).body
+    job = msgspec.structs.replace(JOB, age_s=21.0)
+    assert words in Elements(jobpage.facts(job, ADMIN, 100.0).body).text
+    assert "not answered" not in jobpage.facts(JOB, ADMIN, 100.0).body
+
+
 def test_a_failed_solve_is_said_in_a_banner() -> None:
     def shown(solve: str) -> str:
         return overview.summary(msgspec.structs.replace(STATUS, solve=solve)).body

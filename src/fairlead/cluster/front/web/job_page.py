@@ -12,6 +12,7 @@ from fairlead.cluster.front.web.layout import (
     Section,
     button,
     note,
+    old_state,
     scroll,
 )
 from fairlead.cluster.front.web.markup import address, count, link, name, plain
@@ -59,7 +60,7 @@ def facts(job: JobView, caller: Caller, now_s: float) -> Section:
     told = tag("dl", *(_fact(*fact) for fact in _facts(job, now_s)), class_="facts")
     title = f"Job {job.id}: {job.name or job.family or 'without a name'}"
     tools = join(tables.state(job.state), tag("div", *_buttons(job, caller), class_="actions"))
-    body = join(reason, tables.progress(job), told)
+    body = join(old_state([job.age_s]), reason, tables.progress(job), told)
     return Section("facts", title, body, FAST, tools=tools)
 
 

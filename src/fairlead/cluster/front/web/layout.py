@@ -1,7 +1,7 @@
 """What all pages have in common: the document, its sections, who is asking, what the browser may do."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -9,6 +9,7 @@ from importlib import resources
 from fairlead.analysis.report.markup import Child, Html, head, join, tag
 from fairlead.cluster.front.web.markup import link, name
 from fairlead.cluster.protocol.access import Caller
+from fairlead.model.duration_text import duration
 
 FAST, SLOW = "fast", "slow"
 REFRESH_S = {FAST: 2, SLOW: 10}  # how often a browser asks for the sections of each kind again
@@ -76,6 +77,15 @@ def figure(title: str, *children: Child) -> Html:
 def note(*children: Child) -> Html:
     """A remark in small type."""
     return tag("p", *children, class_="note")
+
+
+def old_state(ages_s: Iterable[float | None]) -> Html | None:
+    """A banner over what is older than it should be; None = it is new."""
+    oldest = max((age_s for age_s in ages_s if age_s is not None), default=None)
+    if oldest is None:
+        return None
+    words = f" has not answered for {duration(oldest)}: this is the state before that."
+    return tag("p", tag("strong", "The scheduler"), words, role="status", class_="banner bad")
 
 
 def scroll(label: str, *children: Child) -> Html:

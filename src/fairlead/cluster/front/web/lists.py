@@ -12,6 +12,7 @@ from fairlead.cluster.front.web.layout import (
     Page,
     Section,
     note,
+    old_state,
 )
 from fairlead.cluster.front.web.markup import address, link
 from fairlead.cluster.front.web.page_request import PageRequest
@@ -41,7 +42,8 @@ def jobs_page(facade: Facade, ask: PageRequest) -> Page:
     if len(found) > JOBS:
         further = address("/jobs", state=state, tenant=tenant, after=shown[-1].id)
         turns.append(link(further, "Next page", rel="next"))
-    table = join(tables.jobs_table(shown, none="No job fits this filter."), _pages(turns))
+    old = old_state(job.age_s for job in shown)
+    table = join(old, tables.jobs_table(shown, none="No job fits this filter."), _pages(turns))
     return _listed("Jobs", "/jobs", fields, table, ask)
 
 
@@ -55,6 +57,7 @@ def nodes_page(facade: Facade, ask: PageRequest) -> Page:
     kinds = sorted({node.accelerator for node in every})
     fields = [choice("state", "State", NODE_STATES, state), choice("type", "Type", kinds, kind)]
     table = join(
+        old_state(node.age_s for node in every),
         note(_counted(every, fits)),
         tables.nodes_table(fits[first : first + NODES], ask.caller),
         _pages(_turns(first, len(fits), state, kind)),

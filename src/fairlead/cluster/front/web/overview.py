@@ -16,6 +16,7 @@ from fairlead.cluster.front.web.layout import (
     columns,
     figure,
     note,
+    old_state,
 )
 from fairlead.cluster.front.web.markup import breakable, link, name
 from fairlead.cluster.front.web.page_request import PageRequest
@@ -75,7 +76,9 @@ def summary(status: StatusView) -> Section:
         _card("Time since the first start", duration(status.now_s), f"Fairlead {status.version}"),
         _card("Last backup", _backup(status.backup_age_s), "of the state; see fairlead backup"),
     ]
-    inner = join(_warning(status.solve), tag("dl", *cards, class_="cards"))
+    inner = join(
+        old_state([status.age_s]), _warning(status.solve), tag("dl", *cards, class_="cards")
+    )
     return Section("summary", "Cluster", inner, FAST)
 
 
