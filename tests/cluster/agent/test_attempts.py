@@ -126,3 +126,20 @@ def test_a_lease_counts_from_the_question_and_is_never_shortened() -> None:
     assert not lease.is_short(106.0)
     assert lease.is_short(107.0)
     assert lease.left_s(200.0) == 0.0
+
+
+def test_steps_neither_fall_nor_exceed_those_of_the_job() -> None:
+    one = start(total_steps=1_000)
+    one.started(1.0)
+    one.hello(1.0)
+    one.loaded(Loaded(1, 40, 0.5), 2.0)
+    one.progress(Progress(1, 100, 90, 0.2), 3.0)
+    one.progress(Progress(1, 7, 0, 0.2), 4.0)
+    assert one.held(5.0).step == 100
+    one.progress(Progress(1, 10**12, 10**12, 0.2), 5.0)
+    held = one.held(5.0)
+    assert (held.step, held.saved_step) == (1_000, 1_000)
+    one.adapt(Adapt(1, 64, 500, 250))  # with larger batches there are fewer
+    assert one.held(6.0).step == 250
+    one.progress(Progress(1, 600, 400, 0.2), 7.0)
+    assert one.held(8.0).step == 500

@@ -159,11 +159,12 @@ class NodeAttempt:
         self._train(now)
 
     def progress(self, message: Progress | RankEnded, now: float) -> None:
-        """Steps are done. A job that changes its batch size may count fewer than before."""
-        self._step, self._step_at = message.step, now
-        self._saved_step = message.saved_step
+        """Steps are done: never more than the job has, and never fewer than before, but where it has changed
+        its batch size (``adapt``)."""
+        step, self._step_at = max(self._step, self._possible(message.step)), now
+        self._step, self._saved_step = step, self._possible(message.saved_step)
         if self.watch is not None and self._loaded is not None and isinstance(message, Progress):
-            self.watch.told(message.step, now, saving=message.saving)
+            self.watch.told(step, now, saving=message.saving)
         if message.saved_step > 0:
             self._save_s = message.save_s
         if isinstance(message, RankEnded):
@@ -182,11 +183,13 @@ class NodeAttempt:
 
     def adapt(self, message: Adapt) -> None:
         """Another batch size, and with it another count of steps."""
-        self._batch, self._total_steps, self._step = (
-            message.batch,
-            message.total_steps,
-            message.step,
-        )
+        self._batch, self._total_steps = message.batch, message.total_steps
+        self._step = self._possible(message.step)
+
+    def _possible(self, steps: int) -> int:
+        """No more steps than the job has, where that is known."""
+        total = self._total_steps or self.assignment.total_steps
+        return min(steps, total) if total > 0 else steps
 
     def stop(self, reason: str, now: float) -> None:
         """It was told to stop; the first reason counts."""

@@ -16,6 +16,7 @@ from fairlead.client.messages import (
     HEAD,
     LARGEST,
     PROTOCOL,
+    Adapt,
     FromAgent,
     FromRank,
     Hello,
@@ -33,6 +34,7 @@ _MOST = 1e12  # steps, samples, seconds
 _MAY_BE_UNKNOWN = frozenset(
     {(Progress, "step"), (Loaded, "lost_steps"), (RankEnded, "step")}
 )  # -1 says so
+_AT_LEAST_ONE = frozenset({(Adapt, "batch"), (Adapt, "total_steps")})
 _HELLO_S = 10.0  # for the first message of a connection
 _LOOK_S = 0.005  # between looks whether all is read
 _HELLO_BYTES = 4096
@@ -230,6 +232,7 @@ def _is_sane(message: FromRank) -> bool:
     surrogates)? The server would refuse the report of the whole node."""
     for name, value in vars(message).items():
         least = -1 if (type(message), name) in _MAY_BE_UNKNOWN else 0
+        least = 1 if (type(message), name) in _AT_LEAST_ONE else least
         if isinstance(value, int | float) and not least <= value <= _MOST:
             return False
         if isinstance(value, str) and not _is_unicode(value):

@@ -31,6 +31,7 @@ _Answer = TypeVar("_Answer")
 _REFUSALS = frozenset(
     (
         grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.UNAUTHENTICATED,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.FAILED_PRECONDITION,
@@ -174,7 +175,7 @@ def _error(address: str, problem: grpc.aio.AioRpcError) -> FairleadError:
         return RegisterAgainError(said)
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return MalformedError(f"{address}: {said}")
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata" not in said:  # which are the token
         return TooLargeError(f"{address}: {said}")
     if code in _REFUSALS:
         return RefusedError(f"{address}: {said}")

@@ -26,6 +26,7 @@ from fairlead.cluster.protocol.messages import (
     WatchRequest,
     Welcome,
 )
+from fairlead.cluster.protocol.plausible import plain
 from fairlead.cluster.protocol.quiet_grpc import grpc
 from fairlead.cluster.protocol.validation_messages import UNREADABLE, describe_decode_error
 from fairlead.errors import ConfigError, InputError, StaleError, StoreError
@@ -228,7 +229,7 @@ def decode(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message:
         raise ConfigError(describe_decode_error(name, data, problem)) from None
     if isinstance(message, Register):
         _check_version(message.protocol)
-    return message
+    return plain(message) if isinstance(message, NodeReport | Register) else message
 
 
 class _Spoken(msgspec.Struct):

@@ -14,6 +14,7 @@ from fairlead.cluster.protocol.messages import (
     Failure,
     Rank,
 )
+from fairlead.cluster.protocol.plausible import MOST_RATE
 from fairlead.cluster.server.live_node import Start
 from fairlead.cluster.server.spawner_deaths import DeathVerdict
 from fairlead.cluster.store.rows import (
@@ -119,7 +120,7 @@ class Attempt:
             if leader.step_age_s < 0 or leader.loaded_step < 0:
                 return known
             if trained_s >= KNOWN_S:
-                rate = (leader.step - leader.loaded_step) / trained_s
+                rate = min((leader.step - leader.loaded_step) / trained_s, MOST_RATE)
             age_s += leader.step_age_s
         done = float(math.floor(known + rate * min(age_s, STALE_S)))
         return max(known, self.row.countable(done))
@@ -339,7 +340,8 @@ def measured_rate(
     trained_s = _trained_s(held, unmanaged) - before_s
     if held.loaded_step < 0 or trained_s <= KNOWN_S:
         return None
-    return (held.step - step) / trained_s
+    rate = (held.step - step) / trained_s
+    return rate if 0 <= rate <= MOST_RATE else None  # else it is not true
 
 
 def _trained_s(held: AttemptStatus, unmanaged: bool) -> float:

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.plausible import within
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, as_known
@@ -65,6 +66,7 @@ class ReportIntake:
                 self._ends.end(attempt)
 
     def _heard(self, attempt: Attempt, node: str, held: AttemptStatus) -> None:
+        held = within(held, self._state.now_s() - attempt.stint.began_s)
         before = attempt.held.get(node)
         if before is not None and before.state != "ended" and held.state == "ended":
             del attempt.held[node]  # in the order in which they end: the first one is to blame

@@ -1,0 +1,49 @@
+"""What an agent's message may say beyond what its types allow: every agent holds a valid token, not all tell
+the truth. Text becomes one line, so that it forges none in a log; numbers stay in relation to each other."""
+
+from typing import TypeVar
+
+import msgspec
+
+from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport, Register
+
+MOST_RATE = 1e6  # steps/s: no training step takes less than a microsecond
+SLACK_S = 3600.0  # beyond the time since a start was ordered: clocks, servers that were away
+_TEXTS = ("address", "reason", "obstacle", "stall")
+_TIMES = ("wait_s", "start_s", "load_s", "ran_s", "step_age_s", "save_s", "stop_s")
+_Message = TypeVar("_Message", NodeReport, Register)
+
+
+def plain(message: _Message) -> _Message:
+    """The message with texts of one line each, and without a batch size of a job of no steps."""
+    message = msgspec.structs.replace(message, holds=tuple(map(_plain_status, message.holds)))
+    if isinstance(message, NodeReport):
+        problems = tuple(map(one_line, message.problems))
+        check_problem = one_line(message.check_problem)
+        return msgspec.structs.replace(message, problems=problems, check_problem=check_problem)
+    return message
+
+
+def within(held: AttemptStatus, since_s: float) -> AttemptStatus:
+    """The same with no time longer than is possible of a start that was ordered so many seconds ago."""
+    most = max(since_s, 0.0) + SLACK_S
+    wrong = {name: most for name in _TIMES if getattr(held, name) > most}
+    return msgspec.structs.replace(held, **wrong) if wrong else held
+
+
+def one_line(text: str) -> str:
+    """Without control characters."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _plain_status(held: AttemptStatus) -> AttemptStatus:
+    new: dict[str, object] = {
+        name: one_line(text) for name in _TEXTS if not (text := getattr(held, name)).isprintable()
+    }
+    if held.batch and not held.total_steps:
+        new["batch"] = 0
+    if held.step < held.loaded_step:
+        new["step"] = held.loaded_step
+    return msgspec.structs.replace(held, **new) if new else held
