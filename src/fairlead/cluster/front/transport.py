@@ -229,7 +229,7 @@ def decode(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message:
         raise ConfigError(describe_decode_error(name, data, problem)) from None
     if isinstance(message, Register):
         _check_version(message.protocol)
-    return plain(message) if isinstance(message, NodeReport | Register) else message
+    return plain(message)
 
 
 class _Spoken(msgspec.Struct):

@@ -11,17 +11,19 @@ MOST_RATE = 1e6  # steps/s: no training step takes less than a microsecond
 SLACK_S = 3600.0  # beyond the time since a start was ordered: clocks, servers that were away
 _TEXTS = ("address", "reason", "obstacle", "stall")
 _TIMES = ("wait_s", "start_s", "load_s", "ran_s", "step_age_s", "save_s", "stop_s")
-_Message = TypeVar("_Message", NodeReport, Register)
+_Message = TypeVar("_Message")
 
 
 def plain(message: _Message) -> _Message:
-    """The message with texts of one line each, and without a batch size of a job of no steps."""
-    message = msgspec.structs.replace(message, holds=tuple(map(_plain_status, message.holds)))
+    """A report or registration with texts of one line each, and steps that fit each other; any other message
+    as it is."""
+    if not isinstance(message, NodeReport | Register):
+        return message
+    changes: dict[str, object] = {"holds": tuple(map(_plain_status, message.holds))}
     if isinstance(message, NodeReport):
-        problems = tuple(map(one_line, message.problems))
-        check_problem = one_line(message.check_problem)
-        return msgspec.structs.replace(message, problems=problems, check_problem=check_problem)
-    return message
+        changes["problems"] = tuple(map(one_line, message.problems))
+        changes["check_problem"] = one_line(message.check_problem)
+    return msgspec.structs.replace(message, **changes)
 
 
 def within(held: AttemptStatus, since_s: float) -> AttemptStatus:
