@@ -1,6 +1,7 @@
 """What is said of a job is true of the state that it is said of: states are made, and sentences held against
 them."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,7 @@ from fairlead.cluster.server.explain import (
     stated,
 )
 from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.hysteresis import Claims
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.standing import DecidedShares
@@ -314,6 +316,37 @@ def test_a_share_of_nothing_is_not_a_share_that_is_still_to_come() -> None:
     assert "Policy las gives it no share of the time now." in state.told()
     state.decided({OTHER: 1.0})
     assert "It joined after the last solve, and is part of the next." in state.told()
+
+
+def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() -> None:
+    state = State(a=1)
+    state.job(MINE)
+    state.start(OTHER, (0,), **TRAINS)
+    state.decided({MINE: 0.9, OTHER: 0.1})
+    assert "hysteresis" not in state.told()
+    claims = Claims(
+        time_s=state.now, hysteresis=40.0, accelerator=np.array([0]), scale=np.ones(2, np.int64),
+        share=np.array([[0.9], [0.1]]), owed_s=np.array([[20.0], [0.0]]),
+        start_s=np.full(2, 200.0), running_on=np.array([-1, 0]), stays=np.zeros(2, np.bool_),
+        new=np.zeros(2, np.bool_),
+    )  # fmt: skip
+    state.standing = dataclasses.replace(state.standing, claims=claims)
+    assert (
+        "Jobs that run keep their devices until another is owed 40 times what a start costs more than "
+        "they are (preemption hysteresis): of v100 it is owed 20 s, and is preferred when that is "
+        "3 min 20 s, in about 3 min 20 s if nothing changes." in state.told()
+    )
+    state.round.end_s = state.now + 300.0
+    assert "of v100 it is owed enough to be preferred at the next decision." in state.told()
+    claims = dataclasses.replace(claims, stays=np.array([False, True]))
+    state.standing = dataclasses.replace(state.standing, claims=claims)
+    assert "those on v100 are about to be done or are left alone for now." in state.told()
+    free = State(a=2)
+    free.job(MINE)
+    free.start(OTHER, (0,), **TRAINS)
+    free.decided({MINE: 0.9, OTHER: 0.1})
+    free.standing = dataclasses.replace(free.standing, claims=claims)
+    assert "hysteresis" not in free.told()
 
 
 def test_a_round_that_waits_for_starts_says_so() -> None:

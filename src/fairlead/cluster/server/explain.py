@@ -15,6 +15,7 @@ from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.kept_devices import kept_by_hysteresis
 from fairlead.cluster.server.pairing import why_unpaired
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
@@ -314,6 +315,8 @@ def _waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[st
         parts = ", ".join(f"{_many(n)} on nodes that are {why}" for why, n in found.away.items())
         yield f"Not to be had: {parts}."
     yield _next_chance(reader, job, found)
+    if found.free < job.scale_factor and "training" in found.held:
+        yield kept_by_hysteresis(source.state, job.id)
 
 
 def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:

@@ -1,0 +1,98 @@
+"""Preemption hysteresis told to people: how much a waiting job must be owed to take devices of jobs that run.
+
+The same sums as in ``scheduler.mechanism.priorities``, of the state that was decided on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
+
+LEFT_ALONE_S = 1e8  # whose start is worth so much is not to be moved for now
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What job groups were owed when it was decided. Arrays of its own: nobody changes them."""
+
+    time_s: float
+    hysteresis: float  # times what a start costs: so much more another must be owed
+    accelerator: Ints  # (slots,) index of the accelerator type
+    scale: Ints  # (groups,) devices
+    share: Floats  # (groups, slots)
+    owed_s: Floats  # (groups, slots) device-seconds, by the end of the round
+    start_s: Floats  # (groups,) device-seconds that a start of it is worth
+    running_on: Ints  # (groups,) slot, -1 = does not run
+    stays: Bools  # (groups,) is it left where it runs, whoever is owed more?
+    new: Bools  # (groups,) has a member of it done nothing yet?
+
+    @staticmethod
+    def of(s: Scheduler, now_s: float) -> "Claims | None":
+        """As they are now; None under policies and profiles without preemption hysteresis."""
+        data = s.data
+        planner, settings = data.planning.planner, data.options.settings
+        if settings.preemption_hysteresis <= 0 or not isinstance(planner, SharesPlanner):
+            return None
+        jobs, groups = data.ledger.jobs, data.ledger.groups
+        until_s = now_s - planner.settled_s(data.planning.state) + settings.round_s
+        owed_s = groups.deficit_s + groups.share * until_s - groups.received_s
+        there, at = groups.members >= 0, np.maximum(groups.members, 0)
+        left = np.maximum(jobs.total - jobs.done, 0.0)
+        start_s = settings.preemption_hysteresis * np.where(there, jobs.restart_s[at], 0.0).max(1)
+        row = np.arange(len(groups.running_on))
+        rate = groups.rate[row, np.maximum(groups.running_on, 0)]
+        left_s = np.where(there, left[at] / np.maximum(rate, 1e-300), 0.0).max(axis=1)
+        return Claims(
+            time_s=now_s,
+            hysteresis=settings.preemption_hysteresis,
+            accelerator=data.running.site.accelerator_of_slot.copy(),
+            scale=groups.scale.copy(),
+            share=groups.share.copy(),
+            owed_s=np.where(groups.share > 0, owed_s, 0.0) * groups.scale[:, None],
+            start_s=start_s,
+            running_on=groups.running_on.copy(),
+            stays=(left_s < start_s) | (start_s > LEFT_ALONE_S),
+            new=np.asarray((there & (left[at] >= jobs.total[at])).any(axis=1)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """When a waiting job group is preferred to one that runs."""
+
+    slot: int
+    owed_s: float  # device-seconds that it was owed when that was decided last
+    needed_s: float  # that it must be owed
+    at_s: float  # cluster's time; inf = not as long as those go on that run
+
+
+def next_turn(claims: Claims, group: int) -> Turn | None:
+    """When a job group that does not run takes its devices from others, as far as can be told: the earliest
+    of the slots on which it has a share. None: it has none."""
+    turns = [_turn(claims, group, t) for t in np.flatnonzero(claims.share[group] > 0).tolist()]
+    return min(turns, key=lambda turn: turn.at_s, default=None)
+
+
+def _turn(claims: Claims, group: int, slot: int) -> Turn:
+    """On one slot. Both claims are linear in time, but for that of a job group that runs, which is not less
+    than what a start is worth."""
+    runs = claims.running_on >= 0
+    here = claims.accelerator[np.maximum(claims.running_on, 0)] == claims.accelerator[slot]
+    held = np.flatnonzero(runs & here)
+    on, scale = claims.running_on[held], claims.scale[held]
+    bonus_s = float(claims.start_s[group]) if claims.new[group] else 0.0
+    owed_s = float(claims.owed_s[group, slot])
+    grows = float(claims.share[group, slot]) * int(claims.scale[group])
+    shrinks = scale * (1.0 - claims.share[held, on])
+    over_s = claims.start_s[held] - owed_s - bonus_s
+    wait_s = np.maximum(
+        over_s / grows, (over_s + claims.owed_s[held, on]) / np.maximum(grows + shrinks, 1e-300)
+    )
+    wait_s = np.where(claims.stays[held], np.inf, np.maximum(wait_s, 0.0))
+    order = np.argsort(wait_s)
+    enough = np.flatnonzero(np.cumsum(scale[order]) >= claims.scale[group])
+    last_s = float(wait_s[order[enough[0]]]) if len(enough) else np.inf
+    return Turn(slot, max(owed_s, 0.0), owed_s + grows * last_s, claims.time_s + last_s)

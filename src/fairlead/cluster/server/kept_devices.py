@@ -1,0 +1,45 @@
+"""Why jobs that run keep their devices from one that waits with a share of the time: a sentence."""
+
+import math
+from typing import Protocol
+
+from fairlead.cluster.server.live_round import LiveRound
+from fairlead.cluster.server.standing import DecidedShares
+from fairlead.model.duration_text import duration
+
+
+class Decided(Protocol):
+    """What is read of the cluster's state."""
+
+    @property
+    def standing(self) -> DecidedShares:
+        """What was decided last."""
+
+    @property
+    def round(self) -> LiveRound | None:
+        """That is in force."""
+
+    def now_s(self) -> float:
+        """The cluster's time."""
+
+
+def kept_by_hysteresis(state: Decided, job: int) -> str:
+    """By how much what a waiting job is owed must grow, and about when that will be; "" where preemption
+    hysteresis has no part in it."""
+    standing, now_s = state.standing, state.now_s()
+    claims, turn = standing.claims, standing.turn(job)
+    if claims is None or turn is None:
+        return ""
+    where = standing.slots[turn.slot].accelerator
+    rule = (
+        f"Jobs that run keep their devices until another is owed {claims.hysteresis:g} times what a start "
+        "costs more than they are (preemption hysteresis)"
+    )
+    if math.isinf(turn.at_s):
+        return f"{rule}, and those on {where} are about to be done or are left alone for now."
+    if state.round is not None and turn.at_s <= state.round.end_s:
+        return f"{rule}: of {where} it is owed enough to be preferred at the next decision."
+    return (
+        f"{rule}: of {where} it is owed {duration(turn.owed_s)}, and is preferred when that is "
+        f"{duration(turn.needed_s)}, in about {duration(turn.at_s - now_s)} if nothing changes."
+    )

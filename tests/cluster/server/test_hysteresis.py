@@ -1,0 +1,73 @@
+"""When a waiting job takes its turn is told as it then comes to be."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.small import TABLE, job
+
+from fairlead.cluster.server.hysteresis import Claims, Turn, next_turn
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import StartRound
+from fairlead.model.job import RestartCosts
+from fairlead.scheduler.mechanism.settings import DEFAULT
+from fairlead.scheduler.setup import Setup, build
+from fairlead.simulator.backend import SimBackend
+from fairlead.simulator.ground_truth import GroundTruth
+
+ROUND_S = 360.0
+COSTS = RestartCosts(60.0)
+
+
+@pytest.mark.parametrize("weight", [1.0, 5.0])
+def test_a_turn_comes_with_the_first_round_after_it_is_told_to(weight: float) -> None:
+    what = Setup(
+        version="0", cluster=Cluster.of({"fast": 1}, 1), throughputs=TABLE, policy="las",
+        settings=DEFAULT, seed=0, restart_costs=COSTS,
+    )  # fmt: skip
+    core = build(what)
+    two = [job(0, 0.0, 1e7, 1), job(1, 0.0, 1e7, 1)]
+    two[1] = replace(two[1], job=replace(two[1].job, weight=weight))
+    backend = SimBackend(
+        two, what.cluster, TABLE, core.data.planning.planner.solve, GroundTruth(COSTS)
+    )
+    told: list[tuple[float, Turn]] = []
+    turns = 0
+    runs = -1
+    while turns < 12 and (event := backend.next()) is not None:
+        for command in core.handle(event):
+            backend.perform(command)
+            if not isinstance(command, StartRound) or not len(command.job_groups):
+                continue
+            now_s, before = command.time_s, runs
+            runs = int(command.job_groups[0, 0])
+            if before >= 0 and runs != before:
+                turns += 1
+                for then_s, turn in told[1:] if turns > 2 else ():
+                    assert turn.at_s <= now_s + 1e-6, (then_s, turn)
+                    assert now_s - turn.at_s <= ROUND_S + 1e-6, (then_s, turn)
+                told = []
+            claims = Claims.of(core, now_s)
+            assert claims is not None
+            found = next_turn(claims, 1 - runs)
+            assert found is not None
+            told.append((now_s, found))
+    assert turns == 12
+
+
+def test_who_is_left_to_finish_is_not_waited_for_by_the_clock() -> None:
+    claims = Claims(
+        time_s=100.0, hysteresis=40.0, accelerator=np.array([0]), scale=np.array([1, 2, 1]),
+        share=np.array([[0.5], [0.25], [0.25]]), owed_s=np.array([[10.0], [0.0], [30.0]]),
+        start_s=np.full(3, 40.0), running_on=np.array([-1, 0, 0]),
+        stays=np.array([False, True, False]), new=np.zeros(3, np.bool_),
+    )  # fmt: skip
+    # 10 + t/2 exceeds 40, and 40 + 30 - 3t/4
+    assert next_turn(claims, 0) == Turn(0, 10.0, 40.0, 160.0)
+    alone = replace(claims, stays=np.array([False, True, True]))
+    found = next_turn(alone, 0)
+    assert found is not None
+    assert found.at_s == np.inf
+    fresh = replace(claims, new=np.array([True, False, False]))
+    assert next_turn(fresh, 0) == Turn(0, 10.0, 18.0, 116.0)
+    assert next_turn(replace(claims, share=np.zeros((3, 1))), 0) is None
