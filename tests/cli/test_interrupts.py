@@ -73,3 +73,15 @@ def test_an_ignored_interrupt_stays_ignored() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.stdout.endswith("here\n")
     assert (ended.stderr, ended.returncode) == ("", 0)
+
+
+def test_an_interrupt_of_code_from_a_string_has_the_exit_code_too(tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text(
+        "import sys\n"
+        "from fairlead.cli import application, main\n"
+        "application.run = lambda _: exec('raise KeyboardInterrupt')\n"
+        "main.main()\n"
+    )
+    words = [sys.executable, "-m", "interrupted"]
+    ended = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 130)

@@ -32,6 +32,13 @@ def raise_it() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def forget_caught() -> None:
+    """An interrupt that left code which was run from a string, as that of dataclasses, counts for the
+    interpreter as caught by nobody until more of such code is run: ``python -m`` would end by the signal,
+    whatever exit code was asked for."""
+    exec("")
+
+
 def _end(_number: int, _frame: "FrameType | None") -> None:
     os._exit(CODE)  # whatever is being imported: no exception to be caught, or to be printed
 

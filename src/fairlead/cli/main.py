@@ -23,5 +23,6 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     except KeyboardInterrupt:
         raise SystemExit(interrupts.CODE) from None
     finally:
+        interrupts.forget_caught()
         if arguments is None:
             interrupts.end_process()
