@@ -1,13 +1,15 @@
 """Commands for a live cluster, as a person meets them, against a real server."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cluster.served import Served, served
@@ -79,6 +81,32 @@ def test_the_environment_is_an_option_too(
     )
     assert call("submit", "job.toml", "--venv", "a", "--python", "/b") == 2
     assert "python and venv are both given" in capsys.readouterr().err
+
+
+def test_paths_of_a_job_are_not_touched_where_it_is_submitted(
+    cluster: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may lie on a file system that does not answer."""
+    touched: list[object] = []
+
+    def watched(look: Callable[..., Any]) -> Callable[..., Any]:
+        def watch(path: Any, **more: Any) -> Any:
+            if not isinstance(path, int) and "hung" in os.fsdecode(path):
+                touched.append(path)
+            return look(path, **more)
+
+        return watch
+
+    options = "--cwd hung/a/../b --checkpoint-dir /hung/c --python /hung/python"
+    with monkeypatch.context() as patched:
+        for name in ("stat", "lstat", "readlink"):
+            patched.setattr(os, name, watched(getattr(os, name)))
+        job = submitted(capsys, "job.toml", *options.split())
+    assert touched == []
+    row = cluster.server.service.store.job(job)
+    assert row is not None
+    assert row.spec.cwd.endswith("/hung/b")
+    assert (row.spec.checkpoint_dir, row.spec.python) == ("/hung/c", "/hung/python")
 
 
 def test_a_command_behind_dashes_keeps_its_own_options(

@@ -160,6 +160,10 @@ def test_an_end_that_is_not_known_is_not_made_up() -> None:
     change = msgspec.structs.replace
     still = change(TOLD, stands_still=True, finish_s=None, forecasts=0)
     assert end(still) == "No end is forecast: it stands still."
+    after = end(change(TOLD, job=change(JOB, state="finishing")))
+    assert (
+        after == "No end is forecast: nobody knows how long its script takes after the last step."
+    )
     none = change(TOLD, finish_s=None, forecasts=0)
     assert end(none) == "No forecast: it takes no part now."
     assert "No end within" in end(change(TOLD, finish_s=None))

@@ -1,6 +1,7 @@
 """A job is complete when its processes have ended with 0 after their last step, and not before."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -76,7 +77,9 @@ def test_a_job_that_is_paused_after_its_loop_finishes_later(admin: Client, tmp_p
     shown = admin.job(job.id)
     assert (shown.steps, shown.state, len(shown.devices)) == (3, "finishing", 1)
     until(lambda: admin.status().jobs.get("finishing") == 1, LIMIT_S)
-    assert "code behind its training loop" in admin.explain(job.id).why_here
+    told = admin.explain(job.id)
+    assert re.search(r"code behind its training loop runs on .*, for [0-9.]+ m?s\.", told.why_here)
+    assert (told.forecasts, told.finish_s) == (0, None)  # it has no steps by which to tell
     admin.pause(job.id)
     until(lambda: admin.job(job.id).node == "" and not descendants(job.here), LIMIT_S)
     assert admin.job(job.id).state == "paused"

@@ -49,6 +49,8 @@ def end(told: Explanation) -> str:
     job = told.job
     if job.ended_s is not None:
         return f"Ended after {duration(job.ended_s - job.submitted_s)}."
+    if job.state == "finishing":
+        return "No end is forecast: nobody knows how long its script takes after the last step."
     if told.stands_still:
         return "No end is forecast: it stands still."
     if told.forecast_kind == "none yet":

@@ -1,5 +1,6 @@
 """Options of ``fairlead submit``: the fields of a job that its file may leave out."""
 
+import os
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -67,17 +68,17 @@ class StartOptions:
     """How its command is run on a node."""
 
     cwd: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--cwd", metavar="DIR", help="Where it runs. Default: here, or as in the file."
         ),
     ] = None
     python: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--python", metavar="PATH", help="The interpreter to run it with."),
     ] = None
     venv: Annotated[
-        Path | None, typer.Option("--venv", metavar="DIR", help="The virtual environment to use.")
+        str | None, typer.Option("--venv", metavar="DIR", help="The virtual environment to use.")
     ] = None
     conda: Annotated[
         str | None,
@@ -90,7 +91,7 @@ class StartOptions:
         ),
     ] = None
     checkpoint_dir: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--checkpoint-dir", metavar="DIR", help="Default: the agent chooses."),
     ] = None
     grace_s: Annotated[
@@ -174,10 +175,11 @@ def given_fields(
     variables = _values("--env", fields.pop("env"), str, "SEED=1")
     fields["rates"] = _values("--rate", work.rates, float, "v100=10") or None
     fields["prefork"] = "auto" if fields.pop("auto_prefork") else start.prefork
+    # Paths are those of the nodes: nothing here is touched, for it may hang, or be something else.
     for name, path in (("cwd", start.cwd), ("checkpoint_dir", start.checkpoint_dir)):
-        fields[name] = None if path is None else str(path.resolve())
+        fields[name] = None if path is None else os.path.abspath(path)
     for name, path in (("python", start.python), ("venv", start.venv)):
-        fields[name] = None if path is None else str(path.absolute())  # not what it is a link to
+        fields[name] = None if path is None else str(Path(path).absolute())
     if start.container is not None:
         fields["container"] = _words("--container", start.container)
     for name in ("retry_on", "no_retry_on"):

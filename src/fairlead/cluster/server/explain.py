@@ -180,7 +180,9 @@ def _placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
     elif doing == "training":
         yield f"It runs on {place}{_faster(job)}."
     elif doing == "finishing":
-        yield f"All its steps are done; the code behind its training loop runs on {place}."
+        since = start.finishing_since
+        ago = "" if since is None else f", for {duration(source.state.now_s() - since)}"
+        yield f"All its steps are done; the code behind its training loop runs on {place}{ago}."
         yield "It is complete when that has ended with exit code 0."
     else:
         yield f"It is to run on {place}, and has not begun to train."

@@ -128,7 +128,7 @@ class Forecasting:
     def explain(self, caller: Caller, job: JobView, stints: list[AttemptView]) -> Explanation:
         """The story of a job."""
         still = stands_still(self._source, job.id)
-        known = job.state in ("running", "finishing", "waiting", "preempted") and not still
+        known = job.state in ("running", "waiting", "preempted") and not still
         told: JobForecast | None = None
         kind = ""
         if known and job.retry_in_s is None and not self._loop.parts.admission.outside(job.id):

@@ -168,6 +168,8 @@ def story(told: Explanation, now_s: float) -> Section:
 def _finish(told: Explanation) -> tuple[object, ...]:
     if told.job.state in ENDED_STATES:
         return (f"It has ended: {told.job.state}.",)
+    if told.job.state == "finishing":
+        return ("No end is forecast: nobody knows how long its script takes after the last step.",)
     if told.stands_still:
         return ("No end is forecast: it stands still.",)
     if told.forecast_kind == "none yet":
