@@ -99,6 +99,8 @@ def _shared(jobs: FluidJobs, capacity: Floats, horizon_s: float) -> Floats:
     speed, part = _speeds(jobs, capacity)
     finish: Floats = np.full(len(jobs.job), np.inf)
     left, now_s = jobs.left.copy(), 0.0
+    able, kind = np.unique(jobs.rate > 0, axis=0, return_inverse=True)
+    kind = kind.reshape(-1)
     awaits = np.argsort(jobs.arrive_s, kind="stable")
     come = int(np.searchsorted(jobs.arrive_s[awaits], 0.0, side="right"))
     active = awaits[:come]
@@ -107,7 +109,9 @@ def _shared(jobs: FluidJobs, capacity: Floats, horizon_s: float) -> Floats:
     devices = float(capacity.sum())
     while present and now_s < horizon_s:
         runs = _stretched(part[active], jobs.scale[active], devices)
-        runs *= _had(runs * jobs.scale[active], jobs.rate[active] > 0, capacity)
+        wanted: Floats = np.zeros(len(able))
+        np.add.at(wanted, kind[active], runs * jobs.scale[active])
+        runs *= _had(wanted, able, capacity)[kind[active]]
         pace = speed[active] * runs
         ends = left[active] / np.maximum(pace, 1e-300)
         step_s = horizon_s - now_s
@@ -159,8 +163,8 @@ def _stretched(part: Floats, scale: Ints, devices: float) -> Floats:
 
 
 def _had(wanted: Floats, able: Bools, capacity: Floats) -> Floats:
-    """(jobs,) the part that each gets of what it wants, for no type has more than its devices. wanted:
-    (jobs,) devices on average; able: (jobs, types) where it can run."""
+    """(kinds,) the part that jobs get of what they want, for no type has more than its devices. wanted:
+    (kinds,) devices on average of all that can run on the same types; able: (kinds, types) on which."""
     weight = able * capacity
     for _ in range(BALANCINGS):
         used_on = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
