@@ -1,6 +1,5 @@
 """Jobs that put something else where the agent or the spawner reads and writes: the node goes on."""
 
-import asyncio
 import json
 import os
 import shutil
@@ -16,7 +15,6 @@ from tests.cluster.agent.cluster import (
     RANK,
     RunningAgent,
     Server,
-    cluster,
     job,
     plain,
 )
@@ -42,7 +40,7 @@ from fairlead.cluster.agent.untrusted_files import (
     read_regular,
     write_anew,
 )
-from fairlead.cluster.protocol.messages import AttemptStatus, Failure, Rank
+from fairlead.cluster.protocol.messages import AttemptStatus, Failure
 from fairlead.cluster.server.restored import newest_trace
 
 PYTHON = sys.executable
@@ -344,22 +342,3 @@ def test_what_stands_in_place_of_the_folder_of_all_logs_is_put_aside(tmp_path: P
     os.close(open_to_append(tmp_path / "logs" / "7" / "1-0.log"))
     assert (tmp_path / "logs" / "7" / "1-0.log").is_file()
     assert any(one.is_fifo() for one in tmp_path.iterdir())
-
-
-def test_a_state_directory_that_a_job_removes_is_made_anew(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path / "s") as (server, agent):
-            stays = plain(1, "sleep", "1000")
-            await server.order(stays)
-            await server.until_state((1, 1), "running")
-            shutil.rmtree(agent.state, ignore_errors=True)  # the agent may write meanwhile
-            trains = job(2, ranks=(Rank(rank=0, devices=(1,)),))
-            waits = plain(3, "sleep", "1000")
-            await server.order(stays, trains, waits)
-            await server.until_state((2, 1), "running")  # through a socket that is there again
-            assert (server.held[1, 1].state, server.held[3, 1].state) == ("running", "starting")
-            await server.order(trains, waits)
-            await server.until_state((3, 1), "running")
-            await server.until(lambda: server.newest is not None and not server.newest.problems)
-
-    asyncio.run(scenario())

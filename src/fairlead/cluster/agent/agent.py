@@ -129,13 +129,11 @@ class Agent:
         self._registered = asyncio.Event()
 
     def _folders(self) -> set[Path]:
-        """Where starts need room. What was removed is made anew, and what stands in its place put aside, as a
-        start would do."""
+        """Where starts need room; what stands in place of the output's is put aside, as a start would do."""
         state, output = self._options.state, logs_path(self._options.state)
+        with contextlib.suppress(OSError):
+            make_folder(output)
         starts = set() if self._record is None else {state / "starts", self._record.starts}
-        for folder in {output} | starts:
-            with contextlib.suppress(OSError):
-                make_folder(folder)
         return {state, output} | starts
 
     async def run(self) -> None:
@@ -381,7 +379,6 @@ class Agent:
     async def _watch_progress(self) -> None:
         while True:
             self._node.look_at_progress()
-            await self._ranks.listen_again()
             await asyncio.sleep(_PROGRESS_S)
 
     async def _touch_record(self) -> None:

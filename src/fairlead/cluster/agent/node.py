@@ -249,8 +249,6 @@ class NodeController:
         assert self.place is not None
         found, why = None, ""
         try:
-            if self.ranks is not None:
-                await self.ranks.listen_again()
             found = await prepare_launch(self.place, start, master)
         except ConfigError as problem:
             why = str(problem)

@@ -95,24 +95,6 @@ class RankServer:
         self._accepting = asyncio.create_task(self._accept_all(self._listening))
         self.path = str(path)
 
-    async def listen_again(self) -> None:
-        """Make the socket anew where its file was removed; who is connected stays so."""
-        if self._listening is None or self._accepting is None or os.path.lexists(self.path):
-            return
-        before = os.umask(0o177)
-        try:
-            new = _listen(Path(self.path))
-        except OSError as problem:
-            self._complain(f"{self.path}: was removed and cannot be made: {problem.strerror}")
-            return
-        finally:
-            os.umask(before)
-        self._accepting.cancel()
-        await asyncio.gather(self._accepting, return_exceptions=True)
-        self._listening.close()
-        self._listening = new
-        self._accepting = asyncio.create_task(self._accept_all(new))
-
     async def close(self) -> None:
         """Hang up on all."""
         if self._listening is not None and self._accepting is not None:

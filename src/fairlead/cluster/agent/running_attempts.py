@@ -19,7 +19,7 @@ from fairlead.cluster.agent.survivors import (
     boot_id,
     write_record,
 )
-from fairlead.cluster.agent.untrusted_files import make_folder, read_regular
+from fairlead.cluster.agent.untrusted_files import read_regular
 from fairlead.cluster.agent.warden import Watched
 from fairlead.cluster.agent.zygote import (
     Fork,
@@ -100,8 +100,6 @@ class SpawnedAttempt:
 
     def take_devices(self, ground: Ground) -> str:
         """Take the locks; "" = done, else why not. Raises OSError."""
-        # It may have been removed: who holds a lock in what was removed still holds that of the machine.
-        make_folder(ground.state / "locks")
         held = locks.lock_slots(ground.state / "locks", self.launch.job, self.devices)
         if held is None:
             return "what ran there before has not ended"
@@ -145,7 +143,6 @@ class SpawnedAttempt:
         record = self._as_record(ground)
         try:
             for folder in ground.starts:
-                make_folder(folder)
                 write_record(folder, record)
         except OSError:
             if not self.born:
