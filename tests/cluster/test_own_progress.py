@@ -92,6 +92,7 @@ def test_a_job_that_reports_has_real_steps_and_keeps_what_it_saved(tmp_path: Pat
         assert paused.saved_step % 200 == 0
         client.resume(job)
         until(lambda: client.job(job).steps > kept + 100, LIMIT_S, "it goes on")
-        assert abs(client.stints(job)[1].from_step - kept) < 200
+        # who reads its file late takes for kept what it has kept since
+        assert kept - 200 < client.stints(job)[1].from_step <= client.job(job).steps
         client.cancel(job)
         until(lambda: not any(held for n in client.nodes() for held in n.jobs), LIMIT_S)

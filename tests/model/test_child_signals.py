@@ -7,7 +7,11 @@ import threading
 
 from fairlead.model.child_signals import deaf_to_interrupts
 
-CHILD = "import sys; print('up', flush=True); sys.stdin.read(); print('done')"
+# The handler is Python's own also where whoever runs the tests ignores the signal.
+CHILD = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "print('up', flush=True); sys.stdin.read(); print('done')"
+)
 
 
 def started() -> "subprocess.Popen[str]":

@@ -100,7 +100,7 @@ def test_what_the_next_start_goes_on_from_was_kept_by_the_lost_one(tmp_path: Pat
         node, job = _begun(cluster)
         node.run(job, 1, loaded_step=0, step=57, saved_step=0, ran_s=3.0)
         cluster.until(lambda: cluster.job(job).steps == 57)
-        node.end(job, 1, exit_code=-9, reason="the process that owned the ranks died")
+        node.end(job, 1, step=57, exit_code=-9, reason="the process that owned the ranks died")
         cluster.until(lambda: node.jobs == {job} and (job, 2) in node.held)
         assert (_first(cluster, job).to_step, _first(cluster, job).reached_step) == (0, 57)
         node.run(job, 2, loaded_step=64, step=70, saved_step=64, lost_steps=0, ran_s=1.0)
