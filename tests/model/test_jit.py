@@ -62,6 +62,24 @@ def test_what_is_kept_is_not_compiled_again(program: Path) -> None:
     assert said(program, f"assert jit.prepare() == 0; {FOUND}") == ""
 
 
+@pytest.mark.parametrize("what", ["fields", "kernel"])
+def test_what_changes_in_another_file_is_compiled_again(tmp_path: Path, what: str) -> None:
+    """numba itself looks at a kernel's own file alone."""
+    other, kernels = tmp_path / "other.py", tmp_path / "kernels.py"
+    text = "from typing import NamedTuple\nfrom fairlead.model import jit\n\n"
+    text += "class Pair(NamedTuple):\n    {0}: float\n    {1}: float\n\n"
+    text += '@jit.kernel("f8(f8)")\ndef scaled(x):\n    return {2} * x\n'
+    kernels.write_text(
+        "import sys\nfrom fairlead.model import jit\nfrom other import Pair, scaled\n\n"
+        '@jit.kernel("f8(Pair)")\ndef first(of):\n    return scaled(of.a)\n\nexec(sys.argv[1])\n'
+    )
+    then = "found = first(Pair(a=1.0, b=10.0)); assert found == {0}, found"
+    other.write_text(text.format("a", "b", 2))
+    said(kernels, then.format(2.0))
+    other.write_text(text.format(*(("b", "a", 2) if what == "fields" else ("a", "b", 300))))
+    said(kernels, then.format(2.0 if what == "fields" else 300.0))
+
+
 def test_what_names_a_record_that_is_gone_is_compiled_again(tmp_path: Path) -> None:
     """An index of kept kernels refers to records by module and name."""
     records, kernels = tmp_path / "records.py", tmp_path / "kernels.py"

@@ -149,6 +149,12 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_journal(tmp_path: Path) -> N
     calls = iter(range(10**9))
     stopped = simulate(jobs, cluster, "las_aware", out=part, stop=lambda: next(calls) > 300)
     assert not stopped.complete
+    kept, calls = (part / "journal").read_bytes(), iter(range(10**9))
+    early = simulate(
+        jobs, cluster, "las_aware", out=part, resume=True, stop=lambda: next(calls) > 30
+    )
+    assert (part / "journal").read_bytes() == kept
+    assert "the journal is as it was" in early.skipped[-1]
     again = simulate(jobs, cluster, "las_aware", out=part, resume=True)
     assert again.complete
     assert again.metrics["journal_sha256"] == expected.metrics["journal_sha256"]

@@ -7,6 +7,7 @@ import pytest
 from tests.small import job, run
 
 from fairlead import AdmissionState, InputError, Job
+from fairlead.errors import SimulationError
 from fairlead.model.commands import StartRound
 
 JOBS = [job(n, 10.0 * n, 8_000.0) for n in range(6)]
@@ -72,9 +73,20 @@ def test_both_are_found_by_entry_point(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_is_neither_is_said() -> None:
     with pytest.raises(InputError, match="'nosuch': no such entry point in the group"):
         run(JOBS, observers=["nosuch"])
+    with pytest.raises(InputError, match="expected a list of observers or of their names, got 'a'"):
+        run(JOBS, observers="a")
     with pytest.raises(InputError, match="observer int: has no method 'event'"):
         run(JOBS, observers=[3])
     with pytest.raises(InputError, match="admission Rounds: has no method 'admit'"):
         run(JOBS, admission=Rounds())
     with pytest.raises(InputError, match="does not go with admission"):
         run(JOBS, admission=AtMostTwo(), measured_jobs=(0, 2))
+
+
+def test_a_rule_that_forgets_to_answer_is_refused() -> None:
+    class Forgetful(AtMostTwo):
+        def admit(self, job: Job, state: AdmissionState) -> bool:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(SimulationError, match=r"admission Forgetful at 0 s: job 0: .* got None"):
+        run(JOBS, admission=Forgetful())

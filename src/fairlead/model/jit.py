@@ -5,6 +5,7 @@ cache; where neither can be, it is compiled anew in each process. numba itself i
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import update_wrapper
@@ -26,6 +27,8 @@ _PACKAGES = (
 # it? They are in the tests.
 CHECK_RECORDS = bool(os.environ.get("FAIRLEAD_CHECK_RECORDS"))
 _kernels: list["_Kernel"] = []
+_loading = False
+loading_s = 0.0  # that this process has spent on compiling kernels, or on fetching kept ones
 _lock = threading.RLock()
 _announced = True  # has somebody been told that code is compiled, or is nobody to be told?
 
@@ -56,8 +59,25 @@ class _Kernel:
             made = njit(inline=self.inline)(self.function)
             with suppress(RuntimeError):  # nowhere to keep it
                 made.enable_caching()
+                file = made._cache._cache_file
+                file._source_stamp = (file._source_stamp, self.depends_on())
             self._dispatcher = made
         return self._dispatcher
+
+    def depends_on(self) -> tuple[object, ...]:
+        """What numba does not look at when it judges whether machine code is of today's source: fields of
+        records, and kernels of other files, which are part of it."""
+        from fairlead.model.jit_records import fields_of_records
+
+        known = self.function.__globals__
+        called = [known.get(name) for name in self.function.__code__.co_names]
+        kernels = [one for one in called if isinstance(one, _Kernel) and one is not self]
+        sources = [os.stat(one.function.__code__.co_filename) for one in kernels]
+        return (
+            fields_of_records(" ".join(self.signatures), known),
+            tuple((stat.st_mtime_ns, stat.st_size) for stat in sources),
+            tuple(one.depends_on() for one in kernels),
+        )
 
     def kept(self) -> bool:
         """Was it compiled before, by this process or by another, and kept?"""
@@ -70,10 +90,18 @@ class _Kernel:
 
     def compiled(self) -> Any:
         """The machine code, from the cache if it is there."""
+        global _loading, loading_s
         with _lock:
             if self._compiled is None:
                 self._announce()
-                self._compile()
+                outermost, began = not _loading, time.perf_counter()
+                _loading = True
+                try:
+                    self._compile()
+                finally:
+                    if outermost:
+                        _loading = False
+                        loading_s += time.perf_counter() - began
         return self._compiled
 
     def _compile(self) -> None:

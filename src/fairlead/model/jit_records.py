@@ -43,6 +43,19 @@ def resolve_signature(signature: str, known: Mapping[str, Any]) -> Any:
     return _evaluate(signature, records)
 
 
+def fields_of_records(signature: str, known: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the names and types of the fields of all records in a signature, and of the records in these."""
+    named = [known.get(name) for name in re.findall(r"[A-Za-z_]\w*", signature)]
+    return tuple(_fields_of(one) for one in named if _is_record(one))
+
+
+def _fields_of(record: Any) -> tuple[object, ...]:
+    hints = get_type_hints(record, include_extras=True)
+    return tuple(
+        (name, _fields_of(hint) if _is_record(hint) else repr(hint)) for name, hint in hints.items()
+    )
+
+
 def takes_records(signature: str, known: Mapping[str, Any]) -> bool:
     """Return whether a kernel takes records, and has one signature."""
     _, _, arguments = signature.rpartition("(")

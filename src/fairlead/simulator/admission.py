@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from fairlead.errors import SimulationError
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, EndJobs, JobEnd
 from fairlead.model.events import Event, JobsSubmitted
@@ -59,7 +60,13 @@ class AdmittingBackend:
 
     def _admits(self, job: Job, time_s: float) -> bool:
         state = AdmissionState(time_s, self.cluster, MappingProxyType(self._jobs))
-        if not self.admission.admit(job, state):
+        admitted: object = self.admission.admit(job, state)
+        if not isinstance(admitted, bool | np.bool_):
+            raise SimulationError(
+                f"admission {type(self.admission).__name__} at {time_s:.0f} s: job {job.id}: "
+                f"expected True or False, got {admitted!r:.60}"
+            )
+        if not admitted:
             return False
         self._jobs[job.id] = job
         return True

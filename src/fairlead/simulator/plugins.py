@@ -7,6 +7,7 @@ without arguments that returns the object.
 from collections.abc import Sequence
 from typing import Any
 
+from fairlead.errors import ConfigError
 from fairlead.scheduler.driver import Observer
 from fairlead.scheduler.plugins import check_methods, make_plugin
 from fairlead.simulator.admission import Admission
@@ -17,6 +18,10 @@ ADMISSION = "fairlead.admission"
 
 def find_observers(given: Sequence[Observer | str]) -> list[Observer]:
     """The observers, those given by name made by their entry points. Raises ConfigError."""
+    if isinstance(given, str):
+        raise ConfigError(
+            f"observers: expected a list of observers or of their names, got {given!r}"
+        )
     found: list[Observer] = []
     for one in given:
         made = make_plugin(OBSERVERS, one) if isinstance(one, str) else one

@@ -194,6 +194,10 @@ class SimulationRun:
         if log is not None:
             metrics["journal_sha256"] = log.sha256
         notes = (*self.jobs.notes, *summarise(self.jobs.skipped))
+        if log is not None and not complete and not log.caught_up:
+            notes += (
+                "interrupted before it was back where the run had been; the journal is as it was",
+            )
         return Result(
             config=self.config(),
             metrics=metrics,

@@ -10,7 +10,7 @@ import pytest
 from tests.small import TABLE, job, run
 
 import fairlead
-from fairlead.errors import AllocationError, ConfigError
+from fairlead.errors import AllocationError, ConfigError, SolveError
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.cluster import Cluster
 from fairlead.model.plan import BasePolicy, optional_traits
@@ -95,6 +95,16 @@ def test_a_wrong_answer_is_one_sentence(answer: Callable[[Snapshot], Any], said:
 
 def test_a_good_answer_is_run() -> None:
     assert run(JOBS, fast=2, policy=Mine(equal)).metrics["n_completed"] == 2
+
+
+def test_what_a_policy_raises_is_told_with_its_place() -> None:
+    def broken(snapshot: Snapshot) -> Any:
+        return snapshot.time_s  # type: ignore[attr-defined]
+
+    said = r"policy 'mine' at 0 s: AttributeError: .*'time_s'.* \(.*test_checking\.py:\d+\)"
+    with pytest.raises(SolveError, match=said) as problem:
+        run(JOBS, fast=2, policy=Mine(broken))
+    assert isinstance(problem.value.__cause__, AttributeError)
 
 
 def test_the_error_names_the_time() -> None:

@@ -1,7 +1,7 @@
 """Rules of placement from outside, and the built-in ones by name."""
 
+import runpy
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,34 +11,15 @@ from tests.small import TABLE, job
 import fairlead
 from fairlead import PlacementRequest
 from fairlead.errors import AllocationError, ConfigError
-from fairlead.model.arrays import Ints
 from fairlead.model.cluster import Cluster
 from fairlead.scheduler.journal import replay
-from fairlead.scheduler.placement.records import Placed
 
 CLUSTER = Cluster.of({"fast": 4, "slow": 2}, 2, {"fast": 3.0, "slow": 1.0})
 JOBS = [job(n, 60.0 * n, 9e3, 1 + n % 2) for n in range(6)]
 
 
-@dataclass(frozen=True)
-class LastFree:
-    """Devices with the largest numbers; whoever can keep its devices keeps them."""
-
-    name: str = "last_free"
-
-    def place(self, request: PlacementRequest) -> Placed:
-        free, given = request.site.works.copy(), dict[int, Ints]()
-        for row, devices in request.held().items():
-            if free[devices].all():
-                given[row] = devices
-                free[devices] = False
-        for row, count in enumerate(request.needs().tolist()):
-            if row not in given:
-                wanted = request.site.accelerator_of_slot[request.plan.slot[row]]
-                fitting = np.flatnonzero(free & (request.site.device_type == wanted))
-                given[row] = fitting[-count:]
-                free[given[row]] = False
-        return request.placed(given)
+EXAMPLE = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "place_last.py"))
+LastFree = EXAMPLE["LastFree"]
 
 
 def simulate(placement: object, out: Path | None = None) -> fairlead.Result:
@@ -59,6 +40,14 @@ def test_a_rule_of_ones_own_gives_the_devices() -> None:
     plain = simulate(None)
     assert got.metrics["restarts"] == plain.metrics["restarts"], "held() says who can stay"
     assert not got.placement_intervals.equals(plain.placement_intervals), "on other devices"
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    EXAMPLE["main"]()
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "fewest_servers",
+        "last_free",
+    ]
 
 
 def test_the_rule_of_the_profile_by_its_name_is_the_default() -> None:

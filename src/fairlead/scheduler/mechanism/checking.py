@@ -3,11 +3,12 @@
 Fairlead's own policies check themselves (``Allocation.check``) and are tested; they are asked as they are.
 """
 
+import traceback
 from dataclasses import fields, replace
 
 import numpy as np
 
-from fairlead.errors import AllocationError, ConfigError
+from fairlead.errors import AllocationError, ConfigError, FairleadError, SolveError
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Ints
 from fairlead.model.plan import BasePolicy, Policy, Stateful
@@ -43,14 +44,14 @@ def check_traits(policy: object) -> None:
 
 def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
     """The policy's shares for a snapshot. Raises AllocationError with policy, time and job where they break
-    a constraint, or where the policy has written to the snapshot."""
+    a constraint, or where the policy has written to the snapshot; SolveError where it fails."""
     if _is_own(policy):
         return policy.allocate(snapshot)
     where = f"policy {policy.name!r} at {snapshot.now_s:.0f} s"
     shown = snapshot.copied()  # theirs to read; ours stays what it is
     if isinstance(policy, Stateful):
         policy.set_state(_state(snapshot.previous))
-    found: object = policy.allocate(shown)
+    found: object = _allocate(policy, shown, where)
     _check_unwritten(where, snapshot, shown)
     if not isinstance(found, Allocation):
         raise AllocationError(f"{where}: expected an Allocation, got {_brief(found)}")
@@ -62,6 +63,19 @@ def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
     except AllocationError as problem:
         raise AllocationError(f"{where}: {problem}") from None
     return _with_state(where, policy, made)
+
+
+def _allocate(policy: Policy, shown: Snapshot, where: str) -> object:
+    """What the policy answers. Raises SolveError where it raises something that is not Fairlead's."""
+    try:
+        return policy.allocate(shown)
+    except FairleadError:
+        raise
+    except Exception as problem:
+        last = traceback.extract_tb(problem.__traceback__)[-1]
+        raise SolveError(
+            f"{where}: {type(problem).__name__}: {problem} ({last.filename}:{last.lineno})"
+        ) from problem
 
 
 def _is_own(policy: object) -> bool:
