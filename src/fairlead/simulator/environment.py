@@ -29,7 +29,7 @@ class Environment:
     in [0, 1] in the snapshot's order, or an ``Allocation``. Rounds, placement, restarts and failures are
     those of ``simulate``. reward: minus the job-hours that jobs have spent in the system since the last
     decision, so that the sum over an episode is minus the sum of JCTs in hours.
-    The signatures are those of ``gymnasium.Env``, which is not needed.
+    The signatures are those of ``gymnasium.Env``, which is not needed; ``GymEnvironment`` is one.
     """
 
     def __init__(
@@ -49,6 +49,11 @@ class Environment:
         self._run = SimulationRun.of(given, cluster, AgentPolicy(), chosen)
         self._asked: Solve | None = None
         self._over = True
+
+    @property
+    def n_slots(self) -> int:
+        """How many slot types there are: columns of an action."""
+        return len(self._run.cluster.slots)
 
     def reset(
         self,
