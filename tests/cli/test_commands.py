@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import fairlead
 from fairlead.cli.main import main
 
 JOBS = ["--generate", "gavel,jobs=25,interarrival=1500", "--cluster", "v100=3,p100=3,k80=3"]
@@ -182,6 +183,50 @@ def test_a_run_does_not_go_on_with_changed_input_or_other_options(
     assert "t.csv: has changed since the run" in capsys.readouterr().err
     Path("t.csv").write_text(rows)
     assert call("simulate", "--resume", "part") == 0
+
+
+class OnlyFew:
+    """An admission rule and an observer: it lets in jobs until five have come."""
+
+    seen = 0
+
+    def admit(self, job: fairlead.Job, state: fairlead.AdmissionState) -> bool:
+        del state
+        return job.id < 5
+
+    def event(self, event: object) -> None:
+        OnlyFew.seen += event is not None
+
+    def command(self, command: object) -> None:
+        del command
+
+
+def test_rules_are_chosen_by_name_and_a_run_that_goes_on_keeps_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = Path("few-0.1.dist-info")
+    info.mkdir()
+    info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: few\nVersion: 0.1\n")
+    here = "tests.cli.test_commands:OnlyFew"
+    info.joinpath("entry_points.txt").write_text(
+        f"[fairlead.observers]\nfew = {here}\n[fairlead.admission]\nfew = {here}\n"
+    )
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    chosen = ["--placement", "by_device_id", "--admission", "few", "--observer", "few"]
+    assert call("simulate", *JOBS, "--policy", "las", *chosen, "--out", "few", "--json") == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert (whole["config"]["placement"], len(whole["jct_s"])) == ("by_device_id", 5)
+    assert whole["n_refused"] > 0
+    record = json.loads(Path("few/run.json").read_text())
+    Path("few/run.json").write_text(json.dumps(record | {"status": "interrupted"}))
+    OnlyFew.seen = 0
+    assert call("simulate", "--resume", "few", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["jct_s"] == whole["jct_s"]
+    assert OnlyFew.seen > 0
+    for option in ("--placement", "--admission", "--observer"):
+        assert call("simulate", *JOBS, "--policy", "las", option, "fwe", "--out", "no") == 2
+        assert "'fwe': no such entry point" in capsys.readouterr().err
+    assert not Path("no").exists()
 
 
 def test_a_journal_that_is_not_the_runs_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

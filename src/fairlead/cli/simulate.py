@@ -3,7 +3,7 @@
 import hashlib
 import shlex
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +12,10 @@ import typer
 
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError, FairleadError, InputError, RunError
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.inputs import Input, PluginNames
 
 if TYPE_CHECKING:
+    from fairlead.simulator.plugins import Plugins
     from fairlead.simulator.recording.metrics import Result
     from fairlead.simulator.simulation_run import SimulationRun
 
@@ -57,6 +58,31 @@ def simulate(
             help="Exit with 1 at the first round that differs from those recorded in this file.",
         ),
     ] = None,
+    placement: Annotated[
+        str | None,
+        typer.Option(
+            "--placement",
+            metavar="NAME",
+            help="The rule that chooses devices, in place of the profile's: fewest_servers, by_device_id, or "
+            "an entry point in the group fairlead.placement.",
+        ),
+    ] = None,
+    admission: Annotated[
+        str | None,
+        typer.Option(
+            "--admission",
+            metavar="NAME",
+            help="The rule that lets arrivals in: an entry point in the group fairlead.admission.",
+        ),
+    ] = None,
+    observers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--observer",
+            metavar="NAME",
+            help="An observer of the run: an entry point in the group fairlead.observers. Repeatable.",
+        ),
+    ] = None,
     out: o.OutOption = None,
     resume: Annotated[
         Path | None,
@@ -70,7 +96,8 @@ def simulate(
     Parquet, the journal, and report.html.
     """
     if resume is not None:
-        if (policy, config, expect_rounds, out) != (None,) * 4 or given != Input():
+        alone = (policy, config, expect_rounds, placement, admission, observers, out)
+        if any(one is not None for one in alone) or given != Input():
             raise ConfigError(
                 "--resume goes on as the run began: it takes no other option but --json"
             )
@@ -80,11 +107,15 @@ def simulate(
         raise ConfigError("give a policy: --policy NAME ('fairlead policies' lists them)")
     if config is not None:
         policy = _configured(policy, config)
+    from fairlead.simulator.plugins import find_plugins
+
+    names = PluginNames(placement=placement, admission=admission, observers=tuple(observers or ()))
+    plugins = find_plugins(names)
     run = given.run(policy, profile)
     name = f"{Path(run.jobs.name).stem}-{policy.partition(':')[0]}-{profile}"
     folder = o.new_folder(out, name)
-    arguments = remembered(given, policy, profile, expect_rounds)
-    execute(run, folder, arguments, json=json, expect=expect_rounds)
+    arguments = remembered(given, policy, profile, expect_rounds) | {"plugins": asdict(names)}
+    execute(run, folder, arguments, json=json, expect=expect_rounds, plugins=plugins)
 
 
 def _configured(policy: str, config: str) -> str:
@@ -130,13 +161,17 @@ def execute(
     expect: Path | None = None,
     resume: bool = False,
     quiet: bool = False,
+    plugins: "Plugins | None" = None,
 ) -> "Result":
     """Run into a folder, write everything, print the outcome. Interrupted: says how to go on."""
     from fairlead.analysis.experiments.divergence import DivergenceDetector
     from fairlead.analysis.report import progress_bar as progress
     from fairlead.analysis.report import terminal_tables as tables
     from fairlead.analysis.report.run_folder import begin_record, write_json, write_result
+    from fairlead.simulator.plugins import Plugins
 
+    plugins = plugins or Plugins()
+    run = replace(run, placement=plugins.placement)
     record = begin_record(folder, run.config(), arguments)
     total = run.n_measured
     window = run.options.measured_jobs
@@ -146,7 +181,15 @@ def execute(
             o.interruptible() as stop,
             progress.progress(f"{run.policy} ({run.profile.name})", total) as update,
         ):
-            result = run.execute(folder, expect, resume, stop, update, observers=[divergence])
+            result = run.execute(
+                folder,
+                expect,
+                resume,
+                stop,
+                update,
+                observers=[divergence, *plugins.observers],
+                admission=plugins.admission,
+            )
     except InputError:
         if not resume:  # nothing half-written is left behind
             for path in folder.iterdir():
@@ -231,6 +274,7 @@ class _Arguments(msgspec.Struct):
     profile: str
     expect_rounds: str | None
     files: dict[str, str]  # SHA-256 by path
+    plugins: PluginNames = PluginNames()
 
 
 class _Begun(msgspec.Struct):
@@ -241,6 +285,8 @@ class _Begun(msgspec.Struct):
 
 
 def _resume(folder: Path, json: bool) -> None:
+    from fairlead.simulator.plugins import find_plugins
+
     path = folder / "run.json"
     try:
         begun = msgspec.convert(o.read_json(path), _Begun)
@@ -256,4 +302,5 @@ def _resume(folder: Path, json: bool) -> None:
     run = arguments.input.run(arguments.policy, arguments.profile)
     rounds = None if arguments.expect_rounds is None else Path(arguments.expect_rounds)
     again = msgspec.to_builtins(arguments)
-    execute(run, folder, again, json=json, expect=rounds, resume=True)
+    plugins = find_plugins(arguments.plugins)
+    execute(run, folder, again, json=json, expect=rounds, resume=True, plugins=plugins)

@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from fairlead.simulator.simulation_run import SimulationRun
 
 
+@dataclass(frozen=True, kw_only=True)
+class PluginNames:
+    """Built-in rules and entry points that a run uses, by name: as it remembers them."""
+
+    placement: str | None = None
+    admission: str | None = None
+    observers: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Input:
     """What ``simulate``, ``compare`` and every point of an experiment take; the command's options say what

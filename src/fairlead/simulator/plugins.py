@@ -5,15 +5,36 @@ without arguments that returns the object.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fairlead.errors import ConfigError
 from fairlead.scheduler.driver import Observer
-from fairlead.scheduler.plugins import check_methods, make_plugin
+from fairlead.scheduler.placement.rule import PlacementRule
+from fairlead.scheduler.plugins import check_methods, find_placement, make_plugin
 from fairlead.simulator.admission import Admission
+from fairlead.simulator.inputs import PluginNames
 
 OBSERVERS = "fairlead.observers"
 ADMISSION = "fairlead.admission"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugins:
+    """What a run takes from outside."""
+
+    placement: PlacementRule | None = None  # None: that of the profile
+    admission: Admission | None = None
+    observers: Sequence[Observer] = ()
+
+
+def find_plugins(names: PluginNames) -> Plugins:
+    """The objects behind the names. Raises ConfigError."""
+    return Plugins(
+        placement=find_placement(names.placement),
+        admission=find_admission(names.admission),
+        observers=find_observers(names.observers),
+    )
 
 
 def find_observers(given: Sequence[Observer | str]) -> list[Observer]:
