@@ -35,7 +35,7 @@ def test_the_times_of_a_start() -> None:
     one = start()
     one.started(1.0)
     assert one.held(2.0).state == "starting"
-    one.hello(3.0)
+    one.times.speaks(3.0)
     one.loaded(Loaded(1, 40, 0.5), 4.0)
     one.progress(Progress(1, 50, 45, 0.2), 5.0)
     held = one.held(9.0)
@@ -86,7 +86,7 @@ def test_what_had_failed_before_the_agent_stopped_it_has_failed() -> None:
 def test_another_batch_size_has_its_own_count_of_steps() -> None:
     one = start()
     one.loaded(Loaded(1, 40, 0.5), 4.0)
-    one.adapt(Adapt(1, 64, 500, 20))
+    one.steps.adapt(Adapt(1, 64, 500, 20))
     held = one.held(5.0)
     assert (held.batch, held.total_steps, held.step) == (64, 500, 20)
 
@@ -131,7 +131,7 @@ def test_a_lease_counts_from_the_question_and_is_never_shortened() -> None:
 def test_steps_neither_fall_nor_exceed_those_of_the_job() -> None:
     one = start(total_steps=1_000)
     one.started(1.0)
-    one.hello(1.0)
+    one.times.speaks(1.0)
     one.loaded(Loaded(1, 40, 0.5), 2.0)
     one.progress(Progress(1, 100, 90, 0.2), 3.0)
     one.progress(Progress(1, 7, 0, 0.2), 4.0)
@@ -139,7 +139,7 @@ def test_steps_neither_fall_nor_exceed_those_of_the_job() -> None:
     one.progress(Progress(1, 10**12, 10**12, 0.2), 5.0)
     held = one.held(5.0)
     assert (held.step, held.saved_step) == (1_000, 1_000)
-    one.adapt(Adapt(1, 64, 500, 250))  # with larger batches there are fewer
+    one.steps.adapt(Adapt(1, 64, 500, 250))  # with larger batches there are fewer
     assert one.held(6.0).step == 250
     one.progress(Progress(1, 600, 400, 0.2), 7.0)
     assert one.held(8.0).step == 500

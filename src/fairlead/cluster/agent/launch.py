@@ -1,14 +1,12 @@
 """From an assignment to the ranks that the spawner shall start."""
 
 import os
-import secrets
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.devices import NodeDevices
-from fairlead.cluster.agent.ports import free_ports
 from fairlead.cluster.agent.runtimes import (
     Mounts,
     agents_environment,
@@ -20,7 +18,6 @@ from fairlead.cluster.agent.zygote import can_fork, neighbours
 from fairlead.cluster.protocol.messages import Assignment, Rank
 from fairlead.errors import ConfigError
 
-_LOOPBACK = "127.0.0.1"
 _START_LIMIT_S = 60.0
 
 
@@ -71,27 +68,6 @@ def progress_path(state: Path, job: int, epoch: int) -> Path:
     return failure_path(state, job, epoch, 0).with_suffix(".progress")
 
 
-def addresses(
-    assignment: Assignment, host: str, taken: AbstractSet[int] = frozenset()
-) -> tuple[str, str]:
-    """(host:port:gang_port:secret for the ranks here, the same for those elsewhere), "" = none needed.
-
-    taken: ports that other starts on this node were given.
-    """
-    if not assignment.has_rank_0:
-        return "", ""  # told by the orders, as soon as rank 0's node has said it
-    first, second = free_ports(2, taken)
-    where = f"{first}:{second}:{secrets.token_hex(16)}"
-    if len(assignment.ranks) == assignment.world_size:
-        return f"{_LOOPBACK}:{where}", ""
-    return (f"{host}:{where}",) * 2
-
-
-def ports_of(master: str) -> set[int]:
-    """The two in what ``addresses`` returns."""
-    return {int(port) for port in master.split(":")[-3:-1]}
-
-
 @dataclass
 class Touched:
     """What was touched last, by a thread that may hang there."""
@@ -112,7 +88,9 @@ def start_limit_s(assignment: Assignment) -> float:
     return min(assignment.start_timeout_s or _START_LIMIT_S, _START_LIMIT_S)
 
 
-def launch(place: LaunchSite, start: NodeAttempt, master: str, touched: Touched) -> PreparedLaunch:
+def launch(
+    place: LaunchSite, start: NodeAttempt, master: RankZeroAddress, touched: Touched
+) -> PreparedLaunch:
     """The order to the spawner. It touches what the job has named, which may hang: see ``launching``. Raises
     ConfigError where the checkpoint directory cannot be made."""
     assignment = start.assignment
@@ -148,7 +126,7 @@ def _rank(
     start: NodeAttempt,
     rank: Rank,
     local: int,
-    master: str,
+    master: RankZeroAddress,
     touched: Touched,
 ) -> RankLaunch:
     assignment = start.assignment
@@ -228,8 +206,8 @@ def _progress(state: Path, start: NodeAttempt, rank: Rank) -> dict[str, str]:
     if not start.may_tell or rank.rank != 0:
         return {}
     env = {"FAIRLEAD_PROGRESS_FILE": str(progress_path(state, *start.key))}
-    if start.progress_port:
-        env["FAIRLEAD_PROGRESS_PORT"] = str(start.progress_port)
+    if start.addresses.progress_port:
+        env["FAIRLEAD_PROGRESS_PORT"] = str(start.addresses.progress_port)
     return env
 
 
@@ -248,11 +226,10 @@ def _devices(devices: NodeDevices, ranks: tuple[Rank, ...], rank: Rank) -> dict[
     }
 
 
-def _rendezvous(assignment: Assignment, rank: Rank, local: int, master: str) -> dict[str, str]:
+def _rendezvous(
+    assignment: Assignment, rank: Rank, local: int, master: RankZeroAddress
+) -> dict[str, str]:
     """The whole set of ``env://``, for one rank too: what sees a part of it expects the rest."""
-    if master.count(":") < 3:
-        raise ConfigError(f"job {assignment.job}: master: expected host:port:gang_port:secret")
-    host, port, gang, secret = master.rsplit(":", 3)
     env = {
         "RANK": str(rank.rank),
         "WORLD_SIZE": str(assignment.world_size),
@@ -260,9 +237,10 @@ def _rendezvous(assignment: Assignment, rank: Rank, local: int, master: str) -> 
         "LOCAL_WORLD_SIZE": str(len(assignment.ranks)),
         "GROUP_RANK": str(assignment.node_rank),
         "GROUP_WORLD_SIZE": str(assignment.nodes),
-        "MASTER_ADDR": host,
-        "MASTER_PORT": port,
+        "MASTER_ADDR": master.host,
+        "MASTER_PORT": str(master.port),
     }
     if assignment.world_size > 1:
-        env |= {"FAIRLEAD_RANK_SYNC": f"{host}:{gang}", "FAIRLEAD_RANK_SYNC_TOKEN": secret}
+        env["FAIRLEAD_RANK_SYNC"] = f"{master.host}:{master.gang_port}"
+        env["FAIRLEAD_RANK_SYNC_TOKEN"] = master.secret
     return env

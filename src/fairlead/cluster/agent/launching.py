@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.launch import LaunchSite, PreparedLaunch, Touched, launch, start_limit_s
 from fairlead.errors import ConfigError
@@ -15,7 +16,9 @@ from fairlead.errors import ConfigError
 _Result = TypeVar("_Result")
 
 
-async def prepare_launch(place: LaunchSite, start: NodeAttempt, master: str) -> PreparedLaunch:
+async def prepare_launch(
+    place: LaunchSite, start: NodeAttempt, master: RankZeroAddress
+) -> PreparedLaunch:
     """``launch``. Raises ConfigError, also where a path does not answer in time."""
     touched = Touched()
     limit_s = start_limit_s(start.assignment)

@@ -22,22 +22,19 @@ from fairlead.client.messages import (
     StopRank,
 )
 from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN
+from fairlead.cluster.agent.addresses import RankZeroAddress, give_addresses
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.inspection import Inspector
 from fairlead.cluster.agent.launch import (
     LaunchSite,
-    addresses,
     check,
     failure_path,
     log_path,
-    ports_of,
     progress_path,
 )
 from fairlead.cluster.agent.launching import prepare_launch
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.logs import Logs
-from fairlead.cluster.agent.ports import free_ports
-from fairlead.cluster.agent.proc import oom_kills
 from fairlead.cluster.agent.progress_reader import ProgressReader
 from fairlead.cluster.agent.rank_failures import exit_failure, read_report
 from fairlead.cluster.agent.rank_server import Key, RankServer
@@ -59,7 +56,6 @@ from fairlead.cluster.agent.spawner_messages import (
     Until,
     Waits,
 )
-from fairlead.cluster.agent.stacks import together, where
 from fairlead.cluster.agent.survivors import make_token
 from fairlead.cluster.protocol.messages import (
     EXPIRED,
@@ -71,7 +67,6 @@ from fairlead.cluster.protocol.messages import (
     Orders,
     Welcome,
 )
-from fairlead.cluster.protocol.progress_url import PORT
 from fairlead.errors import ConfigError
 
 _STUCK_S = 300.0  # a start that cannot begin for so long says something about the node
@@ -142,7 +137,9 @@ class NodeController:
         found = [*filter(None, [self._spawner_deaths.problem(now)])]
         starting = [s for s in self._starts.values() if s.state == "starting"]
         waits = [
-            s for s in starting if s.waits_s(now) > (_OBSTRUCTED_S if s.obstacle else _STUCK_S)
+            s
+            for s in starting
+            if s.wait.lasts_s(now) > (_OBSTRUCTED_S if s.wait.obstacle else _STUCK_S)
         ]
         return found + [f"job {s.key[0]} cannot start: {s.reason}" for s in waits]
 
@@ -218,9 +215,7 @@ class NodeController:
         assert self.place is not None
         try:
             check(assignment, self.place.devices)
-            start.master, start.address = addresses(assignment, self.place.host, self._ports())
-            if PORT in assignment.progress_url and start.may_tell:
-                (start.progress_port,) = free_ports(1, self._ports())
+            start.addresses = give_addresses(assignment, self.place.host, self._ports())
         except ConfigError as problem:
             start.failed(-1, str(problem), now)
             start.gone(now)
@@ -228,10 +223,9 @@ class NodeController:
         self._changed()
 
     def _ports(self) -> set[int]:
-        """Those that starts on this node were given, whether they listen there yet or not."""
-        given = [start for start in self._starts.values() if not start.ended]
-        ports = {port for start in given if start.master for port in ports_of(start.master)}
-        return ports | {start.progress_port for start in given}
+        """Those that starts on this node were given."""
+        held = [start for start in self._starts.values() if not start.ended]
+        return {port for start in held for port in start.addresses.ports}
 
     def _launch_all(self) -> None:
         for start in list(self._starts.values()):
@@ -239,16 +233,17 @@ class NodeController:
                 self._launch(start)
 
     def _launch(self, start: NodeAttempt) -> None:
-        master = start.master or start.assignment.master
-        if start.assignment.world_size > 1 and not master:
+        told = start.assignment.master
+        if start.assignment.world_size > 1 and start.addresses.here is None and not told:
             return  # rank 0's node has not said yet where it is
         if start.key not in self._launching:
-            self._launching[start.key] = asyncio.create_task(self._begin(start, master))
+            self._launching[start.key] = asyncio.create_task(self._begin(start, told))
 
-    async def _begin(self, start: NodeAttempt, master: str) -> None:
+    async def _begin(self, start: NodeAttempt, told: str) -> None:
         assert self.place is not None
         found, why = None, ""
         try:
+            master = start.addresses.here or RankZeroAddress.parse(told, start.assignment.job)
             found = await prepare_launch(self.place, start, master)
         except ConfigError as problem:
             why = str(problem)
@@ -311,15 +306,13 @@ class NodeController:
                 self._watch(start, now)
 
     def _watch(self, start: NodeAttempt, now: float) -> None:
-        watch, assignment = start.watch, start.assignment
-        if watch is not None and watch.over(assignment, now):
+        if start.stall.over(start.assignment, now):
             start.stalled(now)
             self._kill(start)
             self._changed()
-        elif watch.due(assignment, now) if watch else assignment.inspect and not start.stall:
+        elif start.stall.due(start.assignment, now):
             self._inspections[start.key] = asyncio.create_task(self._look(start))
-        elif start.stall and not (watch.reported if watch else assignment.inspect):
-            start.stall = start.stacks = ""  # it has come along
+        elif start.stall.clear(start.assignment):
             self._changed()
 
     async def _look(self, start: NodeAttempt) -> None:
@@ -331,17 +324,8 @@ class NodeController:
             stacks = await self._inspector.look(start, self._spawner, files)
         finally:
             self._inspections.pop(start.key, None)
-        now, watch = time.monotonic(), start.watch
-        if not start.watched or (watch is not None and not watch.due(start.assignment, now)):
-            return  # it has come along meanwhile, or is over
-        places = where(list(stacks.values()))
-        start.stacks = together(list(stacks.values()))
-        start.stall = (
-            places or "where its ranks stand is not known"
-            if watch is None
-            else watch.looked(stacks, start.assignment, now)
-        )
-        self._changed()
+        if start.watched and start.stall.looked(stacks, start.assignment, time.monotonic()):
+            self._changed()
 
     def look_at_progress(self) -> None:
         """Take over what jobs without the iterator say of theirs."""
@@ -354,12 +338,12 @@ class NodeController:
         assert self.place is not None
         path = progress_path(self.place.state, *start.key)
         log = log_path(self.place.state, *start.key, 0)
-        before = start.tells_progress
+        before = start.steps.is_told
         if not last:
             self._progress.look(start, path, log, now)
         elif not start.assignment.progress_url:
             self._progress.read(start, path, log, now)
-        if start.tells_progress and not before:
+        if start.steps.is_told and not before:
             self._changed()
 
     def _kill(self, start: NodeAttempt) -> None:
@@ -443,7 +427,7 @@ class NodeController:
         report = read_report(failure_path(self.place.state, *start.key, rank))
         output, lost = self._logs.tail(*start.key, rank)
         world_size = start.assignment.world_size
-        ran_out = oom_kills() > start.oom_kills
+        ran_out = start.exits.memory_ran_out
         return exit_failure(
             rank,
             code,
@@ -462,7 +446,7 @@ class NodeController:
             death = self._spawner_deaths.note(running, now)
         for start in self._starts.values():
             if start.launched and not start.ended:
-                start.spawner_death = death if start.may_run else None
+                start.stop_order.spawner_death = death if start.may_run else None
                 start.stop(ORPHANED, now)
                 self._orphaned.add(start.key)
         self._changed()
@@ -490,8 +474,8 @@ class NodeController:
         """Its lease; and if it was told to stop before it could hear, that too."""
         start = self._starts[key]
         answers: list[FromAgent] = [self._grant(start)]
-        if start.stopping_for and isinstance(answers[0], Grant):
-            answers.append(StopRank(reason=start.stopping_for))
+        if start.stop_order.reason and isinstance(answers[0], Grant):
+            answers.append(StopRank(reason=start.stop_order.reason))
         return answers
 
     def hear(self, key: Key, message: FromRank) -> None:
@@ -502,11 +486,11 @@ class NodeController:
         now = time.monotonic()
         match message:
             case Hello():
-                start.hello(now)
+                start.times.speaks(now)
             case Loaded():
                 start.loaded(message, now)
             case Adapt():
-                start.adapt(message)
+                start.steps.adapt(message)
             case Progress():
                 start.progress(message, now)
             case RankEnded():

@@ -199,11 +199,11 @@ class ProgressReader:
 
     async def _ask(self, start: NodeAttempt, url: str, log: Path) -> None:
         try:
-            answer = await ask_progress(parse_progress_url(url, start.progress_port or 1))
+            answer = await ask_progress(parse_progress_url(url, start.addresses.progress_port or 1))
             self._take(start, answer, time.monotonic())
         except UnansweredError as problem:
             waited_s = time.monotonic() - self._asked.get(start.key, math.inf)
-            if waited_s >= PATIENCE_S and not start.tells_progress:
+            if waited_s >= PATIENCE_S and not start.steps.is_told:
                 self._warn(start, f"progress_url: {problem}", log)
         except ProgressError as problem:
             self._warn(start, f"progress_url: {problem}", log)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fairlead.cluster.agent.stacks import (
     RankStack,
     same_places,
+    together,
     where,
 )
 from fairlead.cluster.protocol.messages import Assignment
@@ -144,3 +145,57 @@ class StallWatch:
         still = len(self.looks) >= LOOKS and all(same_places(one, last) for one in self.looks)
         complete = last.keys() >= {rank.rank for rank in assignment.ranks}
         return still and complete and any(stack.waits for stack in last.values())
+
+
+class AttemptStall:
+    """What is told of a start that makes no progress. Where its rank 0 is on another node, its ranks here are
+    looked at when the orders say so."""
+
+    def __init__(self) -> None:
+        self._watch: StallWatch | None = None  # of rank 0's node: do its steps come along?
+        self.sentence = ""  # it makes no progress
+        self.stacks = ""
+
+    def watch_from(self, began: float) -> None:
+        """Its rank 0 is here, and its ranks were started then."""
+        self._watch = StallWatch(began)
+
+    def loaded(self, step: int, now: float) -> None:
+        """Training goes on from this step."""
+        if self._watch is not None:
+            self._watch.loaded(step, now)
+
+    def told(self, step: int, now: float, *, saving: bool) -> None:
+        """Rank 0 speaks, after it has loaded."""
+        if self._watch is not None:
+            self._watch.told(step, now, saving=saving)
+
+    def over(self, assignment: Assignment, now: float) -> bool:
+        """Is it to be ended?"""
+        return self._watch is not None and self._watch.over(assignment, now)
+
+    def due(self, assignment: Assignment, now: float) -> bool:
+        """Is it time to look at the stacks of its ranks?"""
+        if self._watch is None:
+            return assignment.inspect and not self.sentence
+        return self._watch.due(assignment, now)
+
+    def looked(self, stacks: dict[int, RankStack], assignment: Assignment, now: float) -> bool:
+        """Take note of a look. Returns whether it counts: not where it has come along meanwhile."""
+        if self._watch is not None and not self._watch.due(assignment, now):
+            return False
+        found = list(stacks.values())
+        self.stacks = together(found)
+        if self._watch is None:
+            self.sentence = where(found) or "where its ranks stand is not known"
+        else:
+            self.sentence = self._watch.looked(stacks, assignment, now)
+        return True
+
+    def clear(self, assignment: Assignment) -> bool:
+        """Tell of it no more if it has come along. Returns whether that is so."""
+        lasts = assignment.inspect if self._watch is None else bool(self._watch.reported)
+        if not self.sentence or lasts:
+            return False
+        self.sentence = self.stacks = ""
+        return True

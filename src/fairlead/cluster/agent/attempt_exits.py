@@ -1,0 +1,55 @@
+"""How the ranks of a start end, and which of them is to blame for it."""
+
+import signal
+
+from fairlead.cluster.agent.proc import oom_kills
+from fairlead.cluster.agent.rank_failures import first_to_fail
+from fairlead.cluster.protocol.messages import Failure
+
+
+class RankExits:
+    """Exit codes and failures of the ranks here, since the start was ordered."""
+
+    def __init__(self) -> None:
+        self._oom_kills = oom_kills()  # of the node, as it began
+        self._codes: dict[int, int] = {}  # rank -> exit code
+        self._failures: list[Failure] = []  # in the order in which they were heard of
+        self.code: int | None = None  # the worst of the ranks'
+
+    @property
+    def has_failed(self) -> bool:
+        """Has a rank ended badly?"""
+        return self.code not in (None, 0)
+
+    @property
+    def first_failure(self) -> Failure | None:
+        """The one to blame."""
+        return first_to_fail(self._failures)
+
+    @property
+    def memory_ran_out(self) -> bool:
+        """Has the kernel ended processes of this node for want of memory since?"""
+        return oom_kills() > self._oom_kills
+
+    def note(self, rank: int, code: int) -> None:
+        """A rank has ended."""
+        self._codes[rank] = code
+
+    def fail(self, code: int, failure: Failure | None) -> bool:
+        """A rank has ended badly. Returns whether it is the first that has."""
+        is_first = not self.has_failed
+        if is_first:
+            self.code = code
+        if failure is not None and not (self._failures and code == -signal.SIGKILL):
+            self._failures.append(failure)  # later ones are killed for it
+        return is_first
+
+    def blame(self, failure: Failure) -> None:
+        """The start ends for this, whatever its ranks exit with."""
+        self.code = failure.exit_code
+        self._failures.append(failure)
+
+    def gone(self, ranks: int) -> None:
+        """Nothing is left. ranks: so many were to run here; all have ended well where none has not."""
+        if self.code is None and len(self._codes) == ranks:
+            self.code = 0

@@ -1,0 +1,110 @@
+"""When a start waited, trained and stopped. Times are monotonic seconds; -1 where a duration is not known."""
+
+from fairlead.cluster.protocol.messages import EXPIRED, LEAVES, ORPHANED, SpawnerDeath
+
+
+class DeviceWait:
+    """The time from the order to start until the devices are free."""
+
+    def __init__(self, ordered: float) -> None:
+        self._ordered = ordered
+        self._since: float | None = None  # it cannot start
+        self.obstacle = ""  # what of the node keeps it from starting
+        self.free: float | None = None  # when the devices were
+
+    @property
+    def lasts(self) -> bool:
+        """Was it found that the start cannot begin, and has it not begun?"""
+        return self._since is not None and self.free is None
+
+    def goes_on(self, obstacle: str, now: float) -> None:
+        """It cannot start yet. obstacle: what of the node is in its way, "" = who had its devices. Where that
+        changes it has waited from now on."""
+        if bool(self.obstacle) != bool(obstacle):
+            self._since = None
+        self.obstacle = obstacle
+        self._since = now if self._since is None else self._since
+
+    def lasts_s(self, now: float) -> float:
+        """Seconds since it was found that it cannot start; 0 = it can, or has."""
+        return now - self._since if self.lasts and self._since is not None else 0.0
+
+    def over(self, free: float) -> None:
+        """The devices were free at ``free``."""
+        self.free, self.obstacle = free, ""
+
+    @property
+    def took_s(self) -> float:
+        """From the order to free devices."""
+        return between(self._ordered, self.free)
+
+
+class TrainingTimes:
+    """When rank 0 first spoke, when training began and when it paused."""
+
+    def __init__(self) -> None:
+        self.hello: float | None = None
+        self.began: float | None = None
+        self.paused: float | None = None  # it ended, or an unmanaged job was told to stop
+
+    def speaks(self, now: float) -> None:
+        """Rank 0 does; the first time counts."""
+        if self.hello is None:
+            self.hello = now
+
+    def begin(self, now: float) -> None:
+        """Training goes on; the first time counts."""
+        if self.began is None:
+            self.began = now
+
+    def begin_anew(self, now: float) -> None:
+        """What went before was no training, unless it has paused."""
+        if self.paused is None:
+            self.began = now
+
+    def pause(self, now: float) -> None:
+        """It trains no more; the first time counts."""
+        if self.began is not None and self.paused is None:
+            self.paused = now
+
+    def ran_s(self, now: float) -> float:
+        """Since training began, until it paused; 0 = it has not begun."""
+        return 0.0 if self.began is None else (self.paused or now) - self.began
+
+
+class StopOrder:
+    """Whether a start was told to stop, why, and how long it took to end."""
+
+    def __init__(self) -> None:
+        self._told: float | None = None
+        self._gone: float | None = None
+        self.reason = ""
+        self.spawner_death: SpawnerDeath | None = None  # that it ends with
+
+    @property
+    def given(self) -> bool:
+        """Was it told to stop?"""
+        return self._told is not None
+
+    @property
+    def by_agent(self) -> bool:
+        """Did its agent stop it on its own account?"""
+        return self.reason in (EXPIRED, LEAVES, ORPHANED)
+
+    def give(self, reason: str, now: float) -> None:
+        """It is told to stop."""
+        self._told, self.reason = now, reason
+
+    def gone(self, now: float) -> None:
+        """Its last process has ended."""
+        self._gone = now
+
+    @property
+    def took_s(self) -> float:
+        """From the order to the end of the last process."""
+        return between(self._told, self._gone)
+
+
+def between(begin: float | None, end: float | None) -> float:
+    """Seconds, never less than 0; -1 where one of the times is not known."""
+    return -1.0 if begin is None or end is None else max(0.0, end - begin)
