@@ -1,6 +1,5 @@
 """Points on a Ray cluster of two nodes: the same bytes as on processes."""
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +13,12 @@ from tests.analysis.experiments.small_points import (
 from fairlead.analysis.experiments.executor import (
     Limits,
     Processes,
-    SweepProgress,
     run_points,
 )
 from fairlead.analysis.experiments.result_store import ResultStore
-from fairlead.errors import ConfigError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("default")]
-
-
-def test_nobody_at_the_address_is_one_sentence() -> None:
-    from fairlead.analysis.experiments.ray_executor import RayExecutor
-
-    with socket.socket() as held:  # bound, and nobody listens
-        held.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{held.getsockname()[1]}"
-        engine = RayExecutor(address=address)
-        with pytest.raises(ConfigError, match=f"--ray-address {address}: no Ray cluster answers"):
-            engine.run([point()], Limits(), lambda *_: None, SweepProgress(lambda *_: None))
-
-
-def test_somebody_else_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fairlead.analysis.experiments import ray_executor as ray_engine
-
-    monkeypatch.setattr(ray_engine, "KNOCK_S", 1.0)
-    with socket.socket() as mute:
-        mute.bind(("127.0.0.1", 0))
-        mute.listen()
-        address = f"127.0.0.1:{mute.getsockname()[1]}"
-        engine = ray_engine.RayExecutor(address=address)
-        with pytest.raises(ConfigError, match=f"--ray-address {address}: who listens there is not"):
-            engine.run([point()], Limits(), lambda *_: None, SweepProgress(lambda *_: None))
 
 
 @pytest.mark.long

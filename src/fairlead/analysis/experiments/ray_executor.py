@@ -6,7 +6,6 @@ there under the same names.
 
 import os
 import signal
-import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,12 +22,11 @@ from fairlead.analysis.experiments.executor import (
     label,
 )
 from fairlead.analysis.experiments.point import Point, Status
+from fairlead.analysis.experiments.ray_address import check_ray_address
 from fairlead.analysis.experiments.result_store import PointAnswer, code_version
-from fairlead.cluster.protocol.quiet_grpc import grpc
 from fairlead.errors import ConfigError, RunError
 
 TRIES = 3  # of a point whose node is lost
-KNOCK_S = 15.0  # for a cluster to accept a connection
 
 
 class Remote:
@@ -146,36 +144,13 @@ def _ray() -> Any:
     return ray
 
 
-def _knock(address: str) -> None:
-    """ConfigError unless a gRPC server listens at HOST:PORT, as that of Ray does: Ray itself would try for
-    minutes, or for ever. Other addresses ("auto", "local", none) are left to Ray."""
-    place = address.rpartition("://")[2].partition("/")[0]
-    host, colon, port = place.rpartition(":")
-    if not (colon and port.isdecimal()):
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
-    except (OSError, OverflowError) as problem:
-        said = getattr(problem, "strerror", None) or problem
-        raise ConfigError(f"--ray-address {address}: no Ray cluster answers ({said})") from None
-    if os.environ.get("RAY_USE_TLS", "0") != "0":
-        return  # with certificates that only Ray knows of
-    with grpc.insecure_channel(place) as channel:
-        try:
-            grpc.channel_ready_future(channel).result(KNOCK_S)
-        except grpc.FutureTimeoutError:
-            raise ConfigError(
-                f"--ray-address {address}: who listens there is not a Ray cluster"
-            ) from None
-
-
 @contextmanager
 def _connected(ray: Any, address: str | None) -> Iterator[None]:
     """A connection to the cluster; one that is there already is used and left open."""
     if ray.is_initialized():
         yield
         return
-    _knock(address or os.environ.get("RAY_ADDRESS", ""))
+    check_ray_address(address or os.environ.get("RAY_ADDRESS", ""))
     terminate = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
