@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fairlead.client.passes import END, passes_of
+from fairlead.client.loader_passes import passes_of
+from fairlead.client.passes import END
 
 
 class ExactLoader:

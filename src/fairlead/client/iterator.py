@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from fairlead.client.lease import Lease, Position
-from fairlead.client.passes import END, passes_of
+from fairlead.client.loader_passes import passes_of
+from fairlead.client.passes import END
 from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.rank_environment import say
 from fairlead.errors import ConfigError

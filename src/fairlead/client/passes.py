@@ -173,18 +173,6 @@ class StatefulPasses:
         return state
 
 
-def passes_of(loader: Any) -> Passes:
-    """How this loader is passed over. Raises ConfigError where it cannot be put back exactly."""
-    torch_data = sys.modules.get("torch.utils.data")
-    if torch_data is not None and isinstance(loader, torch_data.DataLoader):
-        from fairlead.client.torch_loader import torch_passes
-
-        return torch_passes(loader)
-    if hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict"):
-        return StatefulPasses(loader, lambda: find_generators(loader))
-    return IterablePasses(loader)
-
-
 def skip(batches: Batches[Any], count: int, epoch: int) -> None:
     """Pass over the first batches of a pass. Raises ConfigError where there are fewer."""
     for done in range(count):
