@@ -8,7 +8,7 @@ import fairlead
 
 def test_the_public_names_are_these_and_no_others() -> None:
     assert fairlead.__all__ == [
-        "Admission",
+        "AdmissionRule",
         "AdmissionState",
         "Allocation",
         "AllocationError",

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from fairlead.scheduler.driver import Observer
     from fairlead.scheduler.placement.records import Placed
     from fairlead.scheduler.placement.rule import PlacementRequest, PlacementRule
-    from fairlead.simulator.admission import Admission, AdmissionState
+    from fairlead.simulator.admission import AdmissionRule, AdmissionState
     from fairlead.simulator.environment import Environment
     from fairlead.simulator.generate import generate
     from fairlead.simulator.ground_truth import GroundTruth
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from fairlead.simulator.user_estimates import UserEstimates
 
 __all__ = [
-    "Admission",
+    "AdmissionRule",
     "AdmissionState",
     "Allocation",
     "AllocationError",
@@ -129,7 +129,7 @@ __all__ = [
 ]
 
 _MODULE = {
-    "Admission": "simulator.admission",
+    "AdmissionRule": "simulator.admission",
     "AdmissionState": "simulator.admission",
     "Allocation": "model.allocation",
     "AllocationError": "errors",

@@ -6,7 +6,7 @@ import numpy as np
 
 import fairlead
 from fairlead import (
-    Admission,
+    AdmissionRule,
     AdmissionState,
     Allocation,
     Client,
@@ -68,7 +68,7 @@ def use() -> None:
     trace = fairlead.read_trace("jobs.csv", rates.columns(cluster.slots))
     assert_type(trace, Trace)
     observer: Observer = Log()
-    admission: Admission = Open()
+    admission: AdmissionRule = Open()
     found = fairlead.simulate(
         trace, cluster, Mine(), throughputs=rates, observers=[observer], admission=admission
     )

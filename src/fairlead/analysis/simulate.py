@@ -12,7 +12,7 @@ from fairlead.model.plan import Planner, Policy
 from fairlead.scheduler.driver import Observer
 from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.plugins import find_placement
-from fairlead.simulator.admission import Admission
+from fairlead.simulator.admission import AdmissionRule
 from fairlead.simulator.options import Options
 from fairlead.simulator.plugins import find_admission, find_observers
 from fairlead.simulator.progress import Watch
@@ -32,7 +32,7 @@ def simulate(
     stop: Callable[[], bool] = lambda: False,
     watch: Watch | None = None,
     observers: Sequence[Observer | str] = (),
-    admission: Admission | str | None = None,
+    admission: AdmissionRule | str | None = None,
     placement: PlacementRule | str | None = None,
     **options: Any,
 ) -> Result:
@@ -45,7 +45,7 @@ def simulate(
     out: a new or empty folder, made where it is missing, for what the command writes: run.json, journal,
     tables, report.html; resume: go on with an interrupted run there. stop: asked between events whether
     to break off. observers: objects with the methods of ``Observer``; admission: one with those of
-    ``Admission``; placement: one with those of ``PlacementRule``; all also by the names of entry points
+    ``AdmissionRule``; placement: one with those of ``PlacementRule``; all also by the names of entry points
     (``fairlead.observers``, ``fairlead.admission``, ``fairlead.placement``).
     The other keywords are the fields of ``Options``.
 

@@ -7,67 +7,71 @@ from typing import Annotated
 import typer
 
 import fairlead
-from fairlead.cli.lazy_commands import Deferred, group_of
+from fairlead.cli.lazy_commands import LazyCommand, group_of
 from fairlead.errors import FairleadError, InputError
 from fairlead.model import jit
 
 COMMANDS = (
-    Deferred(
+    LazyCommand(
         "compare", "compare:compare", "Compare several policies on the same jobs and cluster."
     ),
-    Deferred("simulate", "simulate:simulate", "Simulate a cluster under one policy."),
-    Deferred("report", "report:report", "Write a page about runs or sweeps."),
-    Deferred("figure", "figure:figure", "Write the figures of runs or sweeps as files."),
-    Deferred("trace", "trace:app", "Describe, convert or generate a trace of jobs."),
-    Deferred("policies", "policies:policies", "List the policies and what each optimises."),
-    Deferred("solve", "solve:solve", "Solve allocation problems from a file."),
-    Deferred(
+    LazyCommand("simulate", "simulate:simulate", "Simulate a cluster under one policy."),
+    LazyCommand("report", "report:report", "Write a page about runs or sweeps."),
+    LazyCommand("figure", "figure:figure", "Write the figures of runs or sweeps as files."),
+    LazyCommand("trace", "trace:app", "Describe, convert or generate a trace of jobs."),
+    LazyCommand("policies", "policies:policies", "List the policies and what each optimises."),
+    LazyCommand("solve", "solve:solve", "Solve allocation problems from a file."),
+    LazyCommand(
         "solve-window",
         "solve_horizon:solve_window",
         "Solve Shockwave's window problems from a file.",
     ),
-    Deferred("replay", "replay:replay", "Check a run's journal against a fresh scheduler."),
-    Deferred(
+    LazyCommand("replay", "replay:replay", "Check a run's journal against a fresh scheduler."),
+    LazyCommand(
         "up", "up:up", "Start a server and an agent for this machine, and run them until Ctrl-C."
     ),
-    Deferred("serve", "serve:serve", "Run the scheduler of a live cluster."),
-    Deferred(
+    LazyCommand("serve", "serve:serve", "Run the scheduler of a live cluster."),
+    LazyCommand(
         "agent", "agent:agent", "Hold the devices of this node and run the ranks of jobs on them."
     ),
-    Deferred(
+    LazyCommand(
         "compile",
         "compile:compile_kernels",
         "Compile what is compiled once per installation, ahead of its first use.",
     ),
-    Deferred("chaos", "chaos:chaos", "Hurt a cluster at random, and prove that nothing is lost."),
-    Deferred("measure", "measure:measure", "Measure a training script's rate and restart cost."),
-    Deferred("sweep", "sweep:sweep", "Run policies against loads and seeds."),
-    Deferred("reproduce", "reproduce:reproduce", "Reproduce published results."),
-    Deferred("bench", "bench:app", "Measure how fast Fairlead is on this machine."),
-    Deferred("submit", "submit:submit", "Submit jobs."),
-    Deferred("status", "cluster:status", "Show the cluster in one screen."),
-    Deferred("jobs", "jobs:jobs", "List jobs that have not ended."),
-    Deferred("logs", "jobs:logs", "Print a job's output."),
-    Deferred("explain", "jobs:explain", "Tell a job's story."),
-    Deferred("cancel", "jobs:cancel", "End jobs for good."),
-    Deferred("pause", "jobs:pause", "Take jobs off their devices until they are resumed."),
-    Deferred("resume", "jobs:resume", "Let paused jobs run again."),
-    Deferred("set", "cluster:change", "Change a job's weight or the policy of the live cluster."),
-    Deferred("nodes", "cluster:nodes", "List the nodes and who holds their devices."),
-    Deferred("drain", "cluster:drain", "Start nothing more on a node; its jobs move elsewhere."),
-    Deferred("undrain", "cluster:undrain", "Take a drained or unhealthy node back into use."),
-    Deferred(
+    LazyCommand(
+        "chaos", "chaos:chaos", "Hurt a cluster at random, and prove that nothing is lost."
+    ),
+    LazyCommand("measure", "measure:measure", "Measure a training script's rate and restart cost."),
+    LazyCommand("sweep", "sweep:sweep", "Run policies against loads and seeds."),
+    LazyCommand("reproduce", "reproduce:reproduce", "Reproduce published results."),
+    LazyCommand("bench", "bench:app", "Measure how fast Fairlead is on this machine."),
+    LazyCommand("submit", "submit:submit", "Submit jobs."),
+    LazyCommand("status", "cluster:status", "Show the cluster in one screen."),
+    LazyCommand("jobs", "jobs:jobs", "List jobs that have not ended."),
+    LazyCommand("logs", "jobs:logs", "Print a job's output."),
+    LazyCommand("explain", "jobs:explain", "Tell a job's story."),
+    LazyCommand("cancel", "jobs:cancel", "End jobs for good."),
+    LazyCommand("pause", "jobs:pause", "Take jobs off their devices until they are resumed."),
+    LazyCommand("resume", "jobs:resume", "Let paused jobs run again."),
+    LazyCommand(
+        "set", "cluster:change", "Change a job's weight or the policy of the live cluster."
+    ),
+    LazyCommand("nodes", "cluster:nodes", "List the nodes and who holds their devices."),
+    LazyCommand("drain", "cluster:drain", "Start nothing more on a node; its jobs move elsewhere."),
+    LazyCommand("undrain", "cluster:undrain", "Take a drained or unhealthy node back into use."),
+    LazyCommand(
         "remove-node",
         "cluster:remove_node",
         "Forget nodes that are drained, offline or lost and will not come back.",
     ),
-    Deferred(
+    LazyCommand(
         "what-if", "cluster:what_if", "Ask when the jobs would end, as it is and with changes."
     ),
-    Deferred("backup", "backup:backup", "Write the state of a live cluster to one file."),
-    Deferred("restore", "backup:restore", "Begin a live cluster from a backup."),
-    Deferred("check", "backup:check", "Check that the state of a live cluster is whole."),
-    Deferred("user", "cluster:user", "Add, remove and list users. For admins."),
+    LazyCommand("backup", "backup:backup", "Write the state of a live cluster to one file."),
+    LazyCommand("restore", "backup:restore", "Begin a live cluster from a backup."),
+    LazyCommand("check", "backup:check", "Check that the state of a live cluster is whole."),
+    LazyCommand("user", "cluster:user", "Add, remove and list users. For admins."),
 )
 
 app = typer.Typer(

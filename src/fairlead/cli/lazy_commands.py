@@ -39,7 +39,7 @@ def _repeated(args: list[str], many: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Deferred:
+class LazyCommand:
     """A command, or a group of commands, and where it is."""
 
     name: str
@@ -62,18 +62,18 @@ class Deferred:
 class _Stub(TyperCommand):
     """Stands in a group for a command until that is called."""
 
-    def __init__(self, deferred: Deferred) -> None:
-        super().__init__(deferred.name, callback=None, help=deferred.help, short_help=deferred.help)
-        self.deferred = deferred
+    def __init__(self, lazy: LazyCommand) -> None:
+        super().__init__(lazy.name, callback=None, help=lazy.help, short_help=lazy.help)
+        self.lazy = lazy
 
     def make_context(self, *arguments: Any, **named: Any) -> Any:
         """The context of the command itself, which runs in this one's place: its work begins now."""
-        context = self.deferred.load().make_context(*arguments, **named)
+        context = self.lazy.load().make_context(*arguments, **named)
         interrupts.raise_it()
         return context
 
 
-def group_of(commands: Iterable[Deferred]) -> type[TyperGroup]:
+def group_of(commands: Iterable[LazyCommand]) -> type[TyperGroup]:
     """A group class whose commands are these."""
 
     class Group(TyperGroup):

@@ -25,7 +25,7 @@ class AdmissionState:
 
 
 @runtime_checkable
-class Admission(Protocol):
+class AdmissionRule(Protocol):
     """Decides at each arrival whether the job is let in. It must be deterministic: a run that is resumed
     asks it again."""
 
@@ -39,7 +39,7 @@ class Admission(Protocol):
 class AdmittingBackend:
     """A backend in front of another, which keeps refused jobs from the scheduler."""
 
-    def __init__(self, backend: Backend, admission: Admission, cluster: Cluster) -> None:
+    def __init__(self, backend: Backend, admission: AdmissionRule, cluster: Cluster) -> None:
         self.backend = backend
         self.admission = admission
         self.cluster = cluster

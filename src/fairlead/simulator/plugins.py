@@ -12,7 +12,7 @@ from fairlead.errors import ConfigError
 from fairlead.scheduler.driver import Observer
 from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.plugins import check_methods, find_placement, make_plugin
-from fairlead.simulator.admission import Admission
+from fairlead.simulator.admission import AdmissionRule
 from fairlead.simulator.inputs import PluginNames
 
 OBSERVERS = "fairlead.observers"
@@ -24,7 +24,7 @@ class Plugins:
     """What a run takes from outside."""
 
     placement: PlacementRule | None = None  # None: that of the profile
-    admission: Admission | None = None
+    admission: AdmissionRule | None = None
     observers: Sequence[Observer] = ()
 
 
@@ -51,11 +51,11 @@ def find_observers(given: Sequence[Observer | str]) -> list[Observer]:
     return found
 
 
-def find_admission(given: Admission | str | None) -> Admission | None:
+def find_admission(given: AdmissionRule | str | None) -> AdmissionRule | None:
     """The admission rule, made by its entry point where it is given by name. Raises ConfigError."""
     if given is None:
         return None
     made: Any = make_plugin(ADMISSION, given) if isinstance(given, str) else given
     check_methods("admission", made, ("admit",))
-    rule: Admission = made
+    rule: AdmissionRule = made
     return rule

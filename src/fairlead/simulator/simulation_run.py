@@ -24,7 +24,7 @@ from fairlead.scheduler.driver import Backend, Observer, drive
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.setup import Setup, build, check_policy, traits_of
-from fairlead.simulator.admission import Admission, AdmittingBackend
+from fairlead.simulator.admission import AdmissionRule, AdmittingBackend
 from fairlead.simulator.backend import MeasuredJobs, SimBackend
 from fairlead.simulator.fluid_backend import FluidBackend
 from fairlead.simulator.ground_truth import GroundTruth
@@ -140,7 +140,7 @@ class SimulationRun:
         watch: Watch | None = None,
         keep_intervals: bool = True,
         observers: Sequence[Observer] = (),
-        admission: Admission | None = None,
+        admission: AdmissionRule | None = None,
     ) -> Result:
         """Run it. With ``out``, journal and tables are written there. The table of placement intervals
         takes most of the memory of a long run; without keep_intervals it stays empty, and the metrics are

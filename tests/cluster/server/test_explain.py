@@ -31,7 +31,7 @@ from fairlead.cluster.server.explain import (
     stated,
 )
 from fairlead.cluster.server.fleet import Fleet
-from fairlead.cluster.server.hysteresis import Claims
+from fairlead.cluster.server.hysteresis import PreemptionState
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.standing import DecidedShares
@@ -324,13 +324,13 @@ def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() 
     state.start(OTHER, (0,), **TRAINS)
     state.decided({MINE: 0.9, OTHER: 0.1})
     assert "hysteresis" not in state.told()
-    claims = Claims(
+    preemption = PreemptionState(
         time_s=state.now, hysteresis=40.0, accelerator=np.array([0]), scale=np.ones(2, np.int64),
         share=np.array([[0.9], [0.1]]), owed_s=np.array([[20.0], [0.0]]),
         start_s=np.full(2, 200.0), running_on=np.array([-1, 0]), stays=np.zeros(2, np.bool_),
         new=np.zeros(2, np.bool_),
     )  # fmt: skip
-    state.standing = dataclasses.replace(state.standing, claims=claims)
+    state.standing = dataclasses.replace(state.standing, preemption=preemption)
     assert (
         "Jobs that run keep their devices until another is owed 40 times what a start costs more than "
         "they are (preemption hysteresis): of v100 it is owed 20 s, and is preferred when that is "
@@ -338,14 +338,14 @@ def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() 
     )
     state.round.end_s = state.now + 300.0
     assert "of v100 it is owed enough to be preferred at the next decision." in state.told()
-    claims = dataclasses.replace(claims, stays=np.array([False, True]))
-    state.standing = dataclasses.replace(state.standing, claims=claims)
+    preemption = dataclasses.replace(preemption, stays=np.array([False, True]))
+    state.standing = dataclasses.replace(state.standing, preemption=preemption)
     assert "those on v100 are about to be done or are left alone for now." in state.told()
     free = State(a=2)
     free.job(MINE)
     free.start(OTHER, (0,), **TRAINS)
     free.decided({MINE: 0.9, OTHER: 0.1})
-    free.standing = dataclasses.replace(free.standing, claims=claims)
+    free.standing = dataclasses.replace(free.standing, preemption=preemption)
     assert "hysteresis" not in free.told()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.small import TABLE, job
 
-from fairlead.cluster.server.hysteresis import Claims, Turn, next_turn
+from fairlead.cluster.server.hysteresis import PreemptionState, Turn, next_turn
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import StartRound
 from fairlead.model.job import RestartCosts
@@ -47,27 +47,27 @@ def test_a_turn_comes_with_the_first_round_after_it_is_told_to(weight: float) ->
                     assert turn.at_s <= now_s + 1e-6, (then_s, turn)
                     assert now_s - turn.at_s <= ROUND_S + 1e-6, (then_s, turn)
                 told = []
-            claims = Claims.of(core, now_s)
-            assert claims is not None
-            found = next_turn(claims, 1 - runs)
+            preemption = PreemptionState.of(core, now_s)
+            assert preemption is not None
+            found = next_turn(preemption, 1 - runs)
             assert found is not None
             told.append((now_s, found))
     assert turns == 12
 
 
 def test_who_is_left_to_finish_is_not_waited_for_by_the_clock() -> None:
-    claims = Claims(
+    preemption = PreemptionState(
         time_s=100.0, hysteresis=40.0, accelerator=np.array([0]), scale=np.array([1, 2, 1]),
         share=np.array([[0.5], [0.25], [0.25]]), owed_s=np.array([[10.0], [0.0], [30.0]]),
         start_s=np.full(3, 40.0), running_on=np.array([-1, 0, 0]),
         stays=np.array([False, True, False]), new=np.zeros(3, np.bool_),
     )  # fmt: skip
     # 10 + t/2 exceeds 40, and 40 + 30 - 3t/4
-    assert next_turn(claims, 0) == Turn(0, 10.0, 40.0, 160.0)
-    alone = replace(claims, stays=np.array([False, True, True]))
+    assert next_turn(preemption, 0) == Turn(0, 10.0, 40.0, 160.0)
+    alone = replace(preemption, stays=np.array([False, True, True]))
     found = next_turn(alone, 0)
     assert found is not None
     assert found.at_s == np.inf
-    fresh = replace(claims, new=np.array([True, False, False]))
+    fresh = replace(preemption, new=np.array([True, False, False]))
     assert next_turn(fresh, 0) == Turn(0, 10.0, 18.0, 116.0)
-    assert next_turn(replace(claims, share=np.zeros((3, 1))), 0) is None
+    assert next_turn(replace(preemption, share=np.zeros((3, 1))), 0) is None

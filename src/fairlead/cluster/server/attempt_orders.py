@@ -15,7 +15,7 @@ from fairlead.cluster.store.rows import AttemptRow, JobRow
 MOST_TIME = 0.035  # of its time that an attempt spends saving at most: CheckFreq's bound
 
 
-class RateSource(Protocol):
+class RateProvider(Protocol):
     """What is believed of jobs: see ``admission``."""
 
     def rates(self, row: JobRow) -> dict[str, float]:
@@ -37,7 +37,7 @@ class AttemptOrders:
         state: ClusterState,
         *,
         steps: StepAccounting,
-        rates: RateSource,
+        rates: RateProvider,
         listener: OrderListener,
     ) -> None:
         self._state = state

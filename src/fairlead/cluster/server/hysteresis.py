@@ -15,7 +15,7 @@ LEFT_ALONE_S = 1e8  # whose start is worth so much is not to be moved for now
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class PreemptionState:
     """What job groups were owed when it was decided. Arrays of its own: nobody changes them."""
 
     time_s: float
@@ -30,7 +30,7 @@ class Claims:
     new: Bools  # (groups,) has a member of it done nothing yet?
 
     @staticmethod
-    def of(s: Scheduler, now_s: float) -> "Claims | None":
+    def of(s: Scheduler, now_s: float) -> "PreemptionState | None":
         """As they are now; None under policies and profiles without preemption hysteresis."""
         data = s.data
         planner, settings = data.planning.planner, data.options.settings
@@ -45,7 +45,7 @@ class Claims:
         row = np.arange(len(groups.running_on))
         rate = groups.rate[row, np.maximum(groups.running_on, 0)]
         left_s = np.where(there, left[at] / np.maximum(rate, 1e-300), 0.0).max(axis=1)
-        return Claims(
+        return PreemptionState(
             time_s=now_s,
             hysteresis=settings.preemption_hysteresis,
             accelerator=data.running.site.accelerator_of_slot.copy(),
@@ -69,30 +69,30 @@ class Turn:
     at_s: float  # cluster's time; inf = not as long as those go on that run
 
 
-def next_turn(claims: Claims, group: int) -> Turn | None:
+def next_turn(state: PreemptionState, group: int) -> Turn | None:
     """When a job group that does not run takes its devices from others, as far as can be told: the earliest
     of the slots on which it has a share. None: it has none."""
-    turns = [_turn(claims, group, t) for t in np.flatnonzero(claims.share[group] > 0).tolist()]
+    turns = [_turn(state, group, t) for t in np.flatnonzero(state.share[group] > 0).tolist()]
     return min(turns, key=lambda turn: turn.at_s, default=None)
 
 
-def _turn(claims: Claims, group: int, slot: int) -> Turn:
-    """On one slot. Both claims are linear in time, but for that of a job group that runs, which is not less
-    than what a start is worth."""
-    runs = claims.running_on >= 0
-    here = claims.accelerator[np.maximum(claims.running_on, 0)] == claims.accelerator[slot]
+def _turn(state: PreemptionState, group: int, slot: int) -> Turn:
+    """Return when a job group is preferred on one slot. What each is owed is linear in time, but for a job
+    group that runs, to which it is never less than what a start is worth."""
+    runs = state.running_on >= 0
+    here = state.accelerator[np.maximum(state.running_on, 0)] == state.accelerator[slot]
     held = np.flatnonzero(runs & here)
-    on, scale = claims.running_on[held], claims.scale[held]
-    bonus_s = float(claims.start_s[group]) if claims.new[group] else 0.0
-    owed_s = float(claims.owed_s[group, slot])
-    grows = float(claims.share[group, slot]) * int(claims.scale[group])
-    shrinks = scale * (1.0 - claims.share[held, on])
-    over_s = claims.start_s[held] - owed_s - bonus_s
+    on, scale = state.running_on[held], state.scale[held]
+    bonus_s = float(state.start_s[group]) if state.new[group] else 0.0
+    owed_s = float(state.owed_s[group, slot])
+    grows = float(state.share[group, slot]) * int(state.scale[group])
+    shrinks = scale * (1.0 - state.share[held, on])
+    over_s = state.start_s[held] - owed_s - bonus_s
     wait_s = np.maximum(
-        over_s / grows, (over_s + claims.owed_s[held, on]) / np.maximum(grows + shrinks, 1e-300)
+        over_s / grows, (over_s + state.owed_s[held, on]) / np.maximum(grows + shrinks, 1e-300)
     )
-    wait_s = np.where(claims.stays[held], np.inf, np.maximum(wait_s, 0.0))
+    wait_s = np.where(state.stays[held], np.inf, np.maximum(wait_s, 0.0))
     order = np.argsort(wait_s)
-    enough = np.flatnonzero(np.cumsum(scale[order]) >= claims.scale[group])
+    enough = np.flatnonzero(np.cumsum(scale[order]) >= state.scale[group])
     last_s = float(wait_s[order[enough[0]]]) if len(enough) else np.inf
-    return Turn(slot, max(owed_s, 0.0), owed_s + grows * last_s, claims.time_s + last_s)
+    return Turn(slot, max(owed_s, 0.0), owed_s + grows * last_s, state.time_s + last_s)

@@ -27,13 +27,13 @@ def kept_by_hysteresis(state: Decided, job: int) -> str:
     """By how much what a waiting job is owed must grow, and about when that will be; "" where preemption
     hysteresis has no part in it."""
     standing, now_s = state.standing, state.now_s()
-    claims, turn = standing.claims, standing.turn(job)
-    if claims is None or turn is None:
+    preemption, turn = standing.preemption, standing.turn(job)
+    if preemption is None or turn is None:
         return ""
     where = standing.slots[turn.slot].accelerator
     rule = (
-        f"Jobs that run keep their devices until another is owed {claims.hysteresis:g} times what a start "
-        "costs more than they are (preemption hysteresis)"
+        "Jobs that run keep their devices until another is owed "
+        f"{preemption.hysteresis:g} times what a start costs more than they are (preemption hysteresis)"
     )
     if math.isinf(turn.at_s):
         return f"{rule}, and those on {where} are about to be done or are left alone for now."

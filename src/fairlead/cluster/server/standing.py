@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairlead.cluster.server.hysteresis import Claims, Turn, next_turn
+from fairlead.cluster.server.hysteresis import PreemptionState, Turn, next_turn
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
@@ -32,7 +32,7 @@ class DecidedShares:
     share: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (units, slots)
     allocated: Ints = field(default_factory=_none)  # (units,) 1 = was part of the last answer
     table: Throughputs | None = None
-    claims: Claims | None = None  # None: the policy knows no preemption hysteresis
+    preemption: PreemptionState | None = None  # None: the policy knows no preemption hysteresis
 
     @staticmethod
     def of(s: Scheduler, now_s: float) -> "DecidedShares":
@@ -50,7 +50,7 @@ class DecidedShares:
             share=units.share.copy(),
             allocated=units.allocated.astype(np.int64),
             table=s.data.undominated,
-            claims=Claims.of(s, now_s),
+            preemption=PreemptionState.of(s, now_s),
         )
 
     def at(self, job: int) -> int | None:
@@ -79,11 +79,11 @@ class DecidedShares:
     def turn(self, job: int) -> Turn | None:
         """When a job that waits is preferred to one that runs; None where nothing is known of that."""
         at = self.at(job)
-        if at is None or self.claims is None:
+        if at is None or self.preemption is None:
             return None
         alone = (self.member[:, 0] == at) & (self.member[:, 1:] < 0).all(axis=1)
         return next(
-            (next_turn(self.claims, group) for group in np.flatnonzero(alone).tolist()), None
+            (next_turn(self.preemption, group) for group in np.flatnonzero(alone).tolist()), None
         )
 
     def partners(self, job: int) -> dict[int, float]:

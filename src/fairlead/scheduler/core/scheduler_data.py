@@ -55,7 +55,7 @@ class RoundStatus:
 
 
 @dataclass(slots=True, kw_only=True)
-class Deferred:
+class DeferredChanges:
     """What waits for the report of the round in force, or for jobs that are still to come."""
 
     adapting: dict[int, tuple[int, float, float]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class SchedulerData:
     running: ActiveRound
     planning: Planning
     round: RoundStatus
-    deferred: Deferred
+    deferred: DeferredChanges
     now_s: float = 0.0  # time of the last event
 
     @property
@@ -124,7 +124,7 @@ def new_data(
         running=ActiveRound(cluster, beliefs.table, settings, ledger, placement),
         planning=Planning(planner=planner, state=planner.start()),
         round=RoundStatus(),
-        deferred=Deferred(),
+        deferred=DeferredChanges(),
     )
 
 

@@ -31,7 +31,7 @@ from fairlead.simulator.traces.trace import Skipped, Trace
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _DurationRow:
     line: int
     submitted_s: float
     duration_s: float
@@ -105,7 +105,7 @@ FORMATS = (_format(PHILLY), _format(ITP))
 
 
 def _read(source: Source, request: ReadRequest, wording: _Wording) -> Trace:
-    rows: list[_Row] = []
+    rows: list[_DurationRow] = []
     skipped: list[Skipped] = []
     read, columns = _rows(source, wording)
     for row in read:
@@ -125,13 +125,13 @@ def _read(source: Source, request: ReadRequest, wording: _Wording) -> Trace:
     return _with_families(source, request, wording, in_order, skipped, notes)
 
 
-def _nothing_to_run(row: _Row) -> str | None:
+def _nothing_to_run(row: _DurationRow) -> str | None:
     if row.devices == 0:
         return "it asks for 0 devices"
     return "its duration is 0 s" if row.duration_s == 0 else None
 
 
-def _rows(source: Source, wording: _Wording) -> tuple[Iterator[_Row], HeaderColumns]:
+def _rows(source: Source, wording: _Wording) -> tuple[Iterator[_DurationRow], HeaderColumns]:
     rows = csv_rows(source)
     line, header = next(rows)
     optional = () if wording.job is None else (wording.job,)
@@ -141,7 +141,7 @@ def _rows(source: Source, wording: _Wording) -> tuple[Iterator[_Row], HeaderColu
 
 def _checked_rows(
     source: Source, wording: _Wording, columns: HeaderColumns, rows: Iterator[tuple[int, list[str]]]
-) -> Iterator[_Row]:
+) -> Iterator[_DurationRow]:
     submitted, duration, devices = (columns.index[name] for name in wording.required[:3])
     tenant = None if wording.tenant is None else columns.index[wording.tenant]
     job = None if wording.job is None else columns.index.get(wording.job)
@@ -152,7 +152,7 @@ def _checked_rows(
             if row[job] in seen:
                 raise source.fault(line, f"{wording.job}: appears twice, got {shown(row[job])}")
             seen.add(row[job])
-        yield _Row(
+        yield _DurationRow(
             line,
             wording.time_s(source, line, wording.submitted, row[submitted]),
             seconds(source, line, wording.duration, row[duration]),
@@ -187,13 +187,13 @@ def _with_families(
     source: Source,
     request: ReadRequest,
     wording: _Wording,
-    rows: list[_Row],
+    rows: list[_DurationRow],
     skipped: list[Skipped],
     notes: list[str],
 ) -> Trace:
     families = _Families(request.throughputs)
     chances = np.random.default_rng(request.seed).random(len(rows)).tolist()
-    kept: list[_Row] = []
+    kept: list[_DurationRow] = []
     arrivals: list[Arrival] = []
     for row, chance in zip(rows, chances, strict=True):
         scale = families.scale(row.devices)

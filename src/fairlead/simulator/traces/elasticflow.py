@@ -68,7 +68,7 @@ FORMATS = tuple(map(_format, SPELLINGS))
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _TraceRow:
     line: int
     arrival: Arrival  # with the id -1: ids follow the order of submission
     late_s: float | None  # how far before the submission the deadline lies, if it does
@@ -97,7 +97,7 @@ def _read(source: Source, spelling: Spelling) -> Trace:
     )
 
 
-def _numbered(rows: list[_Row]) -> Iterator[Arrival]:
+def _numbered(rows: list[_TraceRow]) -> Iterator[Arrival]:
     """Ids from 0, and times from that of the first."""
     for number, row in enumerate(rows):
         one = row.arrival.job
@@ -117,7 +117,7 @@ def _rows(
     spelling: Spelling,
     columns: HeaderColumns,
     rows: Iterator[tuple[int, list[str]]],
-) -> Iterator[_Row]:
+) -> Iterator[_TraceRow]:
     seen: set[str] = set()
     for line, row in rows:
         columns.check(line, row)
@@ -130,7 +130,7 @@ def _rows(
         yield _row(source, line, spelling, cell)
 
 
-def _row(source: Source, line: int, spelling: Spelling, cell: dict[str, str]) -> _Row:
+def _row(source: Source, line: int, spelling: Spelling, cell: dict[str, str]) -> _TraceRow:
     model = cell[spelling.model]
     if not model:
         raise source.fault(line, f"{spelling.model}: must not be empty")
@@ -145,4 +145,4 @@ def _row(source: Source, line: int, spelling: Spelling, cell: dict[str, str]) ->
         slo_s=slo_s,
         duration_s=seconds(source, line, spelling.duration, cell[spelling.duration]),
     )
-    return _Row(line, Arrival(time_s, job), None if slo_s > 0 else -slo_s)
+    return _TraceRow(line, Arrival(time_s, job), None if slo_s > 0 else -slo_s)
