@@ -109,38 +109,47 @@ def exit_failure(
     of memory since the start. output_lost: why what it printed cannot be read.
     """
     if report is None and code > 0:
-        found = last_traceback(output)
-        if found is not None:
-            report = FailureReport(
-                found.type,
-                found.message,
-                found.file,
-                found.line,
-                found.function,
-                traceback=found.traceback,
-            )
-    if (
-        report is None
-        and code == NO_SCRIPT
-        and (missing := MISSING_SCRIPT.search(output[-_LOOKED_AT:]))
-    ):
-        return Failure(
-            kind="not_started", rank=rank, exit_code=code, message=one_line(missing[1])[:LINE]
-        )
-    if report is None or code < 0:  # a signal came after what was printed
-        line = telling_line(output)
-        if output_lost:
-            line = f"its output cannot be read: {output_lost}"
-        if code == -signal.SIGKILL and memory_ran_out:
-            line = f"out of memory? {line}".strip()
-        return Failure(
-            kind="signal" if code < 0 else "exit",
-            rank=rank,
-            exit_code=code,
-            message=line,
-            traceback="" if report is None else clean(report.traceback, MOST_TRACEBACK),
-            secondary=world_size > 1 and (code == EXIT_RANK_SYNC or bool(BROKEN.search(line))),
-        )
+        report = _printed_report(output)
+    if report is None and code == NO_SCRIPT:
+        missing = MISSING_SCRIPT.search(output[-_LOOKED_AT:])
+        if missing is not None:
+            told = one_line(missing[1])[:LINE]
+            return Failure(kind="not_started", rank=rank, exit_code=code, message=told)
+    if report is not None and code >= 0:
+        return _exception(rank, code, report, world_size)
+    # None was raised, or a signal came after what was printed.
+    line = telling_line(output)
+    if output_lost:
+        line = f"its output cannot be read: {output_lost}"
+    if code == -signal.SIGKILL and memory_ran_out:
+        line = f"out of memory? {line}".strip()
+    return Failure(
+        kind="signal" if code < 0 else "exit",
+        rank=rank,
+        exit_code=code,
+        message=line,
+        traceback="" if report is None else clean(report.traceback, MOST_TRACEBACK),
+        secondary=world_size > 1 and (code == EXIT_RANK_SYNC or bool(BROKEN.search(line))),
+    )
+
+
+def _printed_report(output: str) -> FailureReport | None:
+    """What the last traceback that a process has printed tells; None: there is none."""
+    found = last_traceback(output)
+    if found is None:
+        return None
+    return FailureReport(
+        found.type,
+        found.message,
+        found.file,
+        found.line,
+        found.function,
+        traceback=found.traceback,
+    )
+
+
+def _exception(rank: int, code: int, report: FailureReport, world_size: int) -> Failure:
+    """The end of a rank that an exception tells of."""
     name = report.type.rpartition(".")[2]
     broken = name in BROKEN_TYPES or bool(BROKEN.search(report.message)) or code == EXIT_RANK_SYNC
     return Failure(
