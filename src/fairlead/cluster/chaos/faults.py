@@ -62,42 +62,42 @@ def nothing() -> None:
 
 def kill_server(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
     """The server dies."""
-    cluster.kill("server")
+    cluster.processes.kill("server")
     return Hurt("kill -9 of the server", lambda: persist(cluster.start_server))
 
 
 def freeze_server(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
     """The server stands still, driver and front."""
-    pids = [cluster.processes["server"].pid, *cluster.part("server", FRONT)]
-    cluster.signal(pids, signal.SIGSTOP)
-    return Hurt("server frozen", lambda: cluster.signal(pids, signal.SIGCONT))
+    pids = [cluster.processes.named["server"].pid, *cluster.processes.part("server", FRONT)]
+    cluster.processes.signal(pids, signal.SIGSTOP)
+    return Hurt("server frozen", lambda: cluster.processes.signal(pids, signal.SIGCONT))
 
 
 def freeze_driver(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
     """What decides and writes stands still; what renews leases goes on."""
-    pid = cluster.processes["server"].pid
-    cluster.signal([pid], signal.SIGSTOP)
-    return Hurt("driver frozen", lambda: cluster.signal([pid], signal.SIGCONT))
+    pid = cluster.processes.named["server"].pid
+    cluster.processes.signal([pid], signal.SIGSTOP)
+    return Hurt("driver frozen", lambda: cluster.processes.signal([pid], signal.SIGCONT))
 
 
 def freeze_front(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """What agents and people talk to stands still; what decides goes on."""
-    found = cluster.part("server", FRONT)
-    cluster.signal(found, signal.SIGSTOP)
+    found = cluster.processes.part("server", FRONT)
+    cluster.processes.signal(found, signal.SIGSTOP)
     what = "front frozen"
-    return Hurt(what, lambda: cluster.signal(found, signal.SIGCONT)) if found else None
+    return Hurt(what, lambda: cluster.processes.signal(found, signal.SIGCONT)) if found else None
 
 
 def kill_front(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """What agents and people talk to dies; the server starts it anew."""
-    found = cluster.part("server", FRONT)
-    cluster.signal(found, signal.SIGKILL)
+    found = cluster.processes.part("server", FRONT)
+    cluster.processes.signal(found, signal.SIGKILL)
     return Hurt("kill -9 of the front", nothing) if found else None
 
 
 def kill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """An agent dies; its spawner lives on."""
-    cluster.kill(node)
+    cluster.processes.kill(node)
 
     def repair() -> None:
         cluster.start_agent(node)
@@ -107,17 +107,17 @@ def kill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
 
 def freeze_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """An agent stands still; its ranks go on."""
-    pid = cluster.processes[node].pid
-    cluster.signal([pid], signal.SIGSTOP)
-    return Hurt(f"agent of {node} frozen", lambda: cluster.signal([pid], signal.SIGCONT))
+    pid = cluster.processes.named[node].pid
+    cluster.processes.signal([pid], signal.SIGSTOP)
+    return Hurt(f"agent of {node} frozen", lambda: cluster.processes.signal([pid], signal.SIGCONT))
 
 
 def freeze_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """What owns the ranks stands still, and its warden hears of no lease; the agent goes on."""
-    found = cluster.part(node, "fairlead.cluster.agent.spawner")
-    cluster.signal(found, signal.SIGSTOP)
+    found = cluster.processes.part(node, "fairlead.cluster.agent.spawner")
+    cluster.processes.signal(found, signal.SIGSTOP)
     what = f"spawner of {node} frozen"
-    return Hurt(what, lambda: cluster.signal(found, signal.SIGCONT)) if found else None
+    return Hurt(what, lambda: cluster.processes.signal(found, signal.SIGCONT)) if found else None
 
 
 def freeze_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
@@ -125,24 +125,28 @@ def freeze_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | No
     running = len(ranks_of(cluster, node))
     if not running:
         return None
-    frozen = [cluster.processes[node].pid, *cluster.part(node, "")]
-    cluster.signal(frozen, signal.SIGSTOP)
+    frozen = [cluster.processes.named[node].pid, *cluster.processes.part(node, "")]
+    cluster.processes.signal(frozen, signal.SIGSTOP)
     what = f"{node} frozen with {running} jobs"
-    return Hurt(what, lambda: cluster.signal(frozen, signal.SIGCONT))
+    return Hurt(what, lambda: cluster.processes.signal(frozen, signal.SIGCONT))
 
 
 def kill_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """The parent of all ranks of a node dies."""
-    found = cluster.part(node, "fairlead.cluster.agent.spawner")
-    cluster.signal(found, signal.SIGKILL)
+    found = cluster.processes.part(node, "fairlead.cluster.agent.spawner")
+    cluster.processes.signal(found, signal.SIGKILL)
     return Hurt(f"kill -9 of the spawner of {node}", nothing) if found else None
 
 
 def kill_zygote(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """The process that ranks are forked from dies."""
     ranks = {one.pid for record in ranks_of(cluster, node) for one in record.alive}
-    found = [pid for pid in cluster.part(node, "fairlead.cluster.agent.zygote") if pid not in ranks]
-    cluster.signal(found, signal.SIGKILL)
+    found = [
+        pid
+        for pid in cluster.processes.part(node, "fairlead.cluster.agent.zygote")
+        if pid not in ranks
+    ]
+    cluster.processes.signal(found, signal.SIGKILL)
     return Hurt(f"kill -9 of the prefork process of {node}", nothing) if found else None
 
 
@@ -185,7 +189,7 @@ def kill_all(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
     """Server and agents die at once."""
     nodes = [node for node in NODES if node not in cluster.dead]
     for name in ("server", *nodes):
-        cluster.kill(name)
+        cluster.processes.kill(name)
 
     def repair() -> None:
         for node in nodes:
@@ -197,31 +201,31 @@ def kill_all(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
 
 def fill_state(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """No byte left for the server's state."""
-    if not cluster.state.mounted:
+    if not cluster.folders.server.mounted:
         return None
-    cluster.state.fill()
-    return Hurt("no space left for the server's state", cluster.state.empty)
+    cluster.folders.server.fill()
+    return Hurt("no space left for the server's state", cluster.folders.server.empty)
 
 
 def fill_checkpoints(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """No byte left for checkpoints."""
-    if not cluster.checkpoints.mounted:
+    if not cluster.folders.checkpoints.mounted:
         return None
-    cluster.checkpoints.fill()
-    return Hurt("no space left for checkpoints", cluster.checkpoints.empty)
+    cluster.folders.checkpoints.fill()
+    return Hurt("no space left for checkpoints", cluster.folders.checkpoints.empty)
 
 
 def cut(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """Connections of an agent break, a few times."""
     for _ in range(rng.randint(1, 4)):
-        cluster.cut(node)
+        cluster.proxies.cut(node)
         time.sleep(rng.uniform(0.0, 0.3))
     return Hurt(f"connections of {node} cut", nothing)
 
 
 def slow(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """Each piece of an agent's traffic is late."""
-    proxy = cluster.proxies[node]
+    proxy = cluster.proxies.of(node)
     proxy.slow_s = rng.uniform(0.1, 0.8)
 
     def repair() -> None:
@@ -232,13 +236,13 @@ def slow(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
 
 def partition(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """Nothing passes; what was under way arrives in the end, or is lost."""
-    proxy = cluster.proxies[node]
+    proxy = cluster.proxies.of(node)
     proxy.held = True
     breaks = rng.random() < 0.5  # else all that was on its way arrives late
 
     def repair() -> None:
         if breaks:
-            cluster.cut(node)
+            cluster.proxies.cut(node)
         proxy.held = False
 
     return Hurt(f"{node} cut off", repair)
@@ -246,7 +250,7 @@ def partition(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
 
 def unruly(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """Messages come twice, late and in another order."""
-    mark = cluster.control / f"unruly-{node}"
+    mark = cluster.folders.control / f"unruly-{node}"
     mark.touch()
     what = f"reports and orders of {node} doubled, late and out of order"
     return Hurt(what, lambda: mark.unlink())
@@ -265,24 +269,24 @@ def set_clock(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
 
 
 def _write(cluster: ChaosCluster, offset_s: float) -> None:
-    partial = cluster.control / "clock.partial"
+    partial = cluster.folders.control / "clock.partial"
     partial.write_text(f"{offset_s}")
-    partial.replace(cluster.control / "clock")
+    partial.replace(cluster.folders.control / "clock")
 
 
 def kill_solver(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """The process that solves for shares dies."""
-    found = cluster.part("server", "solver_child")
-    cluster.signal(found, signal.SIGKILL)
+    found = cluster.processes.part("server", "solver_child")
+    cluster.processes.signal(found, signal.SIGKILL)
     return Hurt("kill -9 of the solver", nothing) if found else None
 
 
 def freeze_solver(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
     """The process that solves for shares stands still."""
-    found = cluster.part("server", "solver_child")
-    cluster.signal(found, signal.SIGSTOP)
+    found = cluster.processes.part("server", "solver_child")
+    cluster.processes.signal(found, signal.SIGSTOP)
     what = "solver frozen"
-    return Hurt(what, lambda: cluster.signal(found, signal.SIGCONT)) if found else None
+    return Hurt(what, lambda: cluster.processes.signal(found, signal.SIGCONT)) if found else None
 
 
 def pause(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt | None:
@@ -348,7 +352,7 @@ class RunningAttempt:
 def ranks_of(cluster: ChaosCluster, node: str) -> list[RunningAttempt]:
     """By the records of the node's spawner; nothing but its own processes can be in them."""
     found = []
-    for path in (cluster.agent_states[node] / "starts").glob("*.json"):
+    for path in (cluster.folders.agent_states[node] / "starts").glob("*.json"):
         with suppress(OSError, msgspec.DecodeError):  # it has just ended
             record = msgspec.json.decode(path.read_bytes(), type=AttemptRecord)
             known = [(process(pid), began) for pid, began in record.leaders]

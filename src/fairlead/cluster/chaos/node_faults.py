@@ -3,18 +3,17 @@
 import random
 import shutil
 import signal
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from fairlead.cluster.chaos.cluster import ChaosCluster
 from fairlead.cluster.chaos.faults import Hurt, nothing
+from fairlead.cluster.chaos.processes import Process
 from fairlead.errors import CheckError
 
 ONE_LEFT_S = 60.0  # until one of two agents of a name has gone
 NOWHERE = "/nonexistent"
-_Agent = subprocess.Popen[bytes]
 
 
 def twin_beside(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
@@ -26,20 +25,20 @@ def twin_beside(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
 
 def twin_takeover(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """The second one may take the name over; the first one then wakes up beside it."""
-    first = cluster.processes[node]
-    cluster.signal([first.pid], signal.SIGSTOP)
+    first = cluster.processes.named[node]
+    cluster.processes.signal([first.pid], signal.SIGSTOP)
     twin, folder = cluster.start_twin(node)
 
     def repair() -> None:
-        cluster.signal([first.pid], signal.SIGCONT)
+        cluster.processes.signal([first.pid], signal.SIGCONT)
         _leave_one(cluster, node, twin, folder)
 
     return Hurt(f"agent of {node} frozen, a second one started", repair)
 
 
-def _leave_one(cluster: ChaosCluster, node: str, twin: _Agent, folder: Path) -> None:
+def _leave_one(cluster: ChaosCluster, node: str, twin: Process, folder: Path) -> None:
     """Wait until the server has refused one of the two; the other one is the node's from here on."""
-    first = cluster.processes[node]
+    first = cluster.processes.named[node]
     until = time.monotonic() + ONE_LEFT_S
     while first.poll() is None and twin.poll() is None and time.monotonic() < until:
         time.sleep(0.1)
@@ -48,7 +47,7 @@ def _leave_one(cluster: ChaosCluster, node: str, twin: _Agent, folder: Path) -> 
             twin.terminate()
         twin.wait()
     elif twin.poll() is None:
-        cluster.processes[node], cluster.agent_states[node] = twin, folder
+        cluster.processes.named[node], cluster.folders.agent_states[node] = twin, folder
     else:
         codes = first.returncode, twin.returncode
         raise CheckError(f"{node}: both agents of the name have ended (exit codes {codes})")
@@ -57,7 +56,7 @@ def _leave_one(cluster: ChaosCluster, node: str, twin: _Agent, folder: Path) -> 
 def lose_agent_state(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """All that the agent wrote below its state directory is gone."""
     _kill(cluster, node, rng)
-    shutil.rmtree(cluster.agent_states[node], ignore_errors=True)
+    shutil.rmtree(cluster.folders.agent_states[node], ignore_errors=True)
     what = f"kill -9 of the agent of {node}, its state deleted"
     return Hurt(what, lambda: _restart(cluster, node))
 
@@ -65,9 +64,9 @@ def lose_agent_state(cluster: ChaosCluster, node: str, rng: random.Random) -> Hu
 def damage_agent_state(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """Its identity and the records of its starts, in its state directory and in that of the machine."""
     _kill(cluster, node, rng)
-    state = cluster.agent_states[node]
+    state = cluster.folders.agent_states[node]
     files = [state / "identity", *(state / "starts").glob("*.json")]
-    files += list((cluster.run / "nodes").glob(f"{node}-*/*/starts/*.json"))
+    files += list((cluster.folders.run / "nodes").glob(f"{node}-*/*/starts/*.json"))
     hit = [path for path in sorted(files) if rng.random() < 0.7 and damage(path, rng)]
     what = f"kill -9 of the agent of {node}, {len(hit)} of its {len(files)} files damaged"
     return Hurt(what, lambda: _restart(cluster, node))
@@ -96,7 +95,7 @@ def damage(path: Path, rng: random.Random) -> str:
 
 def fill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """No byte left for what the agent writes."""
-    disk = cluster.disks[node]
+    disk = cluster.folders.disks[node]
     if not disk.mounted:
         return None
     disk.fill()
@@ -105,19 +104,19 @@ def fill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | Non
 
 def kill_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """Agent and spawner die, and nobody starts an agent before its jobs have been started elsewhere."""
-    spawners = cluster.part(node, "fairlead.cluster.agent.spawner")
+    spawners = cluster.processes.part(node, "fairlead.cluster.agent.spawner")
     if not spawners:
         return None
-    cluster.signal(spawners, signal.SIGSTOP)  # so that it does not see its agent die
-    cluster.kill(node)
-    cluster.signal(spawners, signal.SIGKILL)
+    cluster.processes.signal(spawners, signal.SIGSTOP)  # so that it does not see its agent die
+    cluster.processes.kill(node)
+    cluster.processes.signal(spawners, signal.SIGKILL)
     what = f"kill -9 of agent and spawner of {node}"
     return Hurt(what, lambda: _restart(cluster, node))
 
 
 def break_starts(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """Every start with a lease ends at once, as where a library is missing."""
-    mark = cluster.control / f"broken-{node}"
+    mark = cluster.folders.control / f"broken-{node}"
     mark.touch()
     return Hurt(f"starts on {node} fail", mark.unlink)
 
@@ -135,20 +134,22 @@ def bury_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None
     if cluster.dead:
         return None
     cluster.dead.add(node)
-    everything = [cluster.processes[node].pid, *cluster.part(node, "")]
-    cluster.signal(everything, signal.SIGKILL)
-    cluster.processes[node].wait()
+    everything = [cluster.processes.named[node].pid, *cluster.processes.part(node, "")]
+    cluster.processes.signal(everything, signal.SIGKILL)
+    cluster.processes.named[node].wait()
     return Hurt(f"{node} dead for good", nothing)
 
 
 def _kill(cluster: ChaosCluster, node: str, rng: random.Random) -> None:
     """The agent, and at times its spawner: then its warden ends the ranks, or the next agent."""
-    spawners = cluster.part(node, "fairlead.cluster.agent.spawner") if rng.random() < 0.5 else []
-    cluster.kill(node)
-    cluster.signal(spawners, signal.SIGKILL)
+    spawners = (
+        cluster.processes.part(node, "fairlead.cluster.agent.spawner") if rng.random() < 0.5 else []
+    )
+    cluster.processes.kill(node)
+    cluster.processes.signal(spawners, signal.SIGKILL)
 
 
 def _restart(cluster: ChaosCluster, node: str) -> None:
-    if cluster.processes[node].poll() is None:
-        cluster.kill(node)
+    if cluster.processes.named[node].poll() is None:
+        cluster.processes.kill(node)
     cluster.start_agent(node)

@@ -103,3 +103,39 @@ class Loop:
             self._thread.join()
             self._loop.close()
             self._loop = self._thread = None
+
+
+class NodeProxies:
+    """The proxy of each node, between its agent and the server. ``start`` it first."""
+
+    def __init__(self) -> None:
+        self._loop = Loop()
+        self._proxies: dict[str, Proxy] = {}
+
+    def start(self) -> None:
+        """Start the thread in which they run."""
+        self._loop.start()
+
+    def open(self, node: str, port: int, rng: random.Random) -> None:
+        """Listen for the agent of a node. port: where the server listens."""
+        self._proxies[node] = Proxy(port, rng)
+        self._loop.do(self._proxies[node].open())
+
+    def of(self, node: str) -> Proxy:
+        """The node's."""
+        return self._proxies[node]
+
+    def port(self, node: str) -> int:
+        """Where the node's agent is to connect."""
+        return self._proxies[node].port
+
+    def cut(self, node: str) -> None:
+        """Break off the connections of an agent."""
+        self._loop.do(self._proxies[node].cut())
+
+    def close(self) -> None:
+        """Close all, and end the thread."""
+        for proxy in self._proxies.values():
+            self._loop.do(proxy.close())
+        self._proxies.clear()
+        self._loop.stop()

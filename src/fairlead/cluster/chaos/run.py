@@ -117,7 +117,7 @@ def _run_cluster(
                 dirs_exist_ok=True,
                 ignore=shutil.ignore_patterns("*.sock", "ballast"),
             )
-        for disk in cluster.all_disks():
+        for disk in cluster.folders.all_disks():
             disk.unmount()
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -170,7 +170,7 @@ class _Session:
         self.outcome.wrong.extend(work.check(self._filled))
         self.outcome.jobs += len(work.jobs)
         self.outcome.refused += work.refused
-        self.outcome.starts += sum(1 for _ in cluster.ledger.glob("*/*.0"))
+        self.outcome.starts += sum(1 for _ in cluster.folders.ledger.glob("*/*.0"))
         self.outcome.wrong.extend(_leaks(cluster, before))
         self.outcome.wrong.extend(cluster.stop())
         self.outcome.wrong.extend(_leftovers(cluster))
@@ -189,9 +189,9 @@ class _Session:
 
     def _possible(self, names: Sequence[str]) -> list[Fault]:
         disks = {
-            "fill-state": self.cluster.state,
-            "fill-checkpoints": self.cluster.checkpoints,
-            "fill-agent": next(iter(self.cluster.disks.values())),
+            "fill-state": self.cluster.folders.server,
+            "fill-checkpoints": self.cluster.folders.checkpoints,
+            "fill-agent": next(iter(self.cluster.folders.disks.values())),
         }
         for name in names:
             if name in disks and not disks[name].mounted:
@@ -277,7 +277,7 @@ class _Session:
 
 
 def _footprints(cluster: ChaosCluster) -> dict[str, tuple[int, int]]:
-    return {name: footprint(one.pid) for name, one in cluster.processes.items()}
+    return {name: footprint(one.pid) for name, one in cluster.processes.named.items()}
 
 
 def _leaks(cluster: ChaosCluster, before: dict[str, tuple[int, int]]) -> Iterator[str]:
@@ -302,16 +302,16 @@ def _grown(cluster: ChaosCluster, before: dict[str, tuple[int, int]]) -> Iterato
 def _leftovers(cluster: ChaosCluster) -> Iterator[str]:
     """What a cluster that has ended must not leave."""
     until = time.monotonic() + GONE_S
-    while cluster.orphans() and time.monotonic() < until:
+    while cluster.processes.orphans() and time.monotonic() < until:
         time.sleep(0.1)
-    for pid in cluster.orphans():
+    for pid in cluster.processes.orphans():
         yield f"process {pid} is left: {command_of(pid)[:200]}"
     for node in NODES:
-        records = list((cluster.agent_states[node] / "starts").iterdir())
+        records = list((cluster.folders.agent_states[node] / "starts").iterdir())
         yield from (f"{node}: the record {path.name} of a start is left" for path in records)
-    for partial in cluster.checkpoints.folder.glob("*/.*.partial"):
+    for partial in cluster.folders.checkpoints.folder.glob("*/.*.partial"):
         yield f"{partial} is left"
-    state = str(cluster.state.folder / "state")
+    state = str(cluster.folders.server_state)
     replayed = subprocess.run(
         [sys.executable, "-m", "fairlead", "replay", state], capture_output=True, text=True
     )

@@ -21,11 +21,11 @@ FILES = ("state.db", "state.db-wal", "state.mark")
 def damage_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
     """A backup is taken from the running server, and then one of its files is damaged or deleted. What was
     acknowledged in between is no submission: the harness waits with these."""
-    state = cluster.state.folder / "state"
-    backup = cluster.directory / "backup"
+    state = cluster.folders.server_state
+    backup = cluster.folders.root / "backup"
     with cluster.submitting:
         _take_backup(cluster, state, backup, rng)
-        cluster.kill("server")
+        cluster.processes.kill("server")
     name = rng.choice(FILES)
     how = _damage(state / name, rng)
     what = f"kill -9 of the server, {name} {how}"
@@ -53,7 +53,7 @@ def _start_again(cluster: ChaosCluster, state: Path, backup: Path, whole: bool) 
         cluster.start_server()
         return
     except CheckError as problem:
-        said, code = str(problem), cluster.processes["server"].poll()
+        said, code = str(problem), cluster.processes.named["server"].poll()
     if "fairlead restore" not in said or code != 2:
         raise CheckError(
             f"damaged state was not refused in one sentence (exit code {code}): {said}"

@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from fairlead.cluster.chaos.cluster import PYTHON, ChaosCluster
+from fairlead.cluster.chaos.cluster import ChaosCluster
+from fairlead.cluster.chaos.folders import PYTHON
 from fairlead.cluster.chaos.job_ledger import (
     Expected,
     check_job,
@@ -81,7 +82,7 @@ class JobLoad:
     def _most(self, name: str) -> float:
         """Steps that a job can have made; of an unmanaged job: in the time since its first process began, and
         a second more."""
-        expected, starts = self.jobs[name], read_starts(self.cluster.ledger / name)
+        expected, starts = self.jobs[name], read_starts(self.cluster.folders.ledger / name)
         if not expected.unmanaged:
             return max(max((start.last for start in starts), default=0), 0)
         now = time.monotonic()
@@ -129,13 +130,13 @@ class JobLoad:
             scale_factor=expected.ranks,
             rates={"v100": 1 / STEP_S, "k80": 0.5 / STEP_S},
             env={
-                "CHAOS_LEDGER": str(cluster.ledger / expected.name),
-                "CHAOS_CONTROL": str(cluster.control),
+                "CHAOS_LEDGER": str(cluster.folders.ledger / expected.name),
+                "CHAOS_CONTROL": str(cluster.folders.control),
                 "CHAOS_STEP_S": str(STEP_S),
                 "CHAOS_EVALUATION_S": f"{expected.evaluation_s:.3f}",
             },
             cwd="/",
-            checkpoint_dir=str(cluster.checkpoints.folder / expected.name),
+            checkpoint_dir=str(cluster.folders.checkpoints.folder / expected.name),
             grace_s=GRACE_S,
             max_retries=MAX_RETRIES,
             unmanaged=expected.unmanaged,
@@ -173,6 +174,6 @@ class JobLoad:
             if view is None or view.id != self.ids.get(name):
                 yield f"{name} was acknowledged as job {self.ids.get(name)} and is not there"
                 continue
-            folder = self.cluster.ledger / name
+            folder = self.cluster.folders.ledger / name
             found = check_job(expected, folder, view, stints[name], disk_was_full)
             yield from (f"job {view.id} ({name}): {wrong}" for wrong in found)
