@@ -180,8 +180,8 @@ class Day:
             )
             journal = one("SELECT coalesce(sum(length(record)), 0) FROM journal")
             ended = one("SELECT coalesce(sum(length(row)), 0) FROM jobs WHERE open = 0")
-            ended += one("SELECT coalesce(sum(length(row)), 0) FROM stints WHERE open = 0")
-            starts = one("SELECT count(*) FROM stints")
+            ended += one("SELECT coalesce(sum(length(row)), 0) FROM attempts WHERE open = 0")
+            starts = one("SELECT count(*) FROM attempts")
         db.close()
         values = (
             f"{0 if engine.state.scheduler is None else engine.state.scheduler.data.round.number}",

@@ -142,9 +142,11 @@ def compare(
         folder = options.keep / f"{policy}-{seed}" if options.keep else Path(name)
         with cluster(folder, policy, rates, cost) as live, live.client() as client:
             jobs = run_live(client, trace, folder / "checkpoints")
-            stints = [stint for job in jobs for stint in client.stints(job.id)]
+            attempts = [attempt for job in jobs for attempt in client.attempts(job.id)]
         replayed(live.state)
-    starts = [stint.trained_s - stint.began_s for stint in stints if stint.trained_s is not None]
+    starts = [
+        attempt.trained_s - attempt.began_s for attempt in attempts if attempt.trained_s is not None
+    ]
     own = replace(cost, start_s=float(np.mean(starts)))
     return [
         Run.of(policy, seed, name, told, jobs, simulated(policy, trace, jobs, rates, cost, told))
@@ -309,8 +311,10 @@ def measured_cost(policy: str, rates: Throughputs) -> Cost:
             while client.jobs(state="open"):
                 solves.append(client.status().solve_s or 0.0)
                 time.sleep(0.5)
-            stints = [stint for job_id in ids for stint in client.stints(job_id)]
-    starts = [stint.trained_s - stint.began_s for stint in stints if stint.trained_s is not None]
+            attempts = [attempt for job_id in ids for attempt in client.attempts(job_id)]
+    starts = [
+        attempt.trained_s - attempt.began_s for attempt in attempts if attempt.trained_s is not None
+    ]
     return Cost(float(np.mean(starts)), float(np.median(solves)))
 
 

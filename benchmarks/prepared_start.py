@@ -60,7 +60,7 @@ def by_fork(zygote: Zygote, number: int, script: Path, output: Path) -> float:
     """Seconds."""
     request = Fork(
         job=number,
-        epoch=1,
+        attempt=1,
         rank=0,
         argv=(sys.executable, str(script)),
         env={**base_environment(), TOKEN: secrets.token_hex(16)},

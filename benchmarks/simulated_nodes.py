@@ -88,7 +88,7 @@ class Start:
         over = self.state == "ended"
         return AttemptStatus(
             job=self.order.job,
-            epoch=self.order.epoch,
+            attempt=self.order.attempt,
             state=self.state,  # type: ignore[arg-type]
             step=self.step if trained else -1,
             loaded_step=self.from_step if trained else -1,
@@ -130,7 +130,7 @@ class Node:
         self.orders_seq = orders.seq
         for key in orders.forget:
             self.starts.pop(key, None)
-        wanted = {(order.job, order.epoch): order for order in orders.wanted}
+        wanted = {(order.job, order.attempt): order for order in orders.wanted}
         self.lease_s = {
             job: at for job, at in self.lease_s.items() if any(job == j for j, _ in wanted)
         }
@@ -144,8 +144,8 @@ class Node:
         rate = self.rates[order.env["FAMILY"]][self.accelerator]
         start = Start(order, rate, now + START_S, self.saved.get(order.job, 0))
         start.step = start.from_step
-        self.starts[order.job, order.epoch] = start
-        self.newest[order.job] = order.epoch
+        self.starts[order.job, order.attempt] = start
+        self.newest[order.job] = order.attempt
         return start.trains_s
 
     def _stop(self, start: Start, now: float) -> float:

@@ -25,8 +25,10 @@ def main() -> None:
         for first in range(0, jobs, BATCH):
             with store.transaction() as t:
                 t.put_jobs(_job(n, spec) for n in range(first, min(first + BATCH, jobs)))
-                for epoch in range(1, STARTS + 1):
-                    t.put_stints(_start(n, epoch) for n in range(first, min(first + BATCH, jobs)))
+                for attempt in range(1, STARTS + 1):
+                    t.put_attempts(
+                        _start(n, attempt) for n in range(first, min(first + BATCH, jobs))
+                    )
         store.close()
         found = store.marker.read()
         began = time.perf_counter()
@@ -50,10 +52,10 @@ def _job(number: int, spec: JobSpec) -> JobRow:
     )
 
 
-def _start(number: int, epoch: int) -> AttemptRow:
+def _start(number: int, attempt: int) -> AttemptRow:
     return AttemptRow(
         job=number,
-        epoch=epoch,
+        attempt=attempt,
         node="n",
         accelerator="v100",
         devices=(0,),

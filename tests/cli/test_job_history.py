@@ -35,7 +35,7 @@ JOB = JobView(
     node="b",
     accelerator="v100",
     devices=(0, 1),
-    epoch=2,
+    attempt=2,
     starts=2,
     preemptions=1,
     failures=0,
@@ -49,7 +49,7 @@ JOB = JobView(
 )
 FIRST = AttemptView(
     job=7,
-    epoch=1,
+    attempt=1,
     node="a",
     accelerator="k80",
     devices=(0, 1),
@@ -66,7 +66,7 @@ FIRST = AttemptView(
     lost_steps=0.0,
 )
 SECOND = msgspec.structs.replace(
-    FIRST, epoch=2, node="b", began_s=90.0, ended_s=None, why="", wait_s=2.0, load_s=0.125
+    FIRST, attempt=2, node="b", began_s=90.0, ended_s=None, why="", wait_s=2.0, load_s=0.125
 )
 TOLD = Explanation(
     job=JOB,
@@ -75,7 +75,7 @@ TOLD = Explanation(
     finish_low_s=300.0,
     finish_high_s=600.0,
     forecasts=20,
-    stints=(FIRST, SECOND),
+    attempts=(FIRST, SECOND),
     events=((10.0, "submitted"), (70.0, "preempted")),
 )
 
@@ -95,8 +95,8 @@ def test_the_parts_of_a_start_are_named_for_what_they_are() -> None:
 
 def test_starts_have_the_numbers_that_events_call_them_by() -> None:
     change = msgspec.structs.replace
-    later = change(SECOND, epoch=4, why="failed: no", traceback="ValueError: no")
-    text = printed(change(TOLD, stints=(FIRST, later)))
+    later = change(SECOND, attempt=4, why="failed: no", traceback="ValueError: no")
+    text = printed(change(TOLD, attempts=(FIRST, later)))
     assert "Start 4:" in text
     assert re.search(r"(?m)^ *4 +b k80:0,1", text)
 
@@ -109,7 +109,7 @@ def test_a_preemption_costs_its_end_and_the_next_beginning() -> None:
 
 def test_a_part_of_the_cost_that_is_not_known_is_no_negative_time() -> None:
     unknown = msgspec.structs.replace(FIRST, save_s=-1.0, stop_s=-1.0, start_s=-1.0)
-    assert "-1.0" not in printed(msgspec.structs.replace(TOLD, stints=(unknown,)))
+    assert "-1.0" not in printed(msgspec.structs.replace(TOLD, attempts=(unknown,)))
 
 
 def test_the_story_is_told() -> None:
@@ -146,10 +146,10 @@ def test_how_a_forecast_was_made_is_told() -> None:
 
 def test_a_failure_that_comes_again_and_again_is_told_once() -> None:
     change, why = msgspec.structs.replace, "failed: exit code 1: no such file"
-    stints = [change(FIRST, epoch=n, why=why, end=AttemptEnd.FAILED) for n in (1, 2, 3)]
-    other = change(FIRST, epoch=4, why="failed: exit code 2", end=AttemptEnd.FAILED)
+    attempts = [change(FIRST, attempt=n, why=why, end=AttemptEnd.FAILED) for n in (1, 2, 3)]
+    other = change(FIRST, attempt=4, why="failed: exit code 2", end=AttemptEnd.FAILED)
     events = [(10.0 * n, f"start {n} {why} at step 0") for n in (1, 2, 3)]
-    text = printed(change(TOLD, stints=(*stints, other), events=tuple(events)))
+    text = printed(change(TOLD, attempts=(*attempts, other), events=tuple(events)))
     assert text.count("no such file") == 1
     assert "failed 3 times: exit code 1: no such file" in text
     assert "start 2 failed at step 0" in text

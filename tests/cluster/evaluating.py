@@ -8,11 +8,11 @@ from pathlib import Path
 from fairlead import Lease
 
 here = Path(sys.argv[1])
-rank, epoch = os.environ["RANK"], os.environ["FAIRLEAD_ATTEMPT"]
+rank, attempt = os.environ["RANK"], os.environ["FAIRLEAD_ATTEMPT"]
 
 
 def save(path: Path) -> None:
-    path.write_text(epoch)
+    path.write_text(attempt)
 
 
 lease = Lease(
@@ -29,9 +29,9 @@ with lease:
 if lease.preempted:
     (here / "returned").write_text(f"finished: {lease.finished}")
     sys.exit(0)
-partial = here / f".evaluates-{epoch}-{rank}"
+partial = here / f".evaluates-{attempt}-{rank}"
 partial.write_text(str(os.getpid()))
-partial.rename(here / f"evaluates-{epoch}-{rank}")
+partial.rename(here / f"evaluates-{attempt}-{rank}")
 while not (here / f"go-{rank}").exists():
     time.sleep(0.02)
 if (here / "fail").exists():

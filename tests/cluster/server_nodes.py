@@ -54,9 +54,9 @@ class PlayedNode:
         """Say what is held, and follow the orders that come back."""
         orders = self.say(**more)
         self.follows = orders.seq
-        wanted = {(a.job, a.epoch) for a in orders.wanted}
-        for job, epoch in wanted - self.held.keys():
-            self.held[job, epoch] = AttemptStatus(job=job, epoch=epoch, state="starting")
+        wanted = {(a.job, a.attempt) for a in orders.wanted}
+        for job, attempt in wanted - self.held.keys():
+            self.held[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="starting")
         for key in [key for key in self.held if key not in wanted]:
             self.end(*key, exit_code=0)
         for key in orders.forget:
@@ -72,14 +72,14 @@ class PlayedNode:
                 holds=tuple(self.held.values()), orders_seq=self.follows, **more,
             )
         )  # fmt: skip
-        self.leased |= {(a.job, a.epoch) for a in orders.wanted if a.job in orders.leases}
+        self.leased |= {(a.job, a.attempt) for a in orders.wanted if a.job in orders.leases}
         return orders
 
-    def end(self, job: int, epoch: int, **more: Any) -> None:
-        self.held[job, epoch] = AttemptStatus(job=job, epoch=epoch, state="ended", **more)
+    def end(self, job: int, attempt: int, **more: Any) -> None:
+        self.held[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="ended", **more)
 
-    def run(self, job: int, epoch: int, **more: Any) -> None:
-        self.held[job, epoch] = AttemptStatus(job=job, epoch=epoch, state="running", **more)
+    def run(self, job: int, attempt: int, **more: Any) -> None:
+        self.held[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="running", **more)
 
     @property
     def jobs(self) -> set[int]:

@@ -76,7 +76,7 @@ VIEW = {
     **{"id": 7, "name": "job", "tenant": "t", "user": "u", "family": "", "scale_factor": 1},
     **{"weight": 1.0, "state": "completed", "total_steps": TOTAL, "saved_step": 0},
     **{"submitted_s": 0.0, "started_s": 0.0, "ended_s": 9.0, "node": "", "accelerator": ""},
-    **{"devices": [], "epoch": 2, "starts": 2, "preemptions": 0, "failures": 0, "run_s": 9.0},
+    **{"devices": [], "attempt": 2, "starts": 2, "preemptions": 0, "failures": 0, "run_s": 9.0},
     **{"overhead_s": 0.0, "rates": {}, "measured_rate": None, "slo_s": None, "reason": ""},
 }
 
@@ -89,13 +89,13 @@ class _Told:
         folder.mkdir()
         self.now = 0.0
 
-    def start(self, epoch: int, begin: int, last: int, *more: str, job: int = 7) -> None:
+    def start(self, attempt: int, begin: int, last: int, *more: str, job: int = 7) -> None:
         """A start that did the steps behind ``begin`` up to ``last``."""
         lines = ["B 1 77", f"L 1 {begin} {_state(begin)}"]
         for step in range(begin + 1, last + 1):
             self.now += 1.0
             lines.append(f"S {self.now} {step} {_state(step)} 0.04")
-        (self.folder / f"{job}.{epoch}.0").write_text("\n".join([*lines, *more]) + "\n")
+        (self.folder / f"{job}.{attempt}.0").write_text("\n".join([*lines, *more]) + "\n")
 
 
 def _state(step: int) -> str:
@@ -107,9 +107,9 @@ def _state(step: int) -> str:
 
 def _wrong(folder: Path, steps: float = TOTAL, lost: float = 0.0, unmanaged: bool = False) -> str:
     view = msgspec.convert(VIEW | {"steps": steps, "lost_steps": lost}, JobView)
-    stints: list[AttemptView] = []
+    attempts: list[AttemptView] = []
     expected = Expected("job", TOTAL, 0.02, unmanaged=unmanaged)
-    return "; ".join(check_job(expected, folder, view, stints, False))
+    return "; ".join(check_job(expected, folder, view, attempts, False))
 
 
 @pytest.fixture
@@ -186,8 +186,8 @@ def test_a_job_sees_other_starts_of_its_own_that_are_alive(
 ) -> None:
     monkeypatch.setenv("FAIRLEAD_JOB", "7")
 
-    def begin(epoch: int, pid: int) -> JobLedger:
-        monkeypatch.setenv("FAIRLEAD_ATTEMPT", str(epoch))
+    def begin(attempt: int, pid: int) -> JobLedger:
+        monkeypatch.setenv("FAIRLEAD_ATTEMPT", str(attempt))
         ledger = JobLedger(tmp_path).open()
         ledger.write("B", pid)
         return ledger

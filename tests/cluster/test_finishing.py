@@ -39,8 +39,8 @@ class Job:
     def until_state(self, *states: str) -> None:
         until(lambda: self.client.job(self.id).state in states, LIMIT_S, " or ".join(states))
 
-    def until_evaluates(self, epoch: int, rank: int = 0) -> None:
-        file = self.here / f"evaluates-{epoch}-{rank}"
+    def until_evaluates(self, attempt: int, rank: int = 0) -> None:
+        file = self.here / f"evaluates-{attempt}-{rank}"
         until(file.exists, LIMIT_S, file.name)
         self.until_state("finishing")
 
@@ -58,7 +58,7 @@ class Job:
         assert self.steps() == ["1", "2", "3"]
         assert (job.starts, job.failures, job.lost_steps) == (starts, failures, lost)
         assert (job.steps, job.saved_step) == (3, 3)
-        assert self.client.stints(self.id)[-1].why == "completed"
+        assert self.client.attempts(self.id)[-1].why == "completed"
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_failure_after_the_loop_is_one_and_is_tried_again(admin: Client, tmp_p
     job.go()
     until((job.here / "final-0.txt").exists, LIMIT_S)
     job.until_complete(starts=2, failures=1)
-    assert admin.stints(job.id)[0].why.startswith("failed: ")
+    assert admin.attempts(job.id)[0].why.startswith("failed: ")
 
 
 def test_a_rank_that_is_killed_after_the_loop(admin: Client, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_the_end_of_a_preempted_script_is_not_that_of_its_job(
     admin.pause(job.id)
     until(lambda: admin.job(job.id).node == "", LIMIT_S)
     assert admin.job(job.id).state == "paused"
-    until(lambda: admin.stints(job.id)[0].why == "paused", LIMIT_S)
+    until(lambda: admin.attempts(job.id)[0].why == "paused", LIMIT_S)
     assert (job.here / "returned").read_text() == "finished: False"
 
 

@@ -40,13 +40,13 @@ class Server:
         spec = JobSpec(command=("x",), total_steps=100, scale_factor=2)
         row = JobRow(
             id=7, name="", tenant="t", user="u", spec=spec, submitted_s=0.0, total_steps=100.0,
-            state="running", epoch=1,
+            state="running", attempt=1,
         )  # fmt: skip
         self.registry.jobs[7] = row
-        stint = AttemptRow(
-            job=7, epoch=1, node="a,b", accelerator="v100", devices=(0, 0), began_s=1.0
+        attempt = AttemptRow(
+            job=7, attempt=1, node="a,b", accelerator="v100", devices=(0, 0), began_s=1.0
         )
-        self.start = Attempt(row, stint, ranks_on({"a": (0,), "b": (0,)}), 1.0, 0.0)
+        self.start = Attempt(row, attempt, ranks_on({"a": (0,), "b": (0,)}), 1.0, 0.0)
         self.registry.add(self.start)
         self.parts.orders.order(self.start)
         self.fleet.publish()
@@ -80,7 +80,7 @@ def _register(name: str) -> Register:
 
 
 def _held(state: str, **more: Any) -> AttemptStatus:
-    return AttemptStatus(job=7, epoch=1, state=state, **more)  # type: ignore[arg-type]
+    return AttemptStatus(job=7, attempt=1, state=state, **more)  # type: ignore[arg-type]
 
 
 def test_where_the_ranks_of_one_node_end_the_others_are_told_to_stop() -> None:

@@ -55,9 +55,9 @@ def test_jobs_take_turns_and_complete(admin: Client) -> None:
     until(lambda: all(_state(admin, job, "completed") for job in ids))
     for job in ids:
         assert admin.job(job).steps == 10_000
-        stints = admin.stints(job)
-        assert [s.why for s in stints][-1] == "completed"
-        assert all(s.ended_s is not None for s in stints)
+        attempts = admin.attempts(job)
+        assert [s.why for s in attempts][-1] == "completed"
+        assert all(s.ended_s is not None for s in attempts)
 
 
 def test_pause_resume_weight_cancel(admin: Client) -> None:
@@ -69,7 +69,7 @@ def test_pause_resume_weight_cancel(admin: Client) -> None:
     assert admin.job(job).weight == 3.0
     admin.resume(job)
     until(lambda: _state(admin, job, "running") and admin.job(job).starts == 2)
-    assert admin.stints(job)[0].why == "paused"
+    assert admin.attempts(job)[0].why == "paused"
     admin.cancel(job)
     until(lambda: _state(admin, job, "cancelled"))
     with pytest.raises(InputError, match="has ended already"):
@@ -275,9 +275,9 @@ def test_a_job_takes_its_work_to_another_node(admin: Client) -> None:
     admin.drain(node)
     until(lambda: _state(admin, job, "completed"))
     admin.undrain(node)
-    stints = admin.stints(job)
-    assert {stint.node for stint in stints} == {"node-a", "node-b"}
-    for before, after in itertools.pairwise(stints):
+    attempts = admin.attempts(job)
+    assert {attempt.node for attempt in attempts} == {"node-a", "node-b"}
+    for before, after in itertools.pairwise(attempts):
         assert after.from_step == before.to_step > 0
     assert admin.job(job).lost_steps == 0
 

@@ -35,7 +35,7 @@ JOB, TOTAL = 7, 150
 class Process:
     """A rank of the job as it is, whoever knows of it."""
 
-    epoch: int
+    attempt: int
     step: int
     loaded: int
     lost: int
@@ -48,7 +48,7 @@ class Process:
     def held(self) -> AttemptStatus:
         return AttemptStatus(
             job=JOB,
-            epoch=self.epoch,
+            attempt=self.attempt,
             state=self.state,  # type: ignore[arg-type]
             step=self.told,
             loaded_step=self.loaded,
@@ -71,9 +71,9 @@ class Truth:
     completed: bool = False
     ended: dict[int, Process] = field(default_factory=dict)  # not booked yet, as its agent knows
 
-    def load(self, epoch: int) -> None:
+    def load(self, attempt: int) -> None:
         lost = 0 if self.count is None else self.count[0] + max(self.count[1] - self.saved, 0)
-        self.process = Process(epoch, self.saved, self.saved, lost, self.saved, self.saved)
+        self.process = Process(attempt, self.saved, self.saved, lost, self.saved, self.saved)
         self.count = lost, self.saved
 
     def work(self, steps: int) -> None:
@@ -93,7 +93,7 @@ class Truth:
         assert one is not None
         one.state, one.code, one.completed = "ended", code, completed
         self.completed |= completed
-        self.ended[one.epoch], self.process = one, None
+        self.ended[one.attempt], self.process = one, None
 
 
 class Account(RuleBasedStateMachine):
@@ -116,7 +116,7 @@ class Account(RuleBasedStateMachine):
         self._serve(row, [])
         self._register()
 
-    def _serve(self, row: JobRow, stints: list[AttemptRow]) -> None:
+    def _serve(self, row: JobRow, attempts: list[AttemptRow]) -> None:
         """A server comes up with what the last one had committed."""
         self.fleet = Fleet(10.0, 0.01, lambda: self.now, lambda _: None)
         self.front = LocalFront(self.fleet)
@@ -128,10 +128,10 @@ class Account(RuleBasedStateMachine):
         self.parts = AttemptParts(self.state)
         self.row = row
         self.registry.jobs[JOB] = row
-        for stint in stints:
-            start = Attempt(row, stint, ranks_on({"a": (0,)}), 1.0, row.steps, ordered=True)
+        for attempt in attempts:
+            start = Attempt(row, attempt, ranks_on({"a": (0,)}), 1.0, row.steps, ordered=True)
             self.registry.add(start)
-            if stint is not stints[-1]:
+            if attempt is not attempts[-1]:
                 start.stop(AttemptEnd.MOVED)
         for start in self.registry.live.get(JOB, ()):
             self.parts.orders.order(start)
@@ -147,7 +147,7 @@ class Account(RuleBasedStateMachine):
         )  # fmt: skip
         self.fleet.register(message)
         self.followed = -1
-        held = {one.epoch for one in holds}
+        held = {one.attempt for one in holds}
         gone = [
             s
             for s in self.registry.on_node.get("a", {}).values()
@@ -199,17 +199,17 @@ class Account(RuleBasedStateMachine):
         """The agent does what it was ordered, as the newest orders have it."""
         orders = self.front.orders("a", f"i.{self.incarnation}")
         self.followed = orders.seq
-        wanted = {a.epoch for a in orders.wanted}
+        wanted = {a.attempt for a in orders.wanted}
         process = self.truth.process
-        if process is not None and process.epoch not in wanted:
+        if process is not None and process.attempt not in wanted:
             self.truth.save()
             process.told = process.step
             self.truth.end(0, completed=process.step == TOTAL)
-        for _, epoch in orders.forget:
-            self.truth.ended.pop(epoch, None)
-        for epoch in wanted:
-            if self.truth.process is None and epoch not in self.truth.ended:
-                self.truth.load(epoch)
+        for _, attempt in orders.forget:
+            self.truth.ended.pop(attempt, None)
+        for attempt in wanted:
+            if self.truth.process is None and attempt not in self.truth.ended:
+                self.truth.load(attempt)
 
     @rule(fold=st.booleans())
     def reports(self, fold: bool) -> None:
@@ -275,8 +275,10 @@ class Account(RuleBasedStateMachine):
     @rule()
     def server_is_killed(self) -> None:
         """All that is in memory beside the rows is gone; every change was committed."""
-        stints = [s.stint for s in self.registry.live.get(JOB, ())]
-        copies: Any = [msgspec.json.decode(msgspec.json.encode(s), type=AttemptRow) for s in stints]
+        attempts = [s.record for s in self.registry.live.get(JOB, ())]
+        copies: Any = [
+            msgspec.json.decode(msgspec.json.encode(s), type=AttemptRow) for s in attempts
+        ]
         row = msgspec.json.decode(msgspec.json.encode(self.row), type=JobRow)
         row.credited = self.core
         self._serve(row, copies)

@@ -40,10 +40,10 @@ def _start(row: Mapping[str, Any], **held: Any) -> Attempt:
     job = JobRow(
         id=0, name="", tenant="", user="", spec=spec, submitted_s=0.0, total_steps=TOTAL, **more
     )
-    stint = AttemptRow(job=0, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
-    start = Attempt(job, stint, {"a": (Rank(rank=0, devices=(0,)),)}, BELIEVED, 100.0, heard=50.0)
+    attempt = AttemptRow(job=0, attempt=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    start = Attempt(job, attempt, {"a": (Rank(rank=0, devices=(0,)),)}, BELIEVED, 100.0, heard=50.0)
     start.held["a"] = msgspec.structs.replace(
-        AttemptStatus(job=0, epoch=1, state="running"), **held
+        AttemptStatus(job=0, attempt=1, state="running"), **held
     )
     return start
 
@@ -85,7 +85,7 @@ def test_a_job_that_reports_has_real_steps_and_keeps_what_it_saved(tmp_path: Pat
         assert client.job(job).measured_rate < 150.0  # type: ignore[operator]
         assert not client.job(job).starts_over
         client.pause(job)
-        until(lambda: client.stints(job)[0].why == "paused", LIMIT_S)
+        until(lambda: client.attempts(job)[0].why == "paused", LIMIT_S)
         paused, kept = client.job(job), int((work / "kept").read_text())
         assert paused.steps == paused.saved_step
         assert kept - 200 <= paused.saved_step <= kept
@@ -93,6 +93,6 @@ def test_a_job_that_reports_has_real_steps_and_keeps_what_it_saved(tmp_path: Pat
         client.resume(job)
         until(lambda: client.job(job).steps > kept + 100, LIMIT_S, "it goes on")
         # who reads its file late takes for kept what it has kept since
-        assert kept - 200 < client.stints(job)[1].from_step <= client.job(job).steps
+        assert kept - 200 < client.attempts(job)[1].from_step <= client.job(job).steps
         client.cancel(job)
         until(lambda: not any(held for n in client.nodes() for held in n.jobs), LIMIT_S)

@@ -69,4 +69,4 @@ def test_the_orders_of_a_pair_name_the_other_start(tmp_path: Path) -> None:
         second = cluster.submit(name="second", colocated_fractions={"first": 0.8})
         cluster.until(lambda: one.jobs == {first, second})
         a, b = sorted(one.report().wanted, key=lambda assignment: assignment.job)
-        assert (a.beside, b.beside) == (((b.job, b.epoch),), ((a.job, a.epoch),))
+        assert (a.beside, b.beside) == (((b.job, b.attempt),), ((a.job, a.attempt),))

@@ -53,7 +53,7 @@ class Bench:
         self._until(job, lambda: self.client.job(job).node == "", "the end of the start")
         self.client.resume(job)
         self._until(job, lambda: self.client.job(job).state == "completed", "the end")
-        assert [stint.why for stint in self.client.stints(job)] == ["paused", "completed"]
+        assert [attempt.why for attempt in self.client.attempts(job)] == ["paused", "completed"]
         self._until(job, lambda: "total " in self.client.log(job)[0], "the last of its output")
         return Trained(job, self.client.log(job)[0])
 

@@ -35,7 +35,7 @@ def test_a_hung_rank_is_told_with_its_stack_and_the_job_started_again(tmp_path: 
         spec = training(tmp_path, step, scale_factor=2, stall_timeout_s=2.0)
         (job,) = client.submit([spec])
         until(lambda: client.job(job).failures == 1, LIMIT_S, "that the hang is ended")
-        (first, *_) = client.stints(job)
+        (first, *_) = client.attempts(job)
         assert first.why.startswith("failed: no step for ")
         assert "rank 1 is in threading.wait (train.py:7)" in first.why
         assert "rank 0 is in " in first.why
@@ -54,10 +54,10 @@ def test_where_it_is_only_to_be_told_it_goes_on(tmp_path: Path) -> None:
         (job,) = client.submit([training(tmp_path, step, scale_factor=2, **limits)])
         until(lambda: "rank 1 is in" in client.job(job).reason, LIMIT_S)
         assert client.job(job).state == "running"
-        assert "Rank 1:" in client.stints(job)[0].traceback
+        assert "Rank 1:" in client.attempts(job)[0].traceback
         until(lambda: client.job(job).state == "completed", LIMIT_S)
         assert client.job(job).failures == 0
-        assert client.stints(job)[0].traceback == ""
+        assert client.attempts(job)[0].traceback == ""
 
 
 def test_the_code_after_the_loop_is_not_a_hang_and_a_start_may_be_one(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_unmanaged_job_that_is_stopped_has_what_it_keeps(client: Client, keeps
     said = "It starts again from zero when it is stopped." in client.explain(job).why_here
     assert said == (not keeps)
     client.pause(job)
-    until(lambda: client.stints(job)[0].why == "paused", LIMIT_S)
+    until(lambda: client.attempts(job)[0].why == "paused", LIMIT_S)
     view = client.job(job)
     if keeps:
         assert view.steps >= 2

@@ -23,8 +23,8 @@ def _begin(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
     def leased() -> list[tuple[int, int]]:
         return [key for key in node.leased & node.held.keys() if key[0] == job]
 
-    job, epoch = cluster.until(leased)[0]
-    node.run(job, epoch, loaded_step=0, step=5, saved_step=0)
+    job, attempt = cluster.until(leased)[0]
+    node.run(job, attempt, loaded_step=0, step=5, saved_step=0)
     node.say()
 
 
@@ -49,7 +49,7 @@ def test_a_silent_node_gets_nothing_new_and_loses_nothing_by_a_hiccup(tmp_path: 
         cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
         assert more not in one.jobs
         view = cluster.job(job)
-        assert (view.state, view.epoch) == ("running", 1), (
+        assert (view.state, view.attempt) == ("running", 1), (
             "neither told to stop nor started elsewhere"
         )
         assert view.reason.startswith("node one has been silent for ")
@@ -61,7 +61,7 @@ def test_a_silent_node_gets_nothing_new_and_loses_nothing_by_a_hiccup(tmp_path: 
         rounds = cluster.service.status(ADMIN).round
         cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
         view = cluster.job(job)
-        assert view.epoch == 1, "it runs on where it was"
+        assert view.attempt == 1, "it runs on where it was"
         assert view.reason == ""
         assert one.jobs == {job}
 
@@ -107,14 +107,14 @@ def test_a_node_that_dies_with_an_order_that_it_never_took_up_gives_it_back(tmp_
         one.register()
         cluster.silence(one)
         job = cluster.submit()
-        cluster.until(lambda: cluster.job(job).epoch == 1, "the order to the dead node")
+        cluster.until(lambda: cluster.job(job).attempt == 1, "the order to the dead node")
         two = cluster.node("two")
         two.register()
         began = time.monotonic()
         cluster.until(lambda: job in two.jobs)
         assert time.monotonic() - began < 50.0, "no lease to wait for"
-        starts = cluster.service.stints(ADMIN, job)
-        assert sum("one" in stint.node for stint in starts) == 1
+        starts = cluster.service.attempts(ADMIN, job)
+        assert sum("one" in attempt.node for attempt in starts) == 1
         assert one.leased == set()
 
 
@@ -153,7 +153,7 @@ def test_a_gang_with_a_silent_node_gives_up_its_devices_elsewhere(tmp_path: Path
         cluster.until(lambda: two.jobs == {other}, "the device of the gang on the other node")
         view = cluster.job(gang)
         assert view.reason.startswith("waits for node one, silent for ")
-        assert view.epoch == 1, "it may still run on the silent node"
+        assert view.attempt == 1, "it may still run on the silent node"
         assert cluster.job(other).state == "running"
 
 
@@ -168,7 +168,7 @@ def test_what_runs_on_an_unhealthy_node_runs_on_and_nothing_follows_it(tmp_path:
         rounds = cluster.service.engine.state.fleet.monotonic()
         cluster.until(lambda: cluster.service.engine.state.fleet.monotonic() > rounds + 3 * LEASE_S)
         view = cluster.job(job)
-        assert (view.state, view.epoch) == ("running", 1)
+        assert (view.state, view.attempt) == ("running", 1)
         assert view.reason == "its node one is unhealthy: it eats jobs"
         assert one.jobs == {job}
         assert one.held[job, 1].state == "running"
@@ -190,7 +190,7 @@ def test_a_start_that_its_node_cannot_begin_says_why_and_goes_elsewhere(
         key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
         for _ in range(3):
             one.held[key] = AttemptStatus(
-                job=job, epoch=key[1], state="starting", reason=why, obstacle=why
+                job=job, attempt=key[1], state="starting", reason=why, obstacle=why
             )
             one.say()
         reason = f"node one cannot start it: {why}"
@@ -224,7 +224,7 @@ def test_all_jobs_of_a_node_that_was_silent_for_a_while_run_on(tmp_path: Path) -
         cluster.until(_state(cluster, "one", "up"))
         rounds = cluster.service.status(ADMIN).round
         cluster.until(lambda: cluster.service.status(ADMIN).round > rounds + 1)
-        assert [cluster.job(job).epoch for job in jobs] == [1, 1]
+        assert [cluster.job(job).attempt for job in jobs] == [1, 1]
         assert one.jobs == set(jobs)
 
 
@@ -240,7 +240,7 @@ def test_who_is_let_go_shares_no_device_with_who_was_given_it_before_the_next_so
         two = cluster.node("two")
         two.register()
         others = {cluster.submit(weight=50.0) for _ in range(2)}
-        cluster.until(lambda: all(cluster.job(other).epoch for other in others), "turns on two")
+        cluster.until(lambda: all(cluster.job(other).attempt for other in others), "turns on two")
         cluster.do(
             lambda: setattr(engine.parts.solves, "ask", lambda _: None)
         )  # no solve ever ends now

@@ -46,9 +46,9 @@ def _pause_and_resume(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
 
 
 def _starts(cluster: EngineNodes, job: int) -> list[str]:
-    stints, view = cluster.service.stints(ADMIN, job), cluster.job(job)
-    assert view.starts == len(stints)
-    return [stint.why for stint in stints]
+    attempts, view = cluster.service.attempts(ADMIN, job), cluster.job(job)
+    assert view.starts == len(attempts)
+    return [attempt.why for attempt in attempts]
 
 
 def test_a_start_that_was_never_ordered_did_not_complete_the_job(tmp_path: Path) -> None:
@@ -81,14 +81,14 @@ def test_a_start_begins_when_it_is_ordered(tmp_path: Path) -> None:
         _pause_and_resume(cluster, node, job)
         node.end(job, 1, step=TOTAL, loaded_step=0, saved_step=TOTAL, exit_code=1)
         _until(node, lambda: len(_starts(cluster, job)) == 2)
-        first, second = cluster.service.stints(ADMIN, job)
+        first, second = cluster.service.attempts(ADMIN, job)
         assert first.ended_s is not None
         assert second.began_s >= first.ended_s
         assert (second.from_step, second.to_step) == (TOTAL, TOTAL)
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
         assert told[2].startswith("start 1 paused")
         assert told[3].startswith("start ")
-        cluster.until(lambda: cluster.job(job).epoch >= 2)
+        cluster.until(lambda: cluster.job(job).attempt >= 2)
         rounds = cluster.service.status(ADMIN).round
         _until(node, lambda: cluster.service.status(ADMIN).round > rounds + 1)
         assert cluster.job(job).steps == TOTAL, "after reports of rounds too"

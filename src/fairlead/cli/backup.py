@@ -89,9 +89,9 @@ def restore(
 ) -> None:
     """Begin a live cluster from a backup. No server may run on DIR.
 
-    The next server gives out neither job ids nor epochs of the time that is lost, tells agents to stop
-    what it does not know, and starts nothing until none of that can run any more: a lease and a grace
-    period.
+    The next server gives out neither job ids nor numbers of attempts of the time that is lost, tells agents
+    to stop what it does not know, and starts nothing until none of that can run any more: a lease and a
+    grace period.
     """
     if len(paths) != (1 if accept_loss else 2):
         raise ConfigError("restore: expected BACKUP DIR, or --accept-loss DIR")
@@ -153,7 +153,7 @@ def _check(state: Path, found: Found | None) -> None:
 def _content(verified: Verified) -> str:
     rows = verified.rows
     return (
-        f"{rows['jobs']:,} jobs, {rows['stints']:,} starts, {rows['nodes']:,} nodes, "
+        f"{rows['jobs']:,} jobs, {rows['attempts']:,} attempts, {rows['nodes']:,} nodes, "
         f"{rows['users']:,} users, {rows['journal']:,} journal records"
     )
 

@@ -131,7 +131,7 @@ _NAMES = {"wait_s": "handover"}  # of parts that are called otherwise
 
 def _costs(summary: DemoSummary) -> list[str]:
     mean: Callable[[str], float | None] = lambda part: summary.mean_s(  # noqa: E731
-        part, summary.preempted if part in ("save_s", "stop_s") else summary.stints
+        part, summary.preempted if part in ("save_s", "stop_s") else summary.attempts
     )
     parts = ", ".join(
         f"{_NAMES.get(part, part.removesuffix('_s'))} {seconds * 1e3:.0f} ms"

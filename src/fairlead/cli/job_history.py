@@ -24,20 +24,20 @@ FAILED = "failed: "  # how the reason of a start that failed begins
 
 def story(told: Explanation, now_s: float) -> Group:
     """All of it, with ages at the time ``now_s``; a failure that repeats is described once."""
-    repeated = _repeated(told.stints)
+    repeated = _repeated(told.attempts)
     parts: list[RenderableType] = [
         *map(Text, _head(told.job)),
         Text(told.why_here),
         Text(end(told)),
     ]
-    if told.stints:
-        parts += [Text(), _starts(told.stints, repeated, now_s)]
+    if told.attempts:
+        parts += [Text(), _starts(told.attempts, repeated, now_s)]
         parts += [
             Text(f"failed {times} times: {why.removeprefix(FAILED)}")
             for why, times in repeated.items()
         ]
         parts.append(Text(cost(told)))
-        parts += _traceback(told.stints)
+        parts += _traceback(told.attempts)
     if told.events:
         rows = [(ago(at_s, now_s), _short(words, repeated)) for at_s, words in told.events]
         parts += [Text(), table(">when event", rows)]
@@ -90,23 +90,23 @@ def cost(told: Explanation) -> str:
     )
 
 
-def price(stints: Sequence[AttemptView], position: int) -> float | None:
-    """Seconds that the end of a stint cost: its save and stop, and the next one's handover, start and load.
+def price(attempts: Sequence[AttemptView], position: int) -> float | None:
+    """Seconds that the end of an attempt cost: its save and stop, and handover, start and load of the next.
 
     None: it has not ended, the job ended with it, or nothing of it is known.
     """
-    stint = stints[position]
-    if stint.ended_s is None or position + 1 == len(stints):
+    attempt = attempts[position]
+    if attempt.ended_s is None or position + 1 == len(attempts):
         return None
-    after = stints[position + 1]
-    parts = (stint.save_s, stint.stop_s, after.wait_s, after.start_s, after.load_s)
+    after = attempts[position + 1]
+    parts = (attempt.save_s, attempt.stop_s, after.wait_s, after.start_s, after.load_s)
     known = [part for part in parts if part >= 0]
     return sum(known) if known else None
 
 
-def _repeated(stints: Sequence[AttemptView]) -> dict[str, int]:
+def _repeated(attempts: Sequence[AttemptView]) -> dict[str, int]:
     """Why starts failed -> how often, where that is more than once."""
-    failures = Counter(stint.why for stint in stints if stint.end is AttemptEnd.FAILED)
+    failures = Counter(attempt.why for attempt in attempts if attempt.end is AttemptEnd.FAILED)
     return {why: times for why, times in failures.items() if times > 1}
 
 
@@ -117,12 +117,16 @@ def _short(sentence: str, repeated: dict[str, int]) -> str:
     return sentence
 
 
-def _traceback(stints: Sequence[AttemptView]) -> list[RenderableType]:
+def _traceback(attempts: Sequence[AttemptView]) -> list[RenderableType]:
     """Of the last start that failed, or hung."""
-    last = next((i for i in range(len(stints) - 1, -1, -1) if stints[i].traceback), None)
+    last = next((i for i in range(len(attempts) - 1, -1, -1) if attempts[i].traceback), None)
     if last is None:
         return []
-    return [Text(), Text(f"Start {stints[last].epoch}:"), Text(stints[last].traceback.rstrip())]
+    return [
+        Text(),
+        Text(f"Start {attempts[last].attempt}:"),
+        Text(attempts[last].traceback.rstrip()),
+    ]
 
 
 def _head(job: JobView) -> list[str]:
@@ -144,25 +148,31 @@ def _part(seconds: float) -> str:
 
 
 def _starts(
-    stints: Sequence[AttemptView], repeated: dict[str, int], now_s: float
+    attempts: Sequence[AttemptView], repeated: dict[str, int], now_s: float
 ) -> RenderableType:
     rows = []
-    for position, stint in enumerate(stints):
-        ended = stint.ended_s
+    for position, attempt in enumerate(attempts):
+        ended = attempt.ended_s
         rows.append(
             (
-                stint.epoch,
-                f"{stint.node} {stint.accelerator}:{','.join(map(str, stint.devices))}",
-                ago(stint.began_s, now_s),
-                "now" if ended is None else duration(ended - stint.began_s),
-                f"{stint.from_step:,.0f}-{max(stint.to_step, stint.reached_step):,.0f}",
+                attempt.attempt,
+                f"{attempt.node} {attempt.accelerator}:{','.join(map(str, attempt.devices))}",
+                ago(attempt.began_s, now_s),
+                "now" if ended is None else duration(ended - attempt.began_s),
+                f"{attempt.from_step:,.0f}-{max(attempt.to_step, attempt.reached_step):,.0f}",
                 *map(
                     _part,
-                    (stint.wait_s, stint.start_s, stint.load_s, stint.save_s, stint.stop_s),
+                    (
+                        attempt.wait_s,
+                        attempt.start_s,
+                        attempt.load_s,
+                        attempt.save_s,
+                        attempt.stop_s,
+                    ),
                 ),
-                f"{stint.lost_steps:,.0f}" if stint.lost_steps else DASH,
-                duration(price(stints, position)),
-                _short(stint.why, repeated) or DASH,
+                f"{attempt.lost_steps:,.0f}" if attempt.lost_steps else DASH,
+                duration(price(attempts, position)),
+                _short(attempt.why, repeated) or DASH,
             )
         )
     columns = ">start where >began >for >steps >handover >start >load >save >stop >lost >cost ended"

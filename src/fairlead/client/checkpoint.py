@@ -53,7 +53,7 @@ class Manifest:
     total_steps: int = 0  # of the whole job, 0 = until the data end
     adapted: bool = False  # the job has changed the two above
     world_size: int = 1  # ranks that saved
-    lease_epoch: int = 0
+    attempt: int = 0  # of the job, that saved it
     finished: bool = False  # no more steps of this total were needed
     parts: dict[str, Part] = field(default_factory=dict)  # by path inside the checkpoint
 

@@ -314,7 +314,7 @@ class Lease:
             total_steps=self.total_steps or 0,
             adapted=self._adapted,
             world_size=self._place.world_size,
-            lease_epoch=self._place.attempt,
+            attempt=self._place.attempt,
             finished=finished,
         )
 

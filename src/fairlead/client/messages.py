@@ -127,7 +127,7 @@ class Save:
 
 @dataclass(frozen=True)
 class RankRefused:
-    """This process may not run: it is of an old epoch, or a stranger. Exit without saving."""
+    """This process may not run: it is of an old attempt, or a stranger. Exit without saving."""
 
     reason: str
 

@@ -114,7 +114,7 @@ class StubAgent:
             self.known = (message.job, message.attempt, message.token) == right
             if not self.known:
                 self.send(
-                    RankRefused(f"job {message.job}, epoch {message.attempt} may not run here")
+                    RankRefused(f"job {message.job}, attempt {message.attempt} may not run here")
                 )
                 return
         wants = isinstance(message, Hello) or (isinstance(message, Progress) and message.renew)

@@ -103,9 +103,9 @@ class Client:
         """A job as it is now."""
         return self._call("GET", f"/v1/jobs/{job:d}", JobView)
 
-    def stints(self, job: int) -> list[AttemptView]:
+    def attempts(self, job: int) -> list[AttemptView]:
         """Every start of a job."""
-        return self._call("GET", f"/v1/jobs/{job:d}/stints", list[AttemptView])
+        return self._call("GET", f"/v1/jobs/{job:d}/attempts", list[AttemptView])
 
     def explain(self, job: int) -> Explanation:
         """The story of a job."""

@@ -90,12 +90,12 @@ class Server:
         await self.until(lambda: key in self.held and self.held[key].state == state)
         return self.held[key]
 
-    async def until_output(self, job: int, text: str, rank: int = 0, epoch: int = 1) -> str:
+    async def until_output(self, job: int, text: str, rank: int = 0, attempt: int = 1) -> str:
         def found() -> bool:
-            return text in self.output.get((job, epoch, rank), b"").decode()
+            return text in self.output.get((job, attempt, rank), b"").decode()
 
         await self.until(found)
-        return self.output[job, epoch, rank].decode()
+        return self.output[job, attempt, rank].decode()
 
     async def _wake(self) -> None:
         async with self._changed:
@@ -122,7 +122,7 @@ class Server:
         if self.refuses(message):
             self.refused += 1
             raise ConfigError("Report: is not understood")
-        self.held = {(h.job, h.epoch): h for h in message.holds}
+        self.held = {(h.job, h.attempt): h for h in message.holds}
         self.reports += 1
         self.newest = message
         await self._wake()
@@ -137,7 +137,7 @@ class Server:
         )
 
     async def log(self, message: LogChunk) -> LogWanted:
-        key = message.job, message.epoch, message.rank
+        key = message.job, message.attempt, message.rank
         self.offsets.setdefault(key, []).append(message.offset)
         self.output[key] = self.output.get(key, b"") + message.data
         await self._wake()
@@ -153,11 +153,11 @@ class Server:
             yield self.orders
 
 
-def job(number: int = 1, epoch: int = 1, **changes: Any) -> Assignment:
+def job(number: int = 1, attempt: int = 1, **changes: Any) -> Assignment:
     """A job of one rank on device 0 that trains until it is told to stop."""
     given: dict[str, Any] = {
         "job": number,
-        "epoch": epoch,
+        "attempt": attempt,
         "command": (sys.executable, str(RANK)),
         "env": {},
         "cwd": "",

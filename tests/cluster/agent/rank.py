@@ -19,12 +19,14 @@ from fairlead.client.messages import (
     frame,
 )
 
-epoch = int(os.environ["FAIRLEAD_ATTEMPT"])
+attempt = int(os.environ["FAIRLEAD_ATTEMPT"])
 total = int(os.environ["FAIRLEAD_TOTAL_STEPS"])
 stubborn = "stubborn" in sys.argv
 peer = socket.socket(socket.AF_UNIX)
 peer.connect(os.environ["FAIRLEAD_SOCKET"])
-peer.sendall(frame(Hello(int(os.environ["FAIRLEAD_JOB"]), epoch, os.environ["FAIRLEAD_TOKEN"], 0)))
+peer.sendall(
+    frame(Hello(int(os.environ["FAIRLEAD_JOB"]), attempt, os.environ["FAIRLEAD_TOKEN"], 0))
+)
 frames: RankFrames[FromAgent] = RankFrames(FromAgent)
 
 
@@ -32,7 +34,7 @@ def leave(step: int, completed: bool) -> None:
     with open("last-step", "w") as file:
         file.write(str(step))
     with contextlib.suppress(OSError):
-        peer.sendall(frame(RankEnded(epoch, step, step, 0.5, completed)))
+        peer.sendall(frame(RankEnded(attempt, step, step, 0.5, completed)))
     print(f"leaves after step {step}", flush=True)
     sys.exit(0)
 
@@ -52,7 +54,7 @@ def train() -> None:
             print(message, flush=True)
             if isinstance(message, Grant) and not begun:
                 begun = True
-                peer.sendall(frame(Loaded(epoch, 5, 0.25)))
+                peer.sendall(frame(Loaded(attempt, 5, 0.25)))
                 step = 5
             if isinstance(message, StopRank) and not stubborn:
                 leave(step, completed=False)
@@ -62,7 +64,7 @@ def train() -> None:
         if step >= total:
             leave(step, completed=True)
         with contextlib.suppress(OSError):
-            peer.sendall(frame(Progress(epoch, step, 5, 0.5, renew=step % 10 == 0)))
+            peer.sendall(frame(Progress(attempt, step, 5, 0.5, renew=step % 10 == 0)))
 
 
 train()

@@ -222,7 +222,7 @@ def test_old_and_doubled_orders_do_no_harm(play: Play) -> None:
         await server.until_state((71, 1), "ended")
         await server.order()
         await server.until(lambda: not server.held)
-        await server.order(plain(71, *SLEEP))  # an epoch is used once
+        await server.order(plain(71, *SLEEP))  # an attempt is used once
         await asyncio.sleep(0.5)
         assert server.held == {}
 
@@ -244,7 +244,7 @@ def test_a_device_is_handed_over_when_its_holder_is_gone_and_shared_by_a_pair(pl
         assert server.held[82, 1].wait_s > 0.5
         seats = [agent.state / "locks" / f"device-0-{seat}.lock" for seat in range(2)]
         assert [_is_locked(seat) for seat in seats] == [True, True]
-        await server.order(plain(82, *SLEEP, epoch=2))  # the same job again, next epoch
+        await server.order(plain(82, *SLEEP, attempt=2))  # the same job again, next attempt
         await server.until_state((82, 2), "running")
         await server.until_state((82, 1), "ended")
 

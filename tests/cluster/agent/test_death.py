@@ -72,7 +72,7 @@ def test_jobs_save_and_end_when_the_agent_is_killed(tmp_path: Path) -> None:
             await server.until(lambda: len(server.registered) == 2)
             assert (state / "checkpoints" / "1" / "last-step").read_text() > ""
             assert server.registered[1].holds == ()
-            await server.order(job(1, epoch=2))
+            await server.order(job(1, attempt=2))
             await server.until_state((1, 2), "running")
 
     asyncio.run(scenario())
@@ -93,7 +93,7 @@ def test_survivors_are_ended_when_agent_and_spawner_are_killed(tmp_path: Path) -
             await server.until(lambda: len(server.registered) == 2)
             assert {p.pid for p in processes_of(state)} == agent.own
             assert (state / "checkpoints" / "1" / "last-step").read_text() > ""
-            await server.order(plain(1, "true", epoch=2))
+            await server.order(plain(1, "true", attempt=2))
             await server.until_state((1, 2), "ended")
 
     asyncio.run(scenario())
@@ -107,7 +107,7 @@ def test_the_agent_replaces_a_spawner_that_is_killed(tmp_path: Path) -> None:
             for key in ((1, 1), (2, 1)):
                 held = await server.until_state(key, "ended")
                 assert held.reason == "the process that owned the ranks died"
-            await server.order(plain(1, "true", epoch=2))
+            await server.order(plain(1, "true", attempt=2))
             assert (await server.until_state((1, 2), "ended")).completed
 
     asyncio.run(scenario())
@@ -134,7 +134,7 @@ def test_a_restarted_server_finds_running_jobs_running(tmp_path: Path) -> None:
             server.orders = type(server.orders)(seq=0, wanted=wanted)
             await server.until(lambda: server.registered)
             (held,) = server.registered[0].holds
-            assert (held.job, held.epoch, held.state) == (1, 1, "running")
+            assert (held.job, held.attempt, held.state) == (1, 1, "running")
             step = held.step
             await server.until(lambda: server.held[1, 1].step > step)
 

@@ -27,7 +27,7 @@ def _dead_run(folder: Path, **more: object) -> AgentFiles:
     record = AgentFiles(folder / "nodes" / "n" / "old.1")
     (folder / "nodes").mkdir(parents=True)
     os.close(record.make())
-    fields: dict[str, object] = {"job": 1, "epoch": 1, "token": "a" * 32, "grace_s": 0.1}
+    fields: dict[str, object] = {"job": 1, "attempt": 1, "token": "a" * 32, "grace_s": 0.1}
     write_record(record.starts, AttemptRecord(**(fields | more)))  # type: ignore[arg-type]
     return record
 

@@ -41,7 +41,7 @@ def _ended(job: int) -> AttemptStatus:
         type=_LONG, message=_LONG, file=_LONG, function=_LONG, traceback="x" * MOST_TRACEBACK
     )
     return AttemptStatus(
-        job=job, epoch=1, state="ended", exit_code=1, reason=_LONG * 2, failure=failure
+        job=job, attempt=1, state="ended", exit_code=1, reason=_LONG * 2, failure=failure
     )
 
 
@@ -56,7 +56,7 @@ def _size(held: tuple[AttemptStatus, ...]) -> int:
 def test_many_ends_are_told_in_several_reports() -> None:
     check = SendableCheck()
     holds = {job: _ended(job) for job in range(200)}
-    holds[200] = AttemptStatus(job=200, epoch=1, state="running", step=7, stacks="x" * 32_000)
+    holds[200] = AttemptStatus(job=200, attempt=1, state="running", step=7, stacks="x" * 32_000)
     reports, known = 0, set[int]()
     while any(held.state == "ended" for held in holds.values()):
         told = check(holds.values())
@@ -102,7 +102,7 @@ def test_the_largest_jobs_of_a_node_fit_its_orders() -> None:
     check_spec(spec)
     assignment = Assignment(
         job=1 << 50,
-        epoch=1 << 50,
+        attempt=1 << 50,
         command=spec.command,
         env=spec.env,
         cwd=path,

@@ -26,7 +26,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 
 def record(pid: int, start_time: int, boot: str, token: str = "a" * 32) -> AttemptRecord:
     return AttemptRecord(
-        job=1, epoch=1, token=token, grace_s=0.1, leaders=((pid, start_time),), boot=boot
+        job=1, attempt=1, token=token, grace_s=0.1, leaders=((pid, start_time),), boot=boot
     )
 
 
@@ -119,3 +119,13 @@ def test_no_half_of_a_record_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(OSError, match="No space left"):
             write_record(tmp_path, record(1, 1, ""))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_of_an_earlier_agent_is_read(tmp_path: Path) -> None:
+    """Which called the number of an attempt its epoch."""
+    (tmp_path / "4-7.json").write_bytes(
+        b'{"job": 4, "epoch": 7, "token": "ab", "grace_s": 5.0, "leaders": [[12, 34]], "boot": "b"}'
+    )
+    (found,) = read_records(tmp_path)
+    assert (found.job, found.attempt, found.grace_s) == (4, 7, 5.0)
+    assert found.leaders == ((12, 34),)

@@ -169,7 +169,7 @@ def test_the_disk_that_a_job_chose_is_no_trouble_of_the_node(
 
 
 def test_a_forged_record_is_not_waited_for(tmp_path: Path) -> None:
-    forged = {"job": 1, "epoch": 1, "token": "x", "grace_s": 1e300}
+    forged = {"job": 1, "attempt": 1, "token": "x", "grace_s": 1e300}
     (tmp_path / "1-1.json").write_text(json.dumps(forged))
     assert read_records(tmp_path) == []
 
@@ -209,17 +209,17 @@ def test_nested_progress_is_an_error() -> None:
 def test_what_cannot_be_told_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     check = SendableCheck()
     good = AttemptStatus(
-        job=1, epoch=1, state="ended", exit_code=3, failure=Failure(line=7), reason="no"
+        job=1, attempt=1, state="ended", exit_code=3, failure=Failure(line=7), reason="no"
     )
     assert check([good]) == (good,)
     for bad in (Failure(line=10**25), Failure(step=2**64 - 1), Failure(type="\ud800")):
         held = AttemptStatus(
-            job=2, epoch=1, state="ended", exit_code=3, failure=bad, saved_step=10**30
+            job=2, attempt=1, state="ended", exit_code=3, failure=bad, saved_step=10**30
         )
-        assert check([held]) == (AttemptStatus(job=2, epoch=1, state="ended", exit_code=3),)
+        assert check([held]) == (AttemptStatus(job=2, attempt=1, state="ended", exit_code=3),)
     assert caplog.text.count("not all can be told") == 1
     check.details = False
-    assert check([good]) == (AttemptStatus(job=1, epoch=1, state="ended", exit_code=3),)
+    assert check([good]) == (AttemptStatus(job=1, attempt=1, state="ended", exit_code=3),)
 
 
 def test_ids_of_jobs_that_cannot_be_are_nobodys(tmp_path: Path) -> None:
@@ -301,10 +301,10 @@ def test_what_a_job_leaves_holds_up_no_agent(play: Play, number: int, script: st
         assert held.exit_code == 3
         if number in (912, 916, 918):
             assert "its output cannot be read: " in held.reason
-        await server.order(plain(number, "echo", "again", epoch=2))
+        await server.order(plain(number, "echo", "again", attempt=2))
         held = await server.until_state((number, 2), "ended")
         assert held.exit_code == 0
-        await server.until_output(number, "again", epoch=2)
+        await server.until_output(number, "again", attempt=2)
         await _lives(server, agent, number + 1)
 
     _play(play, scenario)

@@ -167,9 +167,9 @@ def test_the_spawner_does_not_wait_for_one_that_stands_still(tmp_path: Path) -> 
         async with cluster(tmp_path / "s") as (server, agent):
             first = agent.warden
             first.suspend()
-            for epoch in range(1, 4):
-                await server.order(plain(1, "true", epoch=epoch))
-                await server.until_state((1, epoch), "ended")
+            for attempt in range(1, 4):
+                await server.order(plain(1, "true", attempt=attempt))
+                await server.until_state((1, attempt), "ended")
             first.resume()
             assert agent.warden == first
 
@@ -247,7 +247,7 @@ def test_what_was_to_be_killed_is_killed_where_the_spawner_stands_still(tmp_path
 
 
 def test_a_start_that_is_being_ended_gets_no_more_time(tmp_path: Path) -> None:
-    record = AttemptRecord(job=1, epoch=1, token="t", grace_s=10.0)
+    record = AttemptRecord(job=1, attempt=1, token="t", grace_s=10.0)
     assert Watched(record=record).end_s(100.0) == 110.0
     assert Watched(record=record, until_s=95.0).end_s(100.0) == 105.0
     assert Watched(record=record, until_s=130.0).end_s(100.0) == 110.0
@@ -256,7 +256,7 @@ def test_a_start_that_is_being_ended_gets_no_more_time(tmp_path: Path) -> None:
 
 def test_one_that_does_not_read_is_replaced_and_told_all(tmp_path: Path) -> None:
     link = WardenLink(tmp_path, AgentFiles(tmp_path / "n.1"))
-    watched = Watched(record=AttemptRecord(job=1, epoch=1, token="t" * 900, grace_s=1.0))
+    watched = Watched(record=AttemptRecord(job=1, attempt=1, token="t" * 900, grace_s=1.0))
     link.keep([])
     first = psutil.Process(link.pid)
     first.suspend()

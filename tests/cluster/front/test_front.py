@@ -95,8 +95,8 @@ def check_is_shown(cluster: Running, client: Client, jobs: Jobs) -> None:
     assert [(job.id, job.state, job.node) for job in client.jobs("open")] == [
         (number, "running", "node") for number in jobs.ids
     ]
-    assert client.job(jobs.ids[0]).epoch == 1
-    assert [stint.node for stint in client.stints(jobs.ids[0])] == ["node"]
+    assert client.job(jobs.ids[0]).attempt == 1
+    assert [attempt.node for attempt in client.attempts(jobs.ids[0])] == ["node"]
     told = client.explain(jobs.ids[0])
     assert "has not answered for" in told.why_here
     assert "the job is running on 1 x v100 of node" in told.why_here

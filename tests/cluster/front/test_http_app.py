@@ -73,7 +73,7 @@ def test_a_user_cannot_tell_anothers_job_from_none(cluster: Served, ann: str, bo
         (job,) = client.submit([msgspec.convert(SPEC, JobSpec)])
     for method, path in (
         ("GET", ""),
-        ("GET", "/stints"),
+        ("GET", "/attempts"),
         ("GET", "/explain"),
         ("GET", "/log"),
         ("POST", "/cancel"),
@@ -144,7 +144,7 @@ def test_jobs_are_submitted_steered_and_listed_page_by_page(cluster: Served, ann
         with pytest.raises(InputError, match=f"job {ids[2]}"):
             client.pause(ids[2])
         assert client.explain(ids[3]).job.id == ids[3]
-        assert client.stints(ids[3]) == []
+        assert client.attempts(ids[3]) == []
         assert client.log(ids[3])[0] == ""
 
 

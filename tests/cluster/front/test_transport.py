@@ -99,7 +99,7 @@ REGISTER = Register(
     host="localhost",
     accelerator="v100",
     devices=4,
-    holds=(AttemptStatus(job=1, epoch=2, state="running", step=7),),
+    holds=(AttemptStatus(job=1, attempt=2, state="running", step=7),),
 )
 WATCH = WatchRequest(node="n", incarnation="i")
 Scene = Callable[[Handler, AgentServer, AgentClient], Awaitable[None]]
@@ -133,7 +133,7 @@ def test_the_four_calls() -> None:
         assert await client.report(report(seq=5)) == Orders(seq=5, wanted=(), leases={1: 2.5})
         assert handler.seen == [REGISTER, report(seq=5)]
         chunk = LogChunk(
-            node="n", incarnation="i", job=1, epoch=1, rank=0, offset=3, data=b"\x00\xff"
+            node="n", incarnation="i", job=1, attempt=1, rank=0, offset=3, data=b"\x00\xff"
         )
         assert await client.log(chunk) == LogWanted(offset=5)
         stream = client.watch(WATCH)
@@ -187,7 +187,7 @@ def test_a_watch_can_be_refused() -> None:
 )
 def test_strangers_and_users_are_refused_everywhere(token: str, sentence: str) -> None:
     async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
-        chunk = LogChunk(node="n", incarnation="i", job=1, epoch=1, rank=0, offset=0, data=b"")
+        chunk = LogChunk(node="n", incarnation="i", job=1, attempt=1, rank=0, offset=0, data=b"")
         calls: list[Awaitable[Any]] = [
             client.register(REGISTER),
             client.report(report()),
@@ -289,7 +289,7 @@ def test_a_malformed_message_is_refused_with_field_and_value(
 def test_not_a_number_is_no_duration() -> None:
     async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
         for bad in (float("nan"), float("inf"), -2.0):
-            held = AttemptStatus(job=1, epoch=1, state="running", ran_s=bad)
+            held = AttemptStatus(job=1, attempt=1, state="running", ran_s=bad)
             with pytest.raises(RefusedError, match=r"Report\.holds\[0\]\.ran_s: expected float"):
                 await client.report(msgspec.structs.replace(report(), holds=(held,)))
 

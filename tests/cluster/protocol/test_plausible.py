@@ -21,9 +21,9 @@ def _report(*holds: AttemptStatus) -> NodeReport:
 
 def test_texts_of_a_report_become_lines() -> None:
     forged = AttemptStatus(
-        job=1, epoch=1, state="starting", obstacle="full\nERROR forged", reason="a\rb"
+        job=1, attempt=1, state="starting", obstacle="full\nERROR forged", reason="a\rb"
     )
-    honest = AttemptStatus(job=2, epoch=1, state="running", reason="\N{PILE OF POO}")
+    honest = AttemptStatus(job=2, attempt=1, state="running", reason="\N{PILE OF POO}")
     report = _report(forged, honest)
     told = decode(msgspec.msgpack.Decoder(NodeReport), msgspec.msgpack.encode(report))
     assert told.problems == ("disk ERROR forged",)
@@ -33,8 +33,8 @@ def test_texts_of_a_report_become_lines() -> None:
 
 
 def test_steps_of_a_report_fit_each_other() -> None:
-    none = AttemptStatus(job=1, epoch=1, state="running", batch=8, total_steps=0)
-    falls = AttemptStatus(job=2, epoch=1, state="running", step=3, loaded_step=50)
+    none = AttemptStatus(job=1, attempt=1, state="running", batch=8, total_steps=0)
+    falls = AttemptStatus(job=2, attempt=1, state="running", step=3, loaded_step=50)
     report = _report(none, falls)
     told = decode(msgspec.msgpack.Decoder(NodeReport), msgspec.msgpack.encode(report))
     assert told.holds[0].batch == 0  # it has changed nothing
@@ -43,7 +43,7 @@ def test_steps_of_a_report_fit_each_other() -> None:
 
 def test_no_time_is_longer_than_there_was() -> None:
     held = AttemptStatus(
-        job=1, epoch=1, state="running", start_s=1e12, ran_s=90.0, stop_s=-1.0, wait_s=5.0
+        job=1, attempt=1, state="running", start_s=1e12, ran_s=90.0, stop_s=-1.0, wait_s=5.0
     )
     assert within(held, 100.0) == msgspec.structs.replace(held, start_s=100.0 + SLACK_S)
     honest = msgspec.structs.replace(held, start_s=9.0)
@@ -52,7 +52,7 @@ def test_no_time_is_longer_than_there_was() -> None:
 
 def test_a_rate_that_cannot_be_is_none() -> None:
     held = AttemptStatus(
-        job=1, epoch=1, state="running", step=2_510_000, loaded_step=0, ran_s=100.0
+        job=1, attempt=1, state="running", step=2_510_000, loaded_step=0, ran_s=100.0
     )
     assert measured_rate(held, unmanaged=False) == 25_100.0
     for step in (10**12, -1):

@@ -25,15 +25,15 @@ def start() -> Attempt:
         submitted_s=0.0,
         total_steps=1000.0,
     )
-    stint = AttemptRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
-    return Attempt(row, stint, ranks_on({"a": (0,)}), 10.0, 0.0, ordered=True)
+    attempt = AttemptRow(job=1, attempt=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    return Attempt(row, attempt, ranks_on({"a": (0,)}), 10.0, 0.0, ordered=True)
 
 
 def trains(one: Attempt, step: int, ran_s: float) -> None:
     one.held["a"] = msgspec.convert(
         {
             "job": 1,
-            "epoch": 1,
+            "attempt": 1,
             "state": "running",
             "step": step,
             "loaded_step": 100,
@@ -81,7 +81,7 @@ def test_a_start_after_the_last_step_is_at_the_last_step() -> None:
 def test_time_alone_brings_no_job_to_its_last_step() -> None:
     one = start()
     one.row.spec = msgspec.structs.replace(one.row.spec, unmanaged=True)
-    one.held["a"] = AttemptStatus(job=1, epoch=1, state="running", ran_s=1e6)
+    one.held["a"] = AttemptStatus(job=1, attempt=1, state="running", ran_s=1e6)
     assert one.done() == 999.0
 
 
@@ -91,13 +91,13 @@ def test_how_an_attempt_ended_is_told_apart_from_the_reason() -> None:
         row = JobRow(
             id=1, name="", tenant="t", user="u", spec=spec, submitted_s=0.0, total_steps=100.0
         )
-        stint = AttemptRow(
-            job=1, epoch=1, node="a,b", accelerator="v100", devices=(0, 0), began_s=0.0
+        attempt = AttemptRow(
+            job=1, attempt=1, node="a,b", accelerator="v100", devices=(0, 0), began_s=0.0
         )
-        made = Attempt(row, stint, ranks_on({"a": (0,), "b": (0,)}), 10.0, 0.0, ordered=True)
+        made = Attempt(row, attempt, ranks_on({"a": (0,), "b": (0,)}), 10.0, 0.0, ordered=True)
         made.held = {
-            "a": AttemptStatus(job=1, epoch=1, state="ended", exit_code=0, reason="ranks ended"),
-            "b": AttemptStatus(job=1, epoch=1, state="ended", **more),
+            "a": AttemptStatus(job=1, attempt=1, state="ended", exit_code=0, reason="ranks ended"),
+            "b": AttemptStatus(job=1, attempt=1, state="ended", **more),
         }
         return made
 

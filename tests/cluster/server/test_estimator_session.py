@@ -89,13 +89,13 @@ def test_rates_are_measured_by_the_clock_of_the_agent_not_by_when_reports_come()
     )
     backend: Any = None
     mine = EstimatorSession(state, backend)
-    stint = AttemptRow(job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
-    start = Attempt(row, stint, ranks_on({"a": (0,)}), 20.0, 0.0, ordered=True)
+    attempt = AttemptRow(job=1, attempt=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
+    start = Attempt(row, attempt, ranks_on({"a": (0,)}), 20.0, 0.0, ordered=True)
     book.add(start)
 
     def report(step: int, ran_s: float, step_age_s: float) -> None:
         start.held["a"] = AttemptStatus(
-            job=1, epoch=1, state="running", step=step, loaded_step=0, ran_s=ran_s,
+            job=1, attempt=1, state="running", step=step, loaded_step=0, ran_s=ran_s,
             step_age_s=step_age_s,
         )  # fmt: skip
 

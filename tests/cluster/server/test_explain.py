@@ -91,15 +91,15 @@ class State:
     def start(self, job: int, devices: tuple[int, ...], node: str = "a", **held: Any) -> Attempt:
         """A start of it, and what its node says of that: nothing without fields."""
         row = self.registry.jobs.get(job) or self.job(job)
-        row.epoch += 1
-        stint = AttemptRow(
-            job=job, epoch=row.epoch, node=node, accelerator="v100", devices=devices,
+        row.attempt += 1
+        attempt = AttemptRow(
+            job=job, attempt=row.attempt, node=node, accelerator="v100", devices=devices,
             began_s=self.now - 20.0,
         )  # fmt: skip
-        start = Attempt(row, stint, ranks_on({node: devices}), 1.0, 0.0, ordered=True)
+        start = Attempt(row, attempt, ranks_on({node: devices}), 1.0, 0.0, ordered=True)
         self.registry.add(start)
         if held:
-            said = AttemptStatus(job=job, epoch=row.epoch, **held)
+            said = AttemptStatus(job=job, attempt=row.attempt, **held)
             self._say(node, said)
         return start
 
@@ -136,7 +136,7 @@ def view(**fields: object) -> JobView:
         "id": 1, "name": "", "tenant": "t", "user": "u", "family": "", "scale_factor": 1,
         "weight": 1.0, "state": "running", "total_steps": 100.0, "steps": 0.0, "saved_step": 0,
         "submitted_s": 0.0, "started_s": None, "ended_s": None, "node": "", "accelerator": "",
-        "devices": (), "epoch": 0, "starts": 1, "preemptions": 0, "failures": 0, "run_s": 0.0,
+        "devices": (), "attempt": 0, "starts": 1, "preemptions": 0, "failures": 0, "run_s": 0.0,
         "lost_steps": 0.0, "overhead_s": 0.0, "rates": {}, "measured_rate": 6.8, "slo_s": None,
         "reason": "", "measured_on": "v100", "claimed": {"v100": 10.0},
     }  # fmt: skip
@@ -406,17 +406,17 @@ def test_a_job_that_is_not_tried_again_yet_says_so_whatever_is_free() -> None:
 
 
 def test_what_is_past_is_told_with_its_time() -> None:
-    stint = AttemptView(
-        job=1, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=0.0, ended_s=100.0,
+    attempt = AttemptView(
+        job=1, attempt=1, node="a", accelerator="v100", devices=(0,), began_s=0.0, ended_s=100.0,
         from_step=0.0, to_step=5.0, why="node lost", wait_s=0.0, start_s=0.0, load_s=0.0,
         save_s=0.0, stop_s=0.0, lost_steps=0.0, end=AttemptEnd.NODE_LOST,
     )  # fmt: skip
     waits = view(state="preempted", reason="node lost")
-    assert past(waits, [stint], 1_300.0) == "Its last start ended 20 min ago: node lost."
-    later = msgspec.structs.replace(stint, epoch=2, ended_s=200.0, why="", end=AttemptEnd.MOVED)
-    assert past(waits, [stint, later], 1_300.0) == ""
-    again = msgspec.structs.replace(stint, epoch=2, ended_s=None, why="", end=None)
-    assert past(view(state="running", reason="node lost"), [stint, again], 1_300.0) == ""
+    assert past(waits, [attempt], 1_300.0) == "Its last start ended 20 min ago: node lost."
+    later = msgspec.structs.replace(attempt, attempt=2, ended_s=200.0, why="", end=AttemptEnd.MOVED)
+    assert past(waits, [attempt, later], 1_300.0) == ""
+    again = msgspec.structs.replace(attempt, attempt=2, ended_s=None, why="", end=None)
+    assert past(view(state="running", reason="node lost"), [attempt, again], 1_300.0) == ""
 
 
 def test_jobs_of_other_tenants_are_not_named_to_users() -> None:

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
     Assignment,
     AttemptStatus,
     NodeReport,
@@ -48,7 +49,7 @@ def _fleet(time: Time, noticed: list[str], shortest_s: float = 0.0) -> Cluster:
 
 def _register(incarnation: str = "one", holds: tuple[AttemptStatus, ...] = ()) -> Register:
     return Register(
-        protocol=1,
+        protocol=PROTOCOL,
         version="0",
         node="a",
         incarnation=incarnation,
@@ -59,10 +60,10 @@ def _register(incarnation: str = "one", holds: tuple[AttemptStatus, ...] = ()) -
     )
 
 
-def _assignment(job: int = 1, epoch: int = 1) -> Assignment:
+def _assignment(job: int = 1, attempt: int = 1) -> Assignment:
     return Assignment(
         job=job,
-        epoch=epoch,
+        attempt=attempt,
         command=("true",),
         env={},
         cwd="",
@@ -77,7 +78,7 @@ def _report(seq: int, *holds: AttemptStatus, orders_seq: int = 0) -> NodeReport:
 
 
 def _held(state: str = "running", step: int = 0, job: int = 1) -> AttemptStatus:
-    return AttemptStatus(job=job, epoch=1, state=state, step=step)  # type: ignore[arg-type]
+    return AttemptStatus(job=job, attempt=1, state=state, step=step)  # type: ignore[arg-type]
 
 
 def test_orders_are_seen_only_when_published() -> None:

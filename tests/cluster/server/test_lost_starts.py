@@ -23,7 +23,7 @@ def _lose(cluster: EngineNodes, node: PlayedNode) -> None:
 
 
 def _first(cluster: EngineNodes, job: int) -> AttemptView:
-    return cluster.service.stints(ADMIN, job)[0]
+    return cluster.service.attempts(ADMIN, job)[0]
 
 
 def _begun(cluster: EngineNodes) -> tuple[PlayedNode, int]:
@@ -41,10 +41,10 @@ def test_the_steps_of_a_start_whose_node_was_lost_are_told(tmp_path: Path) -> No
         cluster.until(lambda: cluster.job(job).steps == 57)
         cluster.silence(node)
         _lose(cluster, node)
-        stint = cluster.until(lambda: _first(cluster, job).ended_s and _first(cluster, job))
-        assert (stint.from_step, stint.to_step, stint.reached_step) == (0, 40, 57)
-        assert (stint.start_s, stint.load_s) == (2.0, 0.5)
-        assert stint.trained_s is not None
+        attempt = cluster.until(lambda: _first(cluster, job).ended_s and _first(cluster, job))
+        assert (attempt.from_step, attempt.to_step, attempt.reached_step) == (0, 40, 57)
+        assert (attempt.start_s, attempt.load_s) == (2.0, 0.5)
+        assert attempt.trained_s is not None
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
         assert "start 1 node lost at step 57, 40 kept" in told
 
@@ -71,9 +71,9 @@ def test_an_agent_started_anew_that_knows_no_steps_does_not_take_them_back(tmp_p
         node.run(job, 1, loaded_step=0, step=57, saved_step=40, start_s=2.0, load_s=0.5, ran_s=3.0)
         cluster.until(lambda: cluster.job(job).steps == 57)
         node.end(job, 1, exit_code=-9, reason="the process that owned the ranks died", start_s=42.0)
-        stint = cluster.until(lambda: _first(cluster, job).ended_s and _first(cluster, job))
-        assert (stint.to_step, stint.reached_step) == (40, 57)
-        assert (stint.start_s, stint.load_s) == (2.0, 0.5)
+        attempt = cluster.until(lambda: _first(cluster, job).ended_s and _first(cluster, job))
+        assert (attempt.to_step, attempt.reached_step) == (40, 57)
+        assert (attempt.start_s, attempt.load_s) == (2.0, 0.5)
 
 
 @pytest.mark.parametrize("known", [{}, {"start_s": 42.0, "wait_s": 1.0}], ids=["nothing", "start"])
@@ -86,9 +86,9 @@ def test_a_start_that_never_trained_is_not_measured(
         node.report()
         cluster.silence(node)
         _lose(cluster, node)
-        stint = cluster.until(lambda: _first(cluster, job).ended_s and _first(cluster, job))
-        assert stint.trained_s is None
-        assert stint.start_s == -1.0
+        attempt = cluster.until(lambda: _first(cluster, job).ended_s and _first(cluster, job))
+        assert attempt.trained_s is None
+        assert attempt.start_s == -1.0
         assert cluster.job(job).overhead_s == 0.0
         assert not cluster.service.engine.parts.starts.seconds
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
@@ -105,7 +105,7 @@ def test_what_the_next_start_goes_on_from_was_kept_by_the_lost_one(tmp_path: Pat
         assert (_first(cluster, job).to_step, _first(cluster, job).reached_step) == (0, 57)
         node.run(job, 2, loaded_step=64, step=70, saved_step=64, lost_steps=0, ran_s=1.0)
         cluster.until(lambda: cluster.job(job).steps == 70)
-        first, second = cluster.service.stints(ADMIN, job)
+        first, second = cluster.service.attempts(ADMIN, job)
         assert (first.from_step, first.to_step, first.reached_step) == (0, 64, 64)
         assert (second.from_step, second.to_step) == (64, 70)
         assert cluster.job(job).lost_steps == 0
@@ -124,10 +124,12 @@ def test_a_start_that_failed_has_come_as_far_as_its_process_says(tmp_path: Path)
         assert (_first(cluster, job).to_step, _first(cluster, job).reached_step) == (0, 129)
 
 
-def _row(epoch: int, end: AttemptEnd | None, **more: Any) -> AttemptRow:
-    ended_s = None if end is None else 10.0 * epoch
+def _row(attempt: int, end: AttemptEnd | None, **more: Any) -> AttemptRow:
+    ended_s = None if end is None else 10.0 * attempt
     given = {"began_s": 1.0, "ended_s": ended_s, "end": end, "reached_step": 0.0}
-    return AttemptRow(job=0, epoch=epoch, node="a", accelerator="v", devices=(0,), **given | more)
+    return AttemptRow(
+        job=0, attempt=attempt, node="a", accelerator="v", devices=(0,), **given | more
+    )
 
 
 _LOST, _FAILED = AttemptEnd.NODE_LOST, AttemptEnd.FAILED
@@ -160,9 +162,14 @@ def test_a_running_start_is_shown_as_its_node_told_last(tmp_path: Path) -> None:
         cluster.until(lambda: _first(cluster, job).trained_s)
         node.run(job, 1, loaded_step=0, step=150, saved_step=0, ran_s=5.0, save_s=0.1, **costs)
         node.say()
-        stint = _first(cluster, job)
-        assert (stint.from_step, stint.to_step) == (0, 150)
-        assert (stint.wait_s, stint.start_s, stint.load_s, stint.save_s) == (0.5, 2.0, 0.25, 0.1)
+        attempt = _first(cluster, job)
+        assert (attempt.from_step, attempt.to_step) == (0, 150)
+        assert (attempt.wait_s, attempt.start_s, attempt.load_s, attempt.save_s) == (
+            0.5,
+            2.0,
+            0.25,
+            0.1,
+        )
         assert cluster.job(job).overhead_s == 2.75
 
 
@@ -233,6 +240,6 @@ def test_a_job_whose_first_word_is_late_began_at_nothing(tmp_path: Path, told: s
         cluster.until(lambda: (job, 2) in node.held)
         node.run(job, 2, loaded_step=320, step=320, saved_step=300, ran_s=1.0)
         cluster.until(lambda: cluster.job(job).steps == 320)
-        first, second = cluster.service.stints(ADMIN, job)
+        first, second = cluster.service.attempts(ADMIN, job)
         assert (first.from_step, first.to_step, first.reached_step) == (0, 300, 400)
         assert (second.from_step, second.lost_steps) == (300, 100)

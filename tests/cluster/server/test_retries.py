@@ -51,7 +51,7 @@ def test_a_node_where_nothing_starts_is_cordoned_and_no_job_is_dropped(
     assert "command not found: 'sleep'" in bad.reason
     assert "node bad is cordoned" in cluster.log()
     until(lambda: all(client.job(j).state == "completed" for j in jobs), LIMIT_S)
-    assert all(s.node == "good" for j in jobs for s in client.stints(j) if s.why == "completed")
+    assert all(s.node == "good" for j in jobs for s in client.attempts(j) if s.why == "completed")
     metrics = client.metrics() if hasattr(client, "metrics") else ""
     assert not metrics or "fairlead_nodes_cordoned_total 1.0" in metrics
 
@@ -83,7 +83,7 @@ def test_a_retry_waits_and_goes_to_another_node(tmp_path: Path) -> None:
         assert view.failure is not None
         assert (view.failure.kind, view.failure.exit_code) == ("exit", 9)
         until(lambda: client.job(job).state == "completed", LIMIT_S)
-        first, second = client.stints(job)
+        first, second = client.attempts(job)
         assert first.node != second.node
         assert first.ended_s is not None
         assert second.began_s - first.ended_s >= 1.9
@@ -100,7 +100,7 @@ def test_a_restarted_server_still_makes_a_failed_job_wait(tmp_path: Path) -> Non
         cluster.start()
         with cluster.client() as client:
             until(lambda: client.job(job).state == "dropped", LIMIT_S)
-            ended = [one for one in client.stints(job) if one.why.startswith("failed")]
+            ended = [one for one in client.attempts(job) if one.why.startswith("failed")]
             first, second = ended  # a start that the node lost meanwhile is none of these
             assert first.ended_s is not None
             assert second.began_s - first.ended_s >= 4.9
@@ -171,19 +171,19 @@ def test_the_reason_is_the_exception_and_twice_the_same_is_enough(tmp_path: Path
     with two_nodes(tmp_path, ("--round", "5")) as client:
         (job,) = client.submit([training(tmp_path, step)])
         until(lambda: client.job(job).state == "dropped", LIMIT_S)
-        view, stints = client.job(job), client.stints(job)
+        view, attempts = client.job(job), client.attempts(job)
         told = "ValueError: shapes differ (train.py:5)"
         assert view.reason == f"failed: the same exception at step 7 twice in a row: {told}"
-        assert [stint.why for stint in stints] == [f"failed: {told}"] * 2
-        assert stints[0].node != stints[1].node
+        assert [attempt.why for attempt in attempts] == [f"failed: {told}"] * 2
+        assert attempts[0].node != attempts[1].node
         failure = view.failure
         assert failure is not None
         assert (failure.type, failure.line, failure.step) == ("ValueError", 5, 7)
         assert failure.file == str(tmp_path / "train.py")
-        assert stints[0].traceback.startswith("Traceback (most recent call last):")
-        assert "in <module>" in stints[1].traceback
+        assert attempts[0].traceback.startswith("Traceback (most recent call last):")
+        assert "in <module>" in attempts[1].traceback
         explained = client.explain(job)
-        assert explained.stints[-1].traceback == stints[-1].traceback
+        assert explained.attempts[-1].traceback == attempts[-1].traceback
 
 
 def test_of_a_gang_the_rank_that_failed_first_is_to_blame(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_script_without_the_library_has_its_traceback_read(tmp_path: Path) -> 
         (job,) = client.submit([sleeper(0, sys.executable, str(script), max_retries=0)])
         until(lambda: client.job(job).state == "dropped", LIMIT_S)
         assert "ZeroDivisionError: division by zero (own.py:3)" in client.job(job).reason
-        assert "return 1 / 0" in client.stints(job)[0].traceback
+        assert "return 1 / 0" in client.attempts(job)[0].traceback
 
 
 def test_a_start_that_waits_for_its_devices_is_no_good_one(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_two_users_of_whom_one_may_lie_take_no_node_where_a_job_runs_well(tmp_pa
             now_s = cluster.service.engine.state.clock.now_s()
             for job, tenant in enumerate(("eve", "eve", "bob"), 100):
                 record = FailureRecord(
-                    job=job, epoch=1, node="one", time_s=now_s, kind="exit", tenant=tenant,
+                    job=job, attempt=1, node="one", time_s=now_s, kind="exit", tenant=tenant,
                     reason="uncorrectable ECC error", program=(tenant, "x"),
                 )  # fmt: skip
                 retries.nodes.failed(record)

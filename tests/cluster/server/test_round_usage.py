@@ -17,10 +17,10 @@ def start(job: int, tenant: str, began_s: float, devices: int = 1) -> Attempt:
         id=job, name="", tenant=tenant, user="u", spec=spec, submitted_s=0.0, total_steps=1000.0
     )
     held = tuple(range(devices))
-    stint = AttemptRow(
-        job=job, epoch=1, node="a", accelerator="v100", devices=held, began_s=began_s
+    attempt = AttemptRow(
+        job=job, attempt=1, node="a", accelerator="v100", devices=held, began_s=began_s
     )
-    return Attempt(row, stint, ranks_on({"a": held}), 10.0, 0.0, ordered=True)
+    return Attempt(row, attempt, ranks_on({"a": held}), 10.0, 0.0, ordered=True)
 
 
 def round_of(*starts: Attempt) -> LiveRound:

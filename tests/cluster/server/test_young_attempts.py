@@ -21,12 +21,12 @@ LONG_S = 60.0
 SHORT_S = 5.0
 
 
-def _epoch(node: PlayedNode, job: int) -> int:
-    return max(epoch for number, epoch in node.held if number == job)
+def _attempt(node: PlayedNode, job: int) -> int:
+    return max(attempt for number, attempt in node.held if number == job)
 
 
 def _trains(node: PlayedNode, job: int, **more: object) -> None:
-    node.run(job, _epoch(node, job), loaded_step=0, saved_step=0, **more)
+    node.run(job, _attempt(node, job), loaded_step=0, saved_step=0, **more)
 
 
 def _where(cluster: EngineNodes, job: int) -> PlayedNode:

@@ -20,10 +20,10 @@ from tests.cluster.store.test_store import row
 from fairlead.cli.main import main
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.restored import (
-    EPOCHS,
+    ATTEMPTS,
     JOBS,
     newest_trace,
-    next_epoch,
+    next_attempt,
     next_job,
 )
 from fairlead.cluster.store.backup import (
@@ -213,7 +213,7 @@ def test_jobs_say_that_a_loss_was_accepted_and_not_that_there_was_a_backup(tmp_p
     with engine_nodes(tmp_path) as cluster:
         cluster.node("one").register()
         job = cluster.submit()
-        cluster.until(lambda: cluster.job(job).epoch == 1)
+        cluster.until(lambda: cluster.job(job).attempt == 1)
     accept_loss(tmp_path)
     what = "the cluster goes on from a state whose newest commits may be lost"
     for _ in range(2):  # also a server that is started while nothing may be yet
@@ -246,8 +246,8 @@ def test_numbers_of_a_restored_cluster_are_above_all_that_may_have_been_given_ou
     assert next_job(last=13, taken=-1) == 2 * JOBS
     assert next_job(last=13, taken=2 * JOBS + 5) == 3 * JOBS
     now_s = 1_800_000_000.0
-    assert next_epoch(7, now_s) > next_epoch(7, now_s - 60.0) + 50
-    assert next_epoch(10**9, now_s) == 10**9 + 10_000
+    assert next_attempt(7, now_s) > next_attempt(7, now_s - 60.0) + 50
+    assert next_attempt(10**9, now_s) == 10**9 + 10_000
     (tmp_path / "a" / "17").mkdir(parents=True)
     (tmp_path / "b" / "x").mkdir(parents=True)
     assert newest_trace(tmp_path / "a", tmp_path / "b", tmp_path / "c") == 17
@@ -258,7 +258,7 @@ def test_the_state_of_another_version_is_no_backup(tmp_path: Path) -> None:
     with Store(tmp_path / "a") as store, store.transaction() as t:
         t.put_jobs([row(1)])
         t.set_meta("schema", "1")
-    wanted = r"was written by another version of Fairlead \(schema 1, known is 3\)"
+    wanted = r"was written by another version of Fairlead \(schema 1, known is 4\)"
     with pytest.raises(RunError, match=wanted):
         restore(tmp_path / "a" / "state.db", tmp_path / "b", replace=False)
 
@@ -295,7 +295,7 @@ def _script(folder: Path, total_steps: int) -> JobSpec:
 
 
 def _ledger(folder: Path) -> list[tuple[int, int, float, int]]:
-    """(job, epoch, time, step) of every step that was done."""
+    """(job, attempt, time, step) of every step that was done."""
     path = folder / "ledger"
     lines = path.read_text().splitlines() if path.exists() else []
     return [(int(j), int(e), float(t), int(s)) for j, e, t, s in map(str.split, lines)]
@@ -315,7 +315,7 @@ def test_a_cluster_goes_on_from_a_backup_while_agents_hold_newer_starts(
             client.pause(old)
             until(lambda: client.job(old).node == "", 60.0)
             client.resume(old)
-            until(lambda: client.job(old).epoch > 1 and client.job(old).steps > 10, 60.0)
+            until(lambda: client.job(old).attempt > 1 and client.job(old).steps > 10, 60.0)
             (new,) = client.submit([_script(tmp_path, STEPS)])  # of which the backup knows nothing
             until(lambda: client.job(new).steps > 5, 60.0)
         cluster.kill()
@@ -339,19 +339,21 @@ def _check_restored(
         assert reason.endswith("; the job starts again from its newest checkpoint")
         (third,) = client.submit([_script(folder, 20)])
         assert third >= JOBS, "the number of a job that is not known is not given out again"
-        until(lambda: any(e > EPOCHS for job, e, _, _ in _ledger(folder) if job == old), 120.0)
+        until(lambda: any(e > ATTEMPTS for job, e, _, _ in _ledger(folder) if job == old), 120.0)
         until(lambda: client.job(old).reason == "", 120.0)
         (folder / "ledger.hurry").touch()
         until(lambda: client.job(old).state == client.job(third).state == "completed", 120.0)
         assert client.job(old).steps == STEPS
     assert "nothing is started for 7 s" in cluster.log()
     steps = _ledger(folder)
-    mine = [(epoch, at, step) for job, epoch, at, step in steps if job == old]
-    epochs = list(dict.fromkeys(epoch for epoch, _, _ in mine))
-    assert epochs[0] == 1
-    assert 1 < epochs[1] < EPOCHS < epochs[-1], "no epoch of the time since is given out again"
+    mine = [(attempt, at, step) for job, attempt, at, step in steps if job == old]
+    attempts = list(dict.fromkeys(attempt for attempt, _, _ in mine))
+    assert attempts[0] == 1
+    assert 1 < attempts[1] < ATTEMPTS < attempts[-1], (
+        "no attempt of the time since is given out again"
+    )
     assert [step for _, _, step in mine] == list(range(STEPS)), "no step lost, none done twice"
-    assert [epoch for epoch, _, _ in mine] == sorted(epoch for epoch, _, _ in mine)
+    assert [attempt for attempt, _, _ in mine] == sorted(attempt for attempt, _, _ in mine)
     held_s = min(at for job, _, at, _ in steps if job == third) - restored_at
     assert held_s > 4.0 + 3.0, "nothing is started while what is not known may still run"
     assert max(at for job, _, at, _ in steps if job == new) < restored_at + 7.0

@@ -37,10 +37,15 @@ def fill(store: Store, jobs: range) -> None:
             t.put_jobs([row(number, "running" if number % 3 else "completed")])
             t.append([b"record %d" % number * 20])
             t.put_key(f"key {number}", [number])
-            t.put_stints(
+            t.put_attempts(
                 [
                     AttemptRow(
-                        job=number, epoch=1, node="n", accelerator="v100", devices=(0,), began_s=2.0
+                        job=number,
+                        attempt=1,
+                        node="n",
+                        accelerator="v100",
+                        devices=(0,),
+                        began_s=2.0,
                     )
                 ]
             )
@@ -61,8 +66,8 @@ def content(store: Store) -> Content:
         "journal": list(store.segment()[1]),
         "nodes": store.nodes(),
         "users": store.users(),
-        "stints": [store.stints(job.id) for job in jobs],
-        "open stints": store.open_stints(),
+        "attempts": [store.attempts(job.id) for job in jobs],
+        "open attempts": store.open_attempts(),
         "keys": [store.key(f"key {job.id}") for job in jobs],
         "meta": store.meta("last"),
     }

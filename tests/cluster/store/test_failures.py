@@ -23,7 +23,7 @@ BACKOFF = Backoff(5.0, 300.0)
 
 def failed(job: int, node: str, time_s: float = 0.0, **more: object) -> FailureRecord:
     given = {"kind": "exit", "exit_code": 1, "reason": "exit code 1", "program": TRAIN, **more}
-    return FailureRecord(job=job, epoch=int(time_s), node=node, time_s=time_s, **given)  # type: ignore[arg-type]
+    return FailureRecord(job=job, attempt=int(time_s), node=node, time_s=time_s, **given)  # type: ignore[arg-type]
 
 
 def raised(node: str, time_s: float = 0.0, *, job: int = 1, **more: object) -> FailureRecord:

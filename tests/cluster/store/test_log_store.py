@@ -8,9 +8,9 @@ from fairlead.cluster.store.log_store import LogStore
 from fairlead.errors import InputError
 
 
-def _piece(offset: int, data: bytes, epoch: int = 1, rank: int = 0) -> LogChunk:
+def _piece(offset: int, data: bytes, attempt: int = 1, rank: int = 0) -> LogChunk:
     return LogChunk(
-        node="a", incarnation="x", job=7, epoch=epoch, rank=rank, offset=offset, data=data
+        node="a", incarnation="x", job=7, attempt=attempt, rank=rank, offset=offset, data=data
     )
 
 
@@ -47,7 +47,7 @@ def test_all_ranks_are_followed(tmp_path: Path) -> None:
     text, cursor = logs.read(7, "", 100)
     assert text == "--- start 1, rank 0 ---\none\n--- start 1, rank 1 ---\ntwo\n"
     logs.put(_piece(4, b"more\n"), 100)
-    logs.put(_piece(0, b"next\n", epoch=2), 100)
+    logs.put(_piece(0, b"next\n", attempt=2), 100)
     text, cursor = logs.read(7, cursor, 100)
     assert text == "more\n--- start 2, rank 0 ---\nnext\n"
     assert logs.read(7, cursor, 100) == ("", cursor)
@@ -56,7 +56,7 @@ def test_all_ranks_are_followed(tmp_path: Path) -> None:
 def test_the_tail_is_of_the_newest_start(tmp_path: Path) -> None:
     logs = LogStore(tmp_path)
     logs.put(_piece(0, b"old\n"), 100)
-    logs.put(_piece(0, b"0123456789", epoch=2), 100)
+    logs.put(_piece(0, b"0123456789", attempt=2), 100)
     assert logs.read(7, "tail", 4) == ("6789", "2-0:10")
     assert logs.read(8, "tail", 4) == ("", "")
 

@@ -47,11 +47,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     job, node = row(3, steps=2.5), NodeRow(name="n", accelerator="v100", devices=4, host="h")
-    stint = AttemptRow(job=3, epoch=1, node="n", accelerator="v100", devices=(0, 2), began_s=2.0)
+    attempt = AttemptRow(
+        job=3, attempt=1, node="n", accelerator="v100", devices=(0, 2), began_s=2.0
+    )
     user = UserRow(user="u", tenant="t", role="agent", token_hash=b"\x00\xff")
     with Store(tmp_path) as store, store.transaction() as t:
         t.put_jobs([job])
-        t.put_stints([stint])
+        t.put_attempts([attempt])
         t.put_node(node)
         t.put_user(user)
         t.put_key("once", [3, 4])
@@ -59,7 +61,7 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         assert store.job(3) == job
         assert store.job(4) is None
-        assert store.stints(3) == [stint]
+        assert store.attempts(3) == [attempt]
         assert store.nodes() == [node]
         assert store.users() == [user]
         assert store.key("once") == [3, 4]
@@ -114,9 +116,15 @@ def test_many_rows_at_once_are_inserted_changed_and_found_by_what_they_are_now(
         row(i, "preempted" if i % 4 == 0 else "running", "ab"[i % 2], steps=5.0) for i in range(60)
     ]
     ends = {0: 7.0, 1: None}
-    stints = [
+    attempts = [
         AttemptRow(
-            job=i, epoch=e, node="n", accelerator="v100", devices=(0,), began_s=1.0, ended_s=ends[e]
+            job=i,
+            attempt=e,
+            node="n",
+            accelerator="v100",
+            devices=(0,),
+            began_s=1.0,
+            ended_s=ends[e],
         )
         for i in range(30)
         for e in (0, 1)
@@ -124,16 +132,16 @@ def test_many_rows_at_once_are_inserted_changed_and_found_by_what_they_are_now(
     with Store(tmp_path) as store:
         with store.transaction() as t:
             t.put_jobs(before)
-            t.put_stints(stints[:40])
+            t.put_attempts(attempts[:40])
         with store.transaction() as t:
             t.put_jobs(after)
-            t.put_stints([*stints, stints[0]])
+            t.put_attempts([*attempts, attempts[0]])
     with Store(tmp_path) as store:  # which is refused where the total of all checksums is another
         assert store.open_jobs() == after
         assert [job.id for job in store.jobs("preempted")] == list(range(0, 60, 4))
         assert store.jobs("running", "b", after=20, limit=3) == [after[i] for i in (21, 23, 25)]
-        assert store.open_stints() == stints[1::2]
-        assert store.stints(7) == stints[14:16]
+        assert store.open_attempts() == attempts[1::2]
+        assert store.attempts(7) == attempts[14:16]
 
 
 def test_of_rows_with_one_key_in_a_transaction_the_last_one_counts(tmp_path: Path) -> None:
@@ -246,8 +254,8 @@ def test_a_database_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 def test_a_later_schema_is_refused(tmp_path: Path) -> None:
     with Store(tmp_path) as store, store.transaction() as t:
-        t.set_meta("schema", "4")
-    with pytest.raises(RunError, match=r"another version of Fairlead \(schema 4, known is 3\)"):
+        t.set_meta("schema", "5")
+    with pytest.raises(RunError, match=r"another version of Fairlead \(schema 5, known is 4\)"):
         store.open()
 
 

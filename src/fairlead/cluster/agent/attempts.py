@@ -41,8 +41,8 @@ class NodeAttempt:
 
     @property
     def key(self) -> tuple[int, int]:
-        """(job, epoch)."""
-        return self.assignment.job, self.assignment.epoch
+        """(job, attempt)."""
+        return self.assignment.job, self.assignment.attempt
 
     @property
     def ended(self) -> bool:
@@ -191,7 +191,7 @@ class NodeAttempt:
         steps, elsewhere = self.steps, self.addresses.elsewhere
         return AttemptStatus(
             job=self.assignment.job,
-            epoch=self.assignment.epoch,
+            attempt=self.assignment.attempt,
             state=self.state,
             step=steps.step,
             loaded_step=steps.loaded_step,

@@ -36,7 +36,7 @@ class Inspector:
 
     def told(self, message: Inspected) -> None:
         """The spawner has signalled the ranks."""
-        answer = self._answers.pop((message.job, message.epoch), None)
+        answer = self._answers.pop((message.job, message.attempt), None)
         if answer is not None and not answer.done():
             answer.set_result(message)
 
@@ -61,11 +61,11 @@ class Inspector:
         return stacks
 
     async def _ask(self, start: "NodeAttempt", spawner: "SpawnerLink") -> Inspected | None:
-        job, epoch = start.key
+        job, attempt = start.key
         answer: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
         self._answers[start.key] = answer
         try:
-            if not spawner.send(Inspect(job=job, epoch=epoch)):
+            if not spawner.send(Inspect(job=job, attempt=attempt)):
                 return None
             async with asyncio.timeout(ANSWER_S):
                 return await answer

@@ -53,19 +53,19 @@ def logs_path(state: Path) -> Path:
     return state / "logs"
 
 
-def log_path(state: Path, job: int, epoch: int, rank: int) -> Path:
+def log_path(state: Path, job: int, attempt: int, rank: int) -> Path:
     """Where the output of a rank goes."""
-    return logs_path(state) / str(job) / f"{epoch}-{rank}.log"
+    return logs_path(state) / str(job) / f"{attempt}-{rank}.log"
 
 
-def failure_path(state: Path, job: int, epoch: int, rank: int) -> Path:
+def failure_path(state: Path, job: int, attempt: int, rank: int) -> Path:
     """Where a rank leaves the exception that it dies of, beside its output."""
-    return logs_path(state) / str(job) / f"{epoch}-{rank}.failure"
+    return logs_path(state) / str(job) / f"{attempt}-{rank}.failure"
 
 
-def progress_path(state: Path, job: int, epoch: int) -> Path:
+def progress_path(state: Path, job: int, attempt: int) -> Path:
     """Where an unmanaged job says how far it is."""
-    return failure_path(state, job, epoch, 0).with_suffix(".progress")
+    return failure_path(state, job, attempt, 0).with_suffix(".progress")
 
 
 @dataclass
@@ -111,7 +111,7 @@ def _order(start: NodeAttempt, ranks: tuple[RankLaunch, ...]) -> Launch:
     assignment = start.assignment
     return Launch(
         job=assignment.job,
-        epoch=assignment.epoch,
+        attempt=assignment.attempt,
         token=start.token,
         ranks=ranks,
         beside=assignment.beside,
@@ -132,7 +132,7 @@ def _rank(
     assignment = start.assignment
     checkpoints = str(_checkpoint_dir(place.state, assignment, touched))
     cwd = assignment.cwd or checkpoints
-    failure = failure_path(place.state, assignment.job, assignment.epoch, rank.rank)
+    failure = failure_path(place.state, assignment.job, assignment.attempt, rank.rank)
     mounts = Mounts(
         client=place.client,
         checkpoints=checkpoints,
@@ -159,7 +159,7 @@ def _rank(
         argv=argv,
         env=env,
         cwd=cwd,
-        log=str(log_path(place.state, assignment.job, assignment.epoch, rank.rank)),
+        log=str(log_path(place.state, assignment.job, assignment.attempt, rank.rank)),
         stacks=str(stacks),
         devices=rank.devices,
         forkable=prepared and can_fork(argv, env, cwd),
@@ -188,7 +188,7 @@ def _identity(place: LaunchSite, start: NodeAttempt, checkpoints: str) -> dict[s
     assignment = start.assignment
     env = {
         "FAIRLEAD_JOB": str(assignment.job),
-        "FAIRLEAD_ATTEMPT": str(assignment.epoch),
+        "FAIRLEAD_ATTEMPT": str(assignment.attempt),
         "FAIRLEAD_TOKEN": start.token,
         "FAIRLEAD_CHECKPOINT_DIR": checkpoints,
         "FAIRLEAD_TOTAL_STEPS": str(assignment.total_steps),

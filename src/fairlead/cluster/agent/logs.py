@@ -28,7 +28,7 @@ TAIL = 1 << 17  # bytes in which the reason of an end is looked for
 @dataclass
 class _RankLog:
     job: int
-    epoch: int
+    attempt: int
     rank: int
     path: Path
     limit: int
@@ -84,16 +84,16 @@ class Logs:
 
     def follow(self, assignment: Assignment) -> None:
         """From now on the files of this start are told and cut."""
-        job, epoch = assignment.job, assignment.epoch
+        job, attempt = assignment.job, assignment.attempt
         for rank in assignment.ranks:
-            path = log_path(self._state, job, epoch, rank.rank)
-            log = _RankLog(job, epoch, rank.rank, path, assignment.log_bytes)
-            self._logs[job, epoch, rank.rank] = log
+            path = log_path(self._state, job, attempt, rank.rank)
+            log = _RankLog(job, attempt, rank.rank, path, assignment.log_bytes)
+            self._logs[job, attempt, rank.rank] = log
 
-    def forget(self, job: int, epoch: int, now: float) -> None:
+    def forget(self, job: int, attempt: int, now: float) -> None:
         """The server has booked the start: its files go some time after."""
         for log in self._logs.values():
-            if (log.job, log.epoch) == (job, epoch) and log.forgotten is None:
+            if (log.job, log.attempt) == (job, attempt) and log.forgotten is None:
                 log.forgotten = now
 
     def tidy(self, now: float) -> None:
@@ -111,9 +111,9 @@ class Logs:
                         log.path.with_suffix(suffix).unlink(missing_ok=True)
                     log.path.parent.rmdir()
 
-    def tail(self, job: int, epoch: int, rank: int) -> tuple[str, str]:
+    def tail(self, job: int, attempt: int, rank: int) -> tuple[str, str]:
         """(the end of the output, why it cannot be read): one of them is ""."""
-        path = log_path(self._state, job, epoch, rank)
+        path = log_path(self._state, job, attempt, rank)
         try:
             return read_end(path, TAIL).decode(errors="replace"), ""
         except OSError as problem:
@@ -131,7 +131,7 @@ class Logs:
                     node=node,
                     incarnation=incarnation,
                     job=log.job,
-                    epoch=log.epoch,
+                    attempt=log.attempt,
                     rank=log.rank,
                     offset=offset,
                     data=data,

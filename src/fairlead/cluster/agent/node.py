@@ -91,7 +91,7 @@ class NodeController:
         self._changed = changed
         self._ask = ask
         self._starts: dict[Key, NodeAttempt] = {}
-        self._newest: dict[int, int] = {}  # job -> highest epoch ever held
+        self._newest: dict[int, int] = {}  # job -> highest attempt ever held
         self._launching: dict[Key, asyncio.Task[None]] = {}  # starts whose orders are being made
         self._spawner_deaths = SpawnerDeaths()
         self._orphaned: set[Key] = set()  # starts of a spawner that died
@@ -164,7 +164,7 @@ class NodeController:
 
     def _extend(self, orders: Orders, asked: float) -> None:
         for assignment in orders.wanted:
-            start = self._starts.get((assignment.job, assignment.epoch))
+            start = self._starts.get((assignment.job, assignment.attempt))
             seconds = orders.leases.get(assignment.job)
             if start is not None and seconds is not None:
                 start.lease.extend(asked, seconds, self._rate_bound)
@@ -173,8 +173,8 @@ class NodeController:
     def _tell_until(self, start: NodeAttempt) -> None:
         """The spawner ends what has no lease, should this process hang."""
         if start.launched and not start.ended:
-            job, epoch = start.key
-            self._spawner.send(Until(job=job, epoch=epoch, until_s=start.lease.until))
+            job, attempt = start.key
+            self._spawner.send(Until(job=job, attempt=attempt, until_s=start.lease.until))
 
     def _forget(self, keys: tuple[Key, ...]) -> None:
         for key in keys:
@@ -185,14 +185,14 @@ class NodeController:
                 self._logs.forget(*key, time.monotonic())
 
     def _reconcile(self, orders: Orders) -> None:
-        wanted = {(a.job, a.epoch): a for a in orders.wanted}
+        wanted = {(a.job, a.attempt): a for a in orders.wanted}
         for key, start in list(self._starts.items()):
             if key not in wanted:
                 self._stop(start, orders.reasons.get(key[0], "preempted"))
         for key, assignment in wanted.items():
             if key in self._starts:
                 self._update(self._starts[key], assignment)
-            elif not self._leaving and assignment.epoch > self._newest.get(assignment.job, -1):
+            elif not self._leaving and assignment.attempt > self._newest.get(assignment.job, -1):
                 self._hold(assignment)
 
     def _update(self, start: NodeAttempt, new: Assignment) -> None:
@@ -211,7 +211,7 @@ class NodeController:
         now = time.monotonic()
         start = NodeAttempt(assignment, make_token(self.run), NodeLease(self._lease_s), now)
         self._starts[start.key] = start
-        self._newest[assignment.job] = assignment.epoch
+        self._newest[assignment.job] = assignment.attempt
         assert self.place is not None
         try:
             check(assignment, self.place.devices)
@@ -285,10 +285,10 @@ class NodeController:
         self._changed()
 
     def _end(self, start: NodeAttempt, terminate: bool) -> None:
-        job, epoch = start.key
+        job, attempt = start.key
         grace_s = start.grace_s
         self._spawner.send(
-            EndAttempt(job=job, epoch=epoch, terminate=terminate, kill_after_s=grace_s)
+            EndAttempt(job=job, attempt=attempt, terminate=terminate, kill_after_s=grace_s)
         )
 
     def expire(self) -> None:
@@ -347,8 +347,8 @@ class NodeController:
             self._changed()
 
     def _kill(self, start: NodeAttempt) -> None:
-        job, epoch = start.key
-        self._spawner.send(EndAttempt(job=job, epoch=epoch, terminate=False, kill_after_s=0.0))
+        job, attempt = start.key
+        self._spawner.send(EndAttempt(job=job, attempt=attempt, terminate=False, kill_after_s=0.0))
 
     def leave(self) -> float:
         """The agent is told to end: stop everything, start nothing. Returns the longest grace, seconds."""
@@ -370,7 +370,7 @@ class NodeController:
             if isinstance(message, Ready):
                 self._bury_orphaned()
             return
-        start = self._starts.get((message.job, message.epoch))
+        start = self._starts.get((message.job, message.attempt))
         if start is None or start.ended:
             return
         if isinstance(message, Exited) and self._may_have_expired(start, message):
@@ -463,7 +463,7 @@ class NodeController:
         """See RankHandler, as for the following."""
         start = self._starts.get((hello.job, hello.attempt))
         if start is None or start.ended or not start.launched:
-            return f"job {hello.job} does not run here with epoch {hello.attempt}"
+            return f"job {hello.job} does not run here as attempt {hello.attempt}"
         if not hmac.compare_digest(hello.token.encode(), start.token.encode()):
             return f"job {hello.job}: wrong token"
         return (

@@ -42,7 +42,7 @@ _BACKLOG = 100
 _CROWDED_S = 0.002  # between two connections, where others have to go for them: 500 a second
 _SCARCE_S = 0.5  # before the next try where there are no descriptors, or no memory
 
-Key = tuple[int, int]  # (job, epoch)
+Key = tuple[int, int]  # (job, attempt)
 
 
 class RankHandler(Protocol):
@@ -185,7 +185,7 @@ class RankServer:
             while True:
                 message = await _read(reader)
                 if isinstance(message, Hello) or message.attempt != key[1]:
-                    await _refuse(writer, f"this connection is of epoch {key[1]}")
+                    await _refuse(writer, f"this connection is of attempt {key[1]}")
                     return
                 self._handler.hear(key, message)
                 asked = isinstance(message, Progress) and message.renew

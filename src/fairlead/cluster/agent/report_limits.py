@@ -8,7 +8,7 @@ import msgspec
 
 from fairlead.cluster.protocol.messages import AttemptStatus
 
-_REQUIRED = ("job", "epoch", "state")
+_REQUIRED = ("job", "attempt", "state")
 _DETAILS = ("reason", "failure", "stall", "stacks")
 REPORT_BYTES = 3 << 20  # of all starts in a report; the server takes 4 MiB
 LEAST_REPORT_BYTES = 1 << 16  # one start that has ended always fits: see MOST_TRACEBACK
@@ -43,7 +43,7 @@ class SendableCheck:
         sizes = [len(_ENCODER.encode(one)) for one in told]
         if sum(sizes) > self.most:
             told = self._shortened(told, sizes)
-        self._told |= {(one.job, one.epoch) for one in told if one.state == "ended"}
+        self._told |= {(one.job, one.attempt) for one in told if one.state == "ended"}
         return tuple(told)
 
     def _shortened(self, whole: list[AttemptStatus], sizes: list[int]) -> list[AttemptStatus]:
@@ -61,7 +61,7 @@ class SendableCheck:
         """What goes first: ends that were told before, other ends, what runs."""
         if held.state != "ended":
             return 2
-        return 0 if (held.job, held.epoch) in self._told else 1
+        return 0 if (held.job, held.attempt) in self._told else 1
 
     def _acceptable(self, held: AttemptStatus) -> AttemptStatus:
         """The same without the fields that the server would refuse, with a warning, once for each start."""
@@ -76,14 +76,14 @@ class SendableCheck:
                 AttemptStatus(**good | {name: getattr(held, name)})
             ):
                 good[name] = getattr(held, name)
-        key = held.job, held.epoch
+        key = held.job, held.attempt
         if key not in self._warned:
             self._warned.add(key)
             _log.warning("job %d: not all can be told of start %d: %s", *key, why)
         return AttemptStatus(**good)
 
     def forget(self, key: tuple[int, int]) -> None:
-        """This start, (job, epoch), is told of no more."""
+        """This start, (job, attempt), is told of no more."""
         self._warned.discard(key)
         self._told.discard(key)
 
@@ -94,7 +94,7 @@ def _outline(held: AttemptStatus) -> AttemptStatus:
         return msgspec.structs.replace(held, **_defaults(_DETAILS))
     return AttemptStatus(
         job=held.job,
-        epoch=held.epoch,
+        attempt=held.attempt,
         state="stopping",
         step=held.step,
         loaded_step=held.loaded_step,

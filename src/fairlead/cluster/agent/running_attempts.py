@@ -29,7 +29,7 @@ from fairlead.cluster.agent.zygote import (
 _LARGEST_PID = 1 << 22  # that Linux gives
 _FORK_S = 120.0  # for a rank to be forked, imports of the zygote included
 
-Key = tuple[int, int]  # (job, epoch)
+Key = tuple[int, int]  # (job, attempt)
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class SpawnedAttempt:
 
     @property
     def key(self) -> Key:
-        """(job, epoch)."""
-        return self.launch.job, self.launch.epoch
+        """(job, attempt)."""
+        return self.launch.job, self.launch.attempt
 
     @property
     def devices(self) -> set[int]:
@@ -130,7 +130,7 @@ class SpawnedAttempt:
         launch = self.launch
         return AttemptRecord(
             job=launch.job,
-            epoch=launch.epoch,
+            attempt=launch.attempt,
             token=launch.token,
             grace_s=launch.grace_s,
             leaders=tuple(self.born),
@@ -200,9 +200,9 @@ class SpawnedAttempt:
     def _fork(self, rank: RankLaunch, log: int, zygote: Zygote, ground: Ground) -> bool:
         if not rank.forkable:
             return False
-        job, epoch = self.key
+        job, attempt = self.key
         request = Fork(
-            job=job, epoch=epoch, rank=rank.rank, argv=rank.argv, env=rank.env, cwd=rank.cwd
+            job=job, attempt=attempt, rank=rank.rank, argv=rank.argv, env=rank.env, cwd=rank.cwd
         )
         if not zygote.fork(request, [log, *self._locks_of(rank, ground)]):
             return False

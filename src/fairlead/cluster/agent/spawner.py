@@ -200,8 +200,8 @@ class Spawner:
         for body in bodies:
             match msgspec.msgpack.decode(body, type=ToSpawner):
                 case Launch() as launch:
-                    if (launch.job, launch.epoch) not in self._starts:
-                        self._starts[launch.job, launch.epoch] = SpawnedAttempt(launch)
+                    if (launch.job, launch.attempt) not in self._starts:
+                        self._starts[launch.job, launch.attempt] = SpawnedAttempt(launch)
                 case EndAttempt() as end:
                     self._end(end)
                 case Prepare(modules=modules):
@@ -211,16 +211,16 @@ class Spawner:
                 case Ping():
                     self._tell(Pong())
                 case Until() as until:
-                    if (start := self._starts.get((until.job, until.epoch))) is not None:
+                    if (start := self._starts.get((until.job, until.attempt))) is not None:
                         start.until_s = until.until_s
                         self._watch(start)
 
     def _inspect(self, inspect: Inspect) -> None:
-        start = self._starts.get((inspect.job, inspect.epoch))
+        start = self._starts.get((inspect.job, inspect.attempt))
         if start is not None:
             told = start.ask_for_stacks()
             pids = {rank: pid for pid, rank in start.leaders.items()}
-            self._tell(Inspected(job=inspect.job, epoch=inspect.epoch, pids=pids, told=told))
+            self._tell(Inspected(job=inspect.job, attempt=inspect.attempt, pids=pids, told=told))
 
     def _keep_warden(self) -> None:
         self._warden.keep(s.watched(self._ground) for s in self._starts.values() if s.held)
@@ -245,9 +245,9 @@ class Spawner:
             self._end(_end(start.launch, start.launch.grace_s))
 
     def _end(self, end: EndAttempt) -> None:
-        start = self._starts.get((end.job, end.epoch))
+        start = self._starts.get((end.job, end.attempt))
         if start is None:  # never heard of, or gone already
-            self._tell(Gone(job=end.job, epoch=end.epoch))
+            self._tell(Gone(job=end.job, attempt=end.attempt))
             return
         if start.held is None:
             self._reap_attempt(start)
@@ -306,8 +306,8 @@ class Spawner:
         if reason == start.waits_for:  # once: it is tried again many times a second
             return
         start.waits_for = reason
-        job, epoch = start.key
-        self._tell(Waits(job=job, epoch=epoch, reason=reason, obstacle=obstacle))
+        job, attempt = start.key
+        self._tell(Waits(job=job, attempt=attempt, reason=reason, obstacle=obstacle))
 
     def _has_room(self, start: SpawnedAttempt) -> bool:
         """Nobody else on its devices but those it may share them with."""
@@ -397,14 +397,14 @@ class Spawner:
         self._fail(start, rank, f"rank {rank}: {newborn.hangs if why is None else why}")
 
     def _fail(self, start: SpawnedAttempt, rank: int, reason: str, *, began: bool = False) -> None:
-        job, epoch = start.key
-        self._tell(Failed(job=job, epoch=epoch, rank=rank, reason=reason, began=began))
+        job, attempt = start.key
+        self._tell(Failed(job=job, attempt=attempt, rank=rank, reason=reason, began=began))
         self._end(_end(start.launch, 0.0))
 
     def _say_started(self, start: SpawnedAttempt) -> None:
         if not (start.forking or start.newborn or start.unstarted or start.kill_s is not None):
-            job, epoch = start.key
-            self._tell(Started(job=job, epoch=epoch, free_s=start.free_s))
+            job, attempt = start.key
+            self._tell(Started(job=job, attempt=attempt, free_s=start.free_s))
 
     def _prepare(self, modules: str) -> None:
         """Make a process with these modules, unless there is one; the least recently used one goes for it."""
@@ -425,7 +425,7 @@ class Spawner:
     def _hear_zygote(self, zygote: Zygote) -> None:
         answers = zygote.answers()
         for forked in answers or ():
-            start = self._starts.get((forked.job, forked.epoch))
+            start = self._starts.get((forked.job, forked.attempt))
             if start is None or start.forking.pop(forked.rank, None) is None:
                 continue
             start.know(forked.rank, forked.pid)
@@ -479,12 +479,12 @@ class Spawner:
     def _buried(self, start: SpawnedAttempt, pid: int, code: int) -> None:
         rank = start.leaders.pop(pid)
         self._hear_newborn(start, rank)  # first: it may say why
-        job, epoch = start.key
+        job, attempt = start.key
         now = time.monotonic()
         if rank not in start.unstarted:
             expired = start.is_expired(now)
             self._tell(
-                Exited(job=job, epoch=epoch, rank=rank, code=code, expired=expired, at_s=now)
+                Exited(job=job, attempt=attempt, rank=rank, code=code, expired=expired, at_s=now)
             )
         if not start.leaders and not start.forking:
             start.dead_s = time.monotonic()
@@ -528,21 +528,21 @@ class Spawner:
         return bool(orphans)
 
     def _reap_attempt(self, start: SpawnedAttempt) -> None:
-        job, epoch = start.key
+        job, attempt = start.key
         del self._starts[start.key]
         if start.held is not None:
             locks.forget_job(self._state / "locks", job)
             start.give_back(self._ground)
         for folder in self._ground.starts:
-            remove_record(folder, job, epoch)
-        self._warden.tell(AttemptEnded(job=job, epoch=epoch))
+            remove_record(folder, job, attempt)
+        self._warden.tell(AttemptEnded(job=job, attempt=attempt))
         for other in self._starts.values():
             other.retry_s = 0.0
-        self._tell(Gone(job=job, epoch=epoch))
+        self._tell(Gone(job=job, attempt=attempt))
 
 
 def _end(launch: Launch, after_s: float) -> EndAttempt:
-    return EndAttempt(job=launch.job, epoch=launch.epoch, terminate=True, kill_after_s=after_s)
+    return EndAttempt(job=launch.job, attempt=launch.attempt, terminate=True, kill_after_s=after_s)
 
 
 def main() -> None:

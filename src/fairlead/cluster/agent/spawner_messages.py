@@ -29,10 +29,10 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Start these ranks as soon as their devices are free."""
 
     job: int
-    epoch: int
+    attempt: int
     token: str  # FAIRLEAD_TOKEN of all ranks: what they and their children are known by
     ranks: tuple[RankLaunch, ...]
-    beside: tuple[tuple[int, int], ...] = ()  # (job, epoch) that may share devices with this one
+    beside: tuple[tuple[int, int], ...] = ()  # (job, attempt) that may share devices with this one
     grace_s: float
     prefork: bool = False  # from the process that the node's operator named
     start_limit_s: float = 60.0  # from fork to exec: its working directory may hang
@@ -43,7 +43,7 @@ class EndAttempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """End this start. One that still waits for devices is forgotten at once."""
 
     job: int
-    epoch: int
+    attempt: int
     terminate: bool  # send SIGTERM now
     kill_after_s: float  # and SIGKILL to what is left then
 
@@ -53,7 +53,7 @@ class Until(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     the agent."""
 
     job: int
-    epoch: int
+    attempt: int
     until_s: float  # monotonic time
 
 
@@ -67,7 +67,7 @@ class Inspect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Have the ranks of a start write down where they stand, those that have said that they can."""
 
     job: int
-    epoch: int
+    attempt: int
 
 
 class Ping(msgspec.Struct, frozen=True, tag=True):
@@ -82,7 +82,7 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """They were told to."""
 
     job: int
-    epoch: int
+    attempt: int
     pids: dict[int, int]  # rank -> process, of those that live
     told: tuple[int, ...]  # ranks that write it down themselves
 
@@ -91,7 +91,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """All ranks run."""
 
     job: int
-    epoch: int
+    attempt: int
     free_s: float  # monotonic time at which the devices were free
 
 
@@ -99,7 +99,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The start is put off, and tried again."""
 
     job: int
-    epoch: int
+    attempt: int
     reason: str
     obstacle: bool = True  # is something of the node in its way? False: who had its devices before
 
@@ -108,7 +108,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A rank cannot be started at all, or its start may not go on. ``Gone`` follows."""
 
     job: int
-    epoch: int
+    attempt: int
     rank: int
     reason: str
     began: bool = False  # it ran, and is killed for this
@@ -118,7 +118,7 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A rank has ended."""
 
     job: int
-    epoch: int
+    attempt: int
     rank: int
     code: int  # as subprocess has it: negative for a signal
     expired: bool = False  # after the spawner has ended it, or was to, at the end of its lease
@@ -129,7 +129,7 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Nothing of this start is left, and its devices are free."""
 
     job: int
-    epoch: int
+    attempt: int
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -42,7 +42,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One start."""
 
     job: int
-    epoch: int
+    attempt: int
     token: str
     grace_s: Annotated[float, Meta(ge=0, le=86_400)]  # as long as a job may ask for
     leaders: tuple[tuple[int, int], ...] = ()  # (pid, start time) of its ranks
@@ -68,7 +68,7 @@ def boot_id() -> str:
 
 def write_record(folder: Path, record: AttemptRecord) -> None:
     """Written whole or not at all. Raises OSError."""
-    path = _path(folder, record.job, record.epoch)
+    path = _path(folder, record.job, record.attempt)
     partial = path.with_suffix(".partial")
     try:
         write_anew(partial, msgspec.json.encode(record))
@@ -78,9 +78,9 @@ def write_record(folder: Path, record: AttemptRecord) -> None:
         raise
 
 
-def remove_record(folder: Path, job: int, epoch: int) -> None:
+def remove_record(folder: Path, job: int, attempt: int) -> None:
     """No error if it is not there."""
-    _remove(_path(folder, job, epoch))
+    _remove(_path(folder, job, attempt))
 
 
 def _remove(path: Path) -> None:
@@ -93,7 +93,7 @@ def read_records(folder: Path, *, keep: bool = False) -> list[AttemptRecord]:
     records = []
     for path in sorted(folder.glob("*.json")):
         try:
-            records.append(msgspec.json.decode(read_regular(path, _LARGEST), type=AttemptRecord))
+            records.append(_decoded(read_regular(path, _LARGEST)))
         except (OSError, *UNREADABLE) as problem:
             if keep:
                 continue
@@ -104,6 +104,14 @@ def read_records(folder: Path, *, keep: bool = False) -> list[AttemptRecord]:
     for partial in () if keep else folder.glob("*.partial"):
         _remove(partial)  # of a writer that was killed
     return records
+
+
+def _decoded(data: bytes) -> AttemptRecord:
+    """A record, also one of an earlier agent, which called the number of the attempt an epoch."""
+    fields = msgspec.json.decode(data)
+    if isinstance(fields, dict) and "epoch" in fields:
+        fields["attempt"] = fields.pop("epoch")
+    return msgspec.convert(fields, AttemptRecord)
 
 
 def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "") -> int:
@@ -127,7 +135,7 @@ def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "")
         found = _alive(found)
     if not left:
         for record in records:
-            remove_record(folder, record.job, record.epoch)
+            remove_record(folder, record.job, record.attempt)
     return count
 
 
@@ -161,7 +169,7 @@ def find_survivors(records: Iterable[AttemptRecord], run: str = "") -> dict[Proc
         token = token_of(one.pid)
         known = sessions.get(one.session) or by_token.get(token)
         if known is None and mark and token.startswith(mark):
-            known = AttemptRecord(job=0, epoch=0, token=token, grace_s=UNKNOWN_GRACE_S)
+            known = AttemptRecord(job=0, attempt=0, token=token, grace_s=UNKNOWN_GRACE_S)
         if known is not None:
             found[one] = known
     return _with_descendants(found, everyone)
@@ -190,5 +198,5 @@ def _alive(known: dict[Process, AttemptRecord]) -> dict[Process, AttemptRecord]:
     return {one: r for one, r in known.items() if (one.pid, one.start_time) in now}
 
 
-def _path(folder: Path, job: int, epoch: int) -> Path:
-    return folder / f"{job}-{epoch}.json"
+def _path(folder: Path, job: int, attempt: int) -> Path:
+    return folder / f"{job}-{attempt}.json"

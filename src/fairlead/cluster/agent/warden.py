@@ -80,7 +80,7 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Nothing is left of a start."""
 
     job: int
-    epoch: int
+    attempt: int
 
 
 class Farewell(msgspec.Struct, frozen=True, tag=True):
@@ -257,10 +257,10 @@ class Warden:
             for body in frames.feed(data):
                 match msgspec.msgpack.decode(body, type=FromWarden):
                     case Watched(record=record) as watched:
-                        self._watched[record.job, record.epoch] = watched
-                    case AttemptEnded(job=job, epoch=epoch):
-                        self._watched.pop((job, epoch), None)
-                        self._killed_s.pop((job, epoch), None)
+                        self._watched[record.job, record.attempt] = watched
+                    case AttemptEnded(job=job, attempt=attempt):
+                        self._watched.pop((job, attempt), None)
+                        self._killed_s.pop((job, attempt), None)
                     case Farewell():
                         return True
 

@@ -38,7 +38,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     """Become this rank. With it come file descriptors: the log first, then locks to keep."""
 
     job: int
-    epoch: int
+    attempt: int
     rank: int
     argv: tuple[str, ...]  # python ... script.py args | python ... -m module args
     env: dict[str, str]
@@ -49,7 +49,7 @@ class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The rank's own answer: it has a session and can be signalled."""
 
     job: int
-    epoch: int
+    attempt: int
     rank: int
     pid: int
 
@@ -277,7 +277,7 @@ def _become(request: Fork, descriptors: list[int], peer: socket.socket) -> None:
         os.dup2(source, target)
     os.close(null)
     os.close(descriptors[0])  # the others are locks, kept until this process ends
-    answer = Forked(job=request.job, epoch=request.epoch, rank=request.rank, pid=os.getpid())
+    answer = Forked(job=request.job, attempt=request.attempt, rank=request.rank, pid=os.getpid())
     try:
         peer.send(msgspec.msgpack.encode(answer))
     except OSError:  # the spawner has died, and who ends its ranks may have looked already

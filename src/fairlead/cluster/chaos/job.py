@@ -5,7 +5,7 @@ of the ledger is one write, which a SIGKILL does not tear: a letter, a monotonic
 
     B pid age_s     began                       V step            is being saved
     D what          a device is held by another C step            was found saved
-    A epoch         that start is alive as well
+    A attempt       that start is alive as well
     F step          has written its evaluation
     L step digest   goes on from this step      X step            was told to end
     S step digest interval_s   did this step    E step            says that it is done
@@ -56,9 +56,9 @@ class JobLedger:
         job, mine, _ = self.path.name.split(".")
         found = set() if _locks(self._file, fcntl.LOCK_EX) else {int(mine)}
         for path in self.path.parent.glob(f"{job}.*"):
-            epoch = int(path.name.split(".")[1])
-            if epoch != int(mine) and _is_written(path):
-                found.add(epoch)
+            attempt = int(path.name.split(".")[1])
+            if attempt != int(mine) and _is_written(path):
+                found.add(attempt)
         return sorted(found)
 
     def write(self, letter: str, *values: object) -> None:
@@ -167,8 +167,8 @@ def main() -> None:
     ledger = JobLedger(folder).open()
     work = JobWork(ledger, float(os.environ["CHAOS_STEP_S"]) * slow)
     ledger.write("B", os.getpid(), f"{age_s():.2f}")
-    for epoch in ledger.living():
-        ledger.write("A", epoch)
+    for attempt in ledger.living():
+        ledger.write("A", attempt)
     if "FAIRLEAD_SOCKET" not in os.environ:
         _run_plain(work, Path(os.environ["FAIRLEAD_CHECKPOINT_DIR"]) / "own")
         return

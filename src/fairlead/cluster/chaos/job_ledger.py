@@ -27,7 +27,7 @@ class AttemptLog:
     """The ledger of one rank of one start."""
 
     job: int
-    epoch: int
+    attempt: int
     rank: int
     steps: list[Step] = field(default_factory=list)
     loaded: tuple[int, str] | None = None
@@ -48,15 +48,15 @@ class AttemptLog:
 
 
 def read_starts(folder: Path) -> list[AttemptLog]:
-    """All starts of all ranks of a job, by epoch and rank."""
+    """All starts of all ranks of a job, by attempt and rank."""
     found = []
     for path in folder.iterdir() if folder.is_dir() else ():
-        job, epoch, rank = map(int, path.name.split("."))
-        start = AttemptLog(job, epoch, rank)
+        job, attempt, rank = map(int, path.name.split("."))
+        start = AttemptLog(job, attempt, rank)
         for line in path.read_text().splitlines():
             _take(start, line.split(" "))
         found.append(start)
-    return sorted(found, key=lambda start: (start.job, start.epoch, start.rank))
+    return sorted(found, key=lambda start: (start.job, start.attempt, start.rank))
 
 
 def _take(start: AttemptLog, words: list[str]) -> None:
@@ -97,17 +97,21 @@ class Expected:
 
 
 def check_job(
-    expected: Expected, folder: Path, view: JobView, stints: list[AttemptView], disk_was_full: bool
+    expected: Expected,
+    folder: Path,
+    view: JobView,
+    attempts: list[AttemptView],
+    disk_was_full: bool,
 ) -> Iterator[str]:
     """Every way in which a completed job is not as it must be."""
     starts = read_starts(folder)
     leaders = [start for start in starts if start.rank == 0]
     chain = _digests(expected.total_steps)
-    yield from _check_view(expected, view, stints)
+    yield from _check_view(expected, view, attempts)
     if len({start.job for start in starts}) != 1:
         yield f"ran as {len({start.job for start in starts})} jobs"
     for start in starts:
-        where = f"start {start.epoch}, rank {start.rank}"
+        where = f"start {start.attempt}, rank {start.rank}"
         yield from (f"{where}: {device} was held by another" for device in start.held_by_others)
         yield from (f"{where}: began while start {other} was alive" for other in start.beside)
         yield from (f"{where}: {wrong}" for wrong in _check_steps(start, chain))
@@ -131,14 +135,14 @@ def _digests(total: int) -> list[str]:
     return chain
 
 
-def _check_view(expected: Expected, view: JobView, stints: list[AttemptView]) -> Iterator[str]:
+def _check_view(expected: Expected, view: JobView, attempts: list[AttemptView]) -> Iterator[str]:
     if view.state != "completed":
         yield f"is {view.state} ({view.reason})"
     if view.steps != expected.total_steps:
         yield f"the server counts {view.steps:g} steps of {expected.total_steps}"
-    counted = [stint for stint in stints if stint.to_step > stint.from_step]
+    counted = [attempt for attempt in attempts if attempt.to_step > attempt.from_step]
     if any(b.from_step < a.to_step for a, b in pairwise(counted)):
-        shown = ", ".join(f"{s.epoch}: {s.from_step:g}-{s.to_step:g}" for s in counted)
+        shown = ", ".join(f"{s.attempt}: {s.from_step:g}-{s.to_step:g}" for s in counted)
         yield f"steps are counted for two starts ({shown})"
 
 
@@ -168,14 +172,14 @@ def _check_chain(
     for start in loaded:
         assert start.loaded is not None
         if start.loaded[0] < saved:
-            yield f"start {start.epoch} went on from step {start.loaded[0]}, {saved} had been saved"
+            yield f"start {start.attempt} went on from step {start.loaded[0]}, {saved} had been saved"
         saved = max(saved, *start.saved, start.loaded[0])
     for (before, after), lost in zip(pairwise(loaded), _lost(leaders), strict=True):
         allowed = _allowed(before, expected)
         if lost > allowed and not disk_was_full:
-            yield f"start {after.epoch} did {lost} steps again, {allowed} may be"
+            yield f"start {after.attempt} did {lost} steps again, {allowed} may be"
         if before.ended == "X" and lost:
-            yield f"start {before.epoch} was told to stop, ended well, and lost {lost} steps"
+            yield f"start {before.attempt} was told to stop, ended well, and lost {lost} steps"
 
 
 def _check_end(leaders: list[AttemptLog], expected: Expected) -> Iterator[str]:
@@ -196,8 +200,8 @@ def _check_evaluation(
         yield f"its evaluation is {found!r}"
     if not leaders or leaders[-1].evaluated != expected.total_steps:
         yield "its last start did not evaluate"
-    early = [s.epoch for s in leaders if s.evaluated not in (-1, expected.total_steps)]
-    yield from (f"start {epoch} evaluated before the last step" for epoch in early)
+    early = [s.attempt for s in leaders if s.evaluated not in (-1, expected.total_steps)]
+    yield from (f"start {attempt} evaluated before the last step" for attempt in early)
 
 
 def _lost(leaders: list[AttemptLog]) -> list[int]:
@@ -216,22 +220,22 @@ def _allowed(start: AttemptLog, expected: Expected) -> int:
 
 def _check_alone(starts: list[AttemptLog]) -> Iterator[str]:
     """Was an earlier start over when a later one did its first step?"""
-    over = {start.epoch: 0.0 for start in starts}
+    over = {start.attempt: 0.0 for start in starts}
     began: dict[int, float] = {}
     for start in starts:
         if start.steps:
-            over[start.epoch] = max(over[start.epoch], start.steps[-1].at)
+            over[start.attempt] = max(over[start.attempt], start.steps[-1].at)
             first = start.steps[0].at
-            began[start.epoch] = min(began.get(start.epoch, first), first)
-    for epoch, first in began.items():
-        late = [other for other, at in over.items() if other < epoch and at > first]
-        yield from (f"starts {other} and {epoch} trained at the same time" for other in late)
+            began[start.attempt] = min(began.get(start.attempt, first), first)
+    for attempt, first in began.items():
+        late = [other for other, at in over.items() if other < attempt and at > first]
+        yield from (f"starts {other} and {attempt} trained at the same time" for other in late)
 
 
 def _check_gangs(starts: list[AttemptLog], expected: Expected) -> Iterator[str]:
     """Did all ranks stop on one step when they ended well?"""
-    for epoch in sorted({start.epoch for start in starts}):
-        ranks = [start for start in starts if start.epoch == epoch]
+    for attempt in sorted({start.attempt for start in starts}):
+        ranks = [start for start in starts if start.attempt == attempt]
         last = {start.rank: start.last for start in ranks if start.ended}
         if len(last) == expected.ranks and len(set(last.values())) > 1:
-            yield f"start {epoch}: its ranks stopped on steps {last}"
+            yield f"start {attempt}: its ranks stopped on steps {last}"

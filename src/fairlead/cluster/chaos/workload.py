@@ -166,7 +166,7 @@ class JobLoad:
         with self.cluster.client() as client:
             views = {view.name: view for view in client.all_jobs()}
             count = len(list(client.all_jobs()))
-            stints = {name: client.stints(view.id) for name, view in views.items()}
+            attempts = {name: client.attempts(view.id) for name, view in views.items()}
         if count != len(self.jobs):
             yield f"{len(self.jobs)} jobs were submitted, the server has {count}"
         for name, expected in self.jobs.items():
@@ -175,5 +175,5 @@ class JobLoad:
                 yield f"{name} was acknowledged as job {self.ids.get(name)} and is not there"
                 continue
             folder = self.cluster.folders.ledger / name
-            found = check_job(expected, folder, view, stints[name], disk_was_full)
+            found = check_job(expected, folder, view, attempts[name], disk_was_full)
             yield from (f"job {view.id} ({name}): {wrong}" for wrong in found)

@@ -19,7 +19,8 @@ from fairlead.errors import FairleadError
 
 POLL_S = 0.25  # between two looks at the cluster
 LIMIT_S = 110.0  # something is wrong if it takes longer
-PARTS = ("wait_s", "start_s", "load_s", "save_s", "stop_s")  # of what a stint costs beside training
+# The parts of what an attempt costs beside training.
+PARTS = ("wait_s", "start_s", "load_s", "save_s", "stop_s")
 
 Watch = Callable[[StatusView, list[JobView]], None]
 
@@ -30,18 +31,18 @@ class DemoSummary:
 
     seconds: float
     jobs: list[JobView]
-    stints: list[AttemptView]
+    attempts: list[AttemptView]
     tenants: tuple[TenantView, ...]
     promised: dict[str, float]  # tenant -> part of the device time, while it was handed out
 
     @property
     def preempted(self) -> list[AttemptView]:
-        """Stints that ended because the scheduler wanted it so."""
-        return [stint for stint in self.stints if stint.end in PREEMPTIONS]
+        """Attempts that ended because the scheduler wanted it so."""
+        return [attempt for attempt in self.attempts if attempt.end in PREEMPTIONS]
 
-    def mean_s(self, part: str, stints: Iterable[AttemptView]) -> float | None:
+    def mean_s(self, part: str, attempts: Iterable[AttemptView]) -> float | None:
         """Mean seconds of one of ``PARTS`` where it is known; None = nowhere."""
-        known = [getattr(stint, part) for stint in stints if getattr(stint, part) >= 0]
+        known = [getattr(attempt, part) for attempt in attempts if getattr(attempt, part) >= 0]
         return sum(known) / len(known) if known else None
 
 
@@ -94,5 +95,5 @@ def play(
         if now - began > LIMIT_S:
             raise FairleadError(f"the jobs are not done after {LIMIT_S:.0f} s")
         time.sleep(POLL_S)
-    stints = [stint for job in ids for stint in client.stints(job)]
-    return DemoSummary(now - began, jobs, stints, status.tenants, promises.shares())
+    attempts = [attempt for job in ids for attempt in client.attempts(job)]
+    return DemoSummary(now - began, jobs, attempts, status.tenants, promises.shares())

@@ -53,18 +53,18 @@ class Committed:
                 return []
             tenant = caller.tenant
         store = self._reading()
-        running = {row.job: row for row in store.open_stints()}
+        running = {row.job: row for row in store.open_attempts()}
         rows = store.jobs(state, tenant, after, limit)
         return [self._view(row, running.get(row.id)) for row in rows]
 
     def job(self, caller: Caller, job: int) -> JobView:
         """One job."""
         row = self._row(caller, job)
-        stints = self._reading().stints(job)
-        open_ = [stint for stint in stints if stint.ended_s is None]
+        attempts = self._reading().attempts(job)
+        open_ = [attempt for attempt in attempts if attempt.ended_s is None]
         return self._view(row, open_[-1] if open_ else None)
 
-    def stints(self, caller: Caller, job: int) -> list[AttemptView]:
+    def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
         """Its starts, oldest first."""
         unmanaged = self._row(caller, job).spec.unmanaged
 
@@ -75,11 +75,11 @@ class Committed:
             told = held.step if held.loaded_step >= 0 else row.from_step
             return heard_so_far(row, held, float(told), unmanaged=unmanaged)
 
-        return attempt_views(self._reading().stints(job), as_now)
+        return attempt_views(self._reading().attempts(job), as_now)
 
     def explain(self, caller: Caller, job: int, silent_s: float) -> Explanation:
         """Its story without a forecast. silent_s: for so long the driver has not answered."""
-        view, stints = self.job(caller, job), self.stints(caller, job)
+        view, attempts = self.job(caller, job), self.attempts(caller, job)
         where = f" on {len(view.devices)} x {view.accelerator} of {view.node}" if view.node else ""
         reason = f" ({view.reason})" if view.reason else ""
         facts = (
@@ -95,8 +95,8 @@ class Committed:
             finish_low_s=None,
             finish_high_s=None,
             forecasts=0,
-            stints=tuple(stints),
-            events=story(view, stints),
+            attempts=tuple(attempts),
+            events=story(view, attempts),
             forecast_kind="none yet",
         )
 
@@ -123,16 +123,16 @@ class Committed:
             raise NotFoundError(f"job {job}: there is none")
         return row
 
-    def _view(self, row: JobRow, stint: AttemptRow | None) -> JobView:
-        held = None if stint is None else self._held(stint)
+    def _view(self, row: JobRow, attempt: AttemptRow | None) -> JobView:
+        held = None if attempt is None else self._held(attempt)
         obstacle = None
-        if stint is not None and held is not None and held.obstacle:
-            obstacle = cannot_start({stint.node.split(",")[0]: held.obstacle})
+        if attempt is not None and held is not None and held.obstacle:
+            obstacle = cannot_start({attempt.node.split(",")[0]: held.obstacle})
         trains = held is not None and held.loaded_step >= 0
         steps = float(min(held.step, row.total_steps)) if held is not None and trains else row.steps
         return job_view(
             row,
-            stint,
+            attempt,
             self._now_s(),
             state=row.state,
             ended_s=row.ended_s,
@@ -144,7 +144,7 @@ class Committed:
             held=held,
         )
 
-    def _held(self, stint: AttemptRow) -> AttemptStatus | None:
-        node = self._table.nodes.get(stint.node.split(",")[0])
+    def _held(self, attempt: AttemptRow) -> AttemptStatus | None:
+        node = self._table.nodes.get(attempt.node.split(",")[0])
         said = () if node is None else node.said
-        return next((h for h in said if (h.job, h.epoch) == (stint.job, stint.epoch)), None)
+        return next((h for h in said if (h.job, h.attempt) == (attempt.job, attempt.attempt)), None)

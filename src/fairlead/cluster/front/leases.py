@@ -24,7 +24,7 @@ from fairlead.cluster.protocol.messages import (
 )
 from fairlead.errors import StaleError
 
-Start = tuple[int, int]  # (job, epoch): one start of a job
+Start = tuple[int, int]  # (job, attempt): one start of a job
 RENEWALS = 250.0  # reports a second, of all nodes, that heartbeats alone shall bring at most
 NEWS = 1000.0  # reports a second, of all nodes, that news shall bring at most
 NO_ORDERS = PublishedOrders()
@@ -180,7 +180,7 @@ class LeaseTable:
     def _take(self, node: LeasedNode, holds: tuple[AttemptStatus, ...]) -> bool:
         """Store what the node holds; is there more to it than progress?"""
         node.said = holds
-        before, node.holds = node.holds, {(h.job, h.epoch): _without_progress(h) for h in holds}
+        before, node.holds = node.holds, {(h.job, h.attempt): _without_progress(h) for h in holds}
         return before != node.holds
 
     # --- what the driver says ----------------------------------------------------------------------

@@ -29,7 +29,7 @@ class LoggedJob(NamedTuple):
 
     tenant: str
     log_bytes: int
-    epoch: int  # its newest start
+    attempt: int  # its newest start
 
 
 class LogService:
@@ -54,8 +54,8 @@ class LogService:
 
     def _put(self, chunk: LogChunk) -> LogWanted:
         """Output of jobs that are not here is not kept."""
-        job = self._job(chunk.job, chunk.epoch)
-        if job is None or not 0 < chunk.epoch <= job.epoch or chunk.rank < 0:
+        job = self._job(chunk.job, chunk.attempt)
+        if job is None or not 0 < chunk.attempt <= job.attempt or chunk.rank < 0:
             return LogWanted(offset=chunk.offset + len(chunk.data))
         if not 0 <= chunk.offset < 1 << 60 or chunk.rank > 1 << 20:
             raise ConfigError(f"offset: must be from 0 to 2^60, got {chunk.offset}")
@@ -68,11 +68,11 @@ class LogService:
             raise NotFoundError(f"job {job}: there is none")
         return self._store.read(job, cursor, min(limit, 1 << 20))
 
-    def _job(self, number: int, epoch: int) -> LoggedJob | None:
+    def _job(self, number: int, attempt: int) -> LoggedJob | None:
         """The job, as new as this start of it."""
         with self._lock:
             known = self._known.get(number)
-            if known is None or known.epoch < epoch:
+            if known is None or known.attempt < attempt:
                 known = self._find(number)
                 if known is not None:
                     self._known[number] = known
@@ -92,4 +92,4 @@ class LogService:
             return None
         check_row(self._path, JOBS, found)
         row = _ROW.decode(found[-2])
-        return LoggedJob(row.tenant, row.spec.log_bytes, row.epoch)
+        return LoggedJob(row.tenant, row.spec.log_bytes, row.attempt)

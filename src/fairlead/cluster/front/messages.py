@@ -65,7 +65,7 @@ class PublishedNode(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     registration: int  # ascending: which registration of the node this follows
     lost: bool
     orders: PublishedOrders
-    starts: tuple[tuple[int, int], ...]  # (job, epoch) of what is wanted
+    starts: tuple[tuple[int, int], ...]  # (job, attempt) of what is wanted
     push: bool  # are the orders worth telling before the node reports by itself?
     round_end: float = 0.0  # monotonic; of the round that these orders follow, 0 = they follow none
     seen: float = 0.0  # monotonic seconds; as far as the driver knows

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 THREADS = 64  # calls that wait for the driver at once
 LOCAL = frozenset(("authenticate", "log", "backup"))  # of the facade: answered by the front itself
 ASIDE = frozenset(  # answered without the driver's thread
-    ("job", "jobs", "stints", "explain", "what_if", "status", "samples", "metrics_text")
+    ("job", "jobs", "attempts", "explain", "what_if", "status", "samples", "metrics_text")
 )
 REGISTER = "register"  # a call of an agent, whose answer comes as a future
 

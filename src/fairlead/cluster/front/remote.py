@@ -209,10 +209,10 @@ class RemoteFacade:
         view: JobView = self._best("job", caller, job)
         return view
 
-    def stints(self, caller: Caller, job: int) -> list[AttemptView]:
+    def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
         """Its starts, oldest first."""
-        stints: list[AttemptView] = self._best("stints", caller, job)
-        return stints
+        attempts: list[AttemptView] = self._best("attempts", caller, job)
+        return attempts
 
     def explain(self, caller: Caller, job: int) -> Explanation:
         """Its story; without a forecast where the driver does not answer."""

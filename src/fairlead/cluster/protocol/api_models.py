@@ -56,7 +56,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     node: str  # "" = does not run; several: comma-separated
     accelerator: str
     devices: tuple[int, ...]
-    epoch: int
+    attempt: int
     starts: int
     preemptions: int
     failures: int
@@ -84,7 +84,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     nodes is none, and has no number here."""
 
     job: int
-    epoch: int
+    attempt: int
     node: str
     accelerator: str
     devices: tuple[int, ...]
@@ -186,7 +186,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     finish_low_s: float | None  # 8 of 10 such forecasts came true between here
     finish_high_s: float | None  # and here
     forecasts: int  # futures that were simulated
-    stints: tuple[AttemptView, ...]
+    attempts: tuple[AttemptView, ...]
     events: tuple[tuple[float, str], ...]  # (seconds, sentence), oldest first
     facts: tuple[str, ...] = ()  # why_here, sentence by sentence
     # "" = it takes no part; "coarse": simulated without rounds, from ``forecast_exact_s`` on

@@ -29,7 +29,7 @@ from msgspec import Meta
 
 from fairlead.cluster.protocol.runtime import Runtime
 
-PROTOCOL = 1  # of both sides; they must be equal
+PROTOCOL = 2  # of both sides; they must be equal
 SERVICE = "fairlead.Agents"
 EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
 LEAVES = "agent leaves"
@@ -113,7 +113,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a node knows of one start of a job: its ranks there. Kept until the orders say ``forget``."""
 
     job: Count
-    epoch: Count
+    attempt: Count
     state: Literal["starting", "running", "stopping", "ended"]
     step: CountOrNone = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
     loaded_step: CountOrNone = -1  # where this start went on from, -1 = not known yet
@@ -184,7 +184,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One start of a job, as far as this node is concerned."""
 
     job: int
-    epoch: int
+    attempt: int
     command: tuple[str, ...]
     env: dict[str, str]
     cwd: str
@@ -217,7 +217,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     )
     node_rank: int = 0  # of this node among those of the start
     nodes: int = 1
-    beside: tuple[tuple[int, int], ...] = ()  # (job, epoch) that it shares its devices with
+    beside: tuple[tuple[int, int], ...] = ()  # (job, attempt) that it shares its devices with
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -232,7 +232,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wanted: tuple[Assignment, ...]
     forget: tuple[
         tuple[int, int], ...
-    ] = ()  # (job, epoch) of ended starts that the server has booked
+    ] = ()  # (job, attempt) of ended starts that the server has booked
     leases: dict[int, float] = {}
     heartbeat_s: float = 0.0
     gap_s: float = 0.0
@@ -256,7 +256,7 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
     node: Name
     incarnation: Name
     job: Count
-    epoch: Count
+    attempt: Count
     rank: Count
     offset: Count  # of the first byte, from the beginning of all output of this start
     data: Annotated[bytes, Meta(max_length=LARGEST_LOG)]

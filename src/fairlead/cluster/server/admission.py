@@ -80,8 +80,8 @@ class Admission:
         for unit in current.units.tolist():
             alive = [job for job in unit if job >= 0 and job not in current.ended]
             if alive:  # the members of a pair hold the same devices
-                stint = current.starts[alive[0]].stint
-                free[stint.accelerator] = free.get(stint.accelerator, 0) - len(stint.devices)
+                record = current.starts[alive[0]].record
+                free[record.accelerator] = free.get(record.accelerator, 0) - len(record.devices)
         return free
 
     def forget_learning(self) -> None:

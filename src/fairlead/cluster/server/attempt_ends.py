@@ -51,7 +51,7 @@ class AttemptEnds:
         for attempt in attempts:
             attempt.lost = True
             for other in attempt.nodes:
-                self._state.fleet.revoke(other, attempt.row.id, attempt.stint.epoch, reason)
+                self._state.fleet.revoke(other, attempt.row.id, attempt.record.attempt, reason)
             attempt.row.reason, attempt.row.reason_node = reason, node
 
     def part_over(self, node: str, attempt: Attempt) -> None:
@@ -76,7 +76,7 @@ class AttemptEnds:
         self._state.registry.drop(attempt)
         for node in attempt.nodes:
             fleet.forget(node, attempt.key)  # not before: a restarted server asks what came of it
-            fleet.revoke(node, *attempt.key, attempt.stint.why)
+            fleet.revoke(node, *attempt.key, attempt.record.why)
         row.stall = ""
         if failure:
             row.failures += 1
@@ -128,8 +128,8 @@ class AttemptEnds:
                 registry.dirty_jobs.add(row.id)
             return
         if not completed:
-            following.from_step = following.stint.from_step = keeps
-            registry.dirty_stints[following.key] = following.stint
+            following.from_step = following.record.from_step = keeps
+            registry.dirty_attempts[following.key] = following.record
             self._orders.order(following)
             return
         current = self._state.round

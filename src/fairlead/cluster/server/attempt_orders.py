@@ -56,10 +56,10 @@ class AttemptOrders:
             return current
         self.stop(job, AttemptEnd.MOVED)
         row = registry.jobs[job]
-        row.epoch += 1
-        stint = AttemptRow(
+        row.attempt += 1
+        record = AttemptRow(
             job=job,
-            epoch=row.epoch,
+            attempt=row.attempt,
             node=",".join(placement),
             accelerator=accelerator,
             devices=tuple(d for devices in placement.values() for d in devices),
@@ -70,7 +70,7 @@ class AttemptOrders:
         )
         attempt = Attempt(
             row=row,
-            stint=stint,
+            record=record,
             nodes=ranks_on(placement),
             rate=self._rates.rates(row).get(accelerator, 0.0),
             from_step=row.steps,
@@ -97,12 +97,12 @@ class AttemptOrders:
 
     def _first_order(self, attempt: Attempt) -> None:
         """From now on it is one that a process may run of."""
-        attempt.ordered = attempt.stint.ordered = True
-        attempt.stint.ordered_s = self._state.now_s()
+        attempt.ordered = attempt.record.ordered = True
+        attempt.record.ordered_s = self._state.now_s()
         attempt.row.starts += 1
         if attempt.row.reason.startswith((FROM_BACKUP, LOSS_ACCEPTED)):
             attempt.row.reason = ""
-        self._state.registry.dirty_stints[attempt.key] = attempt.stint
+        self._state.registry.dirty_attempts[attempt.key] = attempt.record
         self._state.registry.dirty_jobs.add(attempt.row.id)
         self._listener.began(attempt)
 
@@ -118,30 +118,34 @@ class AttemptOrders:
                 self._state.registry.drop(attempt)
                 continue
             for node in attempt.nodes:
-                self._state.fleet.revoke(node, job, attempt.stint.epoch, attempt.stopping)
+                self._state.fleet.revoke(node, job, attempt.record.attempt, attempt.stopping)
 
     def close_row(
         self, attempt: Attempt, now: float, step: float, end: tuple[AttemptEnd, str]
     ) -> None:
         """Complete the row of an attempt that is over. step: that the job goes on from; end: how it ended,
         and that for people."""
-        stint, row, leader = attempt.stint, attempt.row, attempt.leader
-        stint.ended_s, stint.to_step = now, step
+        record, row, leader = attempt.record, attempt.row, attempt.leader
+        record.ended_s, record.to_step = now, step
         if attempt.ordered:
-            stint.reached_step = max(attempt.done(), step, attempt.failed_at)
+            record.reached_step = max(attempt.done(), step, attempt.failed_at)
         if not attempt.ordered:
-            stint.from_step = step
-        stint.end, stint.why = end
+            record.from_step = step
+        record.end, record.why = end
         if leader is not None and not attempt.cut_short:
-            stint.wait_s, stint.start_s, stint.load_s = leader.wait_s, leader.start_s, leader.load_s
-            stint.save_s = leader.save_s
+            record.wait_s, record.start_s, record.load_s = (
+                leader.wait_s,
+                leader.start_s,
+                leader.load_s,
+            )
+            record.save_s = leader.save_s
             if not attempt.completed():  # else it did what it would have done without that order
-                stint.stop_s = leader.stop_s
-            cost_s = overhead_s(replace(leader, stop_s=stint.stop_s))
+                record.stop_s = leader.stop_s
+            cost_s = overhead_s(replace(leader, stop_s=record.stop_s))
             row.overhead_s += cost_s
             self._steps.lose_time(attempt, cost_s - max(leader.wait_s, 0.0))
         if attempt.ordered:
-            row.run_s += now - stint.since_s
+            row.run_s += now - record.since_s
             row.preemptions += attempt.is_preempted
 
 

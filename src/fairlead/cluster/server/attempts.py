@@ -32,7 +32,7 @@ class Attempt:
     """One start of a job that has not ended."""
 
     row: JobRow
-    stint: AttemptRow
+    record: AttemptRow
     nodes: dict[str, tuple[Rank, ...]]
     rate: float  # steps/s believed: an unmanaged job's seconds are worth so much
     from_step: float  # what counted when it was ordered
@@ -49,12 +49,12 @@ class Attempt:
     beside: tuple[Start, ...] = ()  # that share its devices in the round in force
     death: DeathVerdict | None = None  # where it ended with the process that owned its ranks
     alone_from: tuple[float, float] | None = None  # step and seconds trained when it no longer did
-    key: Start = field(init=False)  # (job, epoch)
+    key: Start = field(init=False)  # (job, attempt)
     first_node: str = field(init=False)  # where rank 0 is
 
     def __post_init__(self) -> None:
         """Both are asked for at every report; the nodes of a start never change."""
-        self.key = self.stint.job, self.stint.epoch
+        self.key = self.record.job, self.record.attempt
         self.first_node = next(
             n for n, ranks in self.nodes.items() if any(r.rank == 0 for r in ranks)
         )
@@ -151,7 +151,7 @@ class Attempt:
     def is_young(self, now: float, limit_s: float) -> bool:
         """Does it still start, or has it not trained for as long as its start took? Of a job without the
         iterator nobody knows when it trains. limit_s: seconds since its order, after which it is not."""
-        ordered_s, trained_s = self.stint.began_s, self.stint.trained_s
+        ordered_s, trained_s = self.record.began_s, self.record.trained_s
         if self.row.spec.unmanaged or now >= ordered_s + limit_s:
             return False
         return trained_s is None or now - trained_s < trained_s - ordered_s
@@ -273,7 +273,7 @@ class Attempt:
         spec, first = self.row.spec, self.first_node
         return Assignment(
             job=self.row.id,
-            epoch=self.stint.epoch,
+            attempt=self.record.attempt,
             command=spec.command,
             env=spec.env,
             cwd=spec.cwd,
@@ -372,7 +372,7 @@ class JobRegistry:
     live: dict[int, list[Attempt]] = field(default_factory=dict)  # job -> its starts, oldest first
     on_node: dict[str, dict[Start, Attempt]] = field(default_factory=dict)
     dirty_jobs: set[int] = field(default_factory=set)
-    dirty_stints: dict[Start, AttemptRow] = field(default_factory=dict)
+    dirty_attempts: dict[Start, AttemptRow] = field(default_factory=dict)
     tenants: dict[str, TenantSums] = field(default_factory=dict)
     tenants_changed: bool = False
 
@@ -386,7 +386,7 @@ class JobRegistry:
         self.live.setdefault(start.row.id, []).append(start)
         for node in start.nodes:
             self.on_node.setdefault(node, {})[start.key] = start
-        self.dirty_stints[start.key] = start.stint
+        self.dirty_attempts[start.key] = start.record
         self.dirty_jobs.add(start.row.id)
 
     def drop(self, start: Attempt) -> None:
@@ -397,7 +397,7 @@ class JobRegistry:
             del self.live[start.row.id]
         for node in start.nodes:
             self.on_node[node].pop(start.key, None)
-        self.dirty_stints[start.key] = start.stint
+        self.dirty_attempts[start.key] = start.record
         self.dirty_jobs.add(start.row.id)
         self.close(start.row.id)
 
@@ -412,7 +412,7 @@ class JobRegistry:
             if row is not None and row.state in ENDED_STATES and job not in self.live:
                 del self.jobs[job]
         self.dirty_jobs.clear()
-        self.dirty_stints.clear()
+        self.dirty_attempts.clear()
 
     def newest(self, job: int) -> Attempt | None:
         """The newest start of a job that has not ended."""

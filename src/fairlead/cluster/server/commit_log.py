@@ -55,8 +55,8 @@ class CommitLog:
         state, registry, answers = self._state, self._state.registry, self._answers
         self._answers = []
         jobs = list(registry.dirty_jobs)
-        nodes = {node for stint in registry.dirty_stints.values() for node in stint.nodes}
-        if self._records or state.writes or registry.dirty_jobs or registry.dirty_stints:
+        nodes = {node for record in registry.dirty_attempts.values() for node in record.nodes}
+        if self._records or state.writes or registry.dirty_jobs or registry.dirty_attempts:
             if not self._write_until_done():  # nothing of it is durable, so nobody is told of it
                 for future, _ in answers:
                     future.set_exception(StoreError(state.trouble))
@@ -104,7 +104,7 @@ class CommitLog:
         t.put_jobs(
             [registry.jobs[job] for job in sorted(registry.dirty_jobs) if job in registry.jobs]
         )
-        t.put_stints(registry.dirty_stints.values())
+        t.put_attempts(registry.dirty_attempts.values())
         for write in state.writes:
             write(t)
         if registry.tenants_changed:

@@ -109,17 +109,17 @@ class EstimatorSession:
             if row.spec.unmanaged:  # with steps that were done and do not count
                 return None
             return (steps, seconds) if seconds >= late_s / INEXACT else None
-        leader, epoch = start.leader, start.stint.epoch
+        leader, attempt = start.leader, start.record.attempt
         if leader.loaded_step < 0 or leader.step_age_s < 0:
             return None
         now = float(leader.step), leader.ran_s - leader.step_age_s
         known, step, trained_s = self._marks.get(job, (-1, 0.0, 0.0))
-        if known != epoch:
+        if known != attempt:
             step, trained_s = float(leader.loaded_step), 0.0
         did, took_s = now[0] - step, now[1] - trained_s
         if did <= 0 or took_s < KNOWN_S:
             return None
-        self._marks[job] = epoch, *now
+        self._marks[job] = attempt, *now
         return did, took_s
 
     # --- what is believed --------------------------------------------------------------------------------

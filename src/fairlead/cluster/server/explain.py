@@ -91,16 +91,16 @@ class Reader:
 def explanation_facts(
     source: ExplanationSource,
     job: JobView,
-    stints: Sequence[AttemptView] = (),
+    attempts: Sequence[AttemptView] = (),
     tenant: str | None = None,
 ) -> list[str]:
     """Sentences, the most important first, for a job in any state. tenant: of the user who is told, None =
     may see all jobs."""
     reader = Reader(source, tenant)
-    return [sentence for sentence in _facts(reader, job, stints) if sentence]
+    return [sentence for sentence in _facts(reader, job, attempts) if sentence]
 
 
-def _facts(reader: Reader, job: JobView, stints: Sequence[AttemptView]) -> Iterator[str]:
+def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Iterator[str]:
     source = reader.source
     if job.state in ("completed", "cancelled"):
         yield f"It is {job.state}."
@@ -132,7 +132,7 @@ def _facts(reader: Reader, job: JobView, stints: Sequence[AttemptView]) -> Itera
     yield _pair(reader, job)
     yield starts_over(job)
     yield stated(job)
-    yield past(job, stints, source.state.now_s())
+    yield past(job, attempts, source.state.now_s())
 
 
 def starts_over(job: JobView) -> str:
@@ -149,12 +149,12 @@ def stated(job: JobView) -> str:
     return f"You said {claimed:.3g} steps/s on {job.measured_on}, measured {measured:.3g}."
 
 
-def past(job: JobView, stints: Sequence[AttemptView], now_s: float) -> str:
+def past(job: JobView, attempts: Sequence[AttemptView], now_s: float) -> str:
     """What went wrong last, and when; "" where nothing did since it last trained."""
-    ended = [stint for stint in stints if stint.ended_s is not None]
+    ended = [attempt for attempt in attempts if attempt.ended_s is not None]
     if not ended or job.state in ("running", "finishing"):
         return ""
-    last = max(ended, key=lambda stint: stint.epoch)
+    last = max(ended, key=lambda attempt: attempt.attempt)
     if last.end not in ENDINGS or last.ended_s is None:
         return ""
     return f"Its last start ended {duration(now_s - last.ended_s)} ago: {last.why}."
@@ -166,11 +166,11 @@ def past(job: JobView, stints: Sequence[AttemptView], now_s: float) -> str:
 def _placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
     """Where it is, and what it does there."""
     source = reader.source
-    place = f"{len(start.stint.devices)} x {start.stint.accelerator} of {start.stint.node}"
+    place = f"{len(start.record.devices)} x {start.record.accelerator} of {start.record.node}"
     now = source.state.fleet.monotonic()
     doing = what_it_does(source, start)
     if quiet := silence(source.state, start):
-        began = start.stint.trained_s is not None or doing != "starting"
+        began = start.record.trained_s is not None or doing != "starting"
         did = "ran" if began else "was to run"
         yield f"It {did} on {place} when that was last heard of: {quiet}."
         return
@@ -199,8 +199,8 @@ def _placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
 
 def _lost(source: ExplanationSource, start: Attempt) -> Iterator[str]:
     """It cannot go on, though some of it may still run."""
-    place = f"{len(start.stint.devices)} x {start.stint.accelerator} of {start.stint.node}"
-    yield f"Its start {start.stint.epoch} on {place} cannot go on: {start.row.reason}."
+    place = f"{len(start.record.devices)} x {start.record.accelerator} of {start.record.node}"
+    yield f"Its start {start.record.attempt} on {place} cannot go on: {start.row.reason}."
     now = source.state.fleet.monotonic()
     for name in start.nodes:
         node = source.state.fleet.nodes.get(name)
@@ -231,8 +231,8 @@ def _start_up(reader: Reader, job: JobView, start: Attempt) -> str:
     source = reader.source
     earlier = [one for one in source.state.registry.live.get(job.id, ()) if one is not start]
     if earlier:
-        return f"Its start {earlier[0].stint.epoch} has not ended yet ({earlier[0].stopping})."
-    begun_s = duration(max(source.state.now_s() - start.stint.since_s, 0.0))
+        return f"Its start {earlier[0].record.attempt} has not ended yet ({earlier[0].stopping})."
+    begun_s = duration(max(source.state.now_s() - start.record.since_s, 0.0))
     held = source.state.fleet.held(start.first_node, start.key)
     if held is None:
         return f"It was ordered {begun_s} ago, and {start.first_node} has not taken it up yet."
@@ -306,7 +306,7 @@ def _waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[st
     """What is in its way."""
     source = reader.source
     if start is not None:
-        yield f"Its start {start.stint.epoch} is being stopped ({start.stopping})."
+        yield f"Its start {start.record.attempt} is being stopped ({start.stopping})."
     usable = sorted(name for name, rate in job.rates.items() if rate > 0)
     own = (
         job.id if source.state.registry.live.get(job.id) else -1

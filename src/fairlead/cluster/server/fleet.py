@@ -217,7 +217,7 @@ class Fleet:
             node.seq, node.followed, node.lost, node.suspect = -1, -1, False, False
             node.seen, node.left_s = self.monotonic(), 0.0
             held = set(node.holds)
-            node.holds = {(one.job, one.epoch): one for one in message.holds}
+            node.holds = {(one.job, one.attempt): one for one in message.holds}
             self._given_up.discard(node.name)
             self._changed[node.name] = None
             return sorted(held - set(node.holds))
@@ -253,17 +253,17 @@ class Fleet:
         """The node shall hold this, from the next publication on."""
         with self.lock:
             node = self.nodes[name]
-            if (assignment.job, assignment.epoch) in node.inherited:
+            if (assignment.job, assignment.attempt) in node.inherited:
                 return  # the node has another agent now, which must not begin it again
             node.wanted[assignment.job] = assignment
             node.reasons.pop(assignment.job, None)
             self._change(node)
 
-    def revoke(self, name: str, job: int, epoch: int, reason: str) -> None:
+    def revoke(self, name: str, job: int, attempt: int, reason: str) -> None:
         """The node shall no longer hold this, from the next publication on."""
         with self.lock:
             node = self.nodes.get(name)
-            if node is None or job not in node.wanted or node.wanted[job].epoch != epoch:
+            if node is None or job not in node.wanted or node.wanted[job].attempt != attempt:
                 return
             del node.wanted[job]
             node.reasons[job] = reason
@@ -325,7 +325,7 @@ class Fleet:
                 reasons=msgspec.Raw(_encode(orders.reasons)),
                 check=node.check,
             ),
-            starts=tuple((a.job, a.epoch) for a in orders.wanted),
+            starts=tuple((a.job, a.attempt) for a in orders.wanted),
             push=pushed,
             round_end=self._round_end if pushed else 0.0,
             seen=node.seen,
@@ -395,7 +395,7 @@ class Fleet:
         and the front grants one only for what the orders have that it knows. It is asked until it says so."""
         with self.lock:
             node = self.nodes[name]
-            wanted = {(a.job, a.epoch) for a in (*node.orders.wanted, *node.wanted.values())}
+            wanted = {(a.job, a.attempt) for a in (*node.orders.wanted, *node.wanted.values())}
             if start in wanted or start in node.granted or name in self._changed:
                 return False
             if node.in_force >= node.orders.seq:

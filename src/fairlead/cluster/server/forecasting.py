@@ -125,7 +125,7 @@ class Forecasting:
         self._questions.close()
         self._outcomes.close()
 
-    def explain(self, caller: Caller, job: JobView, stints: list[AttemptView]) -> Explanation:
+    def explain(self, caller: Caller, job: JobView, attempts: list[AttemptView]) -> Explanation:
         """The story of a job."""
         still = stands_still(self._source, job.id)
         known = job.state in ("running", "waiting", "preempted") and not still
@@ -136,7 +136,7 @@ class Forecasting:
             kind = "none yet" if told is None else told.kind
         given = None if told is None or told.given is None else _bounded(told.given, job)
         found = explanation_facts(
-            self._source, job, stints, None if caller.role == "admin" else caller.tenant
+            self._source, job, attempts, None if caller.role == "admin" else caller.tenant
         )
         return Explanation(
             job=job,
@@ -151,8 +151,8 @@ class Forecasting:
             forecast_exact_s=None if told is None else told.exact_s,
             forecast_error=None if given is None else given.error,
             stands_still=still,
-            stints=tuple(stints),
-            events=story(job, stints),
+            attempts=tuple(attempts),
+            events=story(job, attempts),
         )
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
@@ -277,7 +277,7 @@ class Forecasting:
             rate, where = row.measured_rate, row.measured_on
             start = self._state.registry.newest(row.id)
             if start is not None and (now := start.measured()) is not None:
-                rate, where = now, start.stint.accelerator
+                rate, where = now, start.record.accelerator
             if rate is not None and rate > 0:
                 found.append((job_type_of_row(row), where, rate))
         return tuple(found)

@@ -15,7 +15,7 @@ from fairlead.cluster.protocol.messages import (
     StartCheck,
 )
 
-Start: TypeAlias = tuple[int, int]  # (job, epoch): one start of a job
+Start: TypeAlias = tuple[int, int]  # (job, attempt): one start of a job
 _NONE = Orders(seq=0, wanted=())
 _REPORT = msgspec.msgpack.Decoder(NodeReport)
 
@@ -84,7 +84,7 @@ class LiveNode:
         """What it said last that it holds. For whoever has the lock of the fleet."""
         if self._unread is not None:
             report = _REPORT.decode(self._unread)
-            self.holds = {(held.job, held.epoch): held for held in report.holds}
+            self.holds = {(held.job, held.attempt): held for held in report.holds}
         return self._holds
 
     @holds.setter

@@ -63,7 +63,7 @@ class Membership:
         same = message.incarnation in (node.incarnation, node.last_incarnation)
         learn_jobs(self._state, message)
         self._intake.take(name)
-        held = {(h.job, h.epoch) for h in message.holds}
+        held = {(h.job, h.attempt) for h in message.holds}
         attempts = self._state.registry.on_node.get(name, {}).values()
         gone = [a for a in attempts if a.key not in held]
         gone = [a for a in gone if a.ordered and name not in a.gone and not same]

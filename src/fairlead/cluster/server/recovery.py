@@ -117,14 +117,14 @@ def _load_core(state: ClusterState, parts: Collaborators) -> None:
 
 def _load_attempts(state: ClusterState, parts: Collaborators) -> None:
     """Starts that had not ended: their nodes will say what became of them."""
-    for stint in state.store.open_stints():
-        row = state.registry.jobs.get(stint.job) or state.store.job(stint.job)
+    for record in state.store.open_attempts():
+        row = state.registry.jobs.get(record.job) or state.store.job(record.job)
         if row is not None:
             state.registry.jobs[row.id] = row
-            state.registry.add(_attempt(parts, row, stint))
+            state.registry.add(_attempt(parts, row, record))
     for starts in state.registry.live.values():
-        starts.sort(key=lambda start: start.stint.epoch)
-        starts[0].ordered = starts[0].stint.ordered = True
+        starts.sort(key=lambda start: start.record.attempt)
+        starts[0].ordered = starts[0].record.ordered = True
         for start in starts[:-1]:
             start.stop(AttemptEnd.MOVED)
 
@@ -140,21 +140,21 @@ def _load_grants(state: ClusterState) -> None:
             continue
         mine = state.registry.on_node.get(row.name, {})
         node.granted.update(key for key, start in mine.items() if start.ordered)
-        for job, epoch, incarnation in row.inherited:
-            start = mine.get((job, epoch))
+        for job, attempt, incarnation in row.inherited:
+            start = mine.get((job, attempt))
             if start is not None:
                 until = ends + start.row.spec.longest_grace_s
-                node.inherited[job, epoch] = Inherited(incarnation, until)
+                node.inherited[job, attempt] = Inherited(incarnation, until)
 
 
-def _attempt(parts: Collaborators, row: JobRow, stint: AttemptRow) -> Attempt:
+def _attempt(parts: Collaborators, row: JobRow, record: AttemptRow) -> Attempt:
     ranks: dict[str, tuple[Rank, ...]] = {}
-    for number, (node, device) in enumerate(zip(stint.nodes, stint.devices, strict=True)):
+    for number, (node, device) in enumerate(zip(record.nodes, record.devices, strict=True)):
         ranks[node] = (*ranks.get(node, ()), Rank(rank=number, devices=(device,)))
-    rate = parts.admission.rates(row).get(stint.accelerator, 0.0)
+    rate = parts.admission.rates(row).get(record.accelerator, 0.0)
     # The seconds of an unmanaged job's start, which its node tells, count from where it began.
-    from_step = stint.from_step if row.spec.unmanaged else row.steps
-    return Attempt(row, stint, ranks, rate, from_step)
+    from_step = record.from_step if row.spec.unmanaged else row.steps
+    return Attempt(row, record, ranks, rate, from_step)
 
 
 def _load_round(state: ClusterState, parts: Collaborators) -> None:
@@ -186,4 +186,4 @@ def _last_attempt(state: ClusterState, parts: Collaborators, job: int) -> Attemp
         return start
     row = state.registry.jobs.get(job) or state.store.job(job)
     assert row is not None
-    return _attempt(parts, row, state.store.stints(job)[-1])
+    return _attempt(parts, row, state.store.attempts(job)[-1])

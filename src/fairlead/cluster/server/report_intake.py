@@ -66,7 +66,7 @@ class ReportIntake:
                 self._ends.end(attempt)
 
     def _heard(self, attempt: Attempt, node: str, held: AttemptStatus) -> None:
-        held = within(held, self._state.now_s() - attempt.stint.began_s)
+        held = within(held, self._state.now_s() - attempt.record.began_s)
         before = attempt.held.get(node)
         if before is not None and before.state != "ended" and held.state == "ended":
             del attempt.held[node]  # in the order in which they end: the first one is to blame
@@ -94,14 +94,14 @@ class ReportIntake:
         """The node of rank 0 says where the attempt stands."""
         if held.loaded_step < 0:
             return
-        row, stint = attempt.row, attempt.stint
+        row, record = attempt.row, attempt.record
         if row.spec.unmanaged:
             self._told(attempt, held)
-        elif stint.trained_s is None:
-            stint.trained_s = self._began_to_train_s(attempt, held)
+        elif record.trained_s is None:
+            record.trained_s = self._began_to_train_s(attempt, held)
             row.reason = ""  # whatever went wrong before
             self._training.trains(attempt)
-            self._state.registry.dirty_stints[attempt.key] = stint
+            self._state.registry.dirty_attempts[attempt.key] = record
             self._loaded(attempt, held)
 
     def _heard_finish(self, attempt: Attempt) -> None:
@@ -131,7 +131,7 @@ class ReportIntake:
         """When training began: the report may have come late, from an agent that was away."""
         late_s = max(self._state.fleet.monotonic() - attempt.heard, 0.0)
         ago_s = max(held.ran_s, 0.0) + late_s
-        return max(self._state.now_s() - ago_s, attempt.stint.since_s)
+        return max(self._state.now_s() - ago_s, attempt.record.since_s)
 
     def _heard_stall(self, attempt: Attempt, node: str, held: AttemptStatus) -> None:
         """An attempt makes no progress, or does again; its other nodes are asked where their ranks stand."""
@@ -145,9 +145,9 @@ class ReportIntake:
             return
         row.stall = stall
         stacks = [h.stacks for h in attempt.held.values() if h.stacks and stall]
-        attempt.stint.traceback = "\n\n".join(stacks)
+        attempt.record.traceback = "\n\n".join(stacks)
         self._state.registry.dirty_jobs.add(row.id)
-        self._state.registry.dirty_stints[attempt.key] = attempt.stint
+        self._state.registry.dirty_attempts[attempt.key] = attempt.record
 
     def _loaded(self, attempt: Attempt, held: AttemptStatus) -> None:
         """Training goes on from a checkpoint: what was done beyond it is lost, and done again. Only now is
@@ -157,7 +157,7 @@ class ReportIntake:
         if row.started_s is None:
             row.started_s = self._state.now_s()
         step = float(held.loaded_step)
-        attempt.stint.from_step = step
+        attempt.record.from_step = step
         more = max(row.reached_step - step, held.lost_steps - row.lost_steps)
         if more > 0:
             self._steps.lose_steps(attempt, more)
@@ -168,7 +168,7 @@ class ReportIntake:
         """A job without the iterator says how far it is: from its first word on its steps count, not its
         time. It went on from what was kept, unless it has done less by then: whoever reads it once a second
         has missed the first steps. What an earlier attempt did beyond that is lost."""
-        row, stint = attempt.row, attempt.stint
+        row, record = attempt.row, attempt.record
         if held.saved_step >= 0:
             row.tells_saved = True
         if attempt.told:
@@ -182,7 +182,7 @@ class ReportIntake:
         begun = min(float(held.loaded_step), kept)
         if row.reached_step > begun:
             self._steps.lose_steps(attempt, row.reached_step - begun)
-        stint.from_step = row.reached_step = begun
+        record.from_step = row.reached_step = begun
         row.saved_step = min(row.saved_step, held.loaded_step)
         self._steps.correct(row, float(held.step))
-        self._state.registry.dirty_stints[attempt.key] = stint
+        self._state.registry.dirty_attempts[attempt.key] = record

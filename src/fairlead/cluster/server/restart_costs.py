@@ -28,9 +28,9 @@ class MeasuredStarts:
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over: take note of what its start cost."""
         del failure
-        stint = attempt.stint
-        if stint.trained_s is not None:  # its wait for the devices is the end of the job before it
-            self.seconds.append(stint.trained_s - stint.began_s)
+        record = attempt.record
+        if record.trained_s is not None:  # its wait for the devices is the end of the job before it
+            self.seconds.append(record.trained_s - record.began_s)
 
     def restart_s(self) -> float:
         """Seconds that a start on other devices costs, as it was measured here: the median of late."""

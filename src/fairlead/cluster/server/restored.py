@@ -24,9 +24,9 @@ JOBS = (
 )
 MOST_JOBS = 1 << 40  # ids from here on are nobody's: a job may have made a folder of such a name
 GRACE_S = 30.0  # at least, of jobs that are not known; the default of a job
-EPOCHS = 10_000  # starts that a job may have had since
-_EPOCH_ORIGIN_S = (
-    1_704_067_200  # of 2024-01-01: the seconds since then are above every epoch so far
+ATTEMPTS = 10_000  # that a job may have had since
+_ATTEMPT_ORIGIN_S = (
+    1_704_067_200  # 2024-01-01: the seconds since then are above every number so far
 )
 FROM_BACKUP = "the cluster was restored from a backup"
 LOSS_ACCEPTED = "the cluster goes on from a state whose newest commits may be lost"
@@ -55,10 +55,10 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.what}{of}{goes_on}"
 
 
-def next_epoch(epoch: int, now_s: float) -> int:
-    """An epoch above all that a job may have had, also when it is restored twice from one backup.
-    now_s: wall clock."""
-    return max(epoch + EPOCHS, int(now_s) - _EPOCH_ORIGIN_S)
+def next_attempt(attempt: int, now_s: float) -> int:
+    """A number of an attempt above all that a job may have had, also when it is restored twice from one
+    backup. now_s: wall clock."""
+    return max(attempt + ATTEMPTS, int(now_s) - _ATTEMPT_ORIGIN_S)
 
 
 def next_job(last: int, taken: int) -> int:
@@ -114,7 +114,7 @@ def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
             ends.abandon(node, [start], note.what)
     now_s = time.time()
     for row in state.registry.jobs.values():
-        row.epoch = next_epoch(row.epoch, now_s)
+        row.attempt = next_attempt(row.attempt, now_s)
         if row.open and row.state != "paused":  # and for what became of no node
             row.reason, row.reason_node = note.why(row.starts > 0), ""
         state.registry.dirty_jobs.add(row.id)

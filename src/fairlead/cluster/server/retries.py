@@ -92,9 +92,9 @@ class Retries:
 
     def trains(self, start: Attempt) -> None:
         """A start has got as far as its first step."""
-        stint = start.stint
-        if stint.trained_s is not None:
-            took_s = stint.trained_s - stint.began_s
+        record = start.record
+        if record.trained_s is not None:
+            took_s = record.trained_s - record.began_s
             start.row.usual_start_s = max(start.row.usual_start_s, took_s)
             program = _program(start.row)
             if len(self._start_s) >= MOST_PROGRAMS:
@@ -114,19 +114,19 @@ class Retries:
         """Of a start that has ended, and did not fail."""
         if start.lost or start.interrupted or not start.held:
             return False
-        return self._works(start) or start.stint.end is AttemptEnd.COMPLETED
+        return self._works(start) or start.record.end is AttemptEnd.COMPLETED
 
     def _works(self, start: Attempt) -> bool:
         """Has it begun to train, or, if nobody knows that, run for a while?"""
         if start.row.spec.unmanaged:
             return self._worked_s(start) >= self.settled_s
-        return start.stint.trained_s is not None
+        return start.record.trained_s is not None
 
     def _worked_s(self, start: Attempt) -> float:
         """Seconds for which a start has trained, or run, if nobody knows when it trains. What waits for its
         devices does neither."""
         if not start.row.spec.unmanaged:
-            began_s = start.stint.trained_s
+            began_s = start.record.trained_s
             return 0.0 if began_s is None else self._state.now_s() - began_s
         held = self._state.fleet.held(start.first_node, start.key) or start.leader
         return 0.0 if held is None else held.ran_s
@@ -139,13 +139,13 @@ class Retries:
             if start.death is not None and start.death.apart_s and row.open:
                 self._hold_apart(row, start.death.apart_s)
             if self._did_well(start):
-                self._trains(start, start.stint.trained_s or start.stint.began_s)
+                self._trains(start, start.record.trained_s or start.record.began_s)
                 self._forgive(row)
             return
         node, failure = start.culprit()
         failure = failure or Failure()
-        if failure.kind != "stalled" or not start.stint.traceback:
-            start.stint.traceback = failure.traceback
+        if failure.kind != "stalled" or not start.record.traceback:
+            start.record.traceback = failure.traceback
         row.failure = replace(failure, traceback="")
         record = self._record(start, node, failure, reason)
         row.recent_failures = (*row.recent_failures, record)[-MOST_RECORDS:]
@@ -202,14 +202,14 @@ class Retries:
         if not records[-1].forgeable:  # all see it: nothing that a job says of itself
             why += f"; the last: {records[-1].reason}"
         self._state.counters.nodes_cordoned.inc()
-        blamed = {(r.job, r.epoch) for r in self.nodes.failures if r.node == name}
+        blamed = {(r.job, r.attempt) for r in self.nodes.failures if r.node == name}
         self.nodes.forgive(name)
         for job in sorted({job for job, _ in blamed}):
             row = self._state.registry.jobs.get(job)
             if row is None or not row.open:
                 continue
             row.recent_failures = tuple(
-                _not_counted(r) if (r.job, r.epoch) in blamed else r for r in row.recent_failures
+                _not_counted(r) if (r.job, r.attempt) in blamed else r for r in row.recent_failures
             )
             self._state.registry.dirty_jobs.add(job)
             if row.recent_failures and row.recent_failures[-1].blames_node:
@@ -262,14 +262,14 @@ class Retries:
             self._state.registry.dirty_jobs.add(row.id)
 
     def _record(self, start: Attempt, node: str, failure: Failure, reason: str) -> FailureRecord:
-        row, stint = start.row, start.stint
+        row, record = start.row, start.record
         now = self._state.now_s()
-        ran_s = now - stint.began_s
-        long = ran_s >= self._state.options.profile.round_s and stint.trained_s is not None
+        ran_s = now - record.began_s
+        long = ran_s >= self._state.options.profile.round_s and record.trained_s is not None
         code = failure.exit_code
         return FailureRecord(
             job=row.id,
-            epoch=stint.epoch,
+            attempt=record.attempt,
             node=node,
             time_s=now,
             kind=failure.kind,
@@ -278,7 +278,7 @@ class Retries:
             place=failure.place,
             step=failure.step,
             ran_s=ran_s,
-            progressed=long or (start.survives() > stint.from_step and _saves(row)),
+            progressed=long or (start.survives() > record.from_step and _saves(row)),
             program=_program(row),
             forgeable=not _is_nodes_own(failure, row.spec),
             tenant=row.tenant,
@@ -294,7 +294,7 @@ class Retries:
                 del self._unsettled[key]
             elif self._works(start):
                 del self._unsettled[key]
-                self._trains(start, start.stint.began_s)
+                self._trains(start, start.record.began_s)
         for job in sorted(self._held.waiting):
             row = self._state.registry.jobs.get(job)
             if row is None or not row.open or row.retry_s is None or row.state == "paused":
@@ -360,7 +360,7 @@ def _is_nodes_own(failure: Failure, spec: JobSpec) -> bool:
 
 def _good_starts(start: Attempt) -> list[GoodStart]:
     """One for each node of a start that trains."""
-    since_s = start.stint.trained_s
+    since_s = start.record.trained_s
     program = _program(start.row)
     nodes = () if since_s is None else start.nodes
     return [GoodStart(start.row.id, node, since_s or 0.0, program) for node in nodes]

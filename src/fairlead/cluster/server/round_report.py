@@ -49,7 +49,7 @@ class RoundReporter:
 
 def _starting_s(current: LiveRound, job: int, now: float) -> float:
     """Seconds of the round until training began."""
-    trained_s = current.starts[job].stint.trained_s
+    trained_s = current.starts[job].record.trained_s
     if trained_s is not None and trained_s <= current.started_s:
         return 0.0
     until = trained_s if trained_s is not None else now

@@ -73,7 +73,7 @@ class RoundStarter:
             for job in members:
                 starts[job].shares(others_of(starts, members, job))
         for job, attempt in starts.items():
-            ended_s, end = attempt.stint.ended_s, attempt.stint.end
+            ended_s, end = attempt.record.ended_s, attempt.record.end
             if ended_s is not None:
                 failed = end is AttemptEnd.FAILED
                 lost = end in LOST or (failed and not current.is_packed(job))

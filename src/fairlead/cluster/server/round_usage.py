@@ -47,4 +47,4 @@ class RoundUsage:
     def _add(self, start: Attempt, started_s: float, sign: int) -> None:
         tenant, devices = start.row.tenant, sign * start.row.spec.scale_factor
         self._devices[tenant] += devices
-        self._late_s[tenant] += devices * max(start.stint.began_s - started_s, 0.0)
+        self._late_s[tenant] += devices * max(start.record.began_s - started_s, 0.0)

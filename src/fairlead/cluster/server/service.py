@@ -312,26 +312,26 @@ class Service:
         """One job."""
         return self.viewer.job(self._row(caller, job))
 
-    def stints(self, caller: Caller, job: int) -> list[AttemptView]:
+    def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
         """Its starts, oldest first."""
         self._row(caller, job)
-        return self.viewer.stints(self._stints(job))
+        return self.viewer.attempts(self._attempts(job))
 
-    def _stints(self, job: int) -> list[AttemptRow]:
+    def _attempts(self, job: int) -> list[AttemptRow]:
         """As new as the job is shown, which the disk may not have yet."""
         changed = {
-            row.epoch: row
-            for row in self.engine.state.registry.dirty_stints.copy().values()
+            row.attempt: row
+            for row in self.engine.state.registry.dirty_attempts.copy().values()
             if row.job == job
         }
-        known = {row.epoch: row for row in self.store.stints(job)}
+        known = {row.attempt: row for row in self.store.attempts(job)}
         return [row for _, row in sorted((known | changed).items())]
 
     def explain(self, caller: Caller, job: int) -> Explanation:
         """Its story."""
         view = self.viewer.job(self._row(caller, job))
-        stints = self.viewer.stints(self._stints(job))
-        return self.outlooks.explain(caller, view, stints)
+        attempts = self.viewer.attempts(self._attempts(job))
+        return self.outlooks.explain(caller, view, attempts)
 
     # --- cluster ---------------------------------------------------------------------------------
 

@@ -67,10 +67,10 @@ class StepAccounting:
         row, registry = attempt.row, self._state.registry
         done = row.steps + row.lost_steps + steps  # in all its device time, wherever that was
         row.lost_steps += steps
-        attempt.stint.lost_steps += steps
+        attempt.record.lost_steps += steps
         self.lose_time(attempt, row.run_s * steps / done if done > 0 else 0.0)
         registry.dirty_jobs.add(row.id)
-        registry.dirty_stints[attempt.key] = attempt.stint
+        registry.dirty_attempts[attempt.key] = attempt.record
 
     def lose_time(self, attempt: Attempt, seconds: float) -> None:
         """So many seconds of its devices were lost."""
@@ -84,9 +84,9 @@ class StepAccounting:
         measured, row = attempt.measured(), attempt.row
         if measured is None:
             return
-        if row.measured_on == attempt.stint.accelerator and row.measured_rate is not None:
+        if row.measured_on == attempt.record.accelerator and row.measured_rate is not None:
             measured = (measured + row.measured_rate) / 2  # Gavel's blend: half of it is new
-        row.measured_rate, row.measured_on = measured, attempt.stint.accelerator
+        row.measured_rate, row.measured_on = measured, attempt.record.accelerator
 
     def tell_corrections(self, now: float) -> None:
         """Before the core goes by the steps of a job that ran outside of the rounds."""

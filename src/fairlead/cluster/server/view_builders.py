@@ -83,7 +83,7 @@ class ViewBuilder:
         silent = bool(self._silence(row))  # its rate of now is not known then
         return job_view(
             row,
-            None if running is None else running.stint,
+            None if running is None else running.record,
             self._now(),
             state=state,
             ended_s=ended_s,
@@ -151,16 +151,16 @@ class ViewBuilder:
         """Where the rate was measured that ``_measured`` gives, "" = beside another job."""
         if running is None or self._measured(row, running) == row.measured_rate:
             return row.measured_on
-        return "" if running.packed else running.stint.accelerator
+        return "" if running.packed else running.record.accelerator
 
-    def stints(self, rows: Iterable[AttemptRow]) -> list[AttemptView]:
+    def attempts(self, rows: Iterable[AttemptRow]) -> list[AttemptView]:
         """Starts of a job, in this order."""
         return attempt_views(rows, self._as_now)
 
     def _as_now(self, row: AttemptRow) -> AttemptRow:
         """The record of a start, with what its node said last if it goes on."""
         attempts = list(self._state.registry.live.get(row.job, ()))
-        attempt = next((one for one in attempts if one.stint.epoch == row.epoch), None)
+        attempt = next((one for one in attempts if one.record.attempt == row.attempt), None)
         if attempt is None or row.ended_s is not None:
             return row
         held = self._latest(attempt)

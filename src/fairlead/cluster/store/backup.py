@@ -1,6 +1,6 @@
 """Backups of a cluster's state, and how a cluster begins from one.
 
-A backup is one SQLite file: all of ``state.db`` as one commit left it. It holds jobs, starts, nodes, users
+A backup is one SQLite file: all of ``state.db`` as one commit left it. It holds jobs, attempts, nodes, users
 (hashes of their tokens), the keys of submissions and the journal. Not in it: checkpoints, the output of jobs,
 the samples of the plots, and tokens in the clear.
 

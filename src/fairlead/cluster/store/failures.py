@@ -60,7 +60,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One start that failed."""
 
     job: int
-    epoch: int
+    attempt: int
     node: str  # of the rank that failed first
     time_s: float
     kind: FailureKind

@@ -17,7 +17,7 @@ from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 def job_view(
     row: JobRow,
-    stint: AttemptRow | None,
+    attempt: AttemptRow | None,
     now_s: float,
     *,
     state: JobState,
@@ -29,9 +29,9 @@ def job_view(
     measured_on: str,
     held: AttemptStatus | None = None,
 ) -> JobView:
-    """A job. stint: its start that runs; now_s: the cluster's time; rates: believed, by accelerator type;
+    """A job. attempt: its start that runs; now_s: the cluster's time; rates: believed, by accelerator type;
     held: what the first node of that start said last."""
-    run_s = row.run_s + (0.0 if stint is None or not stint.ordered else now_s - stint.since_s)
+    run_s = row.run_s + (0.0 if attempt is None or not attempt.ordered else now_s - attempt.since_s)
     in_all_s = (now_s if ended_s is None else ended_s) - row.submitted_s
     return JobView(
         id=row.id,
@@ -48,10 +48,10 @@ def job_view(
         submitted_s=row.submitted_s,
         started_s=row.started_s,
         ended_s=ended_s,
-        node="" if stint is None else stint.node,
-        accelerator="" if stint is None else stint.accelerator,
-        devices=() if stint is None else stint.devices,
-        epoch=row.epoch,
+        node="" if attempt is None else attempt.node,
+        accelerator="" if attempt is None else attempt.accelerator,
+        devices=() if attempt is None else attempt.devices,
+        attempt=row.attempt,
         starts=row.starts,
         preemptions=row.preemptions,
         failures=row.failures,
@@ -141,7 +141,7 @@ def attempt_view(row: AttemptRow) -> AttemptView:
     """One start of a job."""
     return AttemptView(
         job=row.job,
-        epoch=row.epoch,
+        attempt=row.attempt,
         node=row.node,
         accelerator=row.accelerator,
         devices=row.devices,
@@ -170,25 +170,27 @@ def _failure(failure: Failure | None) -> FailureView | None:
     return FailureView(**{name: getattr(failure, name) for name in names})
 
 
-def _at(stint: AttemptView) -> str:
+def _at(attempt: AttemptView) -> str:
     """The step at which a start ended, and what of it was kept."""
-    reached = max(stint.reached_step, stint.to_step)
+    reached = max(attempt.reached_step, attempt.to_step)
     told = f"at step {reached:.0f}"
-    if reached > stint.to_step:
-        told += f", {stint.to_step:.0f} kept"
-    return told if stint.trained_s is not None or reached > 0 else f"{told}, not seen to train"
+    if reached > attempt.to_step:
+        told += f", {attempt.to_step:.0f} kept"
+    return told if attempt.trained_s is not None or reached > 0 else f"{told}, not seen to train"
 
 
-def story(job: JobView, stints: Sequence[AttemptView]) -> tuple[tuple[float, str], ...]:
+def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, str], ...]:
     """What happened to a job, oldest first."""
     events = [(job.submitted_s, f"submitted by {job.user} for {job.tenant}")]
-    for stint in stints:
-        devices = ",".join(map(str, stint.devices))
-        where = f"{stint.accelerator} {devices} of {stint.node}"
-        again = f", does {stint.lost_steps:.0f} steps again" if stint.lost_steps > 0 else ""
-        events.append((stint.began_s, f"start {stint.epoch} on {where}{again}"))
-        if stint.ended_s is not None:
-            events.append((stint.ended_s, f"start {stint.epoch} {stint.why} {_at(stint)}"))
+    for attempt in attempts:
+        devices = ",".join(map(str, attempt.devices))
+        where = f"{attempt.accelerator} {devices} of {attempt.node}"
+        again = f", does {attempt.lost_steps:.0f} steps again" if attempt.lost_steps > 0 else ""
+        events.append((attempt.began_s, f"start {attempt.attempt} on {where}{again}"))
+        if attempt.ended_s is not None:
+            events.append(
+                (attempt.ended_s, f"start {attempt.attempt} {attempt.why} {_at(attempt)}")
+            )
     if job.ended_s is not None:
         events.append((job.ended_s, job.state))
     return tuple(sorted(events, key=lambda event: event[0]))

@@ -14,7 +14,8 @@ from pathlib import Path
 from fairlead.cluster.protocol.messages import LogChunk
 from fairlead.errors import InputError
 
-_NAME = re.compile(r"(\d+)-(\d+)\.(\d+)\.log")  # epoch, rank, offset of the first byte that is kept
+# Attempt, rank, offset of the first byte that is kept.
+_NAME = re.compile(r"(\d+)-(\d+)\.(\d+)\.log")
 _CURSOR = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,18})")
 TAIL = "tail"
 _UTF_8 = codecs.getincrementaldecoder("utf-8")
@@ -23,7 +24,7 @@ STILL_S = 5.0  # a file that has not grown for so long: the rest of a character 
 
 
 class LogStore:
-    """Files ``<directory>/<job>/<epoch>-<rank>.<first byte>.log``."""
+    """Files ``<directory>/<job>/<attempt>-<rank>.<first byte>.log``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -32,7 +33,7 @@ class LogStore:
         """Store a piece; returns the offset wanted next. log_bytes: so many bytes of a rank are kept."""
         folder = self.directory / str(chunk.job)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path, first = self._file(folder, chunk.epoch, chunk.rank)
+        path, first = self._file(folder, chunk.attempt, chunk.rank)
         size = path.stat().st_size if path.exists() else 0
         end = first + size
         if chunk.offset > end:
@@ -47,20 +48,20 @@ class LogStore:
             self._cut(folder, path, chunk, end - log_bytes, log_bytes)
         return end
 
-    def _file(self, folder: Path, epoch: int, rank: int) -> tuple[Path, int]:
+    def _file(self, folder: Path, attempt: int, rank: int) -> tuple[Path, int]:
         for name in sorted(os.listdir(folder)):
             match = _NAME.fullmatch(name)
-            if match and (int(match[1]), int(match[2])) == (epoch, rank):
+            if match and (int(match[1]), int(match[2])) == (attempt, rank):
                 return folder / name, int(match[3])
-        return folder / f"{epoch}-{rank}.0.log", 0
+        return folder / f"{attempt}-{rank}.0.log", 0
 
     def _anew(self, folder: Path, path: Path, chunk: LogChunk, offset: int) -> Path:
         path.unlink(missing_ok=True)
-        return folder / f"{chunk.epoch}-{chunk.rank}.{offset}.log"
+        return folder / f"{chunk.attempt}-{chunk.rank}.{offset}.log"
 
     def _cut(self, folder: Path, path: Path, chunk: LogChunk, first: int, keep: int) -> None:
         """Keep the newest bytes."""
-        shorter = folder / f"{chunk.epoch}-{chunk.rank}.{first}.log"
+        shorter = folder / f"{chunk.attempt}-{chunk.rank}.{first}.log"
         with path.open("rb") as old, shorter.open("wb") as new:
             old.seek(-keep, os.SEEK_END)
             shutil.copyfileobj(old, new)
@@ -73,21 +74,21 @@ class LogStore:
         files = self._files(job)
         at = _tail(files, limit) if cursor == TAIL else _positions(cursor)
         known = set() if cursor == TAIL else set(at)
-        newest = max((epoch for epoch, _ in at), default=0)
+        newest = max((attempt for attempt, _ in at), default=0)
         text: list[str] = []
-        for epoch, rank, first, path in files:
-            if epoch < newest or limit <= 0:
+        for attempt, rank, first, path in files:
+            if attempt < newest or limit <= 0:
                 continue
-            offset = max(at.get((epoch, rank), 0), first)
-            torn = offset > (at[epoch, rank] if (epoch, rank) in known else 0)
+            offset = max(at.get((attempt, rank), 0), first)
+            torn = offset > (at[attempt, rank] if (attempt, rank) in known else 0)
             piece, size = _characters(path, offset - first, limit, torn=torn)
-            if size and (epoch, rank) not in at and len(files) > 1:
-                text.append(f"--- start {epoch}, rank {rank} ---\n")
+            if size and (attempt, rank) not in at and len(files) > 1:
+                text.append(f"--- start {attempt}, rank {rank} ---\n")
             text.append(piece)
             limit -= size
-            if size or (epoch, rank) in at:
-                at[epoch, rank] = offset + size
-        newest = max((epoch for epoch, _ in at), default=0)
+            if size or (attempt, rank) in at:
+                at[attempt, rank] = offset + size
+        newest = max((attempt for attempt, _ in at), default=0)
         behind = ",".join(f"{e}-{r}:{o}" for (e, r), o in sorted(at.items()) if e == newest)
         return "".join(text), behind
 
@@ -122,7 +123,7 @@ def _rest_of_character(data: bytes) -> int:
 
 
 def _positions(cursor: str) -> dict[tuple[int, int], int]:
-    """(epoch, rank) -> offset."""
+    """(attempt, rank) -> offset."""
     at = {}
     for part in cursor.split(",") if cursor else ():
         match = _CURSOR.fullmatch(part)
@@ -133,9 +134,9 @@ def _positions(cursor: str) -> dict[tuple[int, int], int]:
 
 
 def _tail(files: list[tuple[int, int, int, Path]], limit: int) -> dict[tuple[int, int], int]:
-    """(epoch, rank) -> offset so that all ranks of the newest start share the limit."""
-    newest = [file for file in files if file[0] == max(epoch for epoch, *_ in files)]
+    """(attempt, rank) -> offset so that all ranks of the newest start share the limit."""
+    newest = [file for file in files if file[0] == max(attempt for attempt, *_ in files)]
     return {
-        (epoch, rank): max(first, first + path.stat().st_size - limit // len(newest))
-        for epoch, rank, first, path in newest
+        (attempt, rank): max(first, first + path.stat().st_size - limit // len(newest))
+        for attempt, rank, first, path in newest
     }

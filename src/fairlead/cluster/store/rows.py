@@ -17,7 +17,7 @@ ON_DEVICES: frozenset[JobState] = frozenset(("running", "finishing"))
 
 
 class JobRow(msgspec.Struct, kw_only=True, gc=False):
-    """A job; see ``views.JobView`` for the fields. Changed in place, written at the next commit."""
+    """A job; see ``api_models.JobView`` for the fields. Changed in place, written at the next commit."""
 
     id: int
     name: str
@@ -28,7 +28,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     submitted_s: float
     started_s: float | None = None  # its first step
     ended_s: float | None = None
-    epoch: int = 0
+    attempt: int = 0  # number of its newest one
     steps: float = 0.0
     credited: float = 0.0  # steps that the core counts, or is about to be told
     saved_step: int = 0
@@ -83,10 +83,10 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
 
 
 class AttemptRow(msgspec.Struct, kw_only=True, gc=False):
-    """One start of a job; see ``views.StintView`` for the fields."""
+    """One start of a job; see ``api_models.AttemptView`` for the fields."""
 
     job: int
-    epoch: int
+    attempt: int
     node: str
     accelerator: str
     devices: tuple[int, ...]
@@ -129,7 +129,8 @@ class NodeRow(msgspec.Struct, kw_only=True):
     machine: str = ""  # of that agent
     left_s: float = 0.0  # wall clock; when it ended in order, 0 = it did not
     superseded: tuple[str, ...] = ()  # incarnations before it, the newest ones
-    inherited: tuple[tuple[int, int, str], ...] = ()  # (job, epoch, incarnation) that may still run
+    # (job, attempt, incarnation) that may still run
+    inherited: tuple[tuple[int, int, str], ...] = ()
 
 
 class UserRow(msgspec.Struct, kw_only=True):

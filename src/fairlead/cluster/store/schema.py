@@ -17,7 +17,7 @@ from fairlead.cluster.store.checksums import (
 )
 
 APPLICATION = 0x464C4431  # "FLD1"
-VERSION = 3
+VERSION = 4
 COMMITS_KEPT = 1024
 
 
@@ -77,13 +77,18 @@ META = SqlTable("meta", ("key", "value"))
 SEGMENTS = SqlTable("segments", ("number", "first_seq"))
 JOURNAL = SqlTable("journal", ("seq", "segment", "record"))
 JOBS = SqlTable("jobs", ("id", "state", "tenant", "open", "row"))
-ATTEMPTS = SqlTable("stints", ("job", "epoch", "open", "row"), keys=2)
+ATTEMPTS = SqlTable("attempts", ("job", "attempt", "open", "row"), keys=2)
 NODES = SqlTable("nodes", ("name", "row"))
 USERS = SqlTable("users", ("user", "row"))
 KEYS = SqlTable("keys", ("number", "key", "ids"))
 TABLES = (META, SEGMENTS, JOURNAL, JOBS, ATTEMPTS, NODES, USERS, KEYS)
 
-SCHEMA = """
+ATTEMPTS_SCHEMA = """
+CREATE TABLE attempts (job INTEGER NOT NULL, attempt INTEGER NOT NULL, open INTEGER NOT NULL,
+                       row BLOB NOT NULL, sum BLOB NOT NULL, PRIMARY KEY (job, attempt)) WITHOUT ROWID;
+CREATE INDEX attempts_open ON attempts (job, attempt) WHERE open = 1;
+"""
+SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, sum BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE segments (number INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL, sum BLOB NOT NULL);
 CREATE TABLE journal (seq INTEGER PRIMARY KEY, segment INTEGER NOT NULL, record BLOB NOT NULL,
@@ -93,9 +98,7 @@ CREATE TABLE jobs (id INTEGER PRIMARY KEY, state TEXT NOT NULL, tenant TEXT NOT 
 CREATE INDEX jobs_open ON jobs (id) WHERE open = 1;
 CREATE INDEX jobs_state ON jobs (state, id);
 CREATE INDEX jobs_tenant ON jobs (tenant, id);
-CREATE TABLE stints (job INTEGER NOT NULL, epoch INTEGER NOT NULL, open INTEGER NOT NULL,
-                     row BLOB NOT NULL, sum BLOB NOT NULL, PRIMARY KEY (job, epoch)) WITHOUT ROWID;
-CREATE INDEX stints_open ON stints (job, epoch) WHERE open = 1;
+{ATTEMPTS_SCHEMA.strip()}
 CREATE TABLE nodes (name TEXT PRIMARY KEY, row BLOB NOT NULL, sum BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE users (user TEXT PRIMARY KEY, row BLOB NOT NULL, sum BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE keys (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, ids BLOB NOT NULL,
@@ -150,13 +153,14 @@ def put_commit(connection: sqlite3.Connection, commit: Commit) -> None:
     connection.execute("DELETE FROM commits WHERE number <= ?", (commit.number - COMMITS_KEPT,))
 
 
-def first_commit(connection: sqlite3.Connection, time_s: float, salt: bytes) -> None:
-    """Begin the chain with all rows that there are. salt: random, so that no two clusters have the same."""
+def commit_all_rows(connection: sqlite3.Connection, time_s: float, salt: bytes) -> None:
+    """Begin the chain with all rows that there are, or continue it after all may have changed. salt: random,
+    so that no two clusters have the same chain."""
     total = Total()
     for table in TABLES:
         for *_, checksum in connection.execute(table.select):
             total.add(checksum)
-    put_commit(connection, Commit.behind(None, time_s, total.value(), salt))
+    put_commit(connection, Commit.behind(newest_commit(connection), time_s, total.value(), salt))
 
 
 def put_schema(connection: sqlite3.Connection) -> None:

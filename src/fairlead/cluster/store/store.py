@@ -61,7 +61,7 @@ from fairlead.cluster.store.schema import (
     VERSION,
     Commit,
     SqlTable,
-    first_commit,
+    commit_all_rows,
     newest_commit,
     put_schema,
 )
@@ -131,9 +131,9 @@ class Store:
         """The database, verified and level with its marker. Raises RunError."""
         found = self._find_mark()
         version = self._version(found)
-        if version == VERSION:
+        if version:
             verify_file(self.path, found, STRUCTURE_S)
-        self._prepare_marker(found, new=version != VERSION)
+        self._prepare_marker(found, new=version == 0)
         writer = connect(self.path, state_layout(_begin), durable=True)
         try:
             if version not in (0, VERSION):
@@ -294,13 +294,13 @@ class Store:
         last: int | None = self._rows("SELECT max(seq) FROM journal")[0][0]
         return 0 if last is None else last + 1
 
-    def stints(self, job: int) -> list[AttemptRow]:
+    def attempts(self, job: int) -> list[AttemptRow]:
         """All starts of a job, in order."""
-        return self._decoded(AttemptRow, ATTEMPTS, "WHERE job = ? ORDER BY epoch", job)
+        return self._decoded(AttemptRow, ATTEMPTS, "WHERE job = ? ORDER BY attempt", job)
 
-    def open_stints(self) -> list[AttemptRow]:
+    def open_attempts(self) -> list[AttemptRow]:
         """The starts that have not ended, in order of job and start."""
-        return self._decoded(AttemptRow, ATTEMPTS, "WHERE open = 1 ORDER BY job, epoch")
+        return self._decoded(AttemptRow, ATTEMPTS, "WHERE open = 1 ORDER BY job, attempt")
 
     def nodes(self) -> list[NodeRow]:
         """In order of name."""
@@ -388,4 +388,4 @@ def lock(directory: Path) -> int:
 def _begin(connection: sqlite3.Connection) -> None:
     """The first rows of a new state."""
     put_schema(connection)
-    first_commit(connection, time.time(), os.urandom(SIZE))
+    commit_all_rows(connection, time.time(), os.urandom(SIZE))

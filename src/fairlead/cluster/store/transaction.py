@@ -73,10 +73,11 @@ class Transaction:
             JOBS, [(row.id, row.state, row.tenant, int(row.open), _encode(row)) for row in rows]
         )
 
-    def put_stints(self, rows: Iterable[AttemptRow]) -> None:
+    def put_attempts(self, rows: Iterable[AttemptRow]) -> None:
         """Insert or replace."""
         self._put_all(
-            ATTEMPTS, [(row.job, row.epoch, int(row.ended_s is None), _encode(row)) for row in rows]
+            ATTEMPTS,
+            [(row.job, row.attempt, int(row.ended_s is None), _encode(row)) for row in rows],
         )
 
     def put_node(self, row: NodeRow) -> None:

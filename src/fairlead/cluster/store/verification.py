@@ -21,6 +21,7 @@ from fairlead.cluster.store.database import (
     version_of,
 )
 from fairlead.cluster.store.marker import Found, Mark
+from fairlead.cluster.store.migrations import MIGRATIONS, SCHEMAS, StateSchema
 from fairlead.cluster.store.schema import (
     APPLICATION,
     COMMITS_KEPT,
@@ -30,7 +31,6 @@ from fairlead.cluster.store.schema import (
     Commit,
     SqlTable,
     objects,
-    statements,
 )
 from fairlead.errors import RunError
 
@@ -40,7 +40,7 @@ _STEPS = 10_000  # of SQLite's machine between two looks at the clock
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found whole. rows: table -> how many."""
+    """What was found whole. rows: table, as it is called now -> how many."""
 
     newest: Commit
     rows: dict[str, int]
@@ -68,6 +68,7 @@ def state_layout(created: Callable[[sqlite3.Connection], None]) -> DatabaseLayou
         version=VERSION,
         schema=SCHEMA,
         created=created,
+        migrations=MIGRATIONS,
         quick=False,
     )
 
@@ -92,13 +93,15 @@ def unreadable(path: Path, problem: Exception) -> DamageError:
 def verify(
     connection: sqlite3.Connection, path: Path, found: Found | None, limit_s: float | None = None
 ) -> Verified:
-    """Everything of a state of this version. found: its marker, None for a file that has none (a backup);
-    limit_s: seconds for SQLite's own structures, None = until done. Raises DamageError; sqlite3.Error too."""
-    version_of(connection, path, state_layout(keep_empty))
-    if objects(connection) != _expected():
-        raise DamageError(
-            path, "is damaged (the definition of a table is not that of this version)"
-        )
+    """Everything of a state of this version, or of one that can be migrated to it. Raises DamageError;
+    sqlite3.Error too.
+
+    found: its marker, None for a file that has none (a backup). limit_s: seconds for SQLite's own structures,
+    None = until done.
+    """
+    schema = SCHEMAS[version_of(connection, path, state_layout(keep_empty))]
+    if objects(connection) != _expected(schema):
+        raise DamageError(path, "is damaged (the definition of a table is not that of its version)")
     commits = [
         Commit(*row)
         for row in connection.execute(
@@ -110,8 +113,8 @@ def verify(
         check_mark(path, found, commits)
     structure = _check_structure(connection, path, limit_s)
     total, rows = Total(), {}
-    for table in TABLES:
-        rows[table.name] = _check_rows(connection, path, table, total)
+    for table, present in zip(schema.tables, TABLES, strict=True):
+        rows[present.name] = _check_rows(connection, path, table, total)
     if total.value() != commits[-1].total:
         raise DamageError(path, f"is damaged (rows of commit {commits[-1].number} are missing)")
     return Verified(commits[-1], rows, len(commits), structure)
@@ -198,9 +201,9 @@ def _check_rows(connection: sqlite3.Connection, path: Path, table: SqlTable, tot
     return count
 
 
-def _expected() -> set[tuple[str, str]]:
+def _expected(schema: StateSchema) -> set[tuple[str, str]]:
     with closing(sqlite3.connect(":memory:")) as memory:
-        for statement in statements(SCHEMA):
+        for statement in schema.statements:
             memory.execute(statement)
         return objects(memory)
 

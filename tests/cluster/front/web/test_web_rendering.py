@@ -48,12 +48,12 @@ HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>&amp;\x1b[31
 JOB = JobView(
     id=7, name="train", tenant="vision", user="ada", family="ResNet-18", scale_factor=1, weight=1.0,
     state="running", total_steps=1000.0, steps=250.0, saved_step=200, submitted_s=10.0, started_s=15.0,
-    ended_s=None, node="a", accelerator="v100", devices=(0,), epoch=2, starts=2, preemptions=1, failures=0,
+    ended_s=None, node="a", accelerator="v100", devices=(0,), attempt=2, starts=2, preemptions=1, failures=0,
     run_s=50.0, lost_steps=0.0, overhead_s=2.0, rates={"v100": 5.0}, measured_rate=10.0, slo_s=None,
     reason="",
 )  # fmt: skip
-STINT = AttemptView(
-    job=7, epoch=1, node="a", accelerator="v100", devices=(0,), began_s=12.0, ended_s=40.0, from_step=0.0,
+ATTEMPT = AttemptView(
+    job=7, attempt=1, node="a", accelerator="v100", devices=(0,), began_s=12.0, ended_s=40.0, from_step=0.0,
     to_step=200.0, why="preempted", wait_s=0.5, start_s=2.0, load_s=-1.0, save_s=0.25, stop_s=0.1,
     lost_steps=3.0,
 )  # fmt: skip
@@ -109,7 +109,7 @@ def everything(words: str) -> str:
         JOB, name=words, tenant=words, user=words, family=words, node=words, accelerator=words,
         reason=words, rates={words: 1.0},
     )  # fmt: skip
-    stint = msgspec.structs.replace(STINT, node=words, accelerator=words, why=words)
+    attempt = msgspec.structs.replace(ATTEMPT, node=words, accelerator=words, why=words)
     tenant = msgspec.structs.replace(TENANT, name=words)
     status = msgspec.structs.replace(
         STATUS, policy=words, solve=words, devices={words: (1, 1, 1)}, tenants=(tenant,)
@@ -117,7 +117,7 @@ def everything(words: str) -> str:
     places = [node(name=words, accelerator=words, host=words)]
     story = Explanation(
         job=job, why_here=words, finish_s=9.0, finish_low_s=5.0, finish_high_s=12.0, forecasts=20,
-        stints=(stint,), events=((12.0, words),),
+        attempts=(attempt,), events=((12.0, words),),
     )  # fmt: skip
     samples = [
         Sample(time_s=1.0, held={words: 1}, capacity={words: 1}, running=1, waiting=0, share={})
@@ -127,7 +127,7 @@ def everything(words: str) -> str:
     sections = [
         overview.summary(status), overview.queue([job], 1), overview.pictures(status, samples, "hour"),
         overview.by_tenant(status), overview.devices(places), jobpage.facts(job, ADMIN, 100.0),
-        jobpage.starts(job, [stint], 100.0), jobpage.story(story, 100.0),
+        jobpage.starts(job, [attempt], 100.0), jobpage.story(story, 100.0),
         jobpage.log_section(job, words, words),
         whatif.answer(answer), Section("nodes", "Nodes", tables.nodes_table(places, ADMIN)),
         Section("grid", "Grid", plots.occupancy(places)),
@@ -170,7 +170,9 @@ def test_every_picture_is_well_formed_and_named() -> None:
         plots.fairness([TENANT, msgspec.structs.replace(TENANT, mean_rho=None)]),
         plots.lost_work([msgspec.structs.replace(TENANT, device_s=0.0)]),
         plots.occupancy([node(0), node(1, state="lost"), node(2, jobs=((1, 2), ()))]),
-        plots.timeline([STINT, msgspec.structs.replace(STINT, epoch=2, ended_s=None)], 10.0, 60.0),
+        plots.timeline(
+            [ATTEMPT, msgspec.structs.replace(ATTEMPT, attempt=2, ended_s=None)], 10.0, 60.0
+        ),
         plots.timeline([], 10.0, 60.0),
     ]
     for picture in pictures:
@@ -191,8 +193,8 @@ def test_devices_over_time_are_means_of_groups_of_rounds() -> None:
 
 
 def test_a_timeline_shows_each_start_and_its_costs() -> None:
-    runs = msgspec.structs.replace(STINT, epoch=2, began_s=45.0, ended_s=None, why="", node="b")
-    picture = plots.timeline([STINT, runs], 10.0, 60.0)
+    runs = msgspec.structs.replace(ATTEMPT, attempt=2, began_s=45.0, ended_s=None, why="", node="b")
+    picture = plots.timeline([ATTEMPT, runs], 10.0, 60.0)
     assert "start 1 on a, 28 s: preempted" in picture
     assert "start 2 on b, 15 s: runs" in picture
     assert picture.count('class="cost"') == 3  # before and after the first, before the second
@@ -201,12 +203,12 @@ def test_a_timeline_shows_each_start_and_its_costs() -> None:
 def test_a_job_without_forecasts_has_a_page_with_ages() -> None:
     told = Explanation(
         job=JOB, why_here="It waits.", finish_s=None, finish_low_s=None, finish_high_s=None,
-        forecasts=0, stints=(STINT,), events=((12.0, "submitted"),),
+        forecasts=0, attempts=(ATTEMPT,), events=((12.0, "submitted"),),
     )  # fmt: skip
     shown = Elements(jobpage.story(told, 100.0).body).text
     assert "No forecast: it takes no part now." in shown
     assert "1 min 28 s ago submitted" in shown
-    assert "1 min 28 s ago" in Elements(tables.attempts_table([STINT], 100.0)).text
+    assert "1 min 28 s ago" in Elements(tables.attempts_table([ATTEMPT], 100.0)).text
 
 
 def test_a_policy_breaks_between_its_words() -> None:
@@ -315,10 +317,10 @@ def test_what_is_wrong_with_a_question_is_said(form: dict[str, str], words: str)
 
 
 def test_the_last_traceback_is_on_the_page_and_nothing_in_it_becomes_html() -> None:
-    failed = msgspec.structs.replace(STINT, why="failed: ValueError: no", traceback=HOSTILE)
-    later = msgspec.structs.replace(STINT, epoch=2, ended_s=None, why="")
+    failed = msgspec.structs.replace(ATTEMPT, why="failed: ValueError: no", traceback=HOSTILE)
+    later = msgspec.structs.replace(ATTEMPT, attempt=2, ended_s=None, why="")
     (section,) = jobpage.tracebacks([failed, later])
     assert "<script>" not in str(section.body)
     assert "&lt;script&gt;" in str(section.body)
     assert "Start 1, on a: failed: ValueError: no." in str(section.body)
-    assert jobpage.tracebacks([STINT, later]) == []
+    assert jobpage.tracebacks([ATTEMPT, later]) == []

@@ -99,10 +99,10 @@ def one(context: Context, job: JobPath) -> Response:
     return answer(context.facade.job(context.caller, job))
 
 
-@router.get("/{job}/stints", summary="List the starts", responses=answers(list[AttemptView], 404))
-def stints(context: Context, job: JobPath) -> Response:
+@router.get("/{job}/attempts", summary="List the starts", responses=answers(list[AttemptView], 404))
+def attempts(context: Context, job: JobPath) -> Response:
     """Every start of a job: where, how long, why it ended, and what it cost."""
-    return answer(context.facade.stints(context.caller, job))
+    return answer(context.facade.attempts(context.caller, job))
 
 
 @router.get("/{job}/explain", summary="Explain a job", responses=answers(Explanation, 404))

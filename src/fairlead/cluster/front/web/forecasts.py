@@ -48,7 +48,7 @@ class Forecasts:
             made_s, told = self._kept.get(mine, (0.0, None))
         if told is None or self._clock() - made_s > KEPT_S:
             return None
-        same = (told.job.state, told.job.epoch) == (job.state, job.epoch)
+        same = (told.job.state, told.job.attempt) == (job.state, job.attempt)
         return told if same else None
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:

@@ -46,8 +46,8 @@ def job_page(forecasts: Forecasts, facade: Facade, ask: PageRequest) -> Page:
     elif ask.wants(SLOW):
         sections.append(_story(forecasts, ask.caller, job, now_s))
     if ask.wants(FAST):
-        stints = facade.stints(ask.caller, job.id)
-        sections += [starts(job, stints, now_s), *tracebacks(stints)]
+        attempts = facade.attempts(ask.caller, job.id)
+        sections += [starts(job, attempts, now_s), *tracebacks(attempts)]
     if ask.wants(""):
         sections.append(log_section(job, *tail(facade, ask.caller, job.id)))
     title = f"Job {job.id}" + (f" {job.name}" if job.name else "")
@@ -118,18 +118,18 @@ def _buttons(job: JobView, caller: Caller) -> list[Html]:
     return [button(f"{here}/{change[0]}", change[1]), button(f"{here}/cancel", "Cancel", ask)]
 
 
-def starts(job: JobView, stints: list[AttemptView], now_s: float) -> Section:
+def starts(job: JobView, attempts: list[AttemptView], now_s: float) -> Section:
     """Where it ran when, and what each start cost."""
-    shown = stints[-STARTS:]
-    picture = scroll("Timeline", plots.timeline(stints, job.submitted_s, now_s))
+    shown = attempts[-STARTS:]
+    picture = scroll("Timeline", plots.timeline(attempts, job.submitted_s, now_s))
     parts = [picture]
-    if stints:
+    if attempts:
         parts.append(
             note("Darker: handover of the devices, starting and loading; saving and stopping.")
         )
         parts.append(tables.attempts_table(shown, now_s))
-    if len(shown) < len(stints):
-        parts.append(note(f"The newest {len(shown)} of {len(stints)} starts."))
+    if len(shown) < len(attempts):
+        parts.append(note(f"The newest {len(shown)} of {len(attempts)} starts."))
     return Section("starts", "Starts and what they cost", join(*parts), FAST)
 
 
@@ -197,13 +197,13 @@ def _worth(told: Explanation) -> str:
     return f" ({counted(told.forecasts, 'forecast')}{age}{coarse})"
 
 
-def tracebacks(stints: list[AttemptView]) -> list[Section]:
+def tracebacks(attempts: list[AttemptView]) -> list[Section]:
     """What is known of the last start that failed or hung, in full."""
-    last = next((stint for stint in reversed(stints) if stint.traceback), None)
+    last = next((attempt for attempt in reversed(attempts) if attempt.traceback), None)
     if last is None:
         return []
     text = tag("pre", plain(last.traceback), class_="log", tabindex="0", aria_label="Traceback")
-    where = note(f"Start {last.epoch}, on {last.node}: {last.why or 'it runs'}.")
+    where = note(f"Start {last.attempt}, on {last.node}: {last.why or 'it runs'}.")
     return [Section("traceback", "The last failure", join(where, text), FAST)]
 
 

@@ -187,14 +187,14 @@ def _use(node: NodeView, device: int) -> str:
     return ("free", "held", "shared")[min(holders, 2)]
 
 
-def timeline(stints: Sequence[AttemptView], submitted_s: float, now_s: float) -> Html:
+def timeline(attempts: Sequence[AttemptView], submitted_s: float, now_s: float) -> Html:
     """Where a job ran and when: a row per node; darker what was spent to start and to stop."""
-    shown = stints[-STARTS:]
+    shown = attempts[-STARTS:]
     if not shown:
         return empty("The job has not started yet.", (1120, 52))
-    names = list(dict.fromkeys((stint.node, stint.accelerator) for stint in shown))
-    types = sorted({stint.accelerator for stint in shown})
-    first = submitted_s if len(shown) == len(stints) else shown[0].began_s
+    names = list(dict.fromkeys((attempt.node, attempt.accelerator) for attempt in shown))
+    types = sorted({attempt.accelerator for attempt in shown})
+    first = submitted_s if len(shown) == len(attempts) else shown[0].began_s
     last = max([s.ended_s if s.ended_s is not None else now_s for s in shown] + [first + 1])
     frame = PlotFrame(1120, 24 * len(names) + 50, left=_gutter(names), right_margin=20, top=4)
     x = Axis(first - submitted_s, last - submitted_s, frame.left, frame.right)
@@ -203,10 +203,10 @@ def timeline(stints: Sequence[AttemptView], submitted_s: float, now_s: float) ->
     for row, (node, accelerator) in enumerate(names):
         words = fit(f"{node} ({accelerator})", frame.left - 8)
         body.append(write(frame.left - 6, 24 * row + 21, words, anchor="end"))
-    for stint in shown:
-        top = 24 * names.index((stint.node, stint.accelerator)) + 8
-        fill = colour(types.index(stint.accelerator))
-        body.append(_stint(stint, x, top, fill, submitted_s, now_s))
+    for attempt in shown:
+        top = 24 * names.index((attempt.node, attempt.accelerator)) + 8
+        fill = colour(types.index(attempt.accelerator))
+        body.append(_attempt(attempt, x, top, fill, submitted_s, now_s))
     return picture(frame.width, frame.height, "Starts of the job over time", "".join(body))
 
 
@@ -214,18 +214,22 @@ def _gutter(names: Sequence[tuple[str, str]]) -> float:
     return min(max(len(a) + len(b) + 3 for a, b in names) * CHARACTER + 12, 260)
 
 
-def _stint(
-    stint: AttemptView, x: Axis, top: float, fill: str, submitted_s: float, now_s: float
+def _attempt(
+    attempt: AttemptView, x: Axis, top: float, fill: str, submitted_s: float, now_s: float
 ) -> str:
-    ended = now_s if stint.ended_s is None else stint.ended_s
-    began, end = x.at(stint.began_s - submitted_s), x.at(ended - submitted_s)
+    ended = now_s if attempt.ended_s is None else attempt.ended_s
+    began, end = x.at(attempt.began_s - submitted_s), x.at(ended - submitted_s)
     second = (x.end - x.start) / ((x.high - x.low) or 1.0)  # px
-    before = sum(max(part, 0.0) for part in (stint.wait_s, stint.start_s, stint.load_s)) * second
-    after = (max(stint.save_s, 0.0) + max(stint.stop_s, 0.0)) * second if stint.ended_s else 0.0
+    before = (
+        sum(max(part, 0.0) for part in (attempt.wait_s, attempt.start_s, attempt.load_s)) * second
+    )
+    after = (
+        (max(attempt.save_s, 0.0) + max(attempt.stop_s, 0.0)) * second if attempt.ended_s else 0.0
+    )
     long = max(end - began, 1.0)
     told = clean(
-        f"start {stint.epoch} on {stint.node}, {duration(ended - stint.began_s)}: "
-        f"{stint.why or 'runs'}"
+        f"start {attempt.attempt} on {attempt.node}, {duration(ended - attempt.began_s)}: "
+        f"{attempt.why or 'runs'}"
     )
     costs = "".join(
         f'<rect class="cost" x="{at:.1f}" y="{top}" width="{wide:.1f}" height="18"/>'

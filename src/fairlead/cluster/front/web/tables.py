@@ -283,7 +283,7 @@ def _tenant_row(tenant: TenantView) -> list[TableCell]:
     ]
 
 
-_STINT_COLUMNS = (
+_ATTEMPT_COLUMNS = (
     TableColumn("Start", "n"),
     TableColumn("On", "tight"),
     TableColumn("Began", "n"),
@@ -299,32 +299,32 @@ _STINT_COLUMNS = (
 )
 
 
-def attempts_table(stints: Sequence[AttemptView], now_s: float) -> Html:
+def attempts_table(attempts: Sequence[AttemptView], now_s: float) -> Html:
     """What each start of a job cost, newest first, with the sums."""
-    rows = (_stint_row(stint, now_s) for stint in reversed(stints))
-    return table("stints-table", "Starts of the job", _STINT_COLUMNS, rows, _sums(stints))
+    rows = (_attempt_row(attempt, now_s) for attempt in reversed(attempts))
+    return table("attempts-table", "Starts of the job", _ATTEMPT_COLUMNS, rows, _sums(attempts))
 
 
-def _stint_row(stint: AttemptView, now_s: float) -> list[TableCell]:
-    ended = now_s if stint.ended_s is None else stint.ended_s
-    where = join(name(stint.node), tag("small", " ", name(stint.accelerator)))
-    took = ended - stint.began_s
-    steps = max(stint.to_step, stint.reached_step) - stint.from_step
+def _attempt_row(attempt: AttemptView, now_s: float) -> list[TableCell]:
+    ended = now_s if attempt.ended_s is None else attempt.ended_s
+    where = join(name(attempt.node), tag("small", " ", name(attempt.accelerator)))
+    took = ended - attempt.began_s
+    steps = max(attempt.to_step, attempt.reached_step) - attempt.from_step
     steps = max(steps, 0.0)
     return [
-        TableCell(stint.epoch),
+        TableCell(attempt.attempt),
         TableCell(where),
-        TableCell(ago(stint.began_s, now_s), f"{stint.began_s:.1f}"),
+        TableCell(ago(attempt.began_s, now_s), f"{attempt.began_s:.1f}"),
         TableCell(duration(took), f"{took:.1f}"),
         TableCell(count(steps), steps),
-        *(_part(value) for value in _parts(stint)),
-        TableCell(count(stint.lost_steps), stint.lost_steps),
-        TableCell(stint.why or "runs"),
+        *(_part(value) for value in _parts(attempt)),
+        TableCell(count(attempt.lost_steps), attempt.lost_steps),
+        TableCell(attempt.why or "runs"),
     ]
 
 
-def _parts(stint: AttemptView) -> tuple[float, ...]:
-    return (stint.wait_s, stint.start_s, stint.load_s, stint.save_s, stint.stop_s)
+def _parts(attempt: AttemptView) -> tuple[float, ...]:
+    return (attempt.wait_s, attempt.start_s, attempt.load_s, attempt.save_s, attempt.stop_s)
 
 
 def _part(seconds: float) -> TableCell:
@@ -333,11 +333,12 @@ def _part(seconds: float) -> TableCell:
     return TableCell(duration(seconds) if known else DASH, f"{seconds:.3f}" if known else "")
 
 
-def _sums(stints: Sequence[AttemptView]) -> Html:
+def _sums(attempts: Sequence[AttemptView]) -> Html:
     parts = [
-        sum(max(part, 0.0) for part in column) for column in zip(*map(_parts, stints), strict=True)
+        sum(max(part, 0.0) for part in column)
+        for column in zip(*map(_parts, attempts), strict=True)
     ]
-    lost = sum(stint.lost_steps for stint in stints)
+    lost = sum(attempt.lost_steps for attempt in attempts)
     told = (tag("td", duration(part), class_="n") for part in parts)
     cells = (tag("td", "Sum", colspan="5"), *told, tag("td", count(lost), class_="n"), tag("td"))
     return tag("tfoot", tag("tr", *cells))

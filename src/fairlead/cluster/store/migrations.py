@@ -1,0 +1,90 @@
+"""The schemas of a cluster's state that can be read, and the way from each to the present one."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fairlead.cluster.store.checksums import SIZE, Value, row_sum
+from fairlead.cluster.store.schema import (
+    ATTEMPTS,
+    ATTEMPTS_SCHEMA,
+    JOBS,
+    SCHEMA,
+    TABLES,
+    VERSION,
+    SqlTable,
+    commit_all_rows,
+    put_schema,
+    statements,
+)
+
+_BATCH = 1000  # rows of jobs read at once
+
+# Until version 3 an attempt was called a stint, and its number an epoch.
+_STINTS = SqlTable("stints", ("job", "epoch", "open", "row"), keys=2)
+_STINTS_SCHEMA = """
+CREATE TABLE stints (job INTEGER NOT NULL, epoch INTEGER NOT NULL, open INTEGER NOT NULL,
+                     row BLOB NOT NULL, sum BLOB NOT NULL, PRIMARY KEY (job, epoch)) WITHOUT ROWID;
+CREATE INDEX stints_open ON stints (job, epoch) WHERE open = 1;
+"""
+
+
+class StateSchema(NamedTuple):
+    """The tables of a version. tables: in the order of ``schema.TABLES``."""
+
+    statements: list[str]
+    tables: tuple[SqlTable, ...]
+
+
+SCHEMAS: Mapping[int, StateSchema] = {
+    3: StateSchema(
+        statements(SCHEMA.replace(ATTEMPTS_SCHEMA.strip(), _STINTS_SCHEMA.strip())),
+        tuple(_STINTS if table is ATTEMPTS else table for table in TABLES),
+    ),
+    VERSION: StateSchema(statements(SCHEMA), TABLES),
+}
+
+
+def _from_3(connection: sqlite3.Connection) -> None:
+    """Rename the table of attempts, and the number of an attempt wherever it is written."""
+    for statement in statements(ATTEMPTS_SCHEMA):
+        connection.execute(statement)
+    connection.executemany(ATTEMPTS.put, _renamed_attempts(connection))
+    connection.execute(f"DROP TABLE {_STINTS.name}")
+    last = -1
+    while rows := connection.execute(
+        f"{JOBS.select} WHERE id > ? ORDER BY id LIMIT ?", (last, _BATCH)
+    ).fetchall():
+        connection.executemany(JOBS.put, [_renamed_job(row[:-1]) for row in rows])
+        last = rows[-1][0]
+    put_schema(connection)
+    commit_all_rows(connection, time.time(), os.urandom(SIZE))
+
+
+def _renamed_attempts(connection: sqlite3.Connection) -> Iterator[tuple[Value, ...]]:
+    for *columns, row, _ in connection.execute(_STINTS.select):
+        fields = _renamed(msgspec.msgpack.decode(row))
+        yield _with_sum(ATTEMPTS, (*columns, msgspec.msgpack.encode(fields)))
+
+
+def _renamed_job(columns: tuple[Value, ...]) -> tuple[Value, ...]:
+    *columns_before, row = columns
+    assert isinstance(row, bytes)
+    fields = _renamed(msgspec.msgpack.decode(row))
+    fields["recent_failures"] = [_renamed(failure) for failure in fields["recent_failures"]]
+    return _with_sum(JOBS, (*columns_before, msgspec.msgpack.encode(fields)))
+
+
+def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"attempt" if name == "epoch" else name: value for name, value in fields.items()}
+
+
+def _with_sum(table: SqlTable, columns: tuple[Value, ...]) -> tuple[Value, ...]:
+    return (*columns, row_sum(table.name, columns))
+
+
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {3: _from_3}
