@@ -239,7 +239,7 @@ def test_a_job_whose_first_word_is_late_began_at_nothing(tmp_path: Path, told: s
         assert _first(cluster, job).from_step == 0
         cluster.until(lambda: (job, 2) in node.held)
         node.run(job, 2, loaded_step=320, step=320, saved_step=300, ran_s=1.0)
-        cluster.until(lambda: cluster.job(job).steps == 320)
+        cluster.until(lambda: cluster.job(job).steps == 320 and cluster.job(job).lost_steps)
         first, second = cluster.service.attempts(ADMIN, job)
         assert (first.from_step, first.to_step, first.reached_step) == (0, 300, 400)
         assert (second.from_step, second.lost_steps) == (300, 100)
