@@ -24,7 +24,6 @@ from fairlead.cluster.forecasting.fluid_forecast import (
     fluid_jobs,
     joined,
 )
-from fairlead.cluster.server.restart_costs import STAYS_S
 from fairlead.errors import SimulationError
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
@@ -53,6 +52,9 @@ from fairlead.simulator.true_jobs import Adopted
 
 DAY_S = 86_400.0
 MORE, MORE_PER_JOB = 1_000, 2  # jobs to come that a forecast without rounds looks at
+# What the core is told that a restart costs of a job that is to keep its devices for now: more than any job
+# is ever owed, or wins by being on one server.
+STAYS_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 import numpy as np
 
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.node_states import usable
 from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.held_jobs import HeldJobs
+from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.rates import (
     colocated,
     extended,

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.restored import FROM_BACKUP, LOSS_ACCEPTED
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.job_views import overhead_s
+from fairlead.cluster.store.restore_note import FROM_BACKUP, LOSS_ACCEPTED
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 MOST_TIME = 0.035  # of its time that an attempt spends saving at most: CheckFreq's bound

@@ -8,7 +8,7 @@ later.
 import numpy as np
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
-from fairlead.cluster.protocol.node_states import NodeState, condition
+from fairlead.cluster.protocol.node_states import NodeState
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
@@ -17,6 +17,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.held_jobs import HeldJobs
 from fairlead.cluster.server.live_node import LiveNode
+from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import JobsPaused

@@ -10,12 +10,12 @@ from typing import Literal, TypeAlias
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
-from fairlead.cluster.protocol.node_states import condition
 from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.kept_devices import kept_by_hysteresis
+from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.pairing import why_unpaired
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.restart_costs import RestartCostsOfJobs

@@ -2,9 +2,9 @@
 
 import logging
 
-from fairlead.cluster.protocol.node_states import condition
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_node import LiveNode
+from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.node_recovery import NodeRecovery
 from fairlead.cluster.store.rows import NodeRow
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from fairlead.cluster.front.messages import ShownNode, ShownStatus
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.node_states import usable
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.tally import (
     CountedJob,
     CountedNode,

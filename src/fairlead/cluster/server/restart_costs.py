@@ -4,6 +4,7 @@ from collections import deque
 
 import numpy as np
 
+from fairlead.cluster.forecasting.forecast import STAYS_S
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
@@ -13,7 +14,6 @@ from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
 WORTH_TELLING = 0.2  # relative difference from what the core believes
 ALONE_ROUNDS = 10  # so many rounds long a job is left alone that does what comes after its steps
-STAYS_S = 1e9  # more than any job is ever owed, or wins by being on one server
 MIN_SAMPLES = 20  # starts that must have been measured before their median counts
 MISJUDGED_FACTOR = 3.0  # a belief that is wrong by this factor is given up
 

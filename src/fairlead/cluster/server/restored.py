@@ -15,9 +15,11 @@ import msgspec
 from fairlead.cluster.protocol.messages import Register
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.store.restore_note import RESTORED, Restored
 
-RESTORED = "restored"  # key of the note in the table meta, until a server has acted on it
-HELD_NODE = "held"  # and of this one, until nothing of the time since can run any more
+HELD_NODE = (
+    "held"  # key of a note in the table meta, until nothing of the time since can run any more
+)
 RESERVED = "reserved_jobs"  # ids below this number are not given out
 JOBS = (
     100_000  # the next id is the next multiple of this, beyond as many that may have been given out
@@ -28,31 +30,7 @@ ATTEMPTS = 10_000  # that a job may have had since
 _ATTEMPT_ORIGIN_S = (
     1_704_067_200  # 2024-01-01: the seconds since then are above every number so far
 )
-FROM_BACKUP = "the cluster was restored from a backup"
-LOSS_ACCEPTED = "the cluster goes on from a state whose newest commits may be lost"
 _log = logging.getLogger(__name__)
-
-
-class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """When that was, and the last commit that is known."""
-
-    time_s: float  # wall clock
-    commit: int
-    backup_s: float = 0.0  # when that commit was made, wall clock; 0 = not told
-    loss_accepted: bool = False  # no backup: it goes on with what it has
-
-    @property
-    def what(self) -> str:
-        """What was done, as a sentence without a full stop."""
-        return LOSS_ACCEPTED if self.loss_accepted else FROM_BACKUP
-
-    def why(self, started: bool) -> str:
-        """Why a job waits, as a sentence without a full stop. started: it has run before."""
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.backup_s))
-        of = f"; the newest that it has is of {at}" if self.loss_accepted else f" of {at}"
-        of = of if self.backup_s else ""
-        goes_on = "; the job starts again from its newest checkpoint" if started else ""
-        return f"{self.what}{of}{goes_on}"
 
 
 def next_attempt(attempt: int, now_s: float) -> int:

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
-from fairlead.cluster.protocol.node_states import usable
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.held_jobs import HeldJobs
+from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.store.failures import (
     Backoff,
     FailureRecord,

@@ -19,12 +19,12 @@ from fairlead.cluster.protocol.api_models import (
     TenantView,
 )
 from fairlead.cluster.protocol.messages import AttemptStatus
-from fairlead.cluster.protocol.node_states import condition
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt, as_known, measured_rate
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.live_node import LiveNode
+from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.silence import silence

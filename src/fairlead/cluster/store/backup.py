@@ -5,7 +5,7 @@ A backup is one SQLite file: all of ``state.db`` as one commit left it. It holds
 the samples of the plots, and tokens in the clear.
 
 A cluster that begins from a backup does not know what was done since. What it needs to be told for that, see
-``restored``.
+``restore_note``.
 """
 
 import os
@@ -20,7 +20,6 @@ from typing import BinaryIO
 
 import msgspec
 
-from fairlead.cluster.server.restored import RESTORED, Restored
 from fairlead.cluster.store.database import (
     TROUBLE,
     connect,
@@ -29,6 +28,7 @@ from fairlead.cluster.store.database import (
 )
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Mark, Marker
+from fairlead.cluster.store.restore_note import RESTORED, Restored
 from fairlead.cluster.store.schema import Commit, newest_commit
 from fairlead.cluster.store.store import (
     NAME,

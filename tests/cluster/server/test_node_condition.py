@@ -4,13 +4,9 @@ import time
 
 import pytest
 
-from fairlead.cluster.protocol.node_states import (
-    NODE_STATES,
-    NodeState,
-    condition,
-    usable,
-)
+from fairlead.cluster.protocol.node_states import NODE_STATES, NodeState
 from fairlead.cluster.server.live_node import LiveNode
+from fairlead.cluster.server.node_condition import condition, usable
 
 LEFT_S = 1_700_000_000.0
 LEFT = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(LEFT_S))

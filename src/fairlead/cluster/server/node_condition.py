@@ -1,0 +1,63 @@
+"""What state a node is in, and why: computed from what is known of it, never stored beside it."""
+
+import time
+from dataclasses import dataclass
+
+from fairlead.cluster.protocol.node_states import NodeState
+from fairlead.cluster.server.live_node import LiveNode
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """A state, and the reason for it as one sentence without a full stop; "" where none is needed."""
+
+    state: NodeState
+    reason: str = ""
+
+
+def condition(node: LiveNode, now: float) -> NodeCondition:
+    """The state of a node. now: monotonic seconds of the fleet. What forbids its use for longest wins."""
+    if not node.incarnation and not node.last_incarnation:
+        return NodeCondition("never seen", "no agent has registered under this name")
+    if node.drained:
+        return NodeCondition("drained", "drained by an administrator")
+    if node.left_s:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(node.left_s))
+        return NodeCondition("offline", f"its agent was ended in order, {at}")
+    if not node.registered:
+        return NodeCondition("lost", _silence(node, now))
+    if node.inherited:
+        left_s = max(left.until for left in node.inherited.values()) - now
+        jobs = len({job for job, _ in node.inherited})
+        return NodeCondition(
+            "waiting",
+            f"another agent has taken its name over; {jobs} job(s) of the one before may still run there "
+            f"for up to {max(left_s, 0.0):.0f} s",
+        )
+    if node.suspect:
+        return NodeCondition("suspect", _silence(node, now))
+    if node.problems or node.cordoned:
+        return NodeCondition("unhealthy", "; ".join((*node.problems, node.cordoned)).rstrip("; "))
+    if now < node.well_from:
+        left_s = node.well_from - now
+        return NodeCondition(
+            "unhealthy", f"was not well; used again in {left_s:.0f} s if it stays so"
+        )
+    if now < node.waits_until:
+        return NodeCondition(
+            "waiting", f"{node.waits_for}; for {node.waits_until - now:.0f} s more"
+        )
+    return NodeCondition("up")
+
+
+def usable(node: LiveNode, now: float) -> bool:
+    """May the core give jobs to a node?"""
+    return condition(node, now).state == "up"
+
+
+def _silence(node: LiveNode, now: float) -> str:
+    if not node.seen:
+        return "has not registered since the server was started"
+    told = f"silent for {max(now - node.seen, 0.0):.0f} s"
+    left_s = node.lease_until - now
+    return f"{told}; its lease ends in {left_s:.0f} s" if left_s > 0 else told
