@@ -13,9 +13,10 @@ import msgspec
 import typer
 
 from fairlead.cli.option_records import takes_records
-from fairlead.cluster.agent.agent import Agent, AgentOptions
+from fairlead.cluster.agent.agent import Agent
 from fairlead.cluster.agent.devices import NodeDevices, find_devices
 from fairlead.cluster.agent.health import HealthOptions
+from fairlead.cluster.agent.options import AgentOptions
 from fairlead.cluster.agent.server_client import RefusedError
 from fairlead.cluster.agent.zygote import missing
 from fairlead.cluster.log_lines import log_with_times

@@ -22,7 +22,7 @@ from fairlead.client.messages import (
     frame,
 )
 from fairlead.cluster.agent.newcomers import MOST, allowed
-from fairlead.cluster.agent.rank_server import Key, RankServer
+from fairlead.cluster.agent.rank_server import Key, RankConnections, RankServer
 
 WAIT_S = 60.0
 GRANT = Grant(lease_s=9.0, checkpoint_s=60.0)
@@ -46,7 +46,7 @@ class Handler:
 
 def serve(folder: Path, scenario: Callable[[RankServer], Awaitable[None]]) -> None:
     async def play() -> None:
-        server = RankServer(folder, Handler())
+        server = RankServer(folder, Handler(), RankConnections())
         await server.open()
         try:
             async with asyncio.timeout(WAIT_S):

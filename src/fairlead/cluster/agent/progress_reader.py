@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.launch import log_path, progress_path
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.untrusted_files import (
     NotRegularError,
@@ -163,31 +164,35 @@ class _Answer:
 class ProgressReader:
     """Asks all starts that may tell of their progress, each where its job said."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: Path) -> None:
+        """state: of the agent."""
+        self._state = state
         self._files: dict[Key, ProgressFile] = {}
         self._questions: dict[Key, asyncio.Task[None]] = {}
         self._asked: dict[Key, float] = {}  # when its endpoint was asked first
         self._warned: set[Key] = set()
 
-    def look(self, start: NodeAttempt, path: Path, log: Path, now: float) -> None:
-        """Take over what the start's file says, and ask its endpoint if it has one, without waiting.
-
-        log: output of its rank 0, where it is told what cannot be used.
-        """
+    def look(self, start: NodeAttempt, now: float) -> None:
+        """Take over what the start's file says, or ask its endpoint if it has one, without waiting."""
         url = start.assignment.progress_url
         if not url:
-            self.read(start, path, log, now)
+            self._read(start, now)
         elif start.key not in self._questions:
             self._asked.setdefault(start.key, now)
-            self._questions[start.key] = asyncio.create_task(self._ask(start, url, log))
+            self._questions[start.key] = asyncio.create_task(self._ask(start, url))
 
-    def read(self, start: NodeAttempt, path: Path, log: Path, now: float) -> None:
-        """Take over what its file says, if it is new."""
+    def look_last(self, start: NodeAttempt, now: float) -> None:
+        """It has ended: take over what its file says, if it has no endpoint."""
+        if not start.assignment.progress_url:
+            self._read(start, now)
+
+    def _read(self, start: NodeAttempt, now: float) -> None:
+        path = progress_path(self._state, *start.key)
         file = self._files.setdefault(start.key, ProgressFile(path))
         try:
             self._take(start, file.news(), now)
         except ProgressError as problem:
-            self._warn(start, f"FAIRLEAD_PROGRESS_FILE: {problem}", log)
+            self._warn(start, f"FAIRLEAD_PROGRESS_FILE: {problem}")
 
     def forget(self, key: Key) -> None:
         """This start is over."""
@@ -197,16 +202,16 @@ class ProgressReader:
         if (question := self._questions.pop(key, None)) is not None:
             question.cancel()
 
-    async def _ask(self, start: NodeAttempt, url: str, log: Path) -> None:
+    async def _ask(self, start: NodeAttempt, url: str) -> None:
         try:
             answer = await ask_progress(parse_progress_url(url, start.addresses.progress_port or 1))
             self._take(start, answer, time.monotonic())
         except UnansweredError as problem:
             waited_s = time.monotonic() - self._asked.get(start.key, math.inf)
             if waited_s >= PATIENCE_S and not start.steps.is_told:
-                self._warn(start, f"progress_url: {problem}", log)
+                self._warn(start, f"progress_url: {problem}")
         except ProgressError as problem:
-            self._warn(start, f"progress_url: {problem}", log)
+            self._warn(start, f"progress_url: {problem}")
         finally:
             self._questions.pop(start.key, None)
 
@@ -215,12 +220,13 @@ class ProgressReader:
         if told is not None and not start.ended:
             start.told(*told, now)
 
-    def _warn(self, start: NodeAttempt, problem: str, log: Path) -> None:
+    def _warn(self, start: NodeAttempt, problem: str) -> None:
         """Once for each start, where its user and the node's operator look."""
         if start.key in self._warned:
             return
         self._warned.add(start.key)
         _log.warning("job %d: %s; its progress is not known", start.assignment.job, problem)
+        log = log_path(self._state, *start.key, 0)
         line = f"fairlead: {problem}; what it says of its progress is not used\n"
         with (
             contextlib.suppress(OSError),

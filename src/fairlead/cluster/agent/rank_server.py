@@ -65,18 +65,53 @@ class _UnknownRankError(Exception):
     """What came is no message of a rank."""
 
 
+class RankConnections:
+    """The ranks that may be told something: rank 0 of each start that has said Hello."""
+
+    def __init__(self) -> None:
+        self._peers: dict[Key, asyncio.StreamWriter] = {}
+
+    def add(self, key: Key, writer: asyncio.StreamWriter) -> None:
+        """A rank was admitted; an older connection of its start is closed."""
+        old = self._peers.get(key)
+        self._peers[key] = writer
+        if old is not None:
+            old.close()
+
+    def discard(self, key: Key, writer: asyncio.StreamWriter) -> None:
+        """This connection is over."""
+        if self._peers.get(key) is writer:
+            del self._peers[key]
+
+    def tell(self, key: Key, message: FromAgent) -> bool:
+        """False: no rank of this start listens."""
+        writer = self._peers.get(key)
+        if writer is None or writer.is_closing():
+            return False
+        writer.write(frame(message))
+        return True
+
+    async def heard_out(self, key: Key, limit_s: float) -> None:
+        """Wait until all is read that the rank of this start, which has ended, has said. No longer than
+        ``limit_s``: a process that it has left behind may hold the connection."""
+        deadline = time.monotonic() + limit_s
+        while key in self._peers and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
+
+
 class RankServer:
     """``open`` it before the first rank starts."""
 
-    def __init__(self, state: Path, handler: RankHandler) -> None:
+    def __init__(self, state: Path, handler: RankHandler, connections: RankConnections) -> None:
+        """state: of the agent; connections: where those of ranks that were admitted are kept."""
         self._state = state
         self._handler = handler
+        self._connections = connections
         self._listening: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._newcomers = Newcomers()
         self._complain = Complaint()
         self._short: Path | None = None  # a folder made because the state's name is too long
-        self._peers: dict[Key, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.path = ""
 
@@ -107,21 +142,6 @@ class RankServer:
             Path(self.path).unlink(missing_ok=True)
         if self._short is not None:
             shutil.rmtree(self._short, ignore_errors=True)
-
-    def tell(self, key: Key, message: FromAgent) -> bool:
-        """False: no rank of this start listens."""
-        writer = self._peers.get(key)
-        if writer is None or writer.is_closing():
-            return False
-        writer.write(frame(message))
-        return True
-
-    async def heard_out(self, key: Key, limit_s: float) -> None:
-        """Wait until all is read that the rank of this start, which has ended, has said. No longer than
-        ``limit_s``: a process that it has left behind may hold the connection."""
-        deadline = time.monotonic() + limit_s
-        while key in self._peers and time.monotonic() < deadline:
-            await asyncio.sleep(_LOOK_S)
 
     async def _accept_all(self, listening: socket.socket) -> None:
         """asyncio's own server takes as many as come, and logs each one that it cannot."""
@@ -164,18 +184,14 @@ class RankServer:
             return
         self._newcomers.discard(writer)
         key = hello.job, hello.attempt
-        old = self._peers.get(key)
-        self._peers[key] = writer
-        if old is not None:
-            old.close()
+        self._connections.add(key, writer)
         self._handler.hear(key, hello)
         for answer in self._handler.greet(key):
             writer.write(frame(answer))
         try:
             await self._follow(key, reader, writer)
         finally:
-            if self._peers.get(key) is writer:
-                del self._peers[key]
+            self._connections.discard(key, writer)
 
     async def _follow(
         self, key: Key, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -1,0 +1,73 @@
+"""Starts that have their lease are prepared, and handed to the spawner."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from fairlead.cluster.agent.addresses import RankZeroAddress
+from fairlead.cluster.agent.attempt_ending import AttemptEnding
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.launch import LaunchSite
+from fairlead.cluster.agent.launching import prepare_launch
+from fairlead.cluster.agent.rank_server import Key
+from fairlead.cluster.agent.script_imports import ScriptImports
+from fairlead.cluster.agent.spawner_link import SpawnerLink
+from fairlead.cluster.agent.spawner_messages import Prepare
+from fairlead.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+
+class AttemptLauncher:
+    """``place`` is to be set before the first start. ``changed`` is called when there is news for the
+    server."""
+
+    def __init__(
+        self, spawner: SpawnerLink, ending: AttemptEnding, changed: Callable[[], None]
+    ) -> None:
+        self.place: LaunchSite | None = None
+        self._spawner = spawner
+        self._ending = ending
+        self._changed = changed
+        self._preparing: dict[Key, asyncio.Task[None]] = {}  # starts whose orders are being made
+        self._imports = ScriptImports(lambda modules: spawner.send(Prepare(modules=modules)))
+
+    def launch(self, start: NodeAttempt) -> None:
+        """Begin to, if it is time and nobody has: it has its lease, and is known where its rank 0 is."""
+        if start.state != "starting" or start.launched or not start.lease.granted:
+            return
+        told = start.assignment.master
+        if start.assignment.world_size > 1 and start.addresses.here is None and not told:
+            return  # rank 0's node has not said yet where it is
+        if start.key not in self._preparing:
+            self._preparing[start.key] = asyncio.create_task(self._begin(start, told))
+
+    async def _begin(self, start: NodeAttempt, told: str) -> None:
+        """told: by the orders, where its rank 0 is."""
+        assert self.place is not None
+        found, why = None, ""
+        try:
+            master = start.addresses.here or RankZeroAddress.parse(told, start.assignment.job)
+            found = await prepare_launch(self.place, start, master)
+        except ConfigError as problem:
+            why = str(problem)
+        except Exception as problem:  # of whatever a job names: its fault, and no end of the agent
+            _log.exception("job %d cannot be started", start.assignment.job)
+            why = f"cannot be started: {type(problem).__name__}: {problem}"
+        finally:
+            del self._preparing[start.key]
+        now = time.monotonic()
+        if start.state != "starting":
+            return  # it was told to stop meanwhile
+        if found is None:
+            start.failed(-1, why, now)
+            start.gone(now)
+            self._changed()
+        elif start.lease.left_s(now) > 0.0:
+            modules = self._imports.of(found.script)
+            order = msgspec.structs.replace(found.order, modules=modules)
+            start.launched = self._spawner.send(order)
+            self._ending.tell_until(start)

@@ -1,0 +1,93 @@
+"""The starts that a node holds, from the order to run them until the server forgets them."""
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.rank_server import Key
+from fairlead.cluster.agent.report_limits import SendableCheck
+from fairlead.cluster.protocol.messages import Assignment, AttemptStatus
+
+_STUCK_S = 300.0  # a start that cannot begin for so long says something about the node
+_OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may pass
+
+
+class HeldAttempts:
+    """By (job, attempt), in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._starts: dict[Key, NodeAttempt] = {}
+        self._newest: dict[int, int] = {}  # job -> highest attempt ever held
+        self.sendable = SendableCheck()
+
+    def __iter__(self) -> Iterator[NodeAttempt]:
+        return iter(list(self._starts.values()))
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._starts
+
+    def __getitem__(self, key: Key) -> NodeAttempt:
+        return self._starts[key]
+
+    def get(self, key: Key) -> NodeAttempt | None:
+        """None: it is not held."""
+        return self._starts.get(key)
+
+    def is_new(self, assignment: Assignment) -> bool:
+        """Was this start never held, nor a later one of its job?"""
+        return assignment.attempt > self._newest.get(assignment.job, -1)
+
+    def add(self, start: NodeAttempt) -> None:
+        """Hold a new one."""
+        self._starts[start.key] = start
+        self._newest[start.assignment.job] = start.assignment.attempt
+
+    def forget(self, key: Key) -> bool:
+        """The server has booked its end. Returns whether it was held, and had ended."""
+        start = self._starts.get(key)
+        if start is None or not start.ended:
+            return False
+        del self._starts[key]
+        self.sendable.forget(key)
+        return True
+
+    @property
+    def busy(self) -> bool:
+        """Is there a start that has not ended?"""
+        return any(not start.ended for start in self)
+
+    @property
+    def ports(self) -> set[int]:
+        """Those that starts on this node were given."""
+        return {port for start in self if not start.ended for port in start.addresses.ports}
+
+    # --- what is told ----------------------------------------------------------------------------
+    def told(self) -> tuple[AttemptStatus, ...]:
+        """All, as the server accepts it."""
+        now = time.monotonic()
+        return self.sendable(start.held(now) for start in self)
+
+    def obstructed(self, now: float) -> list[str]:
+        """A sentence for each that has been unable to begin for long."""
+        waits = [
+            start
+            for start in self
+            if start.state == "starting"
+            and start.wait.lasts_s(now) > (_OBSTRUCTED_S if start.wait.obstacle else _STUCK_S)
+        ]
+        return [f"job {start.key[0]} cannot start: {start.reason}" for start in waits]
+
+    def checkpoint_directories(self) -> set[Path]:
+        """Where jobs that were named a directory save. They may be absent, or hang."""
+        named = {start.assignment.checkpoint_dir for start in self if not start.ended}
+        return {Path(name) for name in named if name}
+
+    def note_directories(self, problems: Mapping[Path, str]) -> bool:
+        """problems: of the directories that jobs save to. Returns whether there is news among them."""
+        news = False
+        for start in self:
+            problem = problems.get(Path(start.assignment.checkpoint_dir), "")
+            news |= start.directory_problem != problem
+            start.directory_problem = problem
+        return news

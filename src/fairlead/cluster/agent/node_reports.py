@@ -1,0 +1,75 @@
+"""What an agent tells the server of its node."""
+
+import fairlead
+from fairlead.cluster.agent.health import HealthChecks, HealthReport
+from fairlead.cluster.agent.machine import machine_identity
+from fairlead.cluster.agent.node import NodeController
+from fairlead.cluster.agent.options import AgentOptions
+from fairlead.cluster.agent.rank_failures import one_line
+from fairlead.cluster.agent.spawner_link import SpawnerLink
+from fairlead.cluster.agent.spawner_watch import SpawnerWatch
+from fairlead.cluster.agent.start_trials import StartTrials
+from fairlead.cluster.protocol.messages import PROTOCOL, NodeReport, Register
+
+_TOLD = 64  # of what may be many: incarnations of earlier agents, problems
+
+
+class NodeReports:
+    """Of one run of an agent, with ascending numbers."""
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        incarnation: str,
+        node: NodeController,
+        *,
+        spawner: SpawnerLink,
+        spawner_watch: SpawnerWatch,
+        health: HealthChecks,
+        trials: StartTrials,
+    ) -> None:
+        self.incarnation = incarnation
+        self.leaving = False  # all jobs have ended, and the server is to know that it ends
+        self._options = options
+        self._node = node
+        self._spawner = spawner
+        self._spawner_watch = spawner_watch
+        self._health = health
+        self._trials = trials
+        self._seq = 0
+
+    def registration(self) -> Register:
+        """The first message."""
+        options = self._options
+        return Register(
+            protocol=PROTOCOL,
+            version=fairlead.__version__,
+            node=options.node,
+            incarnation=self.incarnation,
+            host=options.host,
+            accelerator=options.devices.accelerator,
+            devices=len(options.devices.indices),
+            simulated_devices=options.devices.simulated_devices,
+            holds=self._node.attempts.told(),
+            machine=machine_identity(),
+            cleared=self._spawner.cleared[-_TOLD:],
+        )
+
+    def next(self) -> NodeReport:
+        """All that the node holds, and how it is."""
+        self._seq += 1
+        health, own = self._health.report or HealthReport(), self._spawner_watch.problem
+        problems = [*filter(None, [own]), *health.problems]
+        return NodeReport(
+            node=self._options.node,
+            incarnation=self.incarnation,
+            seq=self._seq,
+            holds=self._node.attempts.told(),
+            orders_seq=self._node.orders.seq,
+            problems=tuple(map(one_line, problems[:_TOLD])),
+            dead=health.dead,
+            health_known=bool(own) or self._health.report is not None,
+            checked=self._trials.result.number,
+            check_problem=one_line(self._trials.result.problem),
+            leaving=self.leaving,
+        )

@@ -1,0 +1,22 @@
+"""How an agent runs."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.health import HealthOptions
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """As its user starts it."""
+
+    server: str  # host:port
+    node: str
+    devices: NodeDevices
+    state: Path
+    token: str = ""
+    ca: Path | None = None
+    host: str = "127.0.0.1"  # where ranks of other nodes reach this one's
+    prefork: str = ""  # modules, comma-separated
+    health: HealthOptions = field(default_factory=HealthOptions)

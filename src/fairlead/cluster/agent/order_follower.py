@@ -1,0 +1,132 @@
+"""How a node follows the server's orders: it holds what is wanted, and nothing else."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from fairlead.cluster.agent.addresses import give_addresses
+from fairlead.cluster.agent.attempt_ending import AttemptEnding
+from fairlead.cluster.agent.attempt_launcher import AttemptLauncher
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.held_attempts import HeldAttempts
+from fairlead.cluster.agent.launch import check
+from fairlead.cluster.agent.lease import NodeLease
+from fairlead.cluster.agent.logs import Logs
+from fairlead.cluster.agent.rank_server import Key
+from fairlead.cluster.agent.survivors import make_token
+from fairlead.cluster.protocol.messages import LEAVES, Assignment, Orders, Welcome
+from fairlead.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class NodeIdentity:
+    """What starts of a node are given of it."""
+
+    incarnation: str  # of the agent
+    host: str  # where other nodes reach the ranks
+    devices: NodeDevices
+
+
+class OrderFollower:
+    """``identity`` is to be set before there are orders. ``changed`` is called when there is news for the
+    server."""
+
+    def __init__(
+        self,
+        attempts: HeldAttempts,
+        launcher: AttemptLauncher,
+        ending: AttemptEnding,
+        logs: Logs,
+        changed: Callable[[], None],
+    ) -> None:
+        self.identity: NodeIdentity | None = None
+        self.seq = -1  # the newest orders that are followed
+        self._attempts = attempts
+        self._launcher = launcher
+        self._ending = ending
+        self._logs = logs
+        self._changed = changed
+        self._lease_s = 0.0
+        self._rate_bound = 0.0
+        self._leaving = False
+
+    def welcome(self, welcome: Welcome) -> None:
+        """Registered: the orders of this server count from here."""
+        self._lease_s, self._rate_bound = welcome.lease_s, welcome.rate_bound
+        self.seq = -1
+        self.follow(welcome.orders, None)
+
+    def follow(self, orders: Orders, asked: float | None) -> None:
+        """Hold what is wanted, and nothing else. asked: when the report that this answers was sent."""
+        if asked is not None:
+            self._extend(orders, asked)
+        if orders.seq >= self.seq:
+            if orders.seq > self.seq:
+                self._changed()
+            self.seq = orders.seq
+            self._forget(orders.forget)
+            self._reconcile(orders)
+        for start in self._attempts:
+            self._launcher.launch(start)
+
+    def leave(self) -> float:
+        """The agent is told to end: stop everything, start nothing. Returns the longest grace, seconds."""
+        self._leaving = True
+        for start in self._attempts:
+            self._ending.stop(start, LEAVES)
+        return max((start.grace_s for start in self._attempts), default=0.0)
+
+    def _extend(self, orders: Orders, asked: float) -> None:
+        for assignment in orders.wanted:
+            start = self._attempts.get((assignment.job, assignment.attempt))
+            seconds = orders.leases.get(assignment.job)
+            if start is not None and seconds is not None:
+                start.lease.extend(asked, seconds, self._rate_bound)
+                self._ending.tell_until(start)
+
+    def _forget(self, keys: tuple[Key, ...]) -> None:
+        for key in keys:
+            if self._attempts.forget(key):
+                self._logs.forget(*key, time.monotonic())
+
+    def _reconcile(self, orders: Orders) -> None:
+        wanted = {(a.job, a.attempt): a for a in orders.wanted}
+        for start in self._attempts:
+            if start.key not in wanted:
+                self._ending.stop(start, orders.reasons.get(start.key[0], "preempted"))
+        for key, assignment in wanted.items():
+            if (held := self._attempts.get(key)) is not None:
+                _update(held, assignment)
+            elif not self._leaving and self._attempts.is_new(assignment):
+                self._hold(assignment)
+
+    def _hold(self, assignment: Assignment) -> None:
+        """A new start. It is launched when the server, hearing of it, has granted its lease."""
+        assert self.identity is not None
+        now = time.monotonic()
+        token = make_token(self.identity.incarnation)
+        start = NodeAttempt(assignment, token, NodeLease(self._lease_s), now)
+        self._attempts.add(start)
+        try:
+            check(assignment, self.identity.devices)
+            start.addresses = give_addresses(assignment, self.identity.host, self._attempts.ports)
+        except ConfigError as problem:
+            start.failed(-1, str(problem), now)
+            start.gone(now)
+        self._logs.follow(assignment)
+        self._changed()
+
+
+def _update(start: NodeAttempt, new: Assignment) -> None:
+    """What may still change in an assignment."""
+    start.assignment = msgspec.structs.replace(
+        start.assignment,
+        master=new.master,
+        checkpoint_s=new.checkpoint_s,
+        finishing=new.finishing,
+        inspect=new.inspect,
+        beside=new.beside,
+    )

@@ -1,0 +1,187 @@
+"""What an agent and its server say to each other, for as long as the agent runs."""
+
+import asyncio
+import contextlib
+import logging
+import time
+
+from fairlead.cluster.agent.health import ClockSkew
+from fairlead.cluster.agent.logs import Logs
+from fairlead.cluster.agent.machine import AgentFiles, remove_old
+from fairlead.cluster.agent.node import NodeController
+from fairlead.cluster.agent.node_reports import NodeReports
+from fairlead.cluster.agent.options import AgentOptions
+from fairlead.cluster.agent.patience import Patience
+from fairlead.cluster.agent.report_pace import ReportPace
+from fairlead.cluster.agent.server_client import (
+    AgentClient,
+    MalformedError,
+    RefusedError,
+    RegisterAgainError,
+    ServerUnreachableError,
+    TooLargeError,
+)
+from fairlead.cluster.agent.start_trials import StartTrials
+from fairlead.cluster.protocol.messages import Orders, WatchRequest, Welcome
+from fairlead.errors import FairleadError
+
+_LOGS_S = 0.5  # between looks at the output of ranks
+_TELL_S = 2.0  # for the server to take output; files may grow meanwhile
+_FAREWELL_S = 2.0  # for the last report
+
+_log = logging.getLogger(__name__)
+
+
+class ServerSession:
+    """``talk``, ``watch`` and ``tell_logs`` run for ever, ``farewell`` at the end."""
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        client: AgentClient,
+        reports: NodeReports,
+        node: NodeController,
+        *,
+        pace: ReportPace,
+        clock: ClockSkew,
+        trials: StartTrials,
+        logs: Logs,
+        record: AgentFiles,
+        cleared: tuple[str, ...],
+    ) -> None:
+        """record: of this run of the agent, on this machine; cleared: incarnations of earlier agents of the
+        node of which nothing lives."""
+        self._options = options
+        self._client = client
+        self._reports = reports
+        self._node = node
+        self._pace = pace
+        self._clock = clock
+        self._trials = trials
+        self._logs = logs
+        self._record = record
+        self._cleared = cleared
+        self._registered = asyncio.Event()
+
+    async def talk(self) -> None:
+        """Register and report. Raises RefusedError where the server will not have this agent, unless jobs run
+        here."""
+        patience = Patience()
+        while True:
+            try:
+                await self._register()
+                patience.reset()
+                while True:
+                    await self._report_once(patience)
+            except RegisterAgainError:
+                _log.info("registering again")
+            except (ServerUnreachableError, TooLargeError) as problem:
+                await self._refused(problem, patience)
+            except RefusedError as problem:
+                if not self._node.attempts.busy:
+                    raise
+                await self._refused(problem, patience)
+
+    async def _refused(self, problem: FairleadError, patience: Patience) -> None:
+        """Say so, wait, and tell less where that may help. No answer of a server ends jobs that run."""
+        patience.complain(problem)
+        if isinstance(problem, MalformedError):  # a server of another version
+            self._node.attempts.sendable.details = False
+        elif isinstance(problem, TooLargeError):
+            self._node.attempts.sendable.tell_less()
+        await patience.sleep()
+
+    async def _register(self) -> None:
+        asked = time.monotonic()
+        welcome: Welcome = await self._client.register(self._reports.registration())
+        self._forget_predecessors()
+        if welcome.wait_s > 0:
+            _log.warning(
+                "no jobs for %.0f s: the agent that had this name before may still run some",
+                welcome.wait_s,
+            )
+        _log.info("node %s is part of the cluster at %s", self._options.node, self._options.server)
+        self._pace.set_heartbeat(welcome.heartbeat_s)
+        self._clock.learn(welcome.wall_s, time.monotonic() - asked)
+        self._node.attempts.sendable.reset()
+        self._node.orders.welcome(welcome)
+        self._registered.set()
+
+    def _forget_predecessors(self) -> None:
+        """The server knows now of what earlier agents nothing lives."""
+        for before in self._record.predecessors():
+            if before.incarnation in self._cleared:
+                before.forget()
+        remove_old(self._record)
+
+    async def _report_once(self, patience: Patience) -> None:
+        await self._pace.await_due()
+        try:
+            await self._report()
+            patience.reset()
+        except (ServerUnreachableError, TooLargeError, MalformedError) as problem:
+            self._pace.wake()
+            await self._refused(problem, patience)
+        await self._pace.rest()
+
+    async def _report(self) -> None:
+        waiting = self._pace.begin()
+        asked = time.monotonic()
+        try:
+            orders = await self._client.report(self._reports.next())
+        except BaseException:
+            self._pace.failed(waiting)
+            raise
+        self._clock.learn(orders.wall_s, time.monotonic() - asked)
+        self._follow(orders, asked)
+        self._trials.begin(orders.check)
+        self._pace.answered(waiting, orders)
+
+    def _follow(self, orders: Orders, asked: float | None) -> None:
+        before = self._node.orders.seq
+        self._node.orders.follow(orders, asked)
+        if self._node.orders.seq > before:
+            self._pace.hurry()  # others are told once this node has said that it follows
+
+    async def watch(self) -> None:
+        """Orders as they are pushed."""
+        request = WatchRequest(node=self._options.node, incarnation=self._reports.incarnation)
+        patience = Patience()
+        while True:
+            await self._registered.wait()
+            try:
+                async for orders in self._client.watch(request):
+                    patience.reset()
+                    self._follow(orders, None)
+            except (ServerUnreachableError, RegisterAgainError, RefusedError, TooLargeError):
+                self._pace.wake()  # the next report finds out which it is
+            await patience.sleep()
+
+    async def tell_logs(self) -> None:
+        """Tell first, then cut, so that what is cut has been told where the server keeps up."""
+        while True:
+            done = True
+            if self._registered.is_set():
+                with contextlib.suppress(
+                    ServerUnreachableError, RegisterAgainError, TooLargeError, TimeoutError
+                ):
+                    async with asyncio.timeout(_TELL_S):
+                        done = await self._tell_output()
+            self._logs.tidy(time.monotonic())
+            await asyncio.sleep(_LOGS_S if done else 0.0)
+
+    async def _tell_output(self) -> bool:
+        """Returns whether all has been told."""
+        incarnation = self._reports.incarnation
+        return await self._logs.tell(self._client, self._options.node, incarnation)
+
+    async def farewell(self) -> None:
+        """The server shall hear at once how its jobs ended, and that it ends in order; their leases, and its
+        silence, would tell it later."""
+        self._reports.leaving = not self._node.attempts.busy
+        with contextlib.suppress(
+            TimeoutError, ServerUnreachableError, RegisterAgainError, RefusedError, TooLargeError
+        ):
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._tell_output()
+                await self._report()

@@ -1,0 +1,160 @@
+"""What the spawner says has become of starts, its own death, and what follows from it for them."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fairlead.client.messages import RankRefused
+from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN
+from fairlead.cluster.agent.attempt_ending import AttemptEnding
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.held_attempts import HeldAttempts
+from fairlead.cluster.agent.inspection import Inspector
+from fairlead.cluster.agent.launch import failure_path
+from fairlead.cluster.agent.logs import Logs
+from fairlead.cluster.agent.progress_reader import ProgressReader
+from fairlead.cluster.agent.rank_failures import exit_failure, read_report
+from fairlead.cluster.agent.rank_server import Key, RankConnections
+from fairlead.cluster.agent.spawner_deaths import SpawnerDeaths
+from fairlead.cluster.agent.spawner_link import SpawnerLink
+from fairlead.cluster.agent.spawner_messages import (
+    Exited,
+    Failed,
+    FromSpawner,
+    Gone,
+    Inspected,
+    Pong,
+    Ready,
+    Started,
+    Waits,
+)
+from fairlead.cluster.protocol.messages import EXPIRED, ORPHANED, Failure
+
+_LAST_WORD_S = 1.0  # for what a rank that has ended has said to be read
+_log = logging.getLogger(__name__)
+
+
+class SpawnerEvents:
+    """``changed`` is called when there is news for the server."""
+
+    def __init__(
+        self,
+        state: Path,
+        attempts: HeldAttempts,
+        *,
+        spawner: SpawnerLink,
+        ending: AttemptEnding,
+        ranks: RankConnections,
+        logs: Logs,
+        progress: ProgressReader,
+        inspector: Inspector,
+        changed: Callable[[], None],
+    ) -> None:
+        """state: of the agent."""
+        self._state = state
+        self._attempts = attempts
+        self._spawner = spawner
+        self._ending = ending
+        self._ranks = ranks
+        self._logs = logs
+        self._progress = progress
+        self._inspector = inspector
+        self._changed = changed
+        self._deaths = SpawnerDeaths()
+        self._orphaned: set[Key] = set()  # starts of a spawner that died
+
+    async def hear(self, message: FromSpawner) -> None:
+        """What has become of a start."""
+        if isinstance(message, Ready | Pong):
+            if isinstance(message, Ready):
+                self._bury_orphaned()
+            return
+        start = self._attempts.get((message.job, message.attempt))
+        if start is None or start.ended:
+            return
+        if isinstance(message, Exited) and _may_have_expired(start, message):
+            await self._ranks.heard_out(start.key, _LAST_WORD_S)
+        self._ending.expire()  # first: a start that has no lease any more is not blamed for its end
+        now = time.monotonic()
+        match message:
+            case Inspected():
+                self._inspector.told(message)
+                return
+            case Started():
+                start.started(message.free_s)
+            case Waits():
+                start.waits(message.reason, now, obstacle=message.obstacle)
+                if message.obstacle:
+                    _log.warning("job %d cannot start yet: %s", message.job, message.reason)
+            case Failed():
+                end = start.ended_for if message.began else start.failed
+                end(message.rank, message.reason, now)
+            case Exited():
+                self._exited(start, message, now)
+            case Gone():
+                start.gone(now)
+                self._progress.forget(start.key)
+                self._disown(start)
+        self._changed()
+
+    def _exited(self, start: NodeAttempt, end: Exited, now: float) -> None:
+        if end.expired or (_may_have_expired(start, end) and start.told_lease.is_short(end.at_s)):
+            start.stop(EXPIRED, now)
+        if start.may_tell:
+            self._progress.look_last(start, now)
+        failure = self._failure(start, end.rank, end.code)
+        if start.exited(end.rank, end.code, failure, now):
+            self._ending.end(start, terminate=start.assignment.unmanaged)
+
+    def _disown(self, start: NodeAttempt) -> None:
+        """Who still speaks for a start that is over is none of our processes, and could not be ended: a
+        container of a daemon, whose command was killed. It may not go on."""
+        self._ranks.tell(start.key, RankRefused(reason="this start of the job is over"))
+
+    def _failure(self, start: NodeAttempt, rank: int, code: int) -> Failure | None:
+        """How a rank ended, None: well."""
+        if not code:
+            return None
+        report = read_report(failure_path(self._state, *start.key, rank))
+        output, lost = self._logs.tail(*start.key, rank)
+        return exit_failure(
+            rank,
+            code,
+            report,
+            output,
+            world_size=start.assignment.world_size,
+            memory_ran_out=start.exits.memory_ran_out,
+            output_lost=lost,
+        )
+
+    # --- its death -------------------------------------------------------------------------------
+    async def lose(self) -> None:
+        """The spawner was killed. The next one ends its ranks, and says when."""
+        now, death = time.monotonic(), None
+        if not self._spawner.replaced:
+            running = [start.key[0] for start in self._attempts if start.may_run]
+            death = self._deaths.note(running, now)
+        for start in self._attempts:
+            if start.launched and not start.ended:
+                start.stop_order.spawner_death = death if start.may_run else None
+                start.stop(ORPHANED, now)
+                self._orphaned.add(start.key)
+        self._changed()
+
+    def problem(self, now: float) -> str:
+        """What its deaths say of the node, "" = nothing."""
+        return self._deaths.problem(now)
+
+    def _bury_orphaned(self) -> None:
+        for key in self._orphaned:
+            if (start := self._attempts.get(key)) is not None:
+                start.gone(time.monotonic())
+        self._orphaned.clear()
+        self._changed()
+
+
+def _may_have_expired(start: NodeAttempt, end: Exited) -> bool:
+    """May this rank have ended because its lease was over, as far as it knew?"""
+    code = end.code in (0, EXIT_MAY_NOT_RUN)
+    return code and end.rank == 0 and start.speaks and not start.finishing

@@ -1,0 +1,56 @@
+"""Starts whose steps do not come along are looked at, and ended where they hang."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fairlead.cluster.agent.attempt_ending import AttemptEnding
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.inspection import Inspector
+from fairlead.cluster.agent.launch import failure_path
+from fairlead.cluster.agent.rank_server import Key
+from fairlead.cluster.agent.spawner_link import SpawnerLink
+
+
+class StallInspections:
+    """One look at a time for each start. ``changed`` is called when there is news for the server."""
+
+    def __init__(
+        self,
+        state: Path,
+        spawner: SpawnerLink,
+        ending: AttemptEnding,
+        changed: Callable[[], None],
+    ) -> None:
+        """state: of the agent."""
+        self.inspector = Inspector()
+        self._state = state
+        self._spawner = spawner
+        self._ending = ending
+        self._changed = changed
+        self._looks: dict[Key, asyncio.Task[None]] = {}
+
+    def watch(self, start: NodeAttempt, now: float) -> None:
+        """To be called many times a second."""
+        if not start.launched or not start.watched or start.key in self._looks:
+            return
+        if start.stall.over(start.assignment, now):
+            start.stalled(now)
+            self._ending.kill(start)
+            self._changed()
+        elif start.stall.due(start.assignment, now):
+            self._looks[start.key] = asyncio.create_task(self._look(start))
+        elif start.stall.clear(start.assignment):
+            self._changed()
+
+    async def _look(self, start: NodeAttempt) -> None:
+        """Find out where its ranks stand."""
+        ranks = [rank.rank for rank in start.assignment.ranks]
+        files = {r: failure_path(self._state, *start.key, r).with_suffix(".stacks") for r in ranks}
+        try:
+            stacks = await self.inspector.look(start, self._spawner, files)
+        finally:
+            self._looks.pop(start.key, None)
+        if start.watched and start.stall.looked(stacks, start.assignment, time.monotonic()):
+            self._changed()

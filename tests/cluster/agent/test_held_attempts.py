@@ -1,0 +1,75 @@
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.agent.cluster import job
+
+from fairlead.cluster.agent.addresses import give_addresses
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.held_attempts import HeldAttempts
+from fairlead.cluster.agent.lease import NodeLease
+
+
+def start(number: int = 1, attempt: int = 1, **changes: Any) -> NodeAttempt:
+    return NodeAttempt(job(number, attempt, **changes), "t" * 32, NodeLease(10.0), 0.0)
+
+
+def held(*starts: NodeAttempt) -> HeldAttempts:
+    attempts = HeldAttempts()
+    for one in starts:
+        attempts.add(one)
+    return attempts
+
+
+def test_what_has_not_ended_is_not_forgotten() -> None:
+    one = start()
+    attempts = held(one)
+    assert not attempts.forget(one.key)
+    one.gone(1.0)
+    assert attempts.forget(one.key)
+    assert one.key not in attempts
+    assert not attempts.forget(one.key)
+
+
+def test_a_start_that_was_forgotten_is_not_new_again() -> None:
+    one = start(attempt=3)
+    attempts = held(one)
+    one.gone(1.0)
+    attempts.forget(one.key)
+    assert not attempts.is_new(job(1, 3))
+    assert not attempts.is_new(job(1, 2))
+    assert attempts.is_new(job(1, 4))
+    assert attempts.is_new(job(2, 1))
+
+
+def test_ports_are_free_again_when_their_start_has_ended() -> None:
+    one = start()
+    one.addresses = give_addresses(one.assignment, "127.0.0.1")
+    attempts = held(one)
+    assert one.addresses.ports
+    assert attempts.ports == one.addresses.ports
+    one.gone(1.0)
+    assert attempts.ports == set()
+    assert not attempts.busy
+
+
+def test_what_waits_for_the_node_is_told_sooner_than_what_waits_for_its_devices() -> None:
+    full, queued = start(1), start(2)
+    full.waits("No space left on device", 0.0, obstacle=True)
+    queued.waits("what ran there before has not ended", 0.0)
+    attempts = held(full, queued)
+    assert attempts.obstructed(9.0) == []
+    assert attempts.obstructed(11.0) == ["job 1 cannot start: No space left on device"]
+    assert len(attempts.obstructed(301.0)) == 2
+    full.started(302.0)
+    assert attempts.obstructed(303.0) == ["job 2 cannot start: what ran there before has not ended"]
+
+
+def test_a_directory_is_news_once() -> None:
+    one, other = start(1, checkpoint_dir="/a"), start(2, checkpoint_dir="/b")
+    attempts = held(one, other)
+    assert attempts.checkpoint_directories() == {Path("/a"), Path("/b")}
+    assert attempts.note_directories({Path("/a"): "no answer"})
+    assert (one.directory_problem, other.directory_problem) == ("no answer", "")
+    assert not attempts.note_directories({Path("/a"): "no answer"})
+    assert attempts.note_directories({})
+    assert one.directory_problem == ""
