@@ -20,7 +20,7 @@ def test_a_cordoned_node_is_given_no_jobs_and_says_why(tmp_path: Path) -> None:
         one, two = cluster.node("one"), cluster.node("two")
         one.register()
         two.register()
-        watch = cluster.service.engine.parts.service
+        watch = cluster.service.engine.parts.nodes.service
         cluster.do(lambda: watch.cordon("one", "3 jobs failed there"))
         view = cluster.view("one")
         assert (view.state, view.reason) == ("unhealthy", "3 jobs failed there")
@@ -36,7 +36,7 @@ def test_a_cordoned_node_is_given_no_jobs_and_says_why(tmp_path: Path) -> None:
 def test_a_cordon_outlives_the_server_and_an_administrator_ends_it(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         cluster.node("one").register()
-        cluster.do(lambda: cluster.service.engine.parts.service.cordon("one", "it eats jobs"))
+        cluster.do(lambda: cluster.service.engine.parts.nodes.service.cordon("one", "it eats jobs"))
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one", "one.2")
         one.register()
@@ -153,7 +153,7 @@ def test_a_node_whose_checks_fail_is_unhealthy_until_they_pass(tmp_path: Path) -
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one")
         one.register()
-        recovery = cluster.service.engine.parts.service.recovery
+        recovery = cluster.service.engine.parts.nodes.service.recovery
         recovery.first_s = 3.0
         one.report(problems=("the disk is full",))
         cluster.nodes.remove(one)  # it says no more, and is not silent for long
@@ -215,7 +215,7 @@ def test_an_administrator_may_trust_a_node_that_relapsed(tmp_path: Path) -> None
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one")
         one.register()
-        cluster.service.engine.parts.service.recovery.first_s = 1000.0
+        cluster.service.engine.parts.nodes.service.recovery.first_s = 1000.0
         cluster.nodes.remove(one)  # it says what is said here
         full = ("the disk is full",)
         cluster.until(lambda: one.report(problems=full) and _noted(cluster) == "unhealthy")
@@ -238,7 +238,7 @@ def test_a_cordoned_node_comes_back_by_a_test_start_that_works(tmp_path: Path) -
     with engine_nodes(tmp_path) as cluster:
         one = cluster.node("one")
         one.register()
-        membership = cluster.service.engine.parts.service
+        membership = cluster.service.engine.parts.nodes.service
         membership.recovery.first_s = 0.5
         cluster.do(lambda: membership.cordon("one", "3 jobs failed there"))
         cluster.nodes.remove(one)

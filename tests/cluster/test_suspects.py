@@ -163,7 +163,7 @@ def test_what_runs_on_an_unhealthy_node_runs_on_and_nothing_follows_it(tmp_path:
         one.register()
         job = cluster.submit()
         _begin(cluster, one, job)
-        cluster.do(lambda: cluster.service.engine.parts.service.cordon("one", "it eats jobs"))
+        cluster.do(lambda: cluster.service.engine.parts.nodes.service.cordon("one", "it eats jobs"))
         other = cluster.submit()
         rounds = cluster.service.engine.state.fleet.monotonic()
         cluster.until(lambda: cluster.service.engine.state.fleet.monotonic() > rounds + 3 * LEASE_S)
@@ -203,7 +203,9 @@ def test_a_start_that_its_node_cannot_begin_says_why_and_goes_elsewhere(
         assert said == [f"node one cannot start job {job}: {why}"]
         two = cluster.node("two")
         two.register()
-        cluster.do(lambda: cluster.service.engine.parts.service.cordon("one", "its disk is full"))
+        cluster.do(
+            lambda: cluster.service.engine.parts.nodes.service.cordon("one", "its disk is full")
+        )
         cluster.until(lambda: job in two.jobs, "the start on the other node")
         cluster.until(lambda: "cannot start" not in cluster.view("one").reason)
         assert "cannot start" not in cluster.job(job).reason
@@ -218,7 +220,7 @@ def test_all_jobs_of_a_node_that_was_silent_for_a_while_run_on(tmp_path: Path) -
             _begin(cluster, one, job)
         cluster.silence(one)
         cluster.until(lambda: "one" in cluster.service.engine.state.lost_nodes)
-        detained = cluster.service.engine.parts.detained
+        detained = cluster.service.engine.parts.jobs.detained
         cluster.until(lambda: set(detained.nodes) == set(jobs))
         cluster.nodes.append(one)
         cluster.until(_state(cluster, "one", "up"))
@@ -236,13 +238,13 @@ def test_who_is_let_go_shares_no_device_with_who_was_given_it_before_the_next_so
         one.register()
         job = cluster.submit()
         _begin(cluster, one, job)
-        cluster.do(lambda: engine.parts.service.cordon("one", "it eats jobs"))
+        cluster.do(lambda: engine.parts.nodes.service.cordon("one", "it eats jobs"))
         two = cluster.node("two")
         two.register()
         others = {cluster.submit(weight=50.0) for _ in range(2)}
         cluster.until(lambda: all(cluster.job(other).attempt for other in others), "turns on two")
         cluster.do(
-            lambda: setattr(engine.parts.solves, "ask", lambda _: None)
+            lambda: setattr(engine.parts.rounds.solves, "ask", lambda _: None)
         )  # no solve ever ends now
         cluster.service.undrain(ADMIN, "one")
 
@@ -270,9 +272,9 @@ def test_a_job_that_fails_on_a_cordoned_node_is_tried_on_another(tmp_path: Path)
         cluster.nodes.append(two)
         other = cluster.submit()  # its round goes on all the while
         _begin(cluster, two, other)
-        engine.parts.retries.backoff = Backoff(2.0, 2.0)
-        cluster.do(lambda: engine.parts.service.cordon("one", "it eats jobs"))
-        detained = engine.parts.detained
+        engine.parts.jobs.retries.backoff = Backoff(2.0, 2.0)
+        cluster.do(lambda: engine.parts.nodes.service.cordon("one", "it eats jobs"))
+        detained = engine.parts.jobs.detained
         cluster.until(lambda: job in detained.nodes)
         one.end(job, 1, exit_code=1, reason="exit code 1")
         cluster.until(lambda: cluster.job(job).retry_in_s is not None)

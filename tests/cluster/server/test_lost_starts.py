@@ -18,7 +18,7 @@ LONG_S = 600.0
 
 
 def _lose(cluster: EngineNodes, node: PlayedNode) -> None:
-    watch = cluster.service.engine.parts.watch
+    watch = cluster.service.engine.parts.nodes.watch
     cluster.do(lambda: watch.lose(node.name, "node lost"))
 
 
@@ -90,7 +90,7 @@ def test_a_start_that_never_trained_is_not_measured(
         assert attempt.trained_s is None
         assert attempt.start_s == -1.0
         assert cluster.job(job).overhead_s == 0.0
-        assert not cluster.service.engine.parts.starts.seconds
+        assert not cluster.service.engine.parts.attempts.starts.seconds
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
         assert "start 1 node lost at step 0, not seen to train" in told
 

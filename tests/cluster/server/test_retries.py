@@ -211,7 +211,7 @@ def test_a_script_without_the_library_has_its_traceback_read(tmp_path: Path) -> 
 
 def test_a_start_that_waits_for_its_devices_is_no_good_one(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
-        one, retries = cluster.node("one"), cluster.service.engine.parts.retries
+        one, retries = cluster.node("one"), cluster.service.engine.parts.jobs.retries
         one.register()
         job = cluster.submit(unmanaged=True)
         key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
@@ -230,12 +230,12 @@ def test_two_users_of_whom_one_may_lie_take_no_node_where_a_job_runs_well(tmp_pa
         key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
         one.run(*key, loaded_step=0, step=5, ran_s=9.0)
         one.say()
-        cluster.until(lambda: cluster.service.engine.parts.retries.nodes.good)
+        cluster.until(lambda: cluster.service.engine.parts.jobs.retries.nodes.good)
         two.register()
         cluster.until(lambda: cluster.view("two").state == "up")
 
         def fail() -> None:
-            retries = cluster.service.engine.parts.retries
+            retries = cluster.service.engine.parts.jobs.retries
             now_s = cluster.service.engine.state.clock.now_s()
             for job, tenant in enumerate(("eve", "eve", "bob"), 100):
                 record = FailureRecord(
@@ -249,5 +249,5 @@ def test_two_users_of_whom_one_may_lie_take_no_node_where_a_job_runs_well(tmp_pa
         assert cluster.view("one").state == "up"
         cluster.service.pause(ADMIN, mine)
         cluster.until(lambda: mine not in one.jobs)
-        cluster.do(cluster.service.engine.parts.retries.judge_nodes)
+        cluster.do(cluster.service.engine.parts.jobs.retries.judge_nodes)
         cluster.until(lambda: cluster.view("one").state == "unhealthy")

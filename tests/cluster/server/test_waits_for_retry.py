@@ -22,7 +22,7 @@ def test_a_job_that_failed_waits_for_another_try(tmp_path: Path) -> None:
         assert view.reason.startswith("failed once, tried again in ")
         assert view.reason.endswith(" s: exit code 3")
         engine = cluster.service.engine
-        cluster.do(lambda: engine.parts.clock.end_round(engine.state.now_s()))
+        cluster.do(lambda: engine.parts.rounds.clock.end_round(engine.state.now_s()))
         cluster.until(lambda: cluster.service.status(ADMIN).jobs == {"waiting": 1})
         listed = cluster.service.jobs(ADMIN, state="waiting")
         assert [(one.id, one.state) for one in listed] == [(job, "waiting")]

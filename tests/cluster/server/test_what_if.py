@@ -38,7 +38,7 @@ def test_a_question_is_asked_of_jobs_as_they_are_wanted_now(tmp_path: Path) -> N
 
 def test_a_job_that_waits_for_another_try_is_part_of_what_will_be(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
-        cluster.service.engine.parts.retries.backoff = Backoff(3_000.0, 3_000.0)
+        cluster.service.engine.parts.jobs.retries.backoff = Backoff(3_000.0, 3_000.0)
         one = cluster.node("one", devices=2)
         one.register()
         job = cluster.submit(total_steps=100)
@@ -58,7 +58,7 @@ def test_what_has_ended_as_is_shown_is_not_paused(tmp_path: Path) -> None:
         one.register()
         done, other = cluster.submit(), cluster.submit()
         cluster.until(lambda: one.jobs)
-        clock, state = cluster.service.engine.parts.clock, cluster.service.engine.state
+        clock, state = cluster.service.engine.parts.rounds.clock, cluster.service.engine.state
         if one.jobs != {done, other}:
             cluster.do(lambda: clock.end_round(state.now_s()))
         cluster.until(lambda: one.jobs == {done, other})

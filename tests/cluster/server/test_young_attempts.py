@@ -36,7 +36,7 @@ def _where(cluster: EngineNodes, job: int) -> PlayedNode:
 def _fill(cluster: EngineNodes, jobs: set[int]) -> None:
     """The one node begins these jobs, and no round is cut any more."""
     (one,) = cluster.nodes
-    state, clock = cluster.service.engine.state, cluster.service.engine.parts.clock
+    state, clock = cluster.service.engine.state, cluster.service.engine.parts.rounds.clock
     cluster.until(lambda: one.jobs)
     if one.jobs != jobs:  # they did not come at once
         cluster.do(lambda: clock.end_round(state.now_s()))
@@ -126,7 +126,7 @@ def test_a_job_that_comes_while_a_round_is_decided_is_looked_at(tmp_path: Path) 
         one.register()
         job = cluster.submit()
         cluster.until(lambda: one.jobs == {job})
-        state, clock = cluster.service.engine.state, cluster.service.engine.parts.clock
+        state, clock = cluster.service.engine.state, cluster.service.engine.parts.rounds.clock
 
         def end_then_submit() -> None:
             now = state.now_s()
@@ -142,7 +142,7 @@ def test_a_job_that_comes_while_a_round_is_decided_is_looked_at(tmp_path: Path) 
 
 def test_nobody_waits_for_another_try_beside_a_free_device(tmp_path: Path) -> None:
     with engine_nodes(tmp_path, LONG_S, early_round_end=True) as cluster:
-        cluster.service.engine.parts.retries.backoff = Backoff(0.2, 10.0)
+        cluster.service.engine.parts.jobs.retries.backoff = Backoff(0.2, 10.0)
         one = cluster.node("one", devices=2)
         slow, fails = cluster.submit(), cluster.submit()
         one.register()

@@ -33,34 +33,70 @@ from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.server.view_builders import ViewBuilder
 
 
-@dataclass(frozen=True, slots=True)
-class Collaborators:
-    """All parts; each works on the same ``ClusterState``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobParts:
+    """What becomes of jobs between their submission and the core."""
 
-    inbox: Inbox
-    precedence: Yielder
     detained: DetainedJobs
+    held: HeldJobs
     admission: Admission
-    service: NodeService
     retries: Retries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptParts:
+    """How attempts are ordered, accounted for and ended."""
+
     starts: MeasuredStarts
     costs: RestartCostsOfJobs
     steps: StepAccounting
     orders: AttemptOrders
     ends: AttemptEnds
     intake: ReportIntake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeParts:
+    """Who comes and goes, and what the core may use of it."""
+
+    service: NodeService
     detention: Detention
     watch: NodeWatch
     membership: Membership
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundParts:
+    """How rounds are decided, started and ended."""
+
     solves: SolveCoordinator
     starter: RoundStarter
     clock: RoundClock
-    viewer: ViewBuilder
-    views: PublishedViews
-    commits: CommitLog
     backend: LiveBackend
     estimating: EstimatorSession
     renewal: CoreRenewal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewParts:
+    """What people are shown."""
+
+    builder: ViewBuilder
+    published: PublishedViews
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collaborators:
+    """All parts; each works on the same ``ClusterState``."""
+
+    inbox: Inbox
+    precedence: Yielder
+    commits: CommitLog
+    jobs: JobParts
+    attempts: AttemptParts
+    nodes: NodeParts
+    rounds: RoundParts
+    views: ViewParts
 
 
 def collaborators(
@@ -73,47 +109,22 @@ def collaborators(
 ) -> Collaborators:
     """All parts of a driver. tell: given what the front shall show; is_stopping: whether the server ends;
     is_interrupted: whether the core is to be put together anew, or the server ends."""
-    detained, held, precedence = DetainedJobs(), HeldJobs(), Yielder()
-    admission = Admission(state, detained, held)
+    precedence, solves = Yielder(), SolveCoordinator(state, inbox)
     service = NodeService(state, NodeRecovery(state))
-    retries = Retries(state, admission=admission, detained=detained, held=held, cordons=service)
-    starts, costs = MeasuredStarts(state), RestartCostsOfJobs(state)
-    steps = StepAccounting(state, admission.learn_batch)
-    orders = AttemptOrders(state, steps=steps, rates=admission, listener=retries)
-    ends = AttemptEnds(state, steps=steps, orders=orders, listeners=(starts, retries))
-    intake = ReportIntake(
-        state, steps=steps, orders=orders, ends=ends, training=retries, obstacles=service
+    jobs = _job_parts(state, service)
+    attempts = _attempt_parts(state, jobs, service)
+    nodes = _node_parts(state, inbox, service, jobs, attempts)
+    builder = ViewBuilder(state, admission=jobs.admission, detention=nodes.detention, solves=solves)
+    views = ViewParts(builder=builder, published=PublishedViews(state, builder, tell))
+    commits = CommitLog(state, publisher=views.published, is_stopping=is_stopping)
+    starter = RoundStarter(
+        state, orders=attempts.orders, steps=attempts.steps, detained=jobs.detained
     )
-    detention = Detention(
-        state,
-        detained,
-        steps=steps,
-        orders=orders,
-        ends=ends,
-        admission=admission,
-        held=held,
-    )
-    watch = NodeWatch(state, service=service, detention=detention, intake=intake, ends=ends)
-    membership = Membership(state, inbox=inbox, service=service, intake=intake, ends=ends)
-    solves = SolveCoordinator(state, inbox)
-    starter = RoundStarter(state, orders=orders, steps=steps, detained=detained)
-    clock = RoundClock(
-        state,
-        reporter=RoundReporter(state, steps),
-        steps=steps,
-        nodes=watch,
-        costs=costs,
-        retries=retries,
-        has_room=admission.has_room,
-        precede=precedence.take,
-    )
-    viewer = ViewBuilder(state, admission=admission, detention=detention, solves=solves)
-    views = PublishedViews(state, viewer, tell)
-    commits = CommitLog(state, publisher=views, is_stopping=is_stopping)
+    clock = _round_clock(state, precedence, jobs, attempts, nodes)
     backend = LiveBackend(
         state,
         inbox=inbox,
-        intake=intake,
+        intake=attempts.intake,
         clock=clock,
         starter=starter,
         solves=solves,
@@ -126,33 +137,87 @@ def collaborators(
         state,
         commits=commits,
         estimating=estimating,
-        admission=admission,
+        admission=jobs.admission,
         solves=solves,
-        restart_s=starts.restart_s,
+        restart_s=attempts.starts.restart_s,
+    )
+    rounds = RoundParts(
+        solves=solves,
+        starter=starter,
+        clock=clock,
+        backend=backend,
+        estimating=estimating,
+        renewal=renewal,
     )
     return Collaborators(
         inbox=inbox,
         precedence=precedence,
-        detained=detained,
-        admission=admission,
-        service=service,
-        retries=retries,
-        starts=starts,
-        costs=costs,
-        steps=steps,
-        orders=orders,
-        ends=ends,
-        intake=intake,
-        detention=detention,
-        watch=watch,
-        membership=membership,
-        solves=solves,
-        starter=starter,
-        clock=clock,
-        viewer=viewer,
-        views=views,
         commits=commits,
-        backend=backend,
-        estimating=estimating,
-        renewal=renewal,
+        jobs=jobs,
+        attempts=attempts,
+        nodes=nodes,
+        rounds=rounds,
+        views=views,
+    )
+
+
+def _job_parts(state: ClusterState, service: NodeService) -> JobParts:
+    detained, held = DetainedJobs(), HeldJobs()
+    admission = Admission(state, detained, held)
+    retries = Retries(state, admission=admission, detained=detained, held=held, cordons=service)
+    return JobParts(detained=detained, held=held, admission=admission, retries=retries)
+
+
+def _attempt_parts(state: ClusterState, jobs: JobParts, service: NodeService) -> AttemptParts:
+    retries, admission = jobs.retries, jobs.admission
+    starts, costs = MeasuredStarts(state), RestartCostsOfJobs(state)
+    steps = StepAccounting(state, admission.learn_batch)
+    orders = AttemptOrders(state, steps=steps, rates=admission, listener=retries)
+    ends = AttemptEnds(state, steps=steps, orders=orders, listeners=(starts, retries))
+    intake = ReportIntake(
+        state, steps=steps, orders=orders, ends=ends, training=retries, obstacles=service
+    )
+    return AttemptParts(
+        starts=starts, costs=costs, steps=steps, orders=orders, ends=ends, intake=intake
+    )
+
+
+def _node_parts(
+    state: ClusterState,
+    inbox: Inbox,
+    service: NodeService,
+    jobs: JobParts,
+    attempts: AttemptParts,
+) -> NodeParts:
+    intake, ends = attempts.intake, attempts.ends
+    detention = Detention(
+        state,
+        jobs.detained,
+        steps=attempts.steps,
+        orders=attempts.orders,
+        ends=ends,
+        admission=jobs.admission,
+        held=jobs.held,
+    )
+    watch = NodeWatch(state, service=service, detention=detention, intake=intake, ends=ends)
+    membership = Membership(state, inbox=inbox, service=service, intake=intake, ends=ends)
+    return NodeParts(service=service, detention=detention, watch=watch, membership=membership)
+
+
+def _round_clock(
+    state: ClusterState,
+    precedence: Yielder,
+    jobs: JobParts,
+    attempts: AttemptParts,
+    nodes: NodeParts,
+) -> RoundClock:
+    return RoundClock(
+        state,
+        reporter=RoundReporter(state, attempts.steps),
+        steps=attempts.steps,
+        nodes=nodes.watch,
+        costs=attempts.costs,
+        retries=jobs.retries,
+        has_room=jobs.admission.has_room,
+        precede=precedence.take,
     )

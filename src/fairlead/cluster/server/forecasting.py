@@ -100,9 +100,9 @@ class Forecasting:
         self._state = loop.state
         self._source = ExplanationSource(
             state=loop.state,
-            admission=loop.parts.admission,
-            solves=loop.parts.solves,
-            costs=loop.parts.costs,
+            admission=loop.parts.jobs.admission,
+            solves=loop.parts.rounds.solves,
+            costs=loop.parts.attempts.costs,
             device_uses=RecentResults[DeviceUse](loop.state.fleet.monotonic),
         )
         self._outcomes = Outcomes(directory / "forecasts.db")
@@ -131,7 +131,7 @@ class Forecasting:
         known = job.state in ("running", "waiting", "preempted") and not still
         told: JobForecast | None = None
         kind = ""
-        if known and job.retry_in_s is None and not self._loop.parts.admission.outside(job.id):
+        if known and job.retry_in_s is None and not self._loop.parts.jobs.admission.outside(job.id):
             told = self.forecaster.of(job.id, WAIT_S)
             kind = "none yet" if told is None else told.kind
         given = None if told is None or told.given is None else _bounded(told.given, job)
@@ -240,9 +240,9 @@ class Forecasting:
                 state=take_checkpoint(state.scheduler.data),
                 steps_done=self._over() | {s.row.id: s.progress() for s in starts},
                 held_s=self._held_s(),
-                restart_s=loop.parts.starts.restart_s(),
+                restart_s=loop.parts.attempts.starts.restart_s(),
                 history=loop.recent.history(),
-                measured=() if loop.parts.estimating.on else self._rates(),
+                measured=() if loop.parts.rounds.estimating.on else self._rates(),
             )
 
         return loop.call(copy).result(COPY_S)
@@ -261,7 +261,7 @@ class Forecasting:
         nobody knows when it is back."""
         state, now_s = self._state, self._state.now_s()
         rows = [row for row in state.registry.jobs.values() if row.open and row.state != "paused"]
-        detained, outside = self._loop.parts.detained, self._loop.parts.admission.outside
+        detained, outside = self._loop.parts.jobs.detained, self._loop.parts.jobs.admission.outside
         return {
             row.id: 0.0 if row.retry_s is None else max(row.retry_s - now_s, 0.0)
             for row in rows

@@ -36,16 +36,16 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     state.write(lambda t: t.set_meta("policy", state.policy))
     _load_core(state, parts)
     _load_attempts(state, parts)
-    parts.retries.recover()
+    parts.jobs.retries.recover()
     _load_grants(state)
     _load_round(state, parts)
     for attempt in [a for attempts in registry.live.values() for a in attempts]:
         for node in attempt.nodes:
             if node not in state.fleet.nodes:
-                parts.ends.abandon(node, [attempt], "its node is no longer in the cluster")
-    reserve(state, parts.ends)
+                parts.attempts.ends.abandon(node, [attempt], "its node is no longer in the cluster")
+    reserve(state, parts.attempts.ends)
     patience_s = max(state.options.lease_s, 4 * state.fleet.heartbeat_s)
-    parts.clock.wait_for_nodes(state.now_s() + patience_s)
+    parts.rounds.clock.wait_for_nodes(state.now_s() + patience_s)
     state.rebuild_due = True
 
 
@@ -87,7 +87,7 @@ def _number_orders(state: ClusterState) -> None:
 def _load_core(state: ClusterState, parts: Collaborators) -> None:
     number, records = state.store.segment()
     if number < 0:
-        parts.admission.unplaced.update(state.registry.jobs)
+        parts.jobs.admission.unplaced.update(state.registry.jobs)
         return
     name = f"{state.store.path}: segment {number}"
     setup, checkpoint, tail = journal.begin(records, name)
@@ -105,13 +105,13 @@ def _load_core(state: ClusterState, parts: Collaborators) -> None:
         elif JobId(job) in core.data.paused_jobs:
             books = core.data.paused_jobs
             if row.state != "paused" and row.retry_s is None:
-                parts.admission.unfit.add(job)
+                parts.jobs.admission.unfit.add(job)
         else:
-            parts.admission.unplaced.add(job)
+            parts.jobs.admission.unplaced.add(job)
             continue
         row.acknowledged_total = float(books.jobs.total[books.row(JobId(job))])
         if row.acknowledged_total != row.total_steps:
-            parts.steps.adapted(job)
+            parts.attempts.steps.adapted(job)
         row.credited = float(books.jobs.done[books.row(JobId(job))])
 
 
@@ -151,7 +151,7 @@ def _attempt(parts: Collaborators, row: JobRow, record: AttemptRow) -> Attempt:
     ranks: dict[str, tuple[Rank, ...]] = {}
     for number, (node, device) in enumerate(zip(record.nodes, record.devices, strict=True)):
         ranks[node] = (*ranks.get(node, ()), Rank(rank=number, devices=(device,)))
-    rate = parts.admission.rates(row).get(record.accelerator, 0.0)
+    rate = parts.jobs.admission.rates(row).get(record.accelerator, 0.0)
     # The seconds of an unmanaged job's start, which its node tells, count from where it began.
     from_step = record.from_step if row.spec.unmanaged else row.steps
     return Attempt(row, record, ranks, rate, from_step)
@@ -164,19 +164,19 @@ def _load_round(state: ClusterState, parts: Collaborators) -> None:
     if core is not None and core.data.round.active and core.data.round.in_force is not None:
         groups = core.data.round.in_force.job_groups
         members = {job: _last_attempt(state, parts, job) for job in groups[groups >= 0].tolist()}
-        parts.starter.resume(core.data.round.in_force, members)
+        parts.rounds.starter.resume(core.data.round.in_force, members)
     ended = state.round.ended if state.round is not None else {}
     for job, row in state.registry.jobs.items():
         if (
-            job not in ended and job not in parts.admission.unplaced
+            job not in ended and job not in parts.jobs.admission.unplaced
         ):  # what the core was about to be told
-            parts.steps.correct(row, row.steps)
+            parts.attempts.steps.correct(row, row.steps)
     for job, starts in state.registry.live.items():
         if members.get(job) is not starts[-1]:
             if not starts[-1].stopping:
                 starts[-1].stop(AttemptEnd.PREEMPTED)
         else:
-            parts.orders.order(starts[-1])
+            parts.attempts.orders.order(starts[-1])
 
 
 def _last_attempt(state: ClusterState, parts: Collaborators, job: int) -> Attempt:

@@ -100,7 +100,7 @@ class ServerLoop:
     def start(self) -> None:
         """Recover what there is, then drive."""
         recover(self.state, self.parts)
-        self.parts.solves.solver.start()
+        self.parts.rounds.solves.solver.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -108,7 +108,7 @@ class ServerLoop:
         self._stopping = True
         self.parts.inbox.put(_nothing)
         self._thread.join()
-        self.parts.solves.solver.stop()
+        self.parts.rounds.solves.solver.stop()
 
     def call(self, do: Callable[[], _Result]) -> "Future[_Result]":
         """Have something done by the driver's thread; the result comes when it is durable."""
@@ -147,14 +147,14 @@ class ServerLoop:
         try:
             while not self._stopping:
                 if state.scheduler is None:
-                    parts.backend.next()
+                    parts.rounds.backend.next()
                 else:
                     core = _TimedCore(state)
-                    drive(core, parts.estimating.backend, (self._observer,))  # type: ignore[arg-type]
+                    drive(core, parts.rounds.estimating.backend, (self._observer,))  # type: ignore[arg-type]
                 if not self._stopping:
-                    parts.renewal.renew()
+                    parts.rounds.renewal.renew()
             if state.scheduler is not None:
-                parts.renewal.renew()  # so that the next version need not decide as this one did
+                parts.rounds.renewal.renew()  # so that the next version need not decide as this one did
             parts.commits.commit()
         except BaseException as problem:
             _log.critical("the driver cannot go on", exc_info=problem)
@@ -187,23 +187,23 @@ class CoreObserver:
             self._state.solving = False
             self._state.room_changed = True  # who had no share of the time may have one now
         elif isinstance(event, RatesLearned):
-            self._parts.estimating.learned(event)
+            self._parts.rounds.estimating.learned(event)
         elif isinstance(event, JobsPaused) and not event.paused:
-            self._parts.detained.let_go(event.jobs.tolist())
+            self._parts.jobs.detained.let_go(event.jobs.tolist())
 
     def command(self, command: Command) -> None:
         """Called before the backend performs it."""
         self._parts.commits.append(journal.encode(command))
         if isinstance(command, EndJobs):
-            self._parts.estimating.forget(command.jobs.tolist())
+            self._parts.rounds.estimating.forget(command.jobs.tolist())
             for listener in self.end_listeners:
                 listener(command)
             self._state.count_ended([JobEnd(end).name.lower() for end in command.end.tolist()])
         if isinstance(command, StartRound):
             with contextlib.suppress(StoreError):  # a full disk costs a point in a plot, no more
                 self._state.store.add_sample(sample(self._state, command))
-            self._parts.estimating.write(command.time_s)
-            if self._parts.starts.is_misjudged():
+            self._parts.rounds.estimating.write(command.time_s)
+            if self._parts.attempts.starts.is_misjudged():
                 self._state.rebuild_due = True
 
 

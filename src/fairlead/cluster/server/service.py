@@ -76,7 +76,7 @@ class Service:
         self.store = Store(directory, options.keep_segments)
         self.engine = ServerLoop(self.store, options, **loop)
         self.counters = self.engine.state.counters
-        self.viewer = self.engine.parts.viewer
+        self.viewer = self.engine.parts.views.builder
         self.outlooks = Forecasting(self.engine, directory)
         self._users_changed = users_changed or _tell_nobody
 
@@ -195,7 +195,7 @@ class Service:
         engine.state.room_changed = True
         engine.recent.submitted(now, [job_of(row) for row in rows])
         self.outlooks.forecaster.outdate()
-        engine.parts.admission.admit(rows, now)
+        engine.parts.jobs.admission.admit(rows, now)
         ids = [row.id for row in rows]
         if key:
             engine.state.submission_keys[key] = ids
@@ -214,9 +214,9 @@ class Service:
 
     def _cancel(self, row: JobRow) -> None:
         engine, now = self.engine, self.engine.state.now_s()
-        engine.parts.admission.unfit.discard(row.id)
-        if row.id in engine.parts.admission.unplaced:
-            engine.parts.admission.unplaced.discard(row.id)
+        engine.parts.jobs.admission.unfit.discard(row.id)
+        if row.id in engine.parts.jobs.admission.unplaced:
+            engine.parts.jobs.admission.unplaced.discard(row.id)
             row.state, row.ended_s = "cancelled", now
             engine.state.registry.close(row.id)
             return
@@ -233,7 +233,7 @@ class Service:
         row.state, row.reason = "paused", "paused by its owner"
         engine.state.registry.dirty_jobs.add(row.id)
         self.outlooks.forecaster.interrupted(row.id)
-        if engine.parts.admission.outside(row.id):
+        if engine.parts.jobs.admission.outside(row.id):
             return
         now = engine.state.now_s()
         engine.state.emit(JobsPaused(now, np.array([row.id]), True))
@@ -247,14 +247,14 @@ class Service:
             raise ConflictError(f"job {row.id}: is not paused, it is {row.state}")
         engine = self.engine
         row.state, row.reason = ("preempted" if row.starts else "waiting"), ""
-        engine.parts.retries.forget(row.id)
+        engine.parts.jobs.retries.forget(row.id)
         engine.state.room_changed = True
         engine.state.registry.dirty_jobs.add(row.id)
         now = engine.state.now_s()
-        if not engine.parts.admission.outside(row.id):
+        if not engine.parts.jobs.admission.outside(row.id):
             engine.state.emit(JobsPaused(now, np.array([row.id]), False))
         if engine.state.setup is not None:
-            engine.parts.admission.refit(now)
+            engine.parts.jobs.admission.refit(now)
 
     def set_weight(self, caller: Caller, job: int, weight: float) -> None:
         """It counts for more or less from the next round on."""
@@ -265,7 +265,7 @@ class Service:
         engine = self.engine
         row.weight = weight
         engine.state.registry.dirty_jobs.add(row.id)
-        if row.id not in engine.parts.admission.unplaced:
+        if row.id not in engine.parts.jobs.admission.unplaced:
             now = engine.state.now_s()
             engine.state.emit(JobsReweighted(now, np.array([row.id]), np.array([weight])))
 
@@ -277,7 +277,7 @@ class Service:
         def run() -> None:
             row = self.engine.state.registry.jobs.get(job)
             # In its row it has ended only once its round is reported: it stands as it is shown.
-            shown = None if row is None else self.engine.parts.viewer.standing(row)
+            shown = None if row is None else self.engine.parts.views.builder.standing(row)
             if row is None or not row.open or shown in ENDED_STATES:
                 raise ConflictError(f"job {job}: has ended already")
             do(row)
@@ -337,7 +337,7 @@ class Service:
 
     def status(self, caller: Caller) -> StatusView:
         """The cluster in one screen."""
-        return self.viewer.status(caller, self.engine.parts.views.tally)
+        return self.viewer.status(caller, self.engine.parts.views.published.tally)
 
     def nodes(self, caller: Caller) -> list[NodeView]:
         """All nodes."""
@@ -345,15 +345,15 @@ class Service:
 
     def drain(self, caller: Caller, node: str) -> None:
         """Jobs leave the node, saved, and none comes to it."""
-        self._on_node(caller, node, lambda: self.engine.parts.service.drain(node, True))
+        self._on_node(caller, node, lambda: self.engine.parts.nodes.service.drain(node, True))
 
     def undrain(self, caller: Caller, node: str) -> None:
         """The node takes jobs again."""
-        self._on_node(caller, node, lambda: self.engine.parts.service.drain(node, False))
+        self._on_node(caller, node, lambda: self.engine.parts.nodes.service.drain(node, False))
 
     def remove_node(self, caller: Caller, node: str) -> None:
         """Forget a node that is drained, offline or lost."""
-        self._on_node(caller, node, lambda: self.engine.parts.membership.remove(node))
+        self._on_node(caller, node, lambda: self.engine.parts.nodes.membership.remove(node))
 
     def _on_node(self, caller: Caller, node: str, do: Callable[[], None]) -> None:
         _admin(caller)
@@ -395,7 +395,7 @@ class Service:
         check_name("accelerator", message.accelerator)
         if not 1 <= message.devices <= 1024:
             raise ConfigError(f"devices: must be from 1 to 1024, got {message.devices}")
-        return self.engine.call(lambda: self.engine.parts.membership.register(message))
+        return self.engine.call(lambda: self.engine.parts.nodes.membership.register(message))
 
     def metrics_text(self) -> str:
         """What the driver counts, as Prometheus reads it."""
