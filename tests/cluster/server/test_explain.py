@@ -23,13 +23,9 @@ from fairlead.cluster.server.attempts import (
     JobRegistry,
     ranks_on,
 )
-from fairlead.cluster.server.explain import (
-    DeviceUse,
-    explanation_facts,
-    past,
-    stands_still,
-    stated,
-)
+from fairlead.cluster.server.explain import explanation_facts, past, stated
+from fairlead.cluster.server.explain_placement import stands_still
+from fairlead.cluster.server.explanation_source import DeviceUse
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.hysteresis import PreemptionState
 from fairlead.cluster.server.local_front import LocalFront

@@ -36,12 +36,9 @@ from fairlead.cluster.protocol.api_models import (
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.admission import job_of
-from fairlead.cluster.server.explain import (
-    DeviceUse,
-    ExplanationSource,
-    explanation_facts,
-    stands_still,
-)
+from fairlead.cluster.server.explain import explanation_facts
+from fairlead.cluster.server.explain_placement import stands_still
+from fairlead.cluster.server.explanation_source import DeviceUse, ExplanationSource
 from fairlead.cluster.server.rates import (
     extended,
     fits,

@@ -1,0 +1,51 @@
+"""What the policy has decided on a job: its share of the time, and with whom it is paired."""
+
+from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cluster.protocol.read_job_spec import colocates
+from fairlead.cluster.server.explanation_source import ExplanationSource, Reader
+from fairlead.cluster.server.pairing import why_unpaired
+from fairlead.model.job import JobId
+
+
+def share_sentence(source: ExplanationSource, job: JobView) -> str:
+    """Its share of the time, or why it has none."""
+    standing, solve = source.state.standing, source.solves.state
+    shares = standing.shares(job.id)
+    failed = f" (the last solve {solve})" if solve.startswith("failed") else ""
+    if shares:
+        given = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
+        return f"Policy {source.state.policy} gives it {given}{failed}."
+    if failed:
+        return f"It has no share of the time yet: the solve {solve}."
+    if source.solves.began_s is not None:
+        return f"It has no share of the time yet: a solve is {solve}."
+    if standing.at(job.id) is None and job.state in ("running", "finishing"):
+        return ""  # it has been decided on before the server was started
+    if standing.at(job.id) is None:
+        return _undecided(source, job)
+    if standing.answered(job.id):
+        return f"Policy {source.state.policy} gives it no share of the time now."
+    if not standing.allocated.any():
+        return ""  # a policy without shares, or one that has not answered yet
+    return "It joined after the last solve, and is part of the next."
+
+
+def _undecided(source: ExplanationSource, job: JobView) -> str:
+    """On a job that the last decision was not about."""
+    core = source.state.scheduler
+    if core is not None and JobId(job.id) in core.data.paused_jobs:
+        return ""  # it is left out on purpose; why has been said
+    if job.starts:
+        return "It took no part in the last decision, and takes part in the next."
+    return "It joined after the last decision, and takes part in the next."
+
+
+def pair_sentence(reader: Reader, job: JobView) -> str:
+    """With whom it shares devices, or why with nobody."""
+    standing = reader.source.state.standing
+    partners = standing.partners(job.id)
+    if partners:
+        return f"It has a share of the time on the same devices as {reader.names(partners)}."
+    row = reader.source.state.registry.jobs.get(job.id)
+    states = row is not None and colocates(row.spec)
+    return why_unpaired(standing, job.id, reader.source.state.policy, states)

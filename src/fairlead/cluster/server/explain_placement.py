@@ -1,0 +1,124 @@
+"""Where a job is that has devices, or is to have some, and what it does there."""
+
+from collections.abc import Iterator
+
+from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.explanation_source import (
+    Doing,
+    ExplanationSource,
+    Reader,
+    enumerate_parts,
+    held_by,
+    waits_for_devices,
+    what_it_does,
+)
+from fairlead.cluster.server.node_condition import condition
+from fairlead.cluster.server.silence import silence
+from fairlead.cluster.store.job_views import cannot_start
+from fairlead.model.duration_text import duration
+
+
+def placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
+    """Where it is, and what it does there."""
+    source = reader.source
+    place = f"{len(start.record.devices)} x {start.record.accelerator} of {start.record.node}"
+    now = source.state.fleet.monotonic()
+    doing = what_it_does(source, start)
+    if quiet := silence(source.state, start):
+        began = start.record.trained_s is not None or doing != "starting"
+        did = "ran" if began else "was to run"
+        yield f"It {did} on {place} when that was last heard of: {quiet}."
+        return
+    if doing == "stuck":
+        yield f"It stands still, and may hang: {_standstill(source, start)}."
+        yield f"It holds {place}."
+    elif doing == "training":
+        yield f"It runs on {place}{_faster(job)}."
+    elif doing == "finishing":
+        since = start.finishing_since
+        ago = "" if since is None else f", for {duration(source.state.now_s() - since)}"
+        yield f"All its steps are done; the code behind its training loop runs on {place}{ago}."
+        yield "It is complete when that has ended with exit code 0."
+    else:
+        yield f"It is to run on {place}, and has not begun to train."
+        yield _start_up(reader, job, start)
+    for name in start.nodes:
+        node = source.state.fleet.nodes.get(name)
+        state = None if node is None else condition(node, now)
+        if state is not None and state.state != "up":
+            yield f"Node {name} is {state.state}: {state.reason}."
+        held = source.state.fleet.held(name, start.key)
+        if held is not None and held.directory_problem:
+            yield f"Node {name} says: {held.directory_problem}."
+
+
+def cannot_go_on(source: ExplanationSource, start: Attempt) -> Iterator[str]:
+    """It cannot go on, though some of it may still run."""
+    place = f"{len(start.record.devices)} x {start.record.accelerator} of {start.record.node}"
+    yield f"Its start {start.record.attempt} on {place} cannot go on: {start.row.reason}."
+    now = source.state.fleet.monotonic()
+    for name in start.nodes:
+        node = source.state.fleet.nodes.get(name)
+        if name in start.gone or node is None:
+            continue
+        state = condition(node, now)
+        yield f"Node {name} is {state.state}{': ' * bool(state.reason)}{state.reason}."
+    yield "It is started anew once nothing of that start can run any more."
+
+
+def _standstill(source: ExplanationSource, start: Attempt) -> str:
+    """For how long it has come no further, and where its ranks are, if its agents say so."""
+    held = source.state.fleet.held(start.first_node, start.key)
+    if held is None or not held.stall:
+        return f"no step for {duration(0.0 if held is None else held.step_age_s)}"
+    others = [start.held[node].stall for node in start.nodes if node in start.held]
+    return "; ".join(dict.fromkeys([held.stall, *filter(None, others)]))
+
+
+def stands_still(source: ExplanationSource, job: int) -> bool:
+    """Does the start of a job hang, as far as can be told? Nothing can be said of its end then."""
+    start = source.state.registry.newest(job)
+    return start is not None and what_it_does(source, start) == "stuck"
+
+
+def _start_up(reader: Reader, job: JobView, start: Attempt) -> str:
+    """How far a start has come that does not train yet."""
+    source = reader.source
+    earlier = [one for one in source.state.registry.live.get(job.id, ()) if one is not start]
+    if earlier:
+        return f"Its start {earlier[0].record.attempt} has not ended yet ({earlier[0].stopping})."
+    begun_s = duration(max(source.state.now_s() - start.record.since_s, 0.0))
+    held = source.state.fleet.held(start.first_node, start.key)
+    if held is None:
+        return f"It was ordered {begun_s} ago, and {start.first_node} has not taken it up yet."
+    if start.obstacles:
+        told = cannot_start(start.obstacles)
+        return f"{told[0].upper()}{told[1:]}. It is tried again until it can be."
+    others = _sharers(source, start)
+    if waits_for_devices(source, start) and others:
+        holders = enumerate_parts(held_by(reader, jobs, doing) for doing, jobs in others.items())
+        return f"It waits for devices {holders}."
+    return f"It was ordered {begun_s} ago and is starting."
+
+
+def _sharers(source: ExplanationSource, start: Attempt) -> dict[Doing, list[int]]:
+    """Other jobs that hold devices of a start, by what they do."""
+    found: dict[Doing, list[int]] = {}
+    for node, devices in start.placement().items():
+        for other in list(source.state.registry.on_node.get(node, {}).values()):
+            mine = other.placement().get(node, ())
+            if other.ordered and other.row.id != start.row.id and set(devices) & set(mine):
+                found.setdefault(what_it_does(source, other), []).append(other.row.id)
+    return found
+
+
+def _faster(job: JobView) -> str:
+    here = job.rates.get(job.accelerator, 0.0)
+    others = {a: r for a, r in job.rates.items() if a != job.accelerator and r > 0}
+    if not others or here <= 0:
+        return ""
+    name, rate = max(others.items(), key=lambda item: item[1])
+    if here >= rate:
+        return f", where it is {here / rate:.1f} times as fast as on {name}"
+    return f", though {name} would be {rate / here:.1f} times as fast"

@@ -1,0 +1,167 @@
+"""What is in the way of a job that has no devices, and when that may change."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.explanation_source import (
+    FIRST_SAID,
+    HELD,
+    DeviceUse,
+    Doing,
+    ExplanationSource,
+    Holding,
+    Reader,
+    count_devices,
+    enumerate_parts,
+    held_by,
+    waits_for_devices,
+    what_it_does,
+)
+from fairlead.cluster.server.kept_devices import kept_by_hysteresis
+from fairlead.cluster.server.node_condition import condition
+from fairlead.model.duration_text import duration
+
+
+def waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[str]:
+    """What is in its way."""
+    source = reader.source
+    if start is not None:
+        yield f"Its start {start.record.attempt} is being stopped ({start.stopping})."
+    usable = sorted(name for name, rate in job.rates.items() if rate > 0)
+    own = (
+        job.id if source.state.registry.live.get(job.id) else -1
+    )  # the same for all that have no starts
+    found = source.device_uses.of((*usable, own), lambda: devices(source, set(usable), own))
+    yield _occupied(reader, found, usable)
+    if found.away:
+        parts = ", ".join(
+            f"{count_devices(n)} on nodes that are {why}" for why, n in found.away.items()
+        )
+        yield f"Not to be had: {parts}."
+    yield _next_chance(reader, job, found)
+    if found.free < job.scale_factor and "training" in found.held:
+        yield kept_by_hysteresis(source.state, job.id)
+
+
+def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:
+    """Those of these accelerator types. job: whose own starts do not count as others."""
+    now = source.state.fleet.monotonic()
+    found = DeviceUse(0, {}, {}, {})
+    free = 0
+    for node in list(source.state.fleet.nodes.values()):
+        if node.accelerator not in types:
+            continue
+        starts = _by_device(source, node.name)
+        for those in starts.values():
+            _hold(source, found, those, job)
+        state, left = condition(node, now).state, node.devices - len(starts)
+        if state == "up":
+            free += left
+        elif left:
+            found.away[state] = found.away.get(state, 0) + left
+    return replace(found, free=free)
+
+
+def _by_device(source: ExplanationSource, node: str) -> dict[int, list[Attempt]]:
+    """Index of a device of a node -> starts that have it or wait for it; those of free ones are left out."""
+    found: dict[int, list[Attempt]] = {}
+    for start in list(source.state.registry.on_node.get(node, {}).values()):
+        for device in start.placement().get(node, ()) if start.ordered else ():
+            found.setdefault(device, []).append(start)
+    return found
+
+
+def _hold(source: ExplanationSource, found: DeviceUse, starts: list[Attempt], job: int) -> None:
+    """Count a device that these starts have or wait for. It is held by those that have it, while there are
+    any: a start that it is passed on to has yet to get it."""
+    have = [start for start in starts if not waits_for_devices(source, start) or start.stopping]
+    others = [start for start in have or starts if start.row.id != job]
+    passed = {start.row.id for start in starts if start not in others and start.row.id != job}
+    doing = {start.row.id: what_it_does(source, start) for start in others}
+    for start in starts:
+        if start.row.id in passed:
+            found.jobs.setdefault(start.row.id, what_it_does(source, start))
+    found.jobs.update(doing)
+    if not doing:
+        return
+    said = min(doing.values(), key=FIRST_SAID.index)
+    holding = found.held.setdefault(said, Holding())
+    holding.devices += 1
+    holding.jobs.update(one for one, does in doing.items() if does == said)
+    holding.next.update(passed - doing.keys())
+
+
+def _occupied(reader: Reader, found: DeviceUse, usable: list[str]) -> str:
+    """Who holds the devices, and what they do."""
+    names = (
+        " and ".join(usable) if len(usable) <= 2 else f"{', '.join(usable[:-1])} and {usable[-1]}"
+    )
+    free = f"{count_devices(found.free)} of {names} {'is' if found.free == 1 else 'are'} free"
+    if not found.held:
+        return (
+            f"{free}, and no other job holds any."
+            if found.free
+            else f"No device of {names} is free."
+        )
+    parts = [
+        f"{count_devices(holding.devices)} {held_by(reader, sorted(holding.jobs), doing)}"
+        f"{_passed(reader, holding)}"
+        for doing, holding in sorted(found.held.items())
+    ]
+    return f"Of {names}: {enumerate_parts([*([free] if found.free else []), *parts])}."
+
+
+def _passed(reader: Reader, holding: Holding) -> str:
+    """For whom the devices are meant next, "" = for nobody yet."""
+    return f" (next: {reader.names(holding.next)})" if holding.next else ""
+
+
+def _next_chance(reader: Reader, job: JobView, found: DeviceUse) -> str:
+    """When it is decided anew, and what that waits for."""
+    source = reader.source
+    current = source.state.round
+    if source.state.fleet.is_held:
+        left_s = source.state.fleet.hold_until - source.state.fleet.monotonic()
+        return f"Nothing is started for {duration(max(left_s, 0.0))}: {source.state.fleet.hold_reason}."
+    if current is None:
+        return (
+            "No round is in force."
+            if source.state.scheduler is not None
+            else "No node has come up yet."
+        )
+    left_s = current.end_s - source.state.now_s()
+    if left_s > 0:
+        return f"Who runs is decided anew in {duration(left_s)}{_early(reader, job, found)}."
+    late = [one for one, doing in found.jobs.items() if _holds_up(source, one, doing)]
+    waits = f": {held_by(reader, late, 'starting').removeprefix(HELD)}" if late else ""
+    return f"The round has been over for {duration(-left_s)} and has not ended yet{waits}."
+
+
+def _early(reader: Reader, job: JobView, found: DeviceUse) -> str:
+    """What may end the round before its time; "" where nothing is free, or rounds run to their end."""
+    source = reader.source
+    if found.free < job.scale_factor or source.state.options.early_s == float("inf"):
+        return ""
+    late = [one for one, doing in found.jobs.items() if doing == "starting"]
+    if source.costs.heeded() or not late:
+        return " or earlier, for there is room"
+    have = "has" if len(late) == 1 else "have"
+    whose = "its start" if len(late) == 1 else "their starts"
+    return (
+        f", or earlier, once {reader.names(late)} {have} trained for as long as {whose} took, or "
+        f"{'was' if len(late) == 1 else 'were'} ordered a round's length ago"
+    )
+
+
+def _holds_up(source: ExplanationSource, job: int, doing: Doing) -> bool:
+    """May a round wait for its start? The policy would take its devices, and it has not begun to train,
+    whether it still starts or hangs in doing so."""
+    if source.costs.heeded():
+        return False
+    start = source.state.registry.newest(job)
+    if doing != "stuck" or start is None:
+        return doing == "starting"
+    held = source.state.fleet.held(start.first_node, start.key)
+    return held is None or held.loaded_step < 0

@@ -1,0 +1,128 @@
+"""What explanations of jobs are read from, for whom they are told, and the words that they share."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from fairlead.cluster.server.admission import Admission
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.recent_results import RecentResults
+from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
+from fairlead.cluster.server.solve_coordinator import SolveCoordinator
+
+STUCK_S = 30.0  # without a step, and
+STUCK_STEPS = 20.0  # as many times what a step takes, after which a job may hang
+NAMED = 3  # jobs or nodes that a sentence names
+Doing: TypeAlias = Literal["training", "starting", "stopping", "stuck", "finishing"]
+# What a device is said to be held for, where the jobs on it do different things.
+FIRST_SAID: tuple["Doing", ...] = ("stuck", "training", "finishing", "stopping", "starting")
+_WORDS: dict[Doing, str] = {
+    "training": "held by {} in training",
+    "starting": "held by {} still starting",
+    "stopping": "held by {} told to stop and not ended yet",
+    "stuck": "held by {} without a step for long, perhaps hanging",
+    "finishing": "held by {} past the last step and not ended yet",
+}
+HELD = "held by "
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """The devices on which a job could run, by what is in their way. Each counts once."""
+
+    free: int
+    jobs: dict[int, Doing]  # other jobs that hold some, or are to have some -> what they do
+    held: dict[Doing, "Holding"]  # by what those jobs do that hold them
+    away: dict[str, int]  # state of nodes that may not be used -> their free devices
+
+
+@dataclass(slots=True)
+class Holding:
+    """Devices held by jobs that do the same."""
+
+    devices: int = 0
+    jobs: set[int] = field(default_factory=set)
+    next: set[int] = field(default_factory=set)  # jobs whose starts wait for these devices
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationSource:
+    """What explanations are read from."""
+
+    state: ClusterState
+    admission: Admission
+    solves: SolveCoordinator
+    costs: RestartCostsOfJobs
+    device_uses: RecentResults[DeviceUse]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """For whom it is told: jobs of other tenants are not named to users."""
+
+    source: ExplanationSource
+    tenant: str | None  # None = sees all
+
+    def names(self, jobs: Iterable[int]) -> str:
+        """Some jobs in words, a few of them by number."""
+        all_ = sorted(jobs)
+        seen = [job for job in all_ if self._sees(job)][:NAMED]
+        more = len(all_) - len(seen)
+        if not seen:
+            return "1 job" if more == 1 else f"{more} jobs"
+        names = f"job{'s' * (len(seen) != 1)} {', '.join(map(str, seen))}"
+        return f"{names} and {more} more" if more else names
+
+    def _sees(self, job: int) -> bool:
+        row = self.source.state.registry.jobs.get(job)
+        return self.tenant is None or (row is not None and row.tenant == self.tenant)
+
+
+def what_it_does(source: ExplanationSource, start: Attempt) -> Doing:
+    """A start that has not ended, by what its node said last."""
+    if start.stopping:
+        return "stopping"
+    held = source.state.fleet.held(start.first_node, start.key)
+    if held is None:
+        return "starting"
+    if held.state == "ended" or held.completed or held.finishing:
+        return "finishing"
+    if held.state == "stopping":
+        return "stopping"
+    if held.stall:
+        return "stuck"
+    if held.state == "starting":
+        return "starting"
+    if start.row.spec.unmanaged:
+        return "training"
+    if held.loaded_step < 0:
+        return "starting"
+    made = held.step - held.loaded_step
+    usual_s = held.ran_s / made if made > 0 else 0.0
+    if made > 0 and held.step_age_s > max(STUCK_S, STUCK_STEPS * usual_s):
+        return "stuck"
+    return "training"
+
+
+def waits_for_devices(source: ExplanationSource, start: Attempt) -> bool:
+    """Has the node of rank 0 not said yet that the devices of a start are free for it?"""
+    held = source.state.fleet.held(start.first_node, start.key)
+    return held is None or (held.state == "starting" and held.wait_s < 0)
+
+
+def held_by(reader: Reader, jobs: list[int], doing: Doing) -> str:
+    """By whom devices are held, in words that begin with ``HELD``. doing: what these jobs do."""
+    many = doing == "training" and len(jobs) > NAMED
+    return _WORDS[doing].format(f"{len(jobs)} jobs" if many else reader.names(jobs))
+
+
+def count_devices(count: int) -> str:
+    """So many devices, in words."""
+    return "1 device" if count == 1 else f"{count} devices"
+
+
+def enumerate_parts(parts: Iterable[str]) -> str:
+    """One part or more, joined by commas and an "and"."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
