@@ -51,17 +51,20 @@ def process() -> Iterator[ForecastProcess]:
 
 
 @pytest.fixture(scope="module")
-def forecaster(
-    tmp_path_factory: pytest.TempPathFactory, process: ForecastProcess
-) -> Iterator[Forecaster]:
-    outcomes = Outcomes(tmp_path_factory.mktemp("outcomes") / "forecasts.db")
-    outcomes.open()
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
+    kept = Outcomes(tmp_path_factory.mktemp("outcomes") / "forecasts.db")
+    kept.open()
+    yield kept
+    kept.close()
+
+
+@pytest.fixture(scope="module")
+def forecaster(outcomes: Outcomes, process: ForecastProcess) -> Iterator[Forecaster]:
     copied = task()
     one = Forecaster(lambda: (copied.state.time_s, copied), 360.0, outcomes, process)
     one.start()
     yield one
     one.close()
-    outcomes.close()
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +143,7 @@ def test_all_who_ask_are_told_from_one_forecast(forecaster: Forecaster) -> None:
 
 
 def test_forecasts_are_held_against_what_came_of_them(
-    forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
+    forecaster: Forecaster, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.AT_LEAST_S", 0.05)
     monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.TIMES_COST", 0.0)
@@ -150,15 +153,16 @@ def test_forecasts_are_held_against_what_came_of_them(
     assert latest is not None
     ends = np.array([latest.now_s + 5_000.0, latest.now_s + 6_000.0])
     completed, dropped = int(JobEnd.COMPLETED), int(JobEnd.DROPPED)
-    forecaster.ended(EndJobs(ends[1], np.array([11, 10]), np.array([completed, dropped]), ends))
-    forecaster.interrupted(9)
+    record = forecaster.track_record
+    record.ended(EndJobs(ends[1], np.array([11, 10]), np.array([completed, dropped]), ends))
+    record.interrupted(9)
 
     def known() -> bool:
         forecaster.of(11)
-        return [one.job for one in forecaster._outcomes.all()] == [11]
+        return [one.job for one in outcomes.all()] == [11]
 
     until(known, what="the outcome of job 11, and of no other")
-    (found,) = forecaster._outcomes.all()
+    (found,) = outcomes.all()
     assert found.actual_s == pytest.approx(5_000.0)
     assert found.left_s == pytest.approx(latest.outcomes[0].finish_s[11], rel=0.2)
 

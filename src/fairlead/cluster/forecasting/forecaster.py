@@ -2,23 +2,17 @@
 
 Nobody waits for it who can do without: ``latest`` is what there is. It is made when somebody has asked and it
 is older than its own cost is worth, and now and then without being asked, so that what forecasts are worth
-becomes known (``calibration``).
+becomes known (``track_record``).
 """
 
 import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fairlead.cluster.forecasting.calibration import (
-    Calibrated,
-    ForecastKind,
-    IntervalCalibration,
-    Pending,
-)
+from fairlead.cluster.forecasting.calibration import Calibrated, ForecastKind
 from fairlead.cluster.forecasting.forecast import ForecastRun, median_s
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.forecasting.forecast_process import (
@@ -26,8 +20,8 @@ from fairlead.cluster.forecasting.forecast_process import (
     ForecastProcess,
     ForecastTask,
 )
-from fairlead.errors import FairleadError, StoreError
-from fairlead.model.commands import EndJobs, JobEnd
+from fairlead.cluster.forecasting.track_record import TrackRecord
+from fairlead.errors import FairleadError
 
 _log = logging.getLogger(__name__)
 SEEDS = 3  # futures of a forecast, where there is time for them
@@ -87,11 +81,8 @@ class Forecaster:
         """copy: the present state and its time, as a task for the process; may wait for the driver. process:
         None = one of its own; closed with this."""
         self.latest: Latest | None = None
-        self.calibration = IntervalCalibration(round_s)
+        self.track_record = TrackRecord(round_s, outcomes)
         self._copy = copy
-        self._outcomes = outcomes
-        self._pending = Pending()
-        self._ended: deque[tuple[int, float | None]] = deque()
         self._process = process or ForecastProcess("forecasts")
         self._changed = threading.Condition()
         self._wanted = False
@@ -105,9 +96,7 @@ class Forecaster:
 
     def start(self) -> None:
         """Take up what earlier forecasts were worth, and begin."""
-        with contextlib.suppress(StoreError):
-            for outcome in self._outcomes.all():
-                self.calibration.learn(outcome)
+        self.track_record.load()
         self._thread.start()
 
     def close(self) -> None:
@@ -138,7 +127,7 @@ class Forecaster:
         left_s = median_s(latest.outcomes, job)
         given = None
         if left_s is not None:
-            then = self.calibration.of(latest.kind, left_s)
+            then = self.track_record.calibrated(latest.kind, left_s)
             given = Calibrated(
                 max(then.left_s - age_s, 0.0),
                 max(then.low_s - age_s, 0.0),
@@ -150,7 +139,7 @@ class Forecaster:
 
     def error(self, kind: ForecastKind, left_s: float) -> float:
         """Relative: half of such forecasts were further off."""
-        return self.calibration.of(kind, max(left_s, 1.0)).error
+        return self.track_record.calibrated(kind, max(left_s, 1.0)).error
 
     def recent(self, until: float) -> Latest:
         """A forecast no older than it is worth to make another, and of the jobs as people want them now.
@@ -197,36 +186,9 @@ class Forecaster:
                     raise ForecastError(self._problem or "no forecast could be made")
                 self._changed.wait(min(left_s, 1.0))
 
-    # --- what becomes known -----------------------------------------------------------------------------
-
-    def ended(self, command: EndJobs) -> None:
-        """Jobs have left the core. Called by the driver's thread: noted, and looked at later."""
-        for job, end, end_s in zip(
-            command.jobs.tolist(), command.end.tolist(), command.end_s.tolist(), strict=True
-        ):
-            self._ended.append((job, end_s if end == JobEnd.COMPLETED else None))
-
-    def interrupted(self, job: int) -> None:
-        """A person has stopped it: what was forecast says nothing about forecasts."""
-        self._ended.append((job, None))
-
     def outdate(self) -> None:
         """People have submitted, cancelled or changed jobs: no question is asked of a state of before."""
         self._outdated = time.monotonic()
-
-    def _learn(self) -> None:
-        found = []
-        while self._ended:
-            job, end_s = self._ended.popleft()
-            if end_s is None:
-                self._pending.forget(job)
-            else:
-                found += self._pending.ended(job, end_s)
-        for outcome in found:
-            self.calibration.learn(outcome)
-        if found:
-            with contextlib.suppress(StoreError):  # a full disk costs a little of what was learned
-                self._outcomes.add(found)
 
     # --- the thread -----------------------------------------------------------------------------------------
 
@@ -267,7 +229,7 @@ class Forecaster:
         return max(self._tried, self._began) + gap_s - time.monotonic()
 
     def _make(self) -> None:
-        self._learn()
+        self.track_record.learn()
         with self._changed:
             self._wanted = False
         began = time.monotonic()
@@ -310,5 +272,4 @@ class Forecaster:
         for job in latest.jobs:
             left_s = median_s(latest.outcomes, job)
             if left_s is not None:
-                given = self.calibration.of(latest.kind, left_s)
-                self._pending.add(job, latest.now_s, latest.kind, left_s, given)
+                self.track_record.note(job, latest.now_s, latest.kind, left_s)

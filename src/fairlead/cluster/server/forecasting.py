@@ -113,7 +113,7 @@ class Forecasting:
         for row in store.jobs(after=store.last_job() - HISTORY, limit=HISTORY):
             self._loop.recent.submitted(row.submitted_s, [job_of(row)])
         self._outcomes.open()
-        self._loop.listen_to_ends(self.forecaster.ended)
+        self._loop.listen_to_ends(self.forecaster.track_record.ended)
         self.forecaster.start()
 
     def close(self) -> None:

@@ -232,7 +232,7 @@ class Service:
         engine = self.engine
         row.state, row.reason = "paused", "paused by its owner"
         engine.state.registry.dirty_jobs.add(row.id)
-        self.outlooks.forecaster.interrupted(row.id)
+        self.outlooks.forecaster.track_record.interrupted(row.id)
         if engine.parts.jobs.admission.outside(row.id):
             return
         now = engine.state.now_s()
