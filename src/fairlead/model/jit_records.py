@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairlead.model.arrays import Bools, Floats, Ints
 
@@ -24,6 +25,7 @@ ShortInts1: TypeAlias = Annotated[Ints, "i4[::1]"]  # 32 bits
 ShortInts2: TypeAlias = Annotated[Ints, "i4[:,::1]"]
 Bools1: TypeAlias = Annotated[Bools, "b1[::1]"]
 Bools2: TypeAlias = Annotated[Bools, "b1[:,::1]"]
+Bytes1: TypeAlias = Annotated[NDArray[np.uint8], "u1[::1]"]
 
 _SCALARS = {int: "i8", float: "f8", bool: "b1"}
 

@@ -6,8 +6,7 @@ is made of; where that took over from another, the second is the ``SchedulerChec
 depends on the wall clock, so equal runs give equal bytes. A file that was cut off anywhere can be read up
 to its last whole record.
 
-Arrays are msgpack extensions: a dtype character, the shape, then the values, or, where most of them
-are zero, the positions and values of the others. Integers are stored in 32 bits where they fit.
+Arrays are msgpack extensions (``fairlead.scheduler.array_encoding``).
 """
 
 import hashlib
@@ -26,11 +25,11 @@ from numpy.typing import NDArray
 from fairlead.errors import CheckError, RunError
 from fairlead.model import commands as c
 from fairlead.model import events as e
-from fairlead.model.jit import kernel
 from fairlead.model.job_type import JobType
 from fairlead.model.plan import Planner, Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
+from fairlead.scheduler.array_encoding import pack, pack_report, pack_start, unpack
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.setup import (
@@ -41,7 +40,6 @@ from fairlead.scheduler.setup import (
 
 MAGIC = b"fairlead journal 1\n"
 _HEAD = struct.Struct("<II")
-_SHAPES = [struct.Struct(f"<B{ndim}I") for ndim in range(5)]
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -83,81 +81,16 @@ _SETUP, _STATE = _CODE[Setup], _CODE[SchedulerCheckpoint]
 _EVENTS = frozenset(b"jxlreswqpcghkbda")
 
 
-@kernel("i8(i8[::1], b1, i4[::1])")
-def _narrow(bits: NDArray[Any], real: bool, out: NDArray[Any]) -> int:
-    """Write values in the fewest 32-bit words. bits: of 64-bit floats (real) or integers; out: 3 words for
-    two values.
-
-    Where most values are zero, the positions of the others come first, then these; integers that fit 32
-    bits take a word. Returns 4 times the number of words, + 2 where zeros were left out, + 1 where integers
-    fit; no words stand for the array as it is.
-    """
-    fits, some = not real, 0
-    for value in bits:
-        if value != 0 and not (real and value == -9223372036854775808):  # that is -0.0
-            some += 1
-            if value >= 2147483648 or value < -2147483648:
-                fits = False
-    n = len(bits)
-    if 2 * some >= n:
-        if not fits:
-            return 0
-        for i in range(n):
-            out[i] = bits[i]
-        return 4 * n + 1
-    at, word = 0, some
-    for i in range(n):
-        value = bits[i]
-        if value == 0 or (real and value == -9223372036854775808):
-            continue
-        out[at] = i
-        at += 1
-        out[word] = value & 0xFFFFFFFF
-        word += 1
-        if not fits:
-            out[word] = value >> 32
-            word += 1
-    return 4 * word + (3 if fits else 2)
-
-
-def _pack(array: NDArray[Any]) -> bytes:
-    kind = array.dtype.char
-    shape = _SHAPES[array.ndim].pack(array.ndim, *array.shape)
-    if kind == "?":
-        return b"d?" + shape + array.tobytes()
-    real = kind == "d"
-    bits = array.reshape(-1)
-    out = np.empty(bits.size + bits.size // 2 + 1, np.int32)
-    found = _narrow(bits.view(np.int64) if real else bits, real, out)
-    if not found:
-        return b"d" + kind.encode() + shape + array.tobytes()
-    head = b"zi" if found & 3 == 3 else b"di" if found & 1 else b"zd" if real else b"zl"
-    return head + shape + out[: found >> 2].tobytes()
-
-
-def _unpack(data: bytes) -> NDArray[Any]:
-    dtype, ndim = np.dtype(chr(data[1])), data[2]
-    shape = struct.unpack_from(f"<{ndim}I", data, 3)
-    body = data[3 + 4 * ndim :]
-    if data[:1] == b"d":
-        array = np.frombuffer(body, dtype).reshape(shape)
-    else:
-        some = len(body) // (4 + dtype.itemsize)
-        array = np.zeros(shape, dtype)
-        array.ravel()[np.frombuffer(body, np.uint32, some)] = np.frombuffer(body[4 * some :], dtype)
-    return array.astype(np.int64) if dtype.kind == "i" else array.copy()
-
-
 def _encode_value(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return msgspec.msgpack.Ext(1, _pack(value))
+        return msgspec.msgpack.Ext(1, pack(value))
     if isinstance(value, JobType):
         return value.name, value.scale_factor
     raise TypeError(f"cannot journal a {type(value).__name__}")
 
 
 def _ext(_: int, data: memoryview) -> NDArray[Any]:
-    return _unpack(bytes(data))
+    return unpack(bytes(data))
 
 
 def _decode_value(kind: type, value: Any) -> Any:
@@ -176,10 +109,52 @@ _decoders: dict[bytes, Any] = {
 }
 
 
+def _keys(*names: str) -> bytes:
+    """Names of fields in msgpack, one after the other."""
+    return b"".join(map(_encoder.encode, names))
+
+
+_TIME, _ROUND, _LENGTH, _ACTIVE = map(_keys, ("time_s", "round", "length_s", "active"))
+_REPORT_HEAD = _CODE[e.RoundEnded] + b"\x86" + _TIME  # \x80 + number of fields
+_REPORT_KEYS = np.array(list(_keys("steps", "finish_s", "outcome", "restart_s")), np.uint8)
+_START_HEAD = _CODE[c.StartRound] + b"\x89" + _TIME
+_START_KEYS = np.array(list(_keys("job_groups", "slot", "devices", "first", "kept")), np.uint8)
+
+
 def encode(record: Record) -> bytes:
     """Kind and payload of a record."""
+    found: bytes | None = None
+    if type(record) is e.RoundEnded:
+        found = _encode_report(record)
+    elif type(record) is c.StartRound:
+        found = _encode_start(record)
+    return found or encode_any(record)
+
+
+def encode_any(record: Record) -> bytes:
+    """As ``encode``, field by field; what comes each round takes a shorter way there."""
     thing = _asked(record) if isinstance(record, c.Solve) else record
     return _CODE[type(thing)] + _encoder.encode(thing)
+
+
+def _encode_report(event: e.RoundEnded) -> bytes | None:
+    arrays = pack_report(event, _REPORT_KEYS)
+    if arrays is None:
+        return None
+    number = _encoder.encode
+    return b"".join((_REPORT_HEAD, number(event.time_s), _ROUND, number(event.round), arrays))
+
+
+def _encode_start(command: c.StartRound) -> bytes | None:
+    arrays = pack_start(command, _START_KEYS)
+    if arrays is None:
+        return None
+    number = _encoder.encode
+    time_s, length_s = number(command.time_s), number(command.length_s)
+    counts = number(command.round), number(command.active)
+    return b"".join(
+        (_START_HEAD, time_s, _ROUND, counts[0], _LENGTH, length_s, arrays, _ACTIVE, counts[1])
+    )
 
 
 def decode(record: bytes) -> Record:
