@@ -190,24 +190,24 @@ class ActiveRound:
             < jobs.n
         ):
             return placed
-        old = self._were_on(group, before)
-        old = {row: was for row, was in old.items() if self._could_stay(group[row], was)}
-        rows = [r for r, was in old.items() if self._other_type(was[0], int(placed.slot[r]))]
-        if not rows:
+        slot, of_slot = self._old_slots(group, before), self.site.accelerator_of_slot
+        rows = np.flatnonzero((slot >= 0) & (of_slot[slot] != of_slot[placed.slot]))
+        shared = groups.share[group[rows], slot[rows]] > 0
+        shared &= alike(self._speed(group[rows]), placed.slot[rows], slot[rows], ALIKE)
+        if not shared.any():
             return placed
-        slots = np.array([old[row][0] for row in rows], np.int64)
-        same = alike(self._speed(group[rows]), placed.slot[rows], slots, ALIKE)
+        old = self._were_on(group, before)
+        works = self.site.works
         return go_back(
-            placed, {row: old[row] for row, is_so in zip(rows, same, strict=True) if is_so}
+            placed, {row: old[row] for row in rows[shared].tolist() if works[old[row][1]].all()}
         )
 
-    def _could_stay(self, group: int, was: Old) -> bool:
-        slot, devices = was
-        return bool(self.ledger.groups.share[group, slot] > 0 and self.site.works[devices].all())
-
-    def _other_type(self, one: int, other: int) -> bool:
-        of_slot = self.site.accelerator_of_slot
-        return bool(of_slot[one] != of_slot[other])
+    def _old_slots(self, group: Ints, before: PreviousRound) -> Ints:
+        """(rows,) the slot of a job group in the round before, -1 = it did not run. group: ledger rows."""
+        slot: Ints = np.full(self.ledger.groups.n, -1, np.int64)
+        ran = before.group >= 0
+        slot[before.group[ran]] = before.slot[ran]
+        return slot[group]
 
     def _were_on(self, group: Ints, before: PreviousRound) -> dict[int, Old]:
         """Row of a plan -> slot and devices of its job group in the round before. group: ledger rows."""
