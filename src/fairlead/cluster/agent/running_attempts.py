@@ -13,7 +13,7 @@ import msgspec
 from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.newborn import Newborn, give_birth
-from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
+from fairlead.cluster.agent.spawner_messages import EndAttempt, Launch, RankLaunch
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
     boot_id,
@@ -120,6 +120,11 @@ class SpawnedAttempt:
             locks.release(self.held.values())
             ground.devices.give_back(self.devices)
             self.held = None
+
+    def order_to_end(self, kill_after_s: float) -> EndAttempt:
+        """As the agent would give it: SIGTERM now, SIGKILL then."""
+        job, attempt = self.key
+        return EndAttempt(job=job, attempt=attempt, terminate=True, kill_after_s=kill_after_s)
 
     def watched(self, ground: Ground) -> Watched:
         """What there is, for the warden."""

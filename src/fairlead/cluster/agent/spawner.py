@@ -20,24 +20,22 @@ from pathlib import Path
 import msgspec
 
 from fairlead.cluster.agent import locks, proc
-from fairlead.cluster.agent.adopted import end_adopted
+from fairlead.cluster.agent.device_holders import DeviceHolders
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.devices import NodeDevices
-from fairlead.cluster.agent.lock_holders import lock_holders
-from fairlead.cluster.agent.machine import AgentFiles, clear
+from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.prepared_processes import PreparedProcesses
 from fairlead.cluster.agent.running_attempts import (
     Ground,
     Key,
     NotStartedError,
     SpawnedAttempt,
-    owner_of,
 )
 from fairlead.cluster.agent.spawner_messages import (
+    AgentSocket,
     EndAttempt,
     Exited,
     Failed,
-    FromSpawner,
     Gone,
     Inspect,
     Inspected,
@@ -45,21 +43,13 @@ from fairlead.cluster.agent.spawner_messages import (
     Ping,
     Pong,
     Prepare,
-    Ready,
-    SpawnerFrames,
     Started,
-    ToSpawner,
     Until,
     Waits,
-    framed,
-    receive,
 )
-from fairlead.cluster.agent.survivors import (
-    end_survivors,
-    mark_of,
-    read_records,
-    remove_record,
-)
+from fairlead.cluster.agent.spawner_takeover import take_over
+from fairlead.cluster.agent.strays import kill_strays
+from fairlead.cluster.agent.survivors import remove_record
 from fairlead.cluster.agent.untrusted_files import open_to_append
 from fairlead.cluster.agent.warden import EXPIRED_S, AttemptEnded, WardenLink
 from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
@@ -80,7 +70,7 @@ class Spawner:
     def __init__(
         self,
         state: Path,
-        agent: socket.socket,
+        agent: AgentSocket,
         prefork: str,
         record: AgentFiles,
         devices: NodeDevices,
@@ -99,11 +89,11 @@ class Spawner:
             ),
         )
         self._agent = agent
-        self._frames = SpawnerFrames()
         self._starts: dict[Key, SpawnedAttempt] = {}
         self._prepared = PreparedProcesses(prefork)
         self._selector = selectors.DefaultSelector()
         self._warden = WardenLink(state, record)
+        self._holders = DeviceHolders(self._ground, record.incarnation, self._fail_for_device)
         self._leaving = False
         self._early: dict[
             int, int
@@ -115,8 +105,9 @@ class Spawner:
             (self._state / name).mkdir(exist_ok=True)
         wakeup = self._watch_signals()
         self._keep_warden()
-        held = self._take_over()
-        self._selector.register(self._agent, selectors.EVENT_READ, self._hear_agent)
+        held, ready = take_over(self._state, self._record, self._ground, self._adopts)
+        self._agent.tell(ready)
+        self._selector.register(self._agent.socket, selectors.EVENT_READ, self._hear_agent)
         if (peer := self._prepared.start_named()) is not None and self._prepared.named is not None:
             self._listen_to(self._prepared.named, peer)
         while not self._leaving or self._starts:
@@ -137,27 +128,6 @@ class Spawner:
         for one in wakeup:
             one.close()
         locks.release(held)
-
-    def _take_over(self) -> list[int]:
-        """Wait for the last spawner, which is ending its ranks; then end what none has ended, of this agent's
-        earlier spawners and of earlier agents of this node on this machine."""
-        while (lock := locks.take(self._state / "spawner.lock")) is None:
-            time.sleep(_RETRY_S)
-        mine = self._record.take_spawner_lock()
-        assert mine is not None  # it waits without limit
-        survivors = sum(
-            end_survivors(folder, read_records(folder), self._record.incarnation)
-            for folder in self._ground.starts
-        )
-        cleared = []
-        for before in self._record.predecessors():
-            ended = clear(before)
-            if ended is not None:
-                survivors += ended
-                cleared.append(before.incarnation)
-        survivors += end_adopted(self._adopts)
-        self._tell(Ready(survivors=survivors, cleared=tuple(cleared)))
-        return [lock, mine]
 
     def _watch_signals(self) -> tuple[socket.socket, socket.socket]:
         reader, writer = socket.socketpair()
@@ -193,12 +163,12 @@ class Spawner:
 
     # --- the agent -------------------------------------------------------------------------------
     def _hear_agent(self) -> None:
-        bodies = receive(self._agent, self._frames)
-        if bodies is None:
+        messages = self._agent.hear()
+        if messages is None:
             self._leave()
             return
-        for body in bodies:
-            match msgspec.msgpack.decode(body, type=ToSpawner):
+        for message in messages:
+            match message:
                 case Launch() as launch:
                     if (launch.job, launch.attempt) not in self._starts:
                         self._starts[launch.job, launch.attempt] = SpawnedAttempt(launch)
@@ -209,7 +179,7 @@ class Spawner:
                 case Inspect() as inspect:
                     self._inspect(inspect)
                 case Ping():
-                    self._tell(Pong())
+                    self._agent.tell(Pong())
                 case Until() as until:
                     if (start := self._starts.get((until.job, until.attempt))) is not None:
                         start.until_s = until.until_s
@@ -220,7 +190,9 @@ class Spawner:
         if start is not None:
             told = start.ask_for_stacks()
             pids = {rank: pid for pid, rank in start.leaders.items()}
-            self._tell(Inspected(job=inspect.job, attempt=inspect.attempt, pids=pids, told=told))
+            self._agent.tell(
+                Inspected(job=inspect.job, attempt=inspect.attempt, pids=pids, told=told)
+            )
 
     def _keep_warden(self) -> None:
         self._warden.keep(s.watched(self._ground) for s in self._starts.values() if s.held)
@@ -230,24 +202,20 @@ class Spawner:
         if start.held is not None:
             self._warden.tell(start.watched(self._ground))
 
-    def _tell(self, message: FromSpawner) -> None:
-        with contextlib.suppress(OSError):  # the agent has gone; that is noticed by reading
-            self._agent.sendall(framed(message))
-
     def _leave(self) -> None:
         """The agent has gone: end everything."""
         if self._leaving:
             return
         self._leaving = True
         with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(self._agent)
+            self._selector.unregister(self._agent.socket)
         for start in list(self._starts.values()):
-            self._end(_end(start.launch, start.launch.grace_s))
+            self._end(start.order_to_end(start.launch.grace_s))
 
     def _end(self, end: EndAttempt) -> None:
         start = self._starts.get((end.job, end.attempt))
         if start is None:  # never heard of, or gone already
-            self._tell(Gone(job=end.job, attempt=end.attempt))
+            self._agent.tell(Gone(job=end.job, attempt=end.attempt))
             return
         if start.held is None:
             self._reap_attempt(start)
@@ -281,7 +249,7 @@ class Spawner:
         """The lease is over, and the agent, which should have seen to that, does not stir. The grace counts
         from the end of the lease: the server reckons with it."""
         start.until_s, start.expired = None, True
-        end = _end(start.launch, max(0.0, until_s + start.launch.grace_s - now))
+        end = start.order_to_end(max(0.0, until_s + start.launch.grace_s - now))
         # One that is ending already is not told twice: scripts take a second SIGTERM for haste.
         self._end(msgspec.structs.replace(end, terminate=start.kill_s is None))
 
@@ -307,7 +275,7 @@ class Spawner:
             return
         start.waits_for = reason
         job, attempt = start.key
-        self._tell(Waits(job=job, attempt=attempt, reason=reason, obstacle=obstacle))
+        self._agent.tell(Waits(job=job, attempt=attempt, reason=reason, obstacle=obstacle))
 
     def _has_room(self, start: SpawnedAttempt) -> bool:
         """Nobody else on its devices but those it may share them with."""
@@ -332,38 +300,25 @@ class Spawner:
 
     def _find_holders(self, start: SpawnedAttempt, why: str) -> None:
         """Its devices are not free. What ended just now takes a moment; then whoever holds them is looked for
-        among all processes, for a lock can be passed on: ended if it is a start's that has no claim to them,
-        else told of."""
+        among all processes: ended if it is a start's that has no claim to them, else told of."""
         now = time.monotonic()
         if start.look_s is None:
             start.look_s = now + _LOOK_S
             self._say_waits(start, why, obstacle=False)
         elif now >= start.look_s:
             start.look_s = now + _LOOK_S
-            files = start.lock_files(self._ground)
-            found = [(one, files[path]) for one, path in lock_holders(files).items()]
-            if reasons := [why for one, device in found if (why := self._judge(one, device))]:
+            running = [s for s in self._starts.values() if s.held is not None]
+            if reasons := self._holders.reasons(start, running, self._helpers):
                 self._say_waits(start, "; ".join(reasons[:_NAMED]))
 
-    def _judge(self, holder: proc.Process, device: int) -> str:
-        """A process holds the lock of a device that a start waits for: why that is so, "" = it may, or it has
-        just been ended."""
-        if holder.pid in (self._warden.pid, *(zygote.pid for zygote in self._prepared.all())):
-            return ""  # for a moment, as it starts ranks
-        owner = owner_of(holder, [s for s in self._starts.values() if s.held is not None])
-        told = f"device {device} is not free: its lock is held by process {holder.pid}"
-        if owner is None:
-            mark = mark_of(self._record.incarnation)
-            if not proc.token_of(holder.pid).startswith(mark):
-                return f"{told}, which is no job's here"
-            proc.kill_exactly(holder, signal.SIGKILL)
-            return f"{told}, which a start that is over has left"
-        if device in owner.devices:
-            return "" if owner.kill_s is not None else f"{told} of job {owner.launch.job}"
-        if owner.kill_s is None:
-            why = f"process {holder.pid} held the lock of device {device}, which is not the job's"
-            self._fail(owner, owner.launch.ranks[0].rank, why, began=True)
-        return ""
+    @property
+    def _helpers(self) -> set[int]:
+        """Pids of this process's own children that are no ranks."""
+        return {self._warden.pid, *(zygote.pid for zygote in self._prepared.all())}
+
+    def _fail_for_device(self, owner: SpawnedAttempt, why: str) -> None:
+        """A start holds a device that is not its own."""
+        self._fail(owner, owner.launch.ranks[0].rank, why, began=True)
 
     def _start_ranks(self, start: SpawnedAttempt, logs: list[int]) -> None:
         start.zygote = self._prepared.of(start.launch)
@@ -398,13 +353,13 @@ class Spawner:
 
     def _fail(self, start: SpawnedAttempt, rank: int, reason: str, *, began: bool = False) -> None:
         job, attempt = start.key
-        self._tell(Failed(job=job, attempt=attempt, rank=rank, reason=reason, began=began))
-        self._end(_end(start.launch, 0.0))
+        self._agent.tell(Failed(job=job, attempt=attempt, rank=rank, reason=reason, began=began))
+        self._end(start.order_to_end(0.0))
 
     def _say_started(self, start: SpawnedAttempt) -> None:
         if not (start.forking or start.newborn or start.unstarted or start.kill_s is not None):
             job, attempt = start.key
-            self._tell(Started(job=job, attempt=attempt, free_s=start.free_s))
+            self._agent.tell(Started(job=job, attempt=attempt, free_s=start.free_s))
 
     def _prepare(self, modules: str) -> None:
         """Make a process with these modules, unless there is one; the least recently used one goes for it."""
@@ -483,7 +438,7 @@ class Spawner:
         now = time.monotonic()
         if rank not in start.unstarted:
             expired = start.is_expired(now)
-            self._tell(
+            self._agent.tell(
                 Exited(job=job, attempt=attempt, rank=rank, code=code, expired=expired, at_s=now)
             )
         if not start.leaders and not start.forking:
@@ -501,31 +456,16 @@ class Spawner:
                 self._lose_zygote(start.zygote)
                 break
         ended = [s for s in self._starts.values() if s.dead_s is not None]
-        if not ended or self._reap_orphans():
+        if not ended or self._kill_strays():
             ended = [s for s in ended if time.monotonic() - (s.dead_s or 0.0) > _HOPELESS_S]
         for start in ended:
             self._reap_attempt(start)
 
-    def _reap_orphans(self) -> bool:
-        """Were there any? Orphans have become our children, so all strays hang below these."""
+    def _kill_strays(self) -> bool:
+        """Returns whether there were any."""
         living = [s for s in self._starts.values() if s.dead_s is None and s.held is not None]
-        leaders = {pid for s in living for pid in s.leaders}
-        leaders |= {self._warden.pid, *(zygote.pid for zygote in self._prepared.all())}
-        sessions = {session for s in living for session in s.sessions}
-        tokens = {s.launch.token for s in living} | (
-            {PLACEHOLDER} if self._prepared.used else set()
-        )
-        orphans = []
-        for pid in proc.children():
-            found = None if pid in leaders else proc.process(pid)
-            if found is None or found.state in "ZX" or found.session in sessions:
-                continue
-            if proc.token_of(pid) not in tokens:
-                orphans.append(pid)
-        for pid in orphans:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)  # our child, not waited for: its pid is its own
-        return bool(orphans)
+        tokens = {PLACEHOLDER} if self._prepared.used else set()
+        return kill_strays(living, self._helpers, tokens)
 
     def _reap_attempt(self, start: SpawnedAttempt) -> None:
         job, attempt = start.key
@@ -538,11 +478,7 @@ class Spawner:
         self._warden.tell(AttemptEnded(job=job, attempt=attempt))
         for other in self._starts.values():
             other.retry_s = 0.0
-        self._tell(Gone(job=job, attempt=attempt))
-
-
-def _end(launch: Launch, after_s: float) -> EndAttempt:
-    return EndAttempt(job=launch.job, attempt=launch.attempt, terminate=True, kill_after_s=after_s)
+        self._agent.tell(Gone(job=job, attempt=attempt))
 
 
 def main() -> None:
@@ -551,7 +487,9 @@ def main() -> None:
     proc.become_subreaper()
     with socket.socket(fileno=int(descriptor)) as agent:
         found = msgspec.json.decode(devices, type=NodeDevices)
-        Spawner(Path(state), agent, prefork, AgentFiles(Path(record)), found, int(adopts)).run()
+        Spawner(
+            Path(state), AgentSocket(agent), prefork, AgentFiles(Path(record)), found, int(adopts)
+        ).run()
 
 
 if __name__ == "__main__":

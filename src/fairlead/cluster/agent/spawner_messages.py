@@ -1,5 +1,6 @@
 """What the agent and its spawner say to each other, and how messages are framed on a stream socket."""
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -178,3 +179,23 @@ def receive(peer: socket.socket, frames: SpawnerFrames) -> list[bytes] | None:
     except OSError:
         return None
     return list(frames.feed(data)) if data else None
+
+
+class AgentSocket:
+    """The spawner's end of the connection to its agent."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection  # to wait for
+        self._frames = SpawnerFrames()
+
+    def hear(self) -> list[ToSpawner] | None:
+        """What has arrived; None when the agent has gone."""
+        bodies = receive(self.socket, self._frames)
+        if bodies is None:
+            return None
+        return [msgspec.msgpack.decode(body, type=ToSpawner) for body in bodies]
+
+    def tell(self, message: FromSpawner) -> None:
+        """Blocks until it is written. That the agent has gone is noticed by hearing."""
+        with contextlib.suppress(OSError):
+            self.socket.sendall(framed(message))

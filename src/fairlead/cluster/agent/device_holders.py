@@ -1,0 +1,53 @@
+"""Who holds the devices that a start waits for: locks can be passed on, so all processes are asked."""
+
+import signal
+from collections.abc import Callable, Collection, Sequence
+
+from fairlead.cluster.agent import proc
+from fairlead.cluster.agent.lock_holders import lock_holders
+from fairlead.cluster.agent.running_attempts import Ground, SpawnedAttempt, owner_of
+from fairlead.cluster.agent.survivors import mark_of
+
+
+class DeviceHolders:
+    """Of one spawner. ``fail`` is called with a start that holds a device without a claim to it, and why."""
+
+    def __init__(
+        self, ground: Ground, incarnation: str, fail: Callable[[SpawnedAttempt, str], None]
+    ) -> None:
+        """incarnation: of the agent."""
+        self._ground = ground
+        self._incarnation = incarnation
+        self._fail = fail
+
+    def reasons(
+        self, start: SpawnedAttempt, running: Sequence[SpawnedAttempt], helpers: Collection[int]
+    ) -> list[str]:
+        """Why its devices are held. Those who have no claim to them are ended.
+
+        running: starts that have their devices; helpers: pids of the spawner's own processes.
+        """
+        files = start.lock_files(self._ground)
+        found = [(one, files[path]) for one, path in lock_holders(files).items()]
+        told = [
+            self._judge(one, device, running)
+            for one, device in found
+            if one.pid not in helpers  # for a moment, as they start ranks
+        ]
+        return [why for why in told if why]
+
+    def _judge(self, holder: proc.Process, device: int, running: Sequence[SpawnedAttempt]) -> str:
+        """Why a process holds the lock of a device, "" = it may, or it has just been ended."""
+        owner = owner_of(holder, running)
+        told = f"device {device} is not free: its lock is held by process {holder.pid}"
+        if owner is None:
+            if not proc.token_of(holder.pid).startswith(mark_of(self._incarnation)):
+                return f"{told}, which is no job's here"
+            proc.kill_exactly(holder, signal.SIGKILL)
+            return f"{told}, which a start that is over has left"
+        if device in owner.devices:
+            return "" if owner.kill_s is not None else f"{told} of job {owner.launch.job}"
+        if owner.kill_s is None:
+            why = f"process {holder.pid} held the lock of device {device}, which is not the job's"
+            self._fail(owner, why)
+        return ""

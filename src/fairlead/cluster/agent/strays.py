@@ -1,0 +1,34 @@
+"""What ranks leave behind: processes that have become the spawner's children, whatever they did to hide."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable, Sequence
+
+from fairlead.cluster.agent import proc
+from fairlead.cluster.agent.running_attempts import SpawnedAttempt
+
+
+def kill_strays(
+    living: Sequence[SpawnedAttempt], helpers: Iterable[int], tokens: Iterable[str]
+) -> bool:
+    """Kill the children of this process that belong to no start. Orphans have become our children, so all
+    strays hang below these. Returns whether there were any.
+
+    living: starts that have ranks; helpers: pids of the spawner's own processes; tokens: of further
+    processes that are to live.
+    """
+    spared = {pid for start in living for pid in start.leaders} | set(helpers)
+    sessions = {session for start in living for session in start.sessions}
+    known = {start.launch.token for start in living} | set(tokens)
+    strays = []
+    for pid in proc.children():
+        found = None if pid in spared else proc.process(pid)
+        if found is None or found.state in "ZX" or found.session in sessions:
+            continue
+        if proc.token_of(pid) not in known:
+            strays.append(pid)
+    for pid in strays:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)  # our child, not waited for: its pid is its own
+    return bool(strays)
