@@ -39,6 +39,7 @@ class JobLoad:
         self.wrong: list[str] = []
         self._rng = rng
         self._more = True
+        self._submitted_at: dict[str, float] = {}  # monotonic, by name: just before the first try
         self._thread = threading.Thread(target=self._run, name="work")
 
     def start(self) -> None:
@@ -80,14 +81,13 @@ class JobLoad:
         return views
 
     def _most(self, name: str) -> float:
-        """Steps that a job can have made; of an unmanaged job: in the time since its first process began, and
-        a second more."""
-        expected, starts = self.jobs[name], read_starts(self.cluster.folders.ledger / name)
-        if not expected.unmanaged:
-            return max(max((start.last for start in starts), default=0), 0)
-        now = time.monotonic()
-        ran_s = now - min((start.first_at or now for start in starts), default=now)
-        return (ran_s + 1.0) / expected.step_s
+        """Steps that a job can have made. Those of an unmanaged job are its run time, which begins before its
+        ledger does: at most the time since its submission."""
+        expected = self.jobs[name]
+        if expected.unmanaged:
+            return (time.monotonic() - self._submitted_at[name]) / expected.step_s
+        starts = read_starts(self.cluster.folders.ledger / name)
+        return max(max((start.last for start in starts), default=0), 0)
 
     def _submit(self) -> None:
         """Until it is acknowledged, with one key."""
@@ -104,6 +104,7 @@ class JobLoad:
             self._rng.uniform(*EVALUATION_S) if evaluates else 0.0,
         )
         spec = self._spec(expected)
+        self._submitted_at[name] = time.monotonic()
         self.jobs[name] = expected
         while True:
             try:
